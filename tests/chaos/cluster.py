@@ -1,4 +1,4 @@
-"""The busy shop of ``lane.py`` with several workers of one cluster, on a catalog that several processes can use."""
+"""The shop of ``lane.py`` with several workers of one cluster, on a catalog that several processes can use."""
 
 from __future__ import annotations
 
@@ -50,18 +50,18 @@ def cluster_properties(postgres: Postgres, name: str, session_seconds: int) -> d
 
 
 def cluster_rows(postgres: Postgres, name: str, table: str) -> Sequence[dict[str, Any]]:
-    """The rows of a table of the lake, at the place that the cluster's catalog names."""
+    """The rows of a table of the lake, at the location in the cluster's catalog."""
     wanted = "SELECT metadata_location FROM iceberg_tables WHERE table_name = %s"
     with postgres.connect(f"{name}_catalog") as catalog:
         try:
             found = catalog.execute(wanted, (f"{name}_public_{table}",)).fetchone()
-        except psycopg.errors.UndefinedTable:  # nobody has used the catalog yet
+        except psycopg.errors.UndefinedTable:  # no process has used the catalog yet
             found = None
     return data_rows(StaticTable.from_metadata(found[0])) if found else []
 
 
 class ClusterLane(Lane):
-    """``count`` workers with one connector of as many tasks; ``worker`` is one that lives, and is asked."""
+    """``count`` workers with one connector of as many tasks; ``worker`` is a running one, which answers requests."""
 
     def __init__(
         self,
@@ -79,13 +79,13 @@ class ClusterLane(Lane):
         self._silent: list[Worker] = []
         self._ports = free_ports(count)
 
-    def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
+    def __exit__(self, error_type: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
         for worker in self.workers:
             worker.kill()
-        super().__exit__(kind, error, trace)
+        super().__exit__(error_type, error, trace)
 
     def start_worker(self, failpoints: Mapping[str, str] | None = None) -> None:
-        """Start all of them, side by side."""
+        """Start all workers concurrently."""
         self._stack.postgres.create_database(f"{self.name}_catalog")
         self.workers = [self._worker(number, port) for number, port in enumerate(self._ports)]
         self.worker = self.workers[0]
@@ -93,19 +93,19 @@ class ClusterLane(Lane):
             list(starting.map(lambda worker: worker.start(), self.workers))
 
     def kill(self, worker: Worker) -> None:
-        """``kill -9``; the others answer meanwhile."""
+        """``kill -9``; another worker answers requests from now on."""
         worker.kill()
         self._silence(worker)
 
     def start(self, worker: Worker) -> None:
-        """Start again a worker that was killed or stopped."""
+        """Start a worker that was killed or stopped."""
         worker.start()
         if worker in self._silent:
             self._silent.remove(worker)
 
     @contextmanager
     def asleep(self, worker: Worker) -> Iterator[None]:
-        """A worker and its JVM do not run meanwhile, and then go on as if nothing had been."""
+        """Suspend a worker and its JVM within the block (SIGSTOP), then resume them."""
         group = os.getpgid(worker.server.pid)
         os.killpg(group, signal.SIGSTOP)
         self._silence(worker)
@@ -116,26 +116,26 @@ class ClusterLane(Lane):
             self._silent.remove(worker)
 
     def living(self) -> list[Worker]:
-        """The workers that answer."""
+        """The running workers."""
         return [worker for worker in self.workers if worker not in self._silent]
 
     def wait_until_all_are(self, state: str) -> None:
-        """Connector and tasks are in a state, as every living worker says."""
+        """Wait until all running workers report this state of the connector and its tasks."""
         for worker in self.living():
             wait_until(partial(self._all_are, worker, state), f"{state} as {worker.url} says", SETTLE_SECONDS)
 
     def wait_until_spread(self) -> None:
-        """A task runs on every worker, as each of them says."""
+        """Wait until all running workers report that a task runs on every worker."""
         for worker in self.living():
             wait_until(partial(self._spread, worker), f"a task on each as {worker.url} says", SETTLE_SECONDS)
         self.wait_until_all_are("RUNNING")
 
     def owners(self, worker: Worker) -> set[str]:
-        """Where the tasks run, as a worker says."""
+        """The workers of the tasks, as a worker reports them."""
         return {task["worker_id"] for task in worker.tasks(self.name)}
 
     def errors(self) -> list[str]:
-        """What the workers have logged of failures of tasks."""
+        """The task failures in the logs of the workers."""
         lines = [line for worker in self.workers for line in worker.server.log.read_text(errors="replace").splitlines()]
         return [line for line in lines if f"Task {self.name}-" in line]
 
@@ -162,7 +162,7 @@ class ClusterLane(Lane):
 
 
 class Watched(Protocol):
-    """What has a connector ``name``, and a client of its broker."""
+    """An object with a connector ``name`` and a client of its broker."""
 
     name: str
 
@@ -170,7 +170,7 @@ class Watched(Protocol):
 
 
 class Twins:
-    """Watches the connector's consumer group for a task that is there twice, and says for how long at most."""
+    """Watches the connector's consumer group for a task with two members, and records how long it has them."""
 
     def __init__(self, lane: Watched) -> None:
         self.longest = 0.0

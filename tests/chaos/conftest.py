@@ -1,4 +1,4 @@
-"""The lane that the tests of this folder share: the stack takes long to start, and a shop that goes on is no harm."""
+"""The lane that the tests of this folder share: the stack starts slowly, and the tests tolerate a running load."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A busy shop on the way into the lake, whose worker can be killed: database, Debezium, Kafka, the real process.
+"""A shop under load with a sink worker that can be killed: database, Debezium, Kafka, the real process.
 
-Everything has names of its own, so that several lanes may use one stack. What a test does to the worker ends with
-``prove``: the load stops, all of it is applied, and every table is equal to the database, cell by cell.
+Everything has its own names, so that several lanes may use one stack. A test ends with ``prove``: the load stops, all
+changes are applied, and every table equals the database, cell by cell.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ _FORMS_OF_THE_PLACEHOLDER = (PLACEHOLDER, PLACEHOLDER.encode())
 class Lane:
     """One shop, one source connector, one worker with the sink connector ``name``.
 
-    ``tables`` are those that the sink reads, orders among them. ``settings`` are its own, with ``__`` for a dot.
+    ``tables`` are those that the sink reads, orders among them. ``settings`` are options of this lane, with ``__`` for
+    a dot.
     """
 
     def __init__(self, stack: Stack, name: str, folder: Path, tables: Sequence[str] = TABLES, **settings: str) -> None:
@@ -71,7 +72,7 @@ class Lane:
         self.worker.put_connector(self.name, self.sink_config())
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
+    def __exit__(self, error_type: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
         if self._load is not None:
             self._load.stop()
         self._exit.close()
@@ -99,7 +100,7 @@ class Lane:
     # -- the worker ---------------------------------------------------------------------------------------------------
 
     def start_worker(self, failpoints: Mapping[str, str] | None = None) -> None:
-        """Start a worker process that continues what the last one left; ``failpoints`` hold it where they say."""
+        """Start a worker process with the state of the last one; ``failpoints`` pause it where they are set."""
         plan = ",".join(f"{name}={action}" for name, action in (failpoints or {}).items())
         self.worker = Worker(
             self._folder,
@@ -118,19 +119,19 @@ class Lane:
         self.worker.start()
 
     def restart_worker(self, failpoints: Mapping[str, str] | None = None) -> None:
-        """Start again after a kill, and wait until the connector runs as before."""
+        """Start again after a kill, and wait until the connector runs."""
         self.start_worker(failpoints)
         wait_until(lambda: self.states() == {"RUNNING"}, "running tasks", 120)
 
     def kill_in_a_batch(self, after: float) -> float:
-        """``kill -9`` once ``after`` seconds have gone and the worker has a batch in hand; returns its events."""
-        time.sleep(after)  # not a wait for anything: kills should hit different steps
+        """``kill -9`` after ``after`` seconds, as soon as the worker has unwritten events; returns their number."""
+        time.sleep(after)  # no condition to wait for: kills should hit different steps
         events = wait_until(self.events_in_hand, "batch in hand", 60)
         self.worker.kill()
         return events
 
     def kill_at(self, failpoint: str) -> None:
-        """``kill -9`` of a worker that stands at ``failpoint``."""
+        """``kill -9`` of a worker that is paused at ``failpoint``."""
         marker = self._folder / failpoint
         wait_until(marker.exists, f"worker at {failpoint}", 90)
         self.worker.kill()
@@ -155,12 +156,12 @@ class Lane:
         return sum(value for (each, has), value in self.worker.metrics().items() if each == name and labels <= has)
 
     def order(self, verb: str, state: str) -> None:
-        """Ask for a target state and wait until connector and tasks have it."""
+        """Request a target state and wait until connector and tasks have it."""
         self.worker.call("PUT", f"/connectors/{self.name}/{verb}")
         wait_until(lambda: self.states() == {state}, f"state {state}", SETTLE_SECONDS)
 
     def reconfigure(self, **changes: str) -> None:
-        """Run with ``changes`` of the configuration: no task that knew another one is left, as after a mere PUT."""
+        """Run with ``changes`` of the configuration: all tasks are new ones, as after a PUT."""
         self.order("stop", "STOPPED")
         config = self.sink_config(**changes)
         httpx.put(f"{self.worker.url}/connectors/{self.name}/config", json=config, timeout=60).raise_for_status()
@@ -174,7 +175,7 @@ class Lane:
         return _resident_megabytes(worker), sum(map(_resident_megabytes, others))
 
     def states(self) -> set[str]:
-        """The different states of connector and tasks."""
+        """The distinct states of connector and tasks."""
         return set(self.worker.states(self.name))
 
     def admin(self) -> AdminClient:
@@ -182,16 +183,16 @@ class Lane:
         return self._stack.kafka.admin()
 
     def trace(self) -> str:
-        """The trace of the first task that does not run, or nothing."""
+        """The trace of the first task that does not run, or ""."""
         tasks = self.worker.tasks(self.name)
         return next((task.get("trace", "") for task in tasks if task["state"] != "RUNNING"), "")
 
     def log(self) -> str:
-        """What the worker has logged so far."""
+        """The log of the worker."""
         return self.worker.server.log.read_text(errors="replace")
 
     def other_worker(self, name: str, warehouse: Path) -> Worker:
-        """Another worker with a warehouse and storage topics of its own; the caller starts and kills it."""
+        """Another worker with its own warehouse and storage topics; the caller starts and kills it."""
         return Worker(
             self._folder,
             self._stack.kafka,
@@ -208,18 +209,18 @@ class Lane:
     # -- the load -----------------------------------------------------------------------------------------------------
 
     def begin_load(self, transactions_per_second: int = TRANSACTIONS_PER_SECOND) -> None:
-        """Let the shop be busy."""
+        """Start the load of the shop."""
         self.end_load()
         self._load = Load(self._shop, transactions_per_second)
         self._load.start()
 
     @property
     def transactions(self) -> int:
-        """What the load has done so far."""
+        """The number of transactions of the load so far."""
         return self._load.transactions if self._load else 0
 
     def end_load(self) -> None:
-        """No more changes."""
+        """Stop the load."""
         load, self._load = self._load, None
         if load is not None:
             load.stop()
@@ -228,7 +229,10 @@ class Lane:
 
     @contextmanager
     def without_database(self) -> Iterator[None]:
-        """``kill -9`` under the load, which ends with it; afterwards the shop looks up what its last change became."""
+        """``kill -9`` of the database under load, which ends the load.
+
+        Afterwards the shop reads the result of its last change.
+        """
         self._stack.postgres.kill()
         with suppress(psycopg.OperationalError):
             self.end_load()
@@ -253,7 +257,7 @@ class Lane:
         return sum(end - committed.get(partition, 0) for partition, end in self._ends().items())
 
     def prove(self) -> int:
-        """End the load, wait until all of it is applied, compare every cell. Returns the number of rows."""
+        """Stop the load, wait until all changes are applied, compare every cell. Returns the number of rows."""
         self.end_load()
         last = self._shop.close()
         wait_until(
@@ -269,11 +273,11 @@ class Lane:
         return lake_rows((warehouse or self.warehouse) / "headrace" / f"{self.name}_public_{table}")
 
     def compare(self, table: str, warehouse: Path | None = None) -> int:
-        """Fail unless every cell of a table is that of the database, each row once. Returns the number of rows."""
+        """Fail unless every cell of a table equals that of the database, each row once. Returns the number of rows."""
         return self.compare_rows(table, self.rows(table, warehouse))
 
     def compare_rows(self, table: str, found: Sequence[dict[str, Any]]) -> int:
-        """The same for rows that lie elsewhere in the lake."""
+        """The same for rows in another warehouse."""
         wanted = database_rows(self._connection, table)
         different = list(differences(table, key_columns(self._connection, table), wanted, found))
         assert not different, f"{len(different)} rows differ: {'; '.join(map(str, different[:5]))}"
@@ -283,11 +287,11 @@ class Lane:
 
     def _ends(self) -> dict[tuple[str, int], int]:
         wanted = {TopicPartition(topic, 0): OffsetSpec.latest() for topic in self.topics}
-        admin = self.admin()  # its futures die with it
+        admin = self.admin()  # close cancels its pending futures
         return {(at.topic, at.partition): found.result().offset for at, found in admin.list_offsets(wanted).items()}
 
     def applied_by(self, worker: Worker, connector: str) -> bool:
-        """Whether a connector has committed everything that is in the topics now."""
+        """Whether a connector has committed all offsets that its topics have now."""
         committed = worker.committed(connector)
         return all(committed.get(partition, 0) >= end for partition, end in self._ends().items())
 
@@ -305,6 +309,6 @@ def _resident_megabytes(process: int) -> int:
 
 
 def pauses(count: int, seed: int = 1) -> Sequence[float]:
-    """How long to let a worker run before each kill: different steps of different batches."""
+    """The seconds between the kills of a worker, chosen to hit different steps of different batches."""
     source = random.Random(seed)
     return [source.uniform(0.5, 4.0) for _ in range(count)]

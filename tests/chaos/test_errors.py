@@ -1,4 +1,4 @@
-"""Things that go wrong around a worker: each is said where one looks for it, loses nothing, and passes."""
+"""Faults in the environment of a worker: each is reported in status and log, loses no change, and can be corrected."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ ALWAYS_RESELECTING = {"post.processors.reselector.reselect.cache.enabled": "fals
 
 
 def test_a_record_that_cannot_be_decoded(lane: Lane, stack: Stack) -> None:
-    """Its table fails and names topic and offset, the others continue; with tolerance it is in the dead letters."""
-    lane.reconfigure()  # another test may have let bad records pass
+    """Its table fails with topic and offset, the others continue; with tolerance it is in the dead letter queue."""
+    lane.reconfigure()  # another test may have tolerated bad records
     lane.begin_load()
     topic, dead = lane.topics[0], f"{lane.name}-dead"
     with producer(stack.kafka) as out:
@@ -85,7 +85,7 @@ def form(status: Mapping[str, Any]) -> object:
 
 
 def dead_letters(topic: str) -> dict[str, str]:
-    """What lets a sink go on after bad records, and keep them in ``topic``."""
+    """Options for a sink that continues after bad records and writes them to ``topic``."""
     return {
         "errors__tolerance": "all",
         "errors__deadletterqueue__topic__name": topic,
@@ -106,9 +106,9 @@ def first_message(kafka: Kafka, topic: str) -> Message:
 
 @pytest.mark.parametrize("seconds", [0, pytest.param(75, marks=pytest.mark.long)])
 def test_the_broker_killed(lane: Lane, stack: Stack, seconds: int) -> None:
-    """The worker loses its only broker in the midst of a batch, never fails for good, and goes on when it is back.
+    """The worker loses its only broker during a batch, fails no task permanently, and resumes when it is back.
 
-    A dead letter queue, which a task opens when it starts, changes nothing of that.
+    A dead letter queue, which a task opens when it starts, does not change that.
     """
     lane.reconfigure(**dead_letters(f"{lane.name}-unused"))
     written = lane.written()
@@ -122,7 +122,7 @@ def test_the_broker_killed(lane: Lane, stack: Stack, seconds: int) -> None:
         outlasts(lane, seconds)
         assert seconds <= COMMIT_SECONDS or "Kafka did not confirm offsets within" in lane.log()[logged:]
     finally:
-        stack.kafka.start()  # others need it too
+        stack.kafka.start()  # other tests need the broker
     wait_until(lambda: lane.states() == {"RUNNING"}, "running tasks", 120)
     assert lane.prove() > 0
 
@@ -130,7 +130,7 @@ def test_the_broker_killed(lane: Lane, stack: Stack, seconds: int) -> None:
 @pytest.mark.parametrize("seconds", [3, pytest.param(60, marks=pytest.mark.long)])
 @pytest.mark.timeout(900)
 def test_the_database_killed(lane: Lane, stack: Stack, seconds: int) -> None:
-    """The worker says which database it cannot read rows from, never fails for good, and goes on when it is back."""
+    """The worker names the database that it cannot read, fails no task permanently, and resumes when it is back."""
     lane.reconfigure(**ALWAYS_RESELECTING)
     lane.begin_load()
     answered = lane.reselects("ok")
@@ -154,13 +154,13 @@ def test_the_database_killed(lane: Lane, stack: Stack, seconds: int) -> None:
 
 
 def outlasts(lane: Lane, seconds: float) -> None:
-    """Watch for ``seconds`` that no task fails for good."""
+    """Check for ``seconds`` that no task fails permanently."""
     with pytest.raises(TimeoutError, match="failed task"):
         wait_until(lambda: "FAILED" in lane.states(), "failed task", seconds)
 
 
 def test_a_wrong_password(lane: Lane) -> None:
-    """The task names the user and the options to correct, never a password; with the right one it goes on."""
+    """The task names the user and the options to correct, but no password; with the right password it resumes."""
     right, wrong = "a right pass phrase", "a wrong pass phrase"
     reader = f"{lane.name}_reader"
     lane.create_reader(reader, right)
@@ -182,7 +182,7 @@ def test_a_wrong_password(lane: Lane) -> None:
 
 
 def test_an_unknown_option(lane: Lane) -> None:
-    """Refused with the right spelling; what ran goes on."""
+    """The worker refuses it with the right spelling; running tasks continue."""
     config = lane.sink_config(batch__max__record="5")
     answer = httpx.put(f"{lane.worker.url}/connectors/{lane.name}/config", json=config, timeout=30)
     assert answer.status_code == 400
@@ -191,7 +191,7 @@ def test_an_unknown_option(lane: Lane) -> None:
 
 
 def test_a_warehouse_that_cannot_be_written(lane: Lane, tmp_path: Path) -> None:
-    """The task says which path; once that is mended, a restart is all it takes."""
+    """The task names the path; after the path is repaired, a restart suffices."""
     obstacle = tmp_path / "lake"
     obstacle.write_text("a file where a folder should be")
     with running(lane.other_worker("walled", obstacle / "warehouse")) as worker:
@@ -205,17 +205,17 @@ def test_a_warehouse_that_cannot_be_written(lane: Lane, tmp_path: Path) -> None:
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 600 kB, where root may mount one."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    mount = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=600k", "none", place], capture_output=True)
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=600k", "none", folder], capture_output=True)
     if mount.returncode:
         pytest.skip(f"needs to mount a tmpfs: {mount.stderr.decode().strip()}")
-    yield place
-    subprocess.run(["umount", "-l", place], check=True)
+    yield folder
+    subprocess.run(["umount", "-l", folder], check=True)
 
 
 def test_a_full_disk(lane: Lane, small_disk: Path) -> None:
-    """The task says so; once there is room, nothing is missing."""
+    """The task reports it; when there is free space, no row is missing."""
     with running(lane.other_worker("tight", small_disk / "warehouse")) as worker:
         put(worker, "tight", lane)
         wait_until(lambda: "no space left" in worker.traces("tight").lower(), "trace that names the cause", 120)
@@ -226,7 +226,7 @@ def test_a_full_disk(lane: Lane, small_disk: Path) -> None:
 
 @contextmanager
 def running(worker: Worker) -> Iterator[Worker]:
-    """Starts a worker and kills it at the end."""
+    """Starts a worker, and kills it at the end."""
     worker.start()
     try:
         yield worker
@@ -235,12 +235,12 @@ def running(worker: Worker) -> Iterator[Worker]:
 
 
 def put(worker: Worker, connector: str, lane: Lane, changes: Mapping[str, str] | None = None) -> None:
-    """A connector over the lane's topics, running or not; they hold a record that no other test minds."""
+    """Create a connector over the lane's topics, running or not; they contain a record that the other tests ignore."""
     config = lane.sink_config(errors__tolerance="all", **(changes or {}))
     httpx.put(f"{worker.url}/connectors/{connector}/config", json=config, timeout=60).raise_for_status()
 
 
 def applied(worker: Worker, connector: str, lane: Lane, warehouse: Path) -> None:
-    """Wait until the other worker has everything, then compare the tables."""
+    """Wait until the other worker has applied all changes, then compare the tables."""
     wait_until(lambda: lane.applied_by(worker, connector), "everything applied", 120, 0.5)
     assert sum(lane.compare(table, warehouse) for table in TABLES) > 0

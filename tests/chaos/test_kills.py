@@ -1,4 +1,4 @@
-"""``kill -9`` of the worker under load: nothing is lost, nothing stands twice, no placeholder stays."""
+"""``kill -9`` of the worker under load: no change is lost, no row is duplicated, no placeholder remains."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FAILPOINTS = (failpoints.AFTER_LEDGER, failpoints.AFTER_TABLE_COMMIT, failpoints
 @pytest.mark.parametrize("kills", [2, pytest.param(10, marks=pytest.mark.long)])
 @pytest.mark.timeout(900)
 def test_kills_in_running_batches(lane: Lane, kills: int) -> None:
-    """Each kill hits a worker that has read events and not written them; the next one makes good."""
+    """Each kill hits a worker that has read events and not written them; its successor writes them."""
     lane.begin_load()
     in_hand = []
     for after in pauses(kills):
@@ -28,7 +28,7 @@ def test_kills_in_running_batches(lane: Lane, kills: int) -> None:
 
 @pytest.mark.timeout(900)
 def test_a_kill_at_each_step_of_a_batch(lane: Lane) -> None:
-    """Between ledger and table, between table and offsets, before the offsets: a replay has no second effect."""
+    """Kills between ledger and table, between table and offsets, before the offsets: a replay has no second effect."""
     lane.begin_load()
     for name in FAILPOINTS:
         lane.worker.kill()

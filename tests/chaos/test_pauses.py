@@ -1,4 +1,4 @@
-"""Pause, stop, restart, a second task, transforms, all under load: nothing is lost and memory stays flat."""
+"""Pause, stop, restart, a second task and transforms under load: no change is lost and memory stays constant."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.stack, pytest.mark.spark, pytest.mark.chaos]
 
 @pytest.mark.parametrize("seconds", [6, pytest.param(60, marks=pytest.mark.long)])
 def test_pause_under_load(lane: Lane, seconds: int) -> None:
-    """While paused no row changes and memory does not grow; resumed, everything that came meanwhile is applied."""
+    """During a pause no row changes and memory does not grow; after resume, all changes are applied."""
     lane.begin_load()
     wait_until(lambda: lane.transactions > 100, "load")
     lane.order("pause", "PAUSED")
@@ -31,7 +31,7 @@ def test_pause_under_load(lane: Lane, seconds: int) -> None:
 
 
 def test_stop_and_resume_under_load(lane: Lane) -> None:
-    """A stopped connector has no tasks; resumed, it goes on where its offsets say."""
+    """A stopped connector has no tasks; after resume, it continues at its committed offsets."""
     lane.begin_load()
     wait_until(lambda: lane.transactions > 100, "load")
     lane.worker.call("PUT", f"/connectors/{lane.name}/stop")
@@ -42,7 +42,7 @@ def test_stop_and_resume_under_load(lane: Lane) -> None:
 
 
 def test_a_worker_that_was_killed_while_paused_comes_back_paused(lane: Lane) -> None:
-    """The target state is in Kafka; nothing is read before resume."""
+    """The target state is stored in Kafka; no record is read before resume."""
     lane.begin_load()
     wait_until(lambda: lane.transactions > 100, "load")
     lane.order("pause", "PAUSED")
@@ -50,14 +50,14 @@ def test_a_worker_that_was_killed_while_paused_comes_back_paused(lane: Lane) -> 
     rows = lane.rows("orders")
     lane.start_worker()
     wait_until(lambda: lane.states() == {"PAUSED"}, "paused", 60)
-    time.sleep(2)  # time to do what must not be done
+    time.sleep(2)  # time for effects that must not occur
     assert lane.rows("orders") == rows
     lane.order("resume", "RUNNING")
     assert lane.prove() > 0
 
 
 def test_two_tasks_share_the_topics(lane: Lane) -> None:
-    """A second task takes some of the topics over, whole, in the midst of the load, and gives them back."""
+    """A second task gets complete topics under load, and releases them when it ends."""
     lane.begin_load()
     lane.worker.put_connector(lane.name, lane.sink_config(tasks__max="2"))
     wait_until(lambda: lane.worker.states(lane.name) == ["RUNNING"] * 3, "two tasks", 60)
@@ -73,7 +73,7 @@ def test_two_tasks_share_the_topics(lane: Lane) -> None:
 def owned(lane: Lane) -> dict[str, set[str]]:
     """The topics of each member of the connector's group."""
     group = f"connect-{lane.name}"
-    admin = lane.admin()  # its futures die with it
+    admin = lane.admin()  # close cancels its pending futures
     described = admin.describe_consumer_groups([group])[group].result(timeout=10)
     return {
         member.member_id: {partition.topic for partition in member.assignment.topic_partitions}

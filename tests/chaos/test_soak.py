@@ -1,4 +1,4 @@
-"""A day in the life of a worker, in minutes: steady load with pauses, and memory that stays where it was."""
+"""Steady load with pauses over some minutes; the memory of the worker stays constant."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ or smaller as the machine is busy, so that single rounds differ by 30 MB. It is 
 )
 @pytest.mark.timeout(1800)
 def test_steady_load_with_pauses(lane: Lane, rounds: int, transactions: int) -> None:
-    """Round after round of load, pause and resume: memory does not grow with the work done, tables are equal."""
+    """Rounds of load, pause and resume: memory does not grow with the number of changes, tables are equal."""
     sizes = []
     for number in range(1, rounds + 1):
         lane.begin_load(200)

@@ -1,4 +1,4 @@
-"""Several workers of one cluster under load: killed, put to sleep, restarted in turn; the tables stay equal."""
+"""Several workers of one cluster under load: killed, suspended, restarted in turn; the tables equal the database."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SLACK_SECONDS = 6
 @pytest.mark.long
 @pytest.mark.timeout(600)
 def test_two_workers_and_a_kill(stack: Stack, tmp_path: Path) -> None:
-    """A task on each, either answers for both, and the other one goes on when one is killed."""
+    """Each worker has a task and answers for both; when one is killed, the other one runs both tasks."""
     with ClusterLane(stack, "twoworkers", tmp_path, count=2, session_seconds=6, tables=PAIR) as lane:
         first, second = lane.workers
         lane.wait_until_spread()
@@ -52,7 +52,7 @@ def test_two_workers_and_a_kill(stack: Stack, tmp_path: Path) -> None:
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize(("kills", "seconds"), [(6, 45)])
 def test_three_workers_under_chaos(stack: Stack, tmp_path: Path, kills: int, seconds: float) -> None:
-    """Kills with -9, each some time after the last and back at once; a sleep beyond the session; a rolling restart."""
+    """Kills with -9, each followed by an immediate restart; a suspension longer than the session; a rolling restart."""
     with ClusterLane(stack, "threeworkers", tmp_path, count=3, session_seconds=10) as lane:
         lane.wait_until_spread()
         lane.begin_load()

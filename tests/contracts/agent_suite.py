@@ -1,4 +1,4 @@
-"""What every agent keeps to (``ports.Agent``). A test class gives the fixture ``open_agent``."""
+"""Contract of every agent (``ports.Agent``). A test class provides the fixture ``open_agent``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class AgentSuite:
     """Run by a subclass per agent."""
 
     async def test_the_body_runs_once_for_wake_ups_that_come_together(self, open_agent: OpenAgent) -> None:
-        """And again for one that comes while it runs, never beside itself."""
+        """An agent runs its body once more for wake-ups that arrive while it runs, and never twice at the same time."""
         running, most, calls = 0, 0, 0
         entered, leave = asyncio.Event(), asyncio.Event()
 
@@ -42,7 +42,7 @@ class AgentSuite:
             await agent.stop()
 
     async def test_nothing_runs_after_a_stop(self, open_agent: OpenAgent) -> None:
-        """The call under way is cancelled; waking a stopped agent does nothing."""
+        """Stop cancels the running call; a wake-up of a stopped agent has no effect."""
         entered, cancelled = asyncio.Event(), asyncio.Event()
 
         async def body() -> None:

@@ -1,4 +1,4 @@
-"""What every CompactedLog does. A test class gives ``open``: a log on the same storage each time it is called."""
+"""Contract of every CompactedLog. A test class provides ``open``, which opens a log on the same storage each time."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Records = list[tuple[str, bytes | None]]
 
 
 class CompactedLogSuite:
-    """Run by a subclass per implementation, which gives the fixture ``open_log``."""
+    """Run by a subclass per implementation, which provides the fixture ``open_log``."""
 
     pytestmark = pytest.mark.anyio
 
     async def test_append_returns_once_the_records_have_been_applied(self, open_log: Open) -> None:
-        """A caller that goes on after append sees its own change."""
+        """A caller that continues after append sees its own change."""
         log, seen = open_log(), Records()
         await log.start(lambda key, value: seen.append((key, value)))
         await log.append([("a", b"1"), ("b", b"2"), ("a", None)])
@@ -28,7 +28,7 @@ class CompactedLogSuite:
         assert ("b", b"2") in seen
 
     async def test_a_later_start_gives_the_last_value_of_every_key(self, open_log: Open) -> None:
-        """What was written survives the object that wrote it."""
+        """Another log on the same storage reads what a closed log wrote."""
         log = open_log()
         await log.start(lambda key, value: None)
         await log.append([("a", b"1"), ("a", b"2"), ("b", b"3")])
@@ -39,7 +39,7 @@ class CompactedLogSuite:
         assert state == {"a": b"2", "b": b"3"}
 
     async def test_two_readers_see_each_other(self, open_log: Open) -> None:
-        """Workers that share a log follow each other's changes."""
+        """Workers that share a log read each other's changes."""
         first, second, seen = open_log(), open_log(), dict[str, bytes | None]()
         await first.start(lambda key, value: None)
         await second.start(seen.__setitem__)
@@ -51,7 +51,7 @@ class CompactedLogSuite:
         assert seen == {"own": b"2", "from-first": b"1"}
 
     async def test_close_can_be_repeated(self, open_log: Open) -> None:
-        """Closing is safe at any time, also without a start."""
+        """Close may be called again, and without a start."""
         log = open_log()
         await log.close()
         await log.start(lambda key, value: None)

@@ -1,4 +1,4 @@
-"""What every ``DeadLetterQueue`` must do. A subclass gives the ``harness`` fixture."""
+"""Contract of every ``DeadLetterQueue``. A subclass provides the ``harness`` fixture."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Letter = tuple[bytes | None, bytes | None, int, list[tuple[str, bytes | None]]]
 
 
 class Queue(Protocol):
-    """A queue, and what has been written to it."""
+    """A queue, and the records that were written to it."""
 
     queue: DeadLetterQueue
 
@@ -30,7 +30,7 @@ class Queue(Protocol):
 class QueueHarness(Protocol):
     """Opens queues of the connector ``sink``, task 3.
 
-    ``context`` is what its configuration says of context headers, which is that there are some unless a test says so.
+    ``context`` is the value of the option for context headers. They are enabled by default.
     """
 
     def open(self, context: str | None = "true") -> AbstractAsyncContextManager[Any]: ...
@@ -51,10 +51,10 @@ class DeadLetterQueueSuite:
     @pytest.fixture
     @abstractmethod
     def harness(self) -> QueueHarness:
-        """Where the suite runs."""
+        """The harness of the suite."""
 
     def test_a_record_is_kept_as_it_came(self, harness: QueueHarness) -> None:
-        """Raw key and value, nulls included, and the time stamp."""
+        """A dead letter has the raw key and value of its record, nulls included, and its timestamp."""
 
         async def scenario() -> None:
             async with harness.open() as opened:
@@ -72,7 +72,7 @@ class DeadLetterQueueSuite:
         asyncio.run(scenario())
 
     def test_a_record_without_its_schema_part_is_kept_whole(self, harness: QueueHarness) -> None:
-        """What was dropped where it was fetched is put back, byte for byte."""
+        """The queue restores the schema part that the feed dropped, byte for byte."""
         document = b'{"schema":{"type":"string"},"payload":"a"}'
         divided = JsonConverter(True).divide(document)
         assert isinstance(divided, Document)
@@ -86,12 +86,12 @@ class DeadLetterQueueSuite:
 
         asyncio.run(scenario())
 
-    @pytest.mark.parametrize("said", [None, "false"])
-    def test_context_headers_are_left_out_unless_asked_for(self, harness: QueueHarness, said: str | None) -> None:
-        """Connect's default: a letter has the headers that its record had, and no other."""
+    @pytest.mark.parametrize("enabled", [None, "false"])
+    def test_context_headers_are_omitted_by_default(self, harness: QueueHarness, enabled: str | None) -> None:
+        """By default, as in Kafka Connect, a dead letter has the headers of its record and no others."""
 
         async def scenario() -> None:
-            async with harness.open(context=said) as opened:
+            async with harness.open(context=enabled) as opened:
                 await opened.queue.report([errant(b"k", b"v", [("trace", b"1")]), errant(b"k", b"v")])
                 letters = await opened.letters(2)
                 await opened.queue.close()
@@ -100,7 +100,7 @@ class DeadLetterQueueSuite:
         asyncio.run(scenario())
 
     def test_context_headers_follow_the_record_s_own(self, harness: QueueHarness) -> None:
-        """Kafka Connect's ten headers tell where the record came from; equal names that it had are kept."""
+        """The queue adds Kafka Connect's ten headers for the origin; it keeps equal names that the record had."""
 
         async def scenario() -> None:
             own = [("trace", b"\xff"), ("__connect.errors.topic", b"earlier")]

@@ -1,4 +1,4 @@
-"""What the suite of feeds runs on, and the listener that it gives them."""
+"""The harness of the feed suite, and the listener of its feeds."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ DEADLINE = 30.0
 
 
 class Feeds(Protocol):
-    """What opens feeds."""
+    """Opens feeds."""
 
     def open(self, connector: str, task: int, settings: KafkaSettings) -> Feed: ...
 
 
 class Cluster(Protocol):
-    """A broker, real or not, and the feeds of one worker."""
+    """A broker (real or memory) and the feeds of one worker."""
 
     feeds: Feeds
 
@@ -40,7 +40,7 @@ class Cluster(Protocol):
 
 
 class FeedHarness(Protocol):
-    """Makes clusters, and names that nobody else uses."""
+    """Makes clusters and unique names."""
 
     config: Mapping[str, str]
 
@@ -110,7 +110,7 @@ class Recorder:
 
     @property
     def topics(self) -> set[str]:
-        """The topics of the present assignment."""
+        """The topics of the current assignment."""
         return {partition.topic for partition in self.assignments[-1]} if self.assignments else set()
 
 
@@ -126,5 +126,5 @@ async def until(condition: Callable[[], bool | Awaitable[bool]], what: str, dead
 
 
 def numbered(count: int, start: int = 0) -> list[bytes]:
-    """Values that tell records apart."""
+    """Distinct values of records."""
     return [b"%06d" % number for number in range(start, start + count)]

@@ -1,4 +1,4 @@
-"""What every ``Feed`` must do. A subclass gives the ``harness`` fixture: a real Kafka, or a memory broker."""
+"""Contract of every ``Feed``. A subclass provides the ``harness`` fixture: a real Kafka, or a memory broker."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ class FeedSuite:
     @pytest.fixture
     @abstractmethod
     def harness(self) -> FeedHarness:
-        """Where the suite runs."""
+        """The harness of the suite."""
 
     @pytest.fixture
     def connector(self, harness: FeedHarness) -> str:
-        """A connector's name, and with it a group of its own."""
+        """The name of a connector with its own consumer group."""
         return harness.unique("sink")
 
     @pytest.fixture
     def topic(self, harness: FeedHarness) -> str:
-        """A topic's name."""
+        """The name of a topic."""
         return harness.unique("topic")
 
     async def opened(
@@ -42,7 +42,7 @@ class FeedSuite:
         return listener.feed, listener
 
     def test_every_record_once_and_in_order(self, harness: FeedHarness, connector: str, topic: str) -> None:
-        """All partitions arrive whole, in chunks without a gap, each partition in order."""
+        """A feed delivers all partitions completely, in chunks without a gap, each partition in order."""
 
         async def scenario() -> None:
             async with harness.cluster() as cluster:
@@ -60,7 +60,7 @@ class FeedSuite:
         asyncio.run(scenario())
 
     def test_what_was_not_committed_comes_again(self, harness: FeedHarness, connector: str, topic: str) -> None:
-        """A restart begins at the committed offset, wherever the last one had read to."""
+        """A restarted feed begins at the committed offset, not at the last offset that the feed read."""
 
         async def scenario() -> None:
             async with harness.cluster() as cluster:
@@ -79,7 +79,10 @@ class FeedSuite:
         asyncio.run(scenario())
 
     def test_a_rewind_brings_what_was_not_committed(self, harness: FeedHarness, connector: str, topic: str) -> None:
-        """The assignment ends and begins as in a rebalance; what is committed on its end does not come again."""
+        """A rewind revokes and assigns the partitions as a rebalance does.
+
+        Records that the listener commits when the assignment ends are not delivered again.
+        """
 
         async def scenario() -> None:
             first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
@@ -107,7 +110,7 @@ class FeedSuite:
         asyncio.run(scenario())
 
     def test_notes_go_with_the_offsets(self, harness: FeedHarness, connector: str, topic: str) -> None:
-        """Each commit carries the newest note of its partition, also one that the assignment began with."""
+        """Each commit carries the newest note of its partition, or else the note that the assignment began with."""
 
         async def scenario() -> None:
             first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
@@ -134,7 +137,7 @@ class FeedSuite:
         asyncio.run(scenario())
 
     def test_a_slow_task_holds_the_feed(self, harness: FeedHarness, connector: str, topic: str) -> None:
-        """While a put runs no other begins; afterwards everything follows."""
+        """The feed begins no put while another one runs; afterwards it delivers the remaining records."""
 
         async def scenario() -> None:
             async with harness.cluster() as cluster:
@@ -153,9 +156,9 @@ class FeedSuite:
         asyncio.run(scenario())
 
     def test_pause_and_resume(self, harness: FeedHarness, connector: str, topic: str) -> None:
-        """A paused feed stays in the group and puts nothing; a resumed one goes on without a gap.
+        """A paused feed stays in the group and puts nothing; a resumed feed continues without a gap.
 
-        Its lag counts what is not committed, read or not.
+        Its lag counts all records that are not committed, read or not.
         """
 
         async def scenario() -> None:
@@ -179,8 +182,8 @@ class FeedSuite:
 
         asyncio.run(scenario())
 
-    def test_chunks_tell_what_waits_behind_them(self, harness: FeedHarness, connector: str, topic: str) -> None:
-        """So that whoever is far behind can wait for larger batches, and whoever is not need not."""
+    def test_chunks_report_the_lag(self, harness: FeedHarness, connector: str, topic: str) -> None:
+        """A chunk reports the lag of its partition, so that a task far behind can wait for larger batches."""
 
         async def scenario() -> None:
             async with harness.cluster() as cluster:
@@ -197,8 +200,8 @@ class FeedSuite:
     def test_records_that_are_removed_before_they_are_read(
         self, harness: FeedHarness, connector: str, topic: str
     ) -> None:
-        """The feed goes on with the oldest that are left, and their chunk tells that others are gone."""
-        # One batch with each fetch, so that what is fetched already ends before what is removed.
+        """The feed continues with the oldest available records, and their chunk reports that records were lost."""
+        # One batch per fetch, so that the fetched records end before the deleted ones.
         config = {**harness.config, "consumer.override.max.partition.fetch.bytes": "1"}
 
         async def scenario() -> None:
@@ -223,7 +226,7 @@ class FeedSuite:
         asyncio.run(scenario())
 
     def test_paused_before_start(self, harness: FeedHarness, connector: str, topic: str) -> None:
-        """A task that comes back paused joins and puts nothing."""
+        """A task that restarts in the state PAUSED joins the group and puts nothing."""
 
         async def scenario() -> None:
             async with harness.cluster() as cluster:
@@ -242,7 +245,7 @@ class FeedSuite:
         asyncio.run(scenario())
 
     def test_throttled_topics_wait(self, harness: FeedHarness, connector: str, topic: str) -> None:
-        """A throttled topic brings nothing while others flow, and everything afterwards."""
+        """The feed puts no records of a throttled topic while it puts others, and puts all of them afterwards."""
 
         async def scenario() -> None:
             async with harness.cluster() as cluster:
@@ -265,7 +268,10 @@ class FeedSuite:
         asyncio.run(scenario())
 
     def test_two_members_share_topics(self, harness: FeedHarness, connector: str, topic: str) -> None:
-        """Each topic belongs to one member, whole; both together get everything, and a leaver's share goes over."""
+        """Each topic is assigned to one member.
+
+        Both members together receive all records, and the other member takes the topics of a member that leaves.
+        """
 
         async def scenario() -> None:
             async with harness.cluster() as cluster:
@@ -285,14 +291,15 @@ class FeedSuite:
                 await first.stop()
                 await until(lambda: right.topics == set(names), "the leaver's topics")
                 await second.stop()
-            # The second member had not committed: its own come again, the leaver's do not.
+            # The second member had not committed, so it receives its records again, but not those of the member that
+            # left.
             assert sorted({*left.values, *right.values}) == numbered(40)
             assert not {*left.values} & {*right.values}
 
         asyncio.run(scenario())
 
     def test_revoked_may_still_commit(self, harness: FeedHarness, connector: str, topic: str) -> None:
-        """What is in flight at a rebalance is finished and committed, so nothing comes twice."""
+        """A task finishes and commits records in flight at a rebalance, so the feed delivers none of them again."""
 
         async def scenario() -> None:
             async with harness.cluster() as cluster:
@@ -313,7 +320,7 @@ class FeedSuite:
         asyncio.run(scenario())
 
     def test_a_commit_for_another_member_is_fenced(self, harness: FeedHarness, connector: str, topic: str) -> None:
-        """Offsets of partitions that are not ours change nothing."""
+        """A commit of offsets for partitions of another member changes nothing."""
 
         async def scenario() -> None:
             async with harness.cluster() as cluster:
@@ -329,7 +336,7 @@ class FeedSuite:
         asyncio.run(scenario())
 
     def test_a_failing_put_ends_the_feed(self, harness: FeedHarness, connector: str, topic: str) -> None:
-        """The error is handed on once, and nothing is put after it."""
+        """The feed reports the error once and puts nothing after it."""
 
         async def scenario() -> None:
             async with harness.cluster() as cluster:
@@ -347,7 +354,7 @@ class FeedSuite:
         asyncio.run(scenario())
 
     def test_stop_is_final(self, harness: FeedHarness, connector: str, topic: str) -> None:
-        """A put in hand is cancelled, a second stop does nothing, nothing is put afterwards."""
+        """Stop cancels the running put. A second stop has no effect, and the feed puts nothing afterwards."""
 
         async def scenario() -> None:
             async with harness.cluster() as cluster:
@@ -367,7 +374,7 @@ class FeedSuite:
         asyncio.run(scenario())
 
     def test_new_and_deleted_topics(self, harness: FeedHarness, connector: str, topic: str) -> None:
-        """A pattern takes in new topics; a deleted one leaves, and the others go on."""
+        """A feed with a pattern subscribes to new topics and releases deleted ones; the other topics continue."""
 
         async def scenario() -> None:
             async with harness.cluster() as cluster:
@@ -390,7 +397,7 @@ class FeedSuite:
         asyncio.run(scenario())
 
     def test_topics_must_be_named(self, harness: FeedHarness, connector: str) -> None:
-        """A connector without topics is a mistake in its configuration."""
+        """A connector without topics has an invalid configuration."""
 
         async def scenario() -> None:
             async with harness.cluster() as cluster:

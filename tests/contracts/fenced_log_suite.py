@@ -1,4 +1,4 @@
-"""What every FencedLog does. A test class gives ``open_log``: a log on the same storage each time it is called."""
+"""Contract of every FencedLog. A test class provides ``open_log``, which opens a log on the same storage each time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class FencedLogSuite:
     pytestmark = pytest.mark.anyio
 
     async def test_the_leaders_records_are_read_by_all(self, open_log: OpenLog) -> None:
-        """Several at once, and the position tells who has read more."""
+        """All readers see several records of the leader; a higher position means that the log has read more."""
         leader, reader, seen = open_log(), open_log(), Seen()
         await leader.start(lambda key, value: None)
         await reader.start(lambda key, value: seen.append((key, value)))
@@ -34,7 +34,7 @@ class FencedLogSuite:
         await reader.close()
 
     async def test_a_later_leader_shuts_an_earlier_one_out(self, open_log: OpenLog) -> None:
-        """A worker that does not know yet that it is led by another one writes nothing."""
+        """An earlier leader cannot write after a later one has begun its term, although it does not know of it yet."""
         stale, leader, seen = open_log(), open_log(), Seen()
         await stale.start(lambda key, value: seen.append((key, value)))
         await leader.start(lambda key, value: None)
@@ -52,4 +52,4 @@ class FencedLogSuite:
             await leader.append([("stale", b"5")])
         await stale.close()
         await leader.close()
-        gc.collect()  # a future whose error nobody took is reported when it goes, as a failure of this test
+        gc.collect()  # retrieve the error of the future, otherwise asyncio logs it and this test fails

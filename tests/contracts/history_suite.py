@@ -1,6 +1,6 @@
-"""What every history does (``insert.mode=insert``), whatever lake stands behind it: a row for every event, once.
+"""Contract of histories (``insert.mode=insert``) in every lake: one row per event, exactly once.
 
-A test class gives the fixture ``lake``, a ``LakeHarness``; every test writes a table of its own.
+A test class provides the fixture ``lake``, a ``LakeHarness``; every test writes a table of its own.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class HistorySuite:
 
     @pytest.fixture
     def start(self, lake: LakeHarness, name: str) -> Callable[[], Write]:
-        """Starts a worker; the function that it returns writes events (or changes, or a truncate) as one batch."""
+        """Starts a worker; the returned function writes events (or changes, or a truncate) as one batch."""
 
         def start() -> Write:
             pipeline = HistoryPipeline(
@@ -95,7 +95,7 @@ class HistorySuite:
         return read
 
     def test_every_event_is_a_row(self, start: Callable[[], Write], rows: Callable[[], list[Row]]) -> None:
-        """Changes of one row, its delete without the tombstone that repeats it, and a truncate."""
+        """The history has a row per change, delete and truncate, but none for the tombstone after a delete."""
         write = start()
         write(event(Operation.READ, 1, 1), event(Operation.UPDATE, 2, 2))
         write(event(Operation.DELETE, 3), event(Operation.TOMBSTONE, 4), event(Operation.CREATE, 5, 5))
@@ -108,8 +108,11 @@ class HistorySuite:
             (6, "t", None, None),
         ]
 
-    def test_cells_that_were_left_out(self, start: Callable[[], Write], rows: Callable[[], list[Row]]) -> None:
-        """From an earlier event of the batch; otherwise null, and said so. Never from another life of the row."""
+    def test_unavailable_cells(self, start: Callable[[], Write], rows: Callable[[], list[Row]]) -> None:
+        """An unavailable cell gets the value of an earlier event of the batch; otherwise it is null and marked.
+
+        It gets no value from before a delete.
+        """
         omitted = CellState.UNCHANGED
         write = start()
         write(event(Operation.UPDATE, 1, omitted), event(Operation.UPDATE, 2, 2), event(Operation.UPDATE, 3, omitted))
@@ -120,7 +123,7 @@ class HistorySuite:
         ]  # fmt: skip
 
     def test_what_is_read_again_is_there_once(self, start: Callable[[], Write], rows: Callable[[], list[Row]]) -> None:
-        """By the same worker, and by one that knows only what the commits say, partition by partition."""
+        """An event that is read again adds no row, by the same worker or by one that reads the commits first."""
         write = start()
         write(event(Operation.CREATE, 1, 1), event(Operation.CREATE, 7, 7, partition=1))
         write(event(Operation.UPDATE, 2, 2))
@@ -131,7 +134,7 @@ class HistorySuite:
         assert [offset for offset, *_ in rows()] == [1, 2, 3, 7, 8]
 
     def test_two_workers_at_once(self, start: Callable[[], Write], rows: Callable[[], list[Row]]) -> None:
-        """One that does not know that its assignment has ended adds nothing that stands there."""
+        """A worker that has lost its assignment adds no row that is stored already."""
         zombie = start()
         zombie(event(Operation.CREATE, 1, 1))
         start()(event(Operation.UPDATE, 2, 2), event(Operation.UPDATE, 3, 3))
@@ -139,7 +142,7 @@ class HistorySuite:
         assert [offset for offset, *_ in rows()] == [1, 2, 3]
 
     def test_offsets_of_a_commit(self, lake: LakeHarness, name: str, start: Callable[[], Write]) -> None:
-        """Each commit carries those of all partitions, for its group only where others write too."""
+        """Each commit carries the offsets of all partitions; it names the group only if others write the table."""
         write = start()
         write(event(Operation.CREATE, 1, 1), event(Operation.CREATE, 7, 7, partition=1))
         write(event(Operation.UPDATE, 2, 2))
@@ -147,13 +150,13 @@ class HistorySuite:
         assert table.offsets("connect-sink") == {TopicPartition("t", 0): 3, TopicPartition("t", 1): 8}
 
     def test_tables_without_a_key(self, start: Callable[[], Write], rows: Callable[[], list[Row]]) -> None:
-        """Rows that look the same stand there as often as they were sent."""
+        """A table without a key has one row per event, also for equal events."""
         start()(keyless([1, 2]))
         start()(keyless([2, 3]))
         assert [(offset, a) for offset, _, a, _ in rows()] == [(1, 1), (2, 2), (3, 3)]
 
     def test_a_table_is_of_one_kind(self, lake: LakeHarness, name: str, start: Callable[[], Write]) -> None:
-        """What was made with one insert.mode is not written with the other."""
+        """A table that was created with one insert.mode cannot be written with the other."""
         start()(keyless([1]))
         with pytest.raises(Fatal, match=r"another insert\.mode"):
             lake.open(name).schema()

@@ -1,4 +1,4 @@
-"""A real broker as the feed suite sees it."""
+"""A real broker for the feed suite."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ QUICK = {
 
 @contextmanager
 def producer(kafka: Kafka, **settings: str) -> Iterator[Producer]:
-    """A producer; what it was given has arrived at the end."""
+    """A producer; on exit, the broker has all its records."""
     made = Producer(
         {"bootstrap.servers": kafka.bootstrap_servers, "compression.type": "lz4", "log_level": 0} | settings
     )
@@ -35,7 +35,7 @@ def producer(kafka: Kafka, **settings: str) -> Iterator[Producer]:
 
 
 class TidyFeeds(KafkaFeedFactory):
-    """Feeds that a test which fails leaves behind are stopped at its end, so that its own error is what one reads."""
+    """Stops the feeds of a test that fails, so that pytest reports the error of the test itself."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         super().__init__(properties)
@@ -52,7 +52,7 @@ class TidyFeeds(KafkaFeedFactory):
 
 
 class KafkaCluster:
-    """One worker's feeds on a real broker."""
+    """The feeds of one worker on a real broker."""
 
     def __init__(self, kafka: Kafka) -> None:
         self._kafka = kafka
@@ -87,7 +87,7 @@ class KafkaCluster:
 
 
 class KafkaHarness:
-    """A broker that tests share, each with names of its own."""
+    """A broker that tests share; each test has its own names."""
 
     config = QUICK
 

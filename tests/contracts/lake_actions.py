@@ -1,4 +1,4 @@
-"""Builds Actions from rows written down in full, for the suite of lake tables."""
+"""Builds Actions from literal rows, for the suite of lake tables."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SOURCE = TableId("shop", "shop", "public", "item")
 
 
 class Cell(Enum):
-    """Cells that are not in the batch."""
+    """Cells that the batch does not contain."""
 
     KEEP = CellState.UNCHANGED
     CARRY = CellState.CARRIED
@@ -30,10 +30,12 @@ KEEP, CARRY = Cell.KEEP, Cell.CARRY
 
 @dataclass(frozen=True)
 class Row:
-    """One action. ``position`` is a small number (0: none); ``first`` is that of the oldest event, the same by default.
+    """One action.
 
-    ``at`` is the offset, ``source_time`` the same number unless given; ``carry`` is the place of the row in the batch
-    that CARRY cells come from.
+    ``position`` is a small number (0: none); ``first`` is that of the oldest event, the same by default.
+
+    ``at`` is the offset, ``source_time`` the same number unless given. ``carry`` is the index of the row in the batch
+    from which CARRY cells are copied.
     """
 
     cells: Mapping[str, Any]
@@ -72,7 +74,7 @@ def delete(key: Mapping[str, Any], **more: Any) -> Row:
 
 
 def actions(schema: pa.Schema, rows: Sequence[Row], key_fields: Sequence[str] = ("id",)) -> Actions:
-    """The rows as one batch, with the columns of ``schema``."""
+    """The rows as one batch with the columns of ``schema``."""
     last = _versions([row.last_version for row in rows])
     first = _versions([row.first_version for row in rows])
     return Actions(
@@ -92,12 +94,12 @@ def actions(schema: pa.Schema, rows: Sequence[Row], key_fields: Sequence[str] = 
 
 
 def key_text(values: Any) -> str:
-    """Some text that is different for different keys."""
+    """A text that differs for different keys."""
     return ",".join(str(value) for value in values)
 
 
 def commit(batch_id: int = 1, **offsets: int) -> Commit:
-    """A commit with next offsets of partition 0 by topic."""
+    """A commit with the next offsets of partition 0, by topic."""
     places = {TopicPartition(topic, 0): offset for topic, offset in offsets.items()}
     return Commit(batch_id, "sink", "connect-sink", places, watermark=17)
 
@@ -127,10 +129,10 @@ def _state(cell: Any) -> CellState:
     return CellState.NULL if cell is None else CellState.VALUE
 
 
-def values_of(kind: pa.DataType, values: Sequence[Any]) -> pa.Array:
-    """An array; dates and timestamps may be given as the counts that they are."""
-    if pa.types.is_timestamp(kind) and any(isinstance(value, int) for value in values):
-        return pa.array(values, pa.int64()).view(kind)
-    if pa.types.is_date32(kind) and any(isinstance(value, int) for value in values):
-        return pa.array(values, pa.int32()).view(kind)
-    return pa.array(values, kind)
+def values_of(data_type: pa.DataType, values: Sequence[Any]) -> pa.Array:
+    """An array. Dates and timestamps may be given as integers."""
+    if pa.types.is_timestamp(data_type) and any(isinstance(value, int) for value in values):
+        return pa.array(values, pa.int64()).view(data_type)
+    if pa.types.is_date32(data_type) and any(isinstance(value, int) for value in values):
+        return pa.array(values, pa.int32()).view(data_type)
+    return pa.array(values, data_type)

@@ -1,4 +1,4 @@
-"""Cells that a merge keeps from the stored row, or carries over from a row under another key."""
+"""Cells that a merge keeps from the stored row, or copies from the row with the old key."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ class LakeCellsSuite(LakeFixtures):
     """Run as a part of ``LakeTableSuite``."""
 
     def test_kept_cells_stay(self, made: Make, rows: Any) -> None:
-        """Row by row and column by column, beside rows that know all their cells."""
+        """The merge keeps cells row by row and column by column, beside rows whose cells are all in the batch."""
         table = made(item(2, "two", "note2", 2, position=10))
         batch = [item(1, "new", KEEP, None, position=11), item(2, KEEP, None, KEEP, position=11), item(3, position=11)]
         assert apply(table, *batch) == (3, 0)
         assert rows() == {1: ("new", "note", None), 2: ("two", None, 2), 3: ("n", "o", 1)}
 
     def test_a_row_with_kept_cells_is_not_inserted(self, table: LakeTable, rows: Any) -> None:
-        """There is nothing to keep; the caller has to find the cells elsewhere."""
+        """There is no stored row to keep cells from; the caller has to find the cells elsewhere."""
         assert apply(table, item(5, "x", KEEP, position=11)) == (0, 0)
         assert set(rows()) == {1}
 
@@ -33,7 +33,7 @@ class LakeCellsSuite(LakeFixtures):
         assert rows()[1][0] == "one"
 
     def test_large_batches_are_the_same_in_two_parts(self, lake: LakeHarness, name: str, table: LakeTable) -> None:
-        """Rows that keep cells may go apart from the others; offsets stand in the newest commit all the same."""
+        """The merge may commit rows that keep cells separately from the others; the newest commit has the offsets."""
         known = [item(key, f"n{key}", position=20, at=key) for key in range(10, 6_010)]
         kept = [item(1, "kept", KEEP, position=20), item(7_000, KEEP, position=20)]
         counts = table.merge(items(*kept, *known), commit(7, **{TOPIC: 42}))
@@ -44,13 +44,13 @@ class LakeCellsSuite(LakeFixtures):
         assert lake.summary(name)["headrace.batch-id"] == "7"
 
     def test_a_moved_row_takes_its_cells_along(self, table: LakeTable, rows: Any) -> None:
-        """A key change: the old row goes, the new one has its unchanged cells."""
+        """A key change deletes the old row, and the new row gets its unchanged cells."""
         batch = [delete({"id": 1}, position=11), item(2, "moved", CARRY, CARRY, position=12, fresh=True, carry=0)]
         assert apply(table, *batch) == (1, 1)
         assert rows() == {2: ("moved", "note", 1)}
 
     def test_a_row_moved_twice_takes_its_first_cells(self, made: Make, rows: Any) -> None:
-        """1 -> 2 -> 3 in one batch: the cells come from the row that stood under 1."""
+        """1 -> 2 -> 3 in one batch: the cells come from the row that was stored under key 1."""
         table = made(item(2, "two", "note2", 2, position=10))
         batch = [
             delete({"id": 1}, position=13),
@@ -61,7 +61,7 @@ class LakeCellsSuite(LakeFixtures):
         assert rows() == {3: ("third", "note", 3)}
 
     def test_two_rows_that_swap_their_keys(self, made: Make, rows: Any) -> None:
-        """Both take the cells that the other had before the merge; a third keeps its own beside them."""
+        """Both rows get the cells that the other had before the merge; a third row in the batch keeps its own."""
         table = made(item(2, "two", "note2", 2, position=10), item(4, "four", "note4", 4, position=10))
         batch = [
             item(1, "was 2", CARRY, CARRY, position=13, fresh=True, carry=1),
@@ -78,14 +78,17 @@ class LakeCellsSuite(LakeFixtures):
         }
 
     def test_nothing_is_carried_from_a_row_that_is_not_there(self, table: LakeTable, rows: Any) -> None:
-        """Neither an insert nor an update: its cells are unknown."""
+        """A CARRY row without its old row is neither inserted nor updated, because its cells are unknown."""
         batch = [delete({"id": 8}, position=11), item(9, "x", CARRY, position=12, fresh=True, carry=0)]
         batch += [delete({"id": 7}, position=11), item(1, "x", CARRY, position=12, fresh=True, carry=2)]
         assert apply(table, *batch) == (0, 0)
         assert rows() == {1: ("one", "note", 1)}
 
     def test_nothing_is_carried_from_a_row_that_was_replaced(self, made: Make, rows: Any) -> None:
-        """Another worker has written a later row under the old key since it was read; a read has no position."""
+        """The merge copies no cells if another worker wrote a later row under the old key since this worker read it.
+
+        A snapshot read has no position.
+        """
         table = made(item(2, "two", "note2", 2, position=10), item(3, "three", "note3", 3, at=5))
         read = table.stored(items(item(1, position=1), item(2, position=1), item(3, position=1)))
         assert apply(table, delete({"id": 1}, position=11), item(3, "four", "note4", 4, at=9)) == (1, 1)
@@ -102,7 +105,7 @@ class LakeCellsSuite(LakeFixtures):
         assert {key: row[:2] for key, row in rows().items() if key > 3} == {5: ("of 2", "note2")}
 
     def test_columns_that_the_batch_does_not_know(self, made: Make, rows: Any) -> None:
-        """An update keeps them, an insert has null there, and so has a new incarnation of a row that stands."""
+        """An update keeps columns that the batch lacks; an insert, also one after a delete, sets them to null."""
         table = made(item(2, "two", "note2", 2, position=10))
         narrow = pa.schema([ITEM.field("id"), ITEM.field("name")])
         batch = [Row({"id": 1, "name": "a"}, position=11), Row({"id": 2, "name": "b"}, position=11, fresh=True)]
@@ -110,7 +113,7 @@ class LakeCellsSuite(LakeFixtures):
         assert rows() == {1: ("a", "note", 1), 2: ("b", None, None), 3: ("c", None, None)}
 
     def test_a_key_of_several_columns(self, lake: LakeHarness, name: str) -> None:
-        """All of them tell rows apart; carried cells find their row by all of them."""
+        """Rows are identified, and carried cells are found, by all columns of the key."""
         schema = pa.schema([("shop", pa.string()), ("nr", pa.int32()), ("name", pa.string())])
         table = lake.open(name)
         assert table.key_fields() == ()

@@ -1,4 +1,4 @@
-"""Columns that come, grow wider or are refused, values of every type, and tables that others have made."""
+"""New columns, wider and refused types, values of every type, and tables that Headrace did not create."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ TYPES: Sequence[tuple[pa.DataType, list[Any]]] = [
     (pa.struct([("x", pa.float64()), ("y", pa.float64())]), [{"x": 1.5, "y": None}]),
     (pa.struct([("wkb", pa.binary()), ("srid", pa.int32())]), [{"wkb": b"\x01", "srid": None}]),
 ]  # fmt: skip
-"""Every kind of type, with values at the ends of its range."""
+"""Every data_type of type, with values at the ends of its range."""
 
 _ITEMS = pa.struct([("a", pa.decimal128(9, 3)), ("b", pa.list_(pa.timestamp("us", tz="UTC")))])
 LISTS_OF_STRUCTS = [(pa.list_(_ITEMS), [[{"a": Decimal("1.250"), "b": [None]}, None]])]
@@ -50,14 +50,14 @@ class LakeColumnsSuite(LakeFixtures):
     """Run as a part of ``LakeTableSuite``."""
 
     def test_a_table_that_does_not_exist(self, lake: LakeHarness, name: str) -> None:
-        """It has no schema, and nothing can be written before evolve."""
+        """A table that does not exist has no schema, and cannot be written before evolve."""
         table = lake.open(name)
         assert table.schema() is None
         with pytest.raises(Fatal, match="does not exist"):
             apply(table, item(1))
 
     def test_new_columns_are_added(self, lake: LakeHarness, name: str, table: LakeTable) -> None:
-        """Wherever they stand in the event; rows that stand have null there."""
+        """Columns are added wherever they occur in the event; stored rows have null in them."""
         wider = pa.schema([ITEM.field("id"), ("new", pa.list_(pa.int64())), *list(ITEM)[1:]])
         table.evolve(wider, ["id"])
         row = {"id": 2, "new": [1, None], "name": "x", "note": None, "qty": 3}
@@ -66,8 +66,8 @@ class LakeColumnsSuite(LakeFixtures):
         found = {row["id"]: row["new"] for row in lake.read(name).to_pylist()}
         assert found == {1: None, 2: [1, None]}
 
-    def test_a_column_that_somebody_else_added_meanwhile(self, lake: LakeHarness, name: str, table: LakeTable) -> None:
-        """Both handles go on: rows without it first, then those that bring it."""
+    def test_a_column_that_another_writer_added(self, lake: LakeHarness, name: str, table: LakeTable) -> None:
+        """Both handles continue after one of them adds a column, with rows that lack it and then rows that have it."""
         wider = pa.schema([*ITEM, ("new", pa.string())])
         assert table.schema() == ITEM
         lake.open(name).evolve(wider, ["id"])
@@ -78,7 +78,7 @@ class LakeColumnsSuite(LakeFixtures):
         assert {row["id"]: row["new"] for row in lake.read(name).to_pylist()} == {1: None, 2: None, 3: "y"}
 
     def test_members_are_added_to_structs(self, lake: LakeHarness, name: str) -> None:
-        """At any depth; structs that stand have null there, and so have those of the older schema that come later."""
+        """Members are added at any depth. Stored structs, and later ones of the older schema, have null in them."""
         inner = pa.struct([("b", pa.int64()), ("c", pa.list_(pa.string()))])
         narrow = pa.schema([("id", pa.int64()), ("s", pa.struct([("x.y", pa.int64()), ("in", pa.struct([inner[0]]))]))])
         wide = pa.schema(
@@ -98,7 +98,7 @@ class LakeColumnsSuite(LakeFixtures):
         assert found == {1: {"x.y": 1, "in": {"b": 2, "c": None}, "z": None}, 2: full, 3: late}
 
     def test_types_get_wider(self, lake: LakeHarness, name: str) -> None:
-        """Integers, floats and decimals; the rows that stand are read in the wider type, narrow events still fit."""
+        """Integers, floats and decimals get wider; stored rows are read in the wider type, and narrow events fit."""
         narrow = pa.schema([("id", pa.int32()), ("s", pa.int16()), ("f", pa.float32()), ("d", pa.decimal128(5, 2))])
         wide = pa.schema([("id", pa.int64()), ("s", pa.int64()), ("f", pa.float64()), ("d", pa.decimal128(20, 2))])
         table = lake.open(name)
@@ -114,21 +114,21 @@ class LakeColumnsSuite(LakeFixtures):
         assert found == [{"id": 1, "s": 6, "f": 0.25, "d": Decimal("2.50")}, big]
 
     def test_other_types_are_refused(self, table: LakeTable) -> None:
-        """The message names table, column and both types; the table stays as it was."""
+        """The error names the table, the column and both types; the table does not change."""
         others = {pa.string(): "INT in the table and STRING", pa.float64(): "DOUBLE", pa.decimal128(5, 1): "DECIMAL"}
-        for kind, words in others.items():
+        for data_type, words in others.items():
             with pytest.raises(Fatal, match=f"item_.*'qty'.*{words}"):
-                table.evolve(pa.schema([ITEM.field("id"), ("qty", kind)]), ["id"])
+                table.evolve(pa.schema([ITEM.field("id"), ("qty", data_type)]), ["id"])
             assert table.schema() == ITEM
 
-    def test_names_that_cannot_stand_beside_others(self, table: LakeTable) -> None:
-        """Two names that differ only in case, and our own prefix."""
+    def test_names_that_conflict_with_others(self, table: LakeTable) -> None:
+        """Two names that differ only in case, and names with Headrace's prefix, are refused."""
         for other in ("NAME", "__headrace_position", "__Headrace_x"):
             with pytest.raises(Fatal, match=other):
                 table.evolve(pa.schema([*ITEM, (other, pa.string())]), ["id"])
 
     def test_names_and_keys_of_any_kind(self, lake: LakeHarness, unique: Callable[[str], str]) -> None:
-        """Mixed case, quotes, dots, blanks, emoji, SQL words; in keys and cells also what Spark has variables for."""
+        """Names may have any case, quotes, dots, spaces, emoji and SQL words; texts may have Spark's variables."""
         names = ["Id", "select", "a.b", "tick`s", 'quo"te', "new 😀", "ünï", "'); DROP TABLE x; --", "back\\slash"]
         schema = pa.schema([(column, pa.string()) for column in names])
         name, key = unique("Odd.`Näme` 😀'"), "it's \\ `me` ${spark.app.name} ${system:user.name}"
@@ -144,10 +144,10 @@ class LakeColumnsSuite(LakeFixtures):
 
     @pytest.mark.parametrize(("types", "nulls"), [(TYPES, [None]), (LISTS_OF_STRUCTS, [])])
     def test_every_type_comes_back_as_it_went(self, lake: LakeHarness, name: str, types: Any, nulls: list[Any]) -> None:
-        """Streamed in and merged over, at the ends of each type's range, with nulls: a column for each type."""
+        """Values at both ends of each type's range, and nulls, are read as an insert or a merge wrote them."""
         rows = 1 + max(len(values) for _, values in types)
         columns = {f"v{n}": list(islice(cycle([*nulls, *values]), rows)) for n, (_, values) in enumerate(types)}
-        schema = pa.schema([("id", pa.int64()), *zip(columns, (kind for kind, _ in types), strict=True)])
+        schema = pa.schema([("id", pa.int64()), *zip(columns, (data_type for data_type, _ in types), strict=True)])
         table = lake.open(name)
         table.evolve(schema, ["id"])
         for position in (1, 2):
@@ -156,17 +156,19 @@ class LakeColumnsSuite(LakeFixtures):
             assert table.merge(batch, commit()).upserted == len(cells)
         stored = lake.read(name).sort_by("id")
         for column in batch.columns[1:]:
-            kind = _exact(column.values.type)
-            assert stored[column.name].combine_chunks().cast(kind) == column.values.cast(kind), column.values.type
+            data_type = _exact(column.values.type)
+            assert stored[column.name].combine_chunks().cast(data_type) == column.values.cast(data_type), (
+                column.values.type
+            )
 
     def test_a_table_of_others_is_refused(self, lake: LakeHarness, name: str) -> None:
-        """Unless it is to be taken over: nobody's rows are changed by accident."""
+        """A table that Headrace did not create is refused, unless the options adopt it."""
         lake.create_otherwise(name, ITEM)
         with pytest.raises(Fatal, match=r"not created by Headrace.*table\.adopt=true"):
             lake.open(name).schema()
 
-    def test_a_table_of_others_is_taken_over(self, lake: LakeHarness, name: str, rows: Callable[[], Any]) -> None:
-        """Its rows stay, every change applies to them, and then it is a table like others, with a ledger."""
+    def test_a_table_of_others_is_adopted(self, lake: LakeHarness, name: str, rows: Callable[[], Any]) -> None:
+        """An adopted table keeps its rows, applies every change to them, and has a ledger as any other table."""
         lake.create_otherwise(name, pa.schema(list(ITEM)[:3]))
         lake.load_otherwise(name, {"id": 1, "name": "theirs", "note": "a"})
         lake.load_otherwise(name, {"id": 2, "name": "theirs", "note": "b"})
@@ -182,8 +184,8 @@ class LakeColumnsSuite(LakeFixtures):
         assert set(again.ledger()) == {"2"}
 
 
-def _exact(kind: pa.DataType) -> pa.DataType:
-    """A type in which values compare bit by bit."""
-    if pa.types.is_timestamp(kind):
+def _exact(data_type: pa.DataType) -> pa.DataType:
+    """A type whose values compare bit by bit."""
+    if pa.types.is_timestamp(data_type):
         return pa.int64()
-    return pa.int32() if kind in (pa.date32(), pa.int16()) else kind
+    return pa.int32() if data_type in (pa.date32(), pa.int16()) else data_type

@@ -1,4 +1,4 @@
-"""What a commit says of itself, what outlives it, and how its rows are read back."""
+"""What a commit records about itself, what survives it, and how its rows are read."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from headrace_connectors.lakehouse import upkeep
 class LakeCommitsSuite(LakeFixtures):
     """Run as a part of ``LakeTableSuite``."""
 
-    def test_a_commit_says_what_it_is(self, lake: LakeHarness, name: str, table: LakeTable) -> None:
-        """Batch, connector, group, offsets, watermark and format version stand in the newest commit."""
+    def test_a_commit_contains_its_metadata(self, lake: LakeHarness, name: str, table: LakeTable) -> None:
+        """The newest commit contains batch, connector, group, offsets, watermark and format version."""
         table.merge(items(item(1, position=11)), commit(12, **{"shop.public.item": 40, "\"odd' ${spark.app.name}": 7}))
         summary = dict(lake.summary(name))
         assert json.loads(summary.pop("headrace.offsets")) == {
@@ -40,7 +40,7 @@ class LakeCommitsSuite(LakeFixtures):
     def test_a_commit_without_a_group_carries_the_offsets_before_it(
         self, lake: LakeHarness, name: str, table: LakeTable
     ) -> None:
-        """It is no batch of a topic, and adds nothing of its own to where the group stands."""
+        """A commit without a group is no batch of a topic, and copies the offsets of the commit before it."""
         table.merge(items(item(1, position=11)), commit(12, **{TOPIC: 40}))
         before = lake.summary(name)
         lake.open(name).merge(items(item(1, "repaired", position=12)), Commit(0, "sink"))
@@ -53,7 +53,7 @@ class LakeCommitsSuite(LakeFixtures):
     def test_every_commit_carries_all_offsets_on(
         self, lake: LakeHarness, name: str, table: LakeTable, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Whatever makes it, so that a catalog which shows the newest one only tells how far the table is."""
+        """Every commit copies all offsets, because a catalog may show only the newest commit."""
         monkeypatch.setattr(upkeep, "FILES_UNTIL_COMPACTION", 1)
         table.merge(items(item(2, position=11), item(3, position=11)), commit(1, first=40, second=7))
         floor = RowVersion(text(11), TOPIC, 0, 0, 0)
@@ -74,7 +74,7 @@ class LakeCommitsSuite(LakeFixtures):
         assert table.reached("connect-other") is None
 
     def test_offsets_never_go_back(self, lake: LakeHarness, name: str, table: LakeTable) -> None:
-        """A batch that is read again after a rewind is in the table already, with all that came after it."""
+        """The table ignores the offsets of a batch that is read again after a rewind."""
         table.merge(items(item(2, position=11)), commit(1, first=40))
         table.merge(items(item(2, position=12)), commit(2, first=20, second=3))
         assert lake.open(name).reached("connect-sink") == {
@@ -83,7 +83,7 @@ class LakeCommitsSuite(LakeFixtures):
         }
 
     def test_an_older_copy_is_noticed_at_once(self, lake: LakeHarness, name: str, table: LakeTable) -> None:
-        """By the handle that has written what the copy lacks, and by a new one."""
+        """A handle that wrote commits which a restored copy lacks refuses the copy, and so does a new handle."""
         table.merge(items(item(2, position=11)), commit(1, first=40))
         with lake.restored(name):
             table.merge(items(item(2, position=12)), commit(2, first=50))
@@ -92,7 +92,7 @@ class LakeCommitsSuite(LakeFixtures):
             assert each.reached("connect-sink") == {TopicPartition("first", 0): 40}
 
     def test_only_what_is_committed_counts(self, lake: LakeHarness, name: str, table: LakeTable) -> None:
-        """A batch of stale changes may make no commit: then its offsets are not in the table."""
+        """A batch of stale changes may make no commit; then its offsets are not in the table."""
         table.merge(items(item(1, position=11)), commit(1, first=40))
         table.merge(items(item(1, position=3)), commit(2, first=50))
         assert table.reached("connect-sink") == lake.open(name).reached("connect-sink")
@@ -100,7 +100,7 @@ class LakeCommitsSuite(LakeFixtures):
         assert lake.open(unknown).schema() is None
 
     def test_upkeep_changes_no_row(self, table: LakeTable, rows: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Commits with upkeep between them: the rows are those of the last."""
+        """Maintenance between commits changes no row."""
         monkeypatch.setattr(upkeep, "FILES_UNTIL_COMPACTION", 4)  # which two commits make
         for position in (11, 12, 13):
             apply(table, item(1, f"n{position}", position=position), item(position, position=1))
@@ -108,14 +108,14 @@ class LakeCommitsSuite(LakeFixtures):
         assert rows() == {1: ("n13", "o", 1)} | dict.fromkeys((11, 12, 13), ("n", "o", 1))
 
     def test_a_restart_reads_what_was_written(self, lake: LakeHarness, name: str, table: LakeTable, rows: Any) -> None:
-        """A new handle knows schema, rows and gates of the old one."""
+        """A new handle reads the schema, rows and gates that the old one wrote."""
         again = lake.open(name)
         assert again.schema() == ITEM
         assert apply(again, item(1, "x", position=10), item(2, "two", position=1)) == (1, 0)
         assert set(rows()) == {1, 2}
 
     def test_tables_are_written_side_by_side(self, lake: LakeHarness, unique: Callable[[str], str]) -> None:
-        """Each from a thread of its own, with its own commits."""
+        """Threads write different tables at the same time, each with its own commits."""
         names = [unique("side") for _ in range(4)]
 
         def write(name: str) -> int:
@@ -132,7 +132,7 @@ class LakeCommitsSuite(LakeFixtures):
             assert name in json.loads(lake.summary(name)["headrace.offsets"])
 
     def test_a_scan_brings_every_row_once(self, table: LakeTable) -> None:
-        """All rows, in pieces of whatever size, with the columns that were asked for; and so are the rows' topics."""
+        """A scan returns every row once, in parts of any size, with the requested columns, and the rows' topics."""
         more = items(*(item(key, None, position=20 + key, at=key) for key in range(2, 30)))
         table.merge(replace(more, version=replace(more.version, topic="it's another")), commit())
         assert sorted(table.topics()) == ["it's another", TOPIC]
@@ -143,7 +143,7 @@ class LakeCommitsSuite(LakeFixtures):
         assert rows == {1: "one", **dict.fromkeys(range(2, 30))}
 
     def test_reading_by_key_brings_rows_with_their_versions(self, table: LakeTable) -> None:
-        """Only the rows that stand under the keys, own columns included."""
+        """A read by key returns only the rows stored under the keys, with their own columns."""
         apply(table, item(2, position=11, at=11))
         rows = table.read(pa.table({"id": pa.array([1, 9], pa.int64())}))
         assert rows.column_names[: len(ITEM)] == ITEM.names
@@ -152,13 +152,13 @@ class LakeCommitsSuite(LakeFixtures):
         assert (row["__headrace_position"].encode(), row["__headrace_offset"]) == (text(10), 10)
 
     def test_a_table_that_is_not_there_has_no_rows(self, lake: LakeHarness, name: str) -> None:
-        """Nothing is scanned or read before the table exists."""
+        """A table that does not exist has no rows to scan or read."""
         table = lake.open(name)
         assert list(table.scan(["id"])) == list(table.topics()) == []
         assert len(table.read(pa.table({"id": pa.array([1], pa.int64())}))) == 0
 
     def test_times_of_any_age_are_scanned_as_they_are(self, lake: LakeHarness, name: str) -> None:
-        """Infinity and years beyond what INT96 holds come back as the counts that they are."""
+        """A scan returns infinity and years beyond the range of INT96 as the stored integers."""
         counts = [9223372036825200000, -(10**17), 0, None]
         schema = pa.schema([("id", pa.int64()), ("at", pa.timestamp("us")), ("z", pa.timestamp("us", tz="UTC"))])
         table = lake.open(name)

@@ -1,4 +1,4 @@
-"""A lakehouse as the suites see it, and the table of items that their tests write."""
+"""The interface of a lakehouse for the suites, and the table of items that their tests write."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DAY = 24 * 3600 * 1_000_000
 
 
 class LakeHarness(Protocol):
-    """A lakehouse as the suite sees it."""
+    """A lakehouse as the suites use it."""
 
     def open(self, name: str, **options: Any) -> LakeTable:
         """A new handle for a table; ``options`` are those of ``TableOptions``."""
@@ -31,7 +31,7 @@ class LakeHarness(Protocol):
         """The whole table, own columns included, in any order."""
 
     def summary(self, name: str) -> Mapping[str, str]:
-        """What the newest commit says about itself."""
+        """The summary of the newest commit."""
 
     def drop(self, name: str) -> None:
         """Drop the table, but not its ledger."""
@@ -40,13 +40,13 @@ class LakeHarness(Protocol):
         """Drop the ledger of the table."""
 
     def hidden(self, name: str) -> AbstractContextManager[None]:
-        """For the time of the block the storage shows neither the table nor its ledger."""
+        """Hides the table and its ledger within the block."""
 
     def restored(self, name: str) -> AbstractContextManager[None]:
-        """At the end of the block the table and its ledger are as they were at its beginning."""
+        """Restores the table and its ledger to their state at the beginning of the block when the block ends."""
 
     def forget_history(self, name: str) -> None:
-        """Let go of what the commits before the newest say of themselves, where the format can."""
+        """Remove the summaries of all commits but the newest, if the format can."""
 
     def load_otherwise(self, name: str, cells: Mapping[str, Any]) -> None:
         """Insert a row without Headrace: its version columns are null."""
@@ -71,7 +71,7 @@ def items(*rows: Row) -> Actions:
 
 
 class LakeFixtures:
-    """What the suites of a table share; each test writes a table of its own, in the lake of the fixture ``lake``."""
+    """Fixtures that the suites share; each test writes a table of its own, in the lake of the fixture ``lake``."""
 
     @pytest.fixture
     def name(self, unique: Callable[[str], str]) -> str:
@@ -79,7 +79,7 @@ class LakeFixtures:
 
     @pytest.fixture
     def made(self, lake: LakeHarness, name: str) -> Make:
-        """Makes an ITEM table with the row 1@10 (offset 10) and more, so that merges are merges and not appends."""
+        """Makes an ITEM table with the row 1@10 (offset 10) and more, so that later writes merge and do not append."""
 
         def make(*more: Row) -> LakeTable:
             table = lake.open(name)
@@ -91,7 +91,7 @@ class LakeFixtures:
 
     @pytest.fixture
     def table(self, made: Make) -> LakeTable:
-        """With that row alone."""
+        """An ITEM table with that row only."""
         return made()
 
     @pytest.fixture

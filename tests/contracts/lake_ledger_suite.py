@@ -1,4 +1,4 @@
-"""What a table remembers beside its cells: versions of rows, tombstones, the floor of a truncate."""
+"""What a table stores beside its cells: versions of rows, tombstones, the floor of a truncate."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from headrace.ports import LakeTable
 class LakeLedgerSuite(LakeFixtures):
     """Run as a part of ``LakeTableSuite``."""
 
-    def test_stored_tells_the_versions_of_rows_that_stand(self, made: Make) -> None:
-        """By the caller's own key texts; rows that are not there are not in it."""
+    def test_stored_returns_the_versions_of_stored_rows(self, made: Make) -> None:
+        """``stored`` returns the versions of stored rows by the caller's key texts, and omits keys without a row."""
         table = made(item(2, position=7, at=70, partition=3, source_time=700))
         assert table.stored(items(item(1), item(2), item(3))) == {
             "1": RowVersion(text(10), TOPIC, 0, 10, 10),
             "2": RowVersion(text(7), TOPIC, 3, 70, 700),
         }
 
-    def test_own_columns_tell_where_a_row_comes_from(self, lake: LakeHarness, name: str, table: LakeTable) -> None:
-        """Position, topic, partition, offset and source time; no position is a null."""
+    def test_own_columns_contain_the_origin_of_a_row(self, lake: LakeHarness, name: str, table: LakeTable) -> None:
+        """Own columns contain position, topic, partition, offset and source time; no position is null."""
         apply(table, item(2, at=5))
         found = {row["id"]: row for row in lake.read(name).to_pylist()}
         own = [column for column in found[1] if column.startswith("__headrace_")]
@@ -35,7 +35,7 @@ class LakeLedgerSuite(LakeFixtures):
         assert found[2]["__headrace_position"] is None
 
     def test_tombstones_are_there_after_a_restart(self, lake: LakeHarness, name: str, table: LakeTable) -> None:
-        """The ledger survives the handle; of two tombstones of a key the higher stands."""
+        """A new handle reads the tombstones; of two tombstones of a key, the higher one applies."""
         low, high = RowVersion(text(3), TOPIC, 0, 3, 30), RowVersion(text(5), TOPIC, 1, 5, 50)
         table.record_tombstones({"1": high, "": low}, NOW)
         table.record_tombstones({"1": low, "2": RowVersion(b"", TOPIC, 0, 9, -(2**40))}, NOW)
@@ -45,7 +45,7 @@ class LakeLedgerSuite(LakeFixtures):
         assert lake.open(name).ledger() == expected
 
     def test_a_ledger_that_others_add_to_has_moved(self, lake: LakeHarness, name: str, table: LakeTable) -> None:
-        """Until it is read again, whatever this handle adds itself, which alone does not move it."""
+        """A ledger that another handle changed is reported as moved until it is read; own tombstones do not count."""
         version = RowVersion(text(3), TOPIC, 0, 3, 30)
         table.ledger()
         table.record_tombstones({"1": version}, NOW)
@@ -58,14 +58,14 @@ class LakeLedgerSuite(LakeFixtures):
         assert not table.ledger_moved()
 
     def test_a_new_table_has_no_tombstones(self, lake: LakeHarness, name: str) -> None:
-        """Before it exists, and when it has just been made."""
+        """A table that does not exist, or is new, has no tombstones."""
         table = lake.open(name)
         assert table.ledger() == {}
         table.evolve(ITEM, ["id"])
         assert table.ledger() == {}
 
     def test_what_is_recorded_before_the_table_exists_is_durable(self, lake: LakeHarness, name: str) -> None:
-        """The floor of a truncate that is read before the first row: the table that is created later has it."""
+        """A table that is created later has the floor of a truncate that was read before the first row."""
         floor, delete = RowVersion(text(3), TOPIC, 0, 3, 30), RowVersion(text(5), TOPIC, 0, 5, 50)
         lake.open(name).record_tombstones({"": floor}, NOW)
         again = lake.open(name)
@@ -78,7 +78,7 @@ class LakeLedgerSuite(LakeFixtures):
     def test_the_ledger_of_a_dropped_table_does_not_count_for_the_next(
         self, lake: LakeHarness, name: str, table: LakeTable
     ) -> None:
-        """A ledger that was begun before its table goes with that table as well."""
+        """A ledger that is older than its table is invalid together with that table."""
         version = RowVersion(text(30), TOPIC, 0, 30, 30)
         table.record_tombstones({"1": version}, NOW)
         for _ in range(2):
@@ -91,7 +91,7 @@ class LakeLedgerSuite(LakeFixtures):
             assert lake.open(name).ledger() == {"2": version}
 
     def test_a_table_that_is_gone_has_no_empty_ledger(self, lake: LakeHarness, name: str, table: LakeTable) -> None:
-        """Its handle has seen it: nothing is read, recorded or written as if the table were new."""
+        """A handle that has seen the table does not create it again after its loss: it reads and writes nothing."""
         version = RowVersion(text(30), TOPIC, 0, 30, 30)
         table.record_tombstones({"1": version}, NOW)
         lake.drop(name)
@@ -103,7 +103,7 @@ class LakeLedgerSuite(LakeFixtures):
         assert lake.open(name).schema() is None
 
     def test_a_table_that_is_gone_is_created_again_where_that_is_wanted(self, lake: LakeHarness, name: str) -> None:
-        """With ``table.missing=recreate``, without what the old one had."""
+        """With ``table.missing=recreate`` the table is created again without the ledger of the lost one."""
         table = lake.open(name, recreate=True)
         table.evolve(ITEM, ["id"])
         apply(table, item(1, position=10))
@@ -116,7 +116,7 @@ class LakeLedgerSuite(LakeFixtures):
         assert (apply(table, item(1, position=20)), table.ledger()) == ((1, 0), {})
 
     def test_a_ledger_that_is_gone_is_no_empty_one(self, lake: LakeHarness, name: str, table: LakeTable) -> None:
-        """A table has a ledger, whoever asks; only ``table.missing=recreate`` begins an empty one."""
+        """A table without its ledger is an error for every handle; ``table.missing=recreate`` begins a new one."""
         table.record_tombstones({"1": RowVersion(text(30), TOPIC, 0, 30, 30)}, NOW)
         lake.drop_ledger(name)
         for each in (table, lake.open(name)):
@@ -125,16 +125,16 @@ class LakeLedgerSuite(LakeFixtures):
         assert lake.open(name, recreate=True).ledger() == {}
         assert lake.open(name).ledger() == {}
 
-    def test_old_tombstones_are_forgotten_but_not_the_floor(self, table: LakeTable) -> None:
-        """Retention counts from when they were recorded."""
+    def test_old_tombstones_are_removed_but_not_the_floor(self, table: LakeTable) -> None:
+        """The retention of tombstones begins when they are recorded; the floor is kept."""
         version = RowVersion(text(3), TOPIC, 0, 3, 30)
         table.record_tombstones({"old": version, "": version}, NOW - 8 * DAY)
         table.record_tombstones({"young": version}, NOW - 6 * DAY)
         table.maintain(NOW, 7 * DAY)
         assert table.ledger() == {"young": version, "": version}
 
-    def test_old_tombstones_are_forgotten_after_a_restart(self, lake: LakeHarness, name: str, table: LakeTable) -> None:
-        """Also by a handle that has only read them."""
+    def test_old_tombstones_are_removed_after_a_restart(self, lake: LakeHarness, name: str, table: LakeTable) -> None:
+        """A handle that has only read the tombstones removes expired ones as well."""
         version = RowVersion(text(3), TOPIC, 0, 3, 30)
         table.record_tombstones({"old": version}, NOW - 8 * DAY)
         table.record_tombstones({"young": version}, NOW - 6 * DAY)
@@ -153,14 +153,14 @@ class LakeLedgerSuite(LakeFixtures):
         ],
     )
     def test_truncate_removes_what_it_outranks(self, made: Make, rows: Any, floor: RowVersion, left: set[int]) -> None:
-        """By position if it has one, else by arrival; rows without a version go as well."""
+        """A truncate removes rows of lower positions, else rows that arrived earlier, and rows without a version."""
         table = made(item(2, position=30, at=30), item(3, position=10, at=20))
         table.record_tombstones({"": floor}, NOW)
         table.truncate(floor, commit())
         assert set(rows()) == left
 
     def test_nulls_of_older_rows_are_filled(self, made: Make, rows: Any) -> None:
-        """By position, by time where a row has none; what has a value keeps it, and versions stay as they are."""
+        """Nulls are filled in older rows, by position or by time. Values and versions do not change."""
         reads = [item(4, note=None, at=4, source_time=14), item(5, note=None, at=5, source_time=15)]
         table = made(item(2, note=None, position=14), item(3, note=None, position=15, source_time=1), *reads)
         before = RowVersion(text(15), "schema", 0, 0, 15)
@@ -173,7 +173,7 @@ class LakeLedgerSuite(LakeFixtures):
         assert table.stored(keys) == versions
 
     def test_truncate_of_a_table_without_rows(self, lake: LakeHarness, name: str, rows: Any) -> None:
-        """Nothing to remove is no error, and what comes later goes in."""
+        """A truncate of a table without rows is no error, and later rows are written."""
         table = lake.open(name)
         table.evolve(ITEM, ["id"])
         table.truncate(RowVersion(text(5), TOPIC, 0, 5, 5), commit())

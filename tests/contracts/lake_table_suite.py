@@ -1,6 +1,6 @@
-"""What every ``ports.LakeTable`` does, whatever stands behind it.
+"""Contract of every ``ports.LakeTable``.
 
-A test class gives the fixture ``lake``, a ``LakeHarness``; every test writes a table of its own.
+A test class provides the fixture ``lake``, a ``LakeHarness``; every test writes a table of its own.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Batches through a table's pipeline, with a restart between them, whatever lake stands behind it.
+"""Contract of a table's pipeline in every lake: batches with restarts between them.
 
-A test class gives the fixture ``lake``, a ``LakeHarness``; every test writes a table of its own.
+A test class provides the fixture ``lake``, a ``LakeHarness``; every test writes a table of its own.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ RETENTION = 7 * DAY
 
 
 def event(operation: Operation, position: int, **cells: int) -> Event:
-    """A change of row 1, at the offset at which it arrives: all come from one partition, late ones too."""
+    """A change of row 1. It arrives in the order of offsets of one partition, also if it is late."""
     values = {name: (CellState.VALUE, value) for name, value in cells.items()}
     return Event(operation, 1, RowVersion(text(position), "t", 0, next(_offsets), position), values)
 
@@ -39,7 +39,7 @@ _offsets = iter(range(10**9))
 
 
 def change_of(key: int, operation: Operation, position: int, **cells: int | None) -> Event:
-    """A change of any row; None is a cell that it leaves out."""
+    """A change of any row; None is an unavailable cell."""
     found = event(operation, position, **{name: cell for name, cell in cells.items() if cell is not None})
     lacking = {name: (CellState.UNCHANGED, None) for name, cell in cells.items() if cell is None}
     return replace(found, key=key, cells={**found.cells, **lacking})
@@ -58,17 +58,17 @@ def opened(name: str, table: LakeTable, now: Callable[[], int] = lambda: NOW) ->
 
 
 class Overtaken:
-    """A table whose writer stands still before a call of ``before``, while something else happens."""
+    """A table whose writer pauses before it calls the method ``before``, while the test does something else."""
 
     def __init__(self, table: LakeTable, before: str = "merge") -> None:
         self._table = table
         self._before = before
-        self.meanwhile: list[Callable[[], object]] = []
+        self.interruptions: list[Callable[[], object]] = []
 
     def __getattr__(self, name: str) -> Any:
-        """What the table does, late where its writer stands still."""
-        while name == self._before and self.meanwhile:
-            self.meanwhile.pop()()
+        """The attribute of the table; the writer pauses before the call of ``before``."""
+        while name == self._before and self.interruptions:
+            self.interruptions.pop()()
         return getattr(self._table, name)
 
 
@@ -81,7 +81,7 @@ class PipelineSuite:
 
     @pytest.fixture
     def write(self, lake: LakeHarness, name: str) -> Callable[..., LakeTable]:
-        """Writes events as one batch by a worker that has just started; maintains the table at ``now``."""
+        """Writes events as one batch with a worker that has just started; maintains the table at ``now``."""
 
         def write(*events: Event, now: int = NOW) -> LakeTable:
             table = lake.open(name)
@@ -114,7 +114,10 @@ class PipelineSuite:
     def test_a_column_that_an_event_lacks_is_kept(
         self, write: Callable[..., LakeTable], rows: Callable[[], list[tuple[int, int]]]
     ) -> None:
-        """Dropped in the midst of a batch, of which other rows still tell its value (merge.md section 8)."""
+        """The merge keeps the value of a column that is dropped within a batch (merge.md section 8).
+
+        Other rows of the batch still have the column.
+        """
         write(event(Operation.CREATE, 1, a=1, b=1))
         dropped = replace(event(Operation.UPDATE, 3, b=3), columns=(("id", "int64"), ("b", "int64")))
         before = replace(event(Operation.CREATE, 2, a=2, b=2), key=2)
@@ -124,25 +127,25 @@ class PipelineSuite:
     def test_what_a_worker_writes_that_was_overtaken_brings_no_deleted_row_back(
         self, lake: LakeHarness, name: str, write: Callable[..., LakeTable], rows: Callable[[], list[tuple[int, int]]]
     ) -> None:
-        """It stands still before its merge, and its successor makes and deletes the row at once, without a trace.
+        """A writer pauses before its merge; its successor inserts and deletes the row at once, without a trace.
 
-        Of the table that it has just made its successor writes the first row, which is there once.
+        The successor writes the first row of the table that the writer has just created; the table has that row once.
         """
         insert, delete = event(Operation.CREATE, 1, a=1, b=1), event(Operation.DELETE, 3)
         table = Overtaken(lake.open(name))
         slow = opened(name, table)
-        table.meanwhile = [lambda: write(replace(insert, key=2))]
+        table.interruptions = [lambda: write(replace(insert, key=2))]
         slow.write(changes_of([replace(insert, key=2)]), commit())
-        table.meanwhile = [lambda: write(insert, delete)]
+        table.interruptions = [lambda: write(insert, delete)]
         slow.write(changes_of([insert]), commit())
         assert rows() == [(2, 1)]
 
     def test_a_worker_that_was_overtaken_sees_whose_key_its_successor_has_taken(
         self, lake: LakeHarness, name: str, rows: Callable[[], list[tuple[int, int]]]
     ) -> None:
-        """``id = id + 1`` over rows 1 and 2: the delete of key 2 is of the row that had it before, for both workers.
+        """``id = id + 1`` over rows 1 and 2: both workers apply the delete of key 2 to the row that had it before.
 
-        The first one stands still before it looks at the stored rows, which are those of its successor by then.
+        The first worker pauses before it reads the stored rows, which by then are those of its successor.
         """
         old = [change_of(key, Operation.READ, 1, a=key) for key in (1, 2)]
         opened(name, lake.open(name)).write(changes_of(old), commit())
@@ -153,23 +156,23 @@ class PipelineSuite:
             moves += [replace(left, moved=True, new_key=key + 1), replace(made, old_key=key)]
         shift = changes_of([replace(move, transaction=7) for move in moves])
         table = Overtaken(lake.open(name), "stored")
-        table.meanwhile = [lambda: opened(name, lake.open(name)).write(shift, commit())]
+        table.interruptions = [lambda: opened(name, lake.open(name)).write(shift, commit())]
         opened(name, table).write(shift, commit())
         assert sorted(rows()) == [(2, 1), (3, 2)]
 
     def test_a_value_that_another_worker_has_removed_with_its_row_is_not_missed(
         self, lake: LakeHarness, name: str, rows: Callable[[], list[tuple[int, int]]]
     ) -> None:
-        """1 becomes 2 and leaves b out, then 2 is deleted: an overtaken worker has written it all, its successor half.
+        """Key 1 becomes 2 and omits b, then 2 is deleted: a row without b is no error, because the row is gone.
 
-        The row that b was in is gone when the successor looks for it, and so is the need for it.
+        A fenced worker writes all of it, its successor only the first half. The successor finds no row with b.
         """
         opened(name, lake.open(name)).write(changes_of([change_of(1, Operation.READ, 1, a=1, b=9)]), commit())
         left = replace(change_of(1, Operation.DELETE, 3), moved=True, new_key=2)
         made = replace(change_of(2, Operation.CREATE, 3, a=1, b=None), old_key=1)
         end = change_of(2, Operation.DELETE, 4)
         table = Overtaken(lake.open(name), "stored")
-        table.meanwhile = [lambda: opened(name, lake.open(name)).write(changes_of([left, made, end]), commit())]
+        table.interruptions = [lambda: opened(name, lake.open(name)).write(changes_of([left, made, end]), commit())]
         successor = opened(name, table)
         successor.write(changes_of([left, made]), commit())
         successor.write(changes_of([end]), commit())
@@ -178,25 +181,28 @@ class PipelineSuite:
     def test_a_row_takes_no_value_from_the_next_row_of_its_old_key(
         self, lake: LakeHarness, name: str, rows: Callable[[], list[tuple[int, int]]]
     ) -> None:
-        """1 becomes 2 and leaves a out, 1 is made anew, 2 is deleted: an overtaken worker writes it all before the
-        merge of its successor, which knows of the delete from a worker before them, and has still to read it."""
+        """A row does not get values of the next row with its old key.
+
+        Key 1 becomes 2 and omits a, 1 is inserted again, 2 is deleted. A fenced worker writes all of it before the
+        merge of its successor. The successor knows the delete from an earlier worker and has yet to read it.
+        """
         opened(name, lake.open(name)).write(changes_of([change_of(1, Operation.READ, 1, a=9)]), commit())
         left = replace(change_of(1, Operation.DELETE, 3), moved=True, new_key=2)
         made = replace(change_of(2, Operation.CREATE, 3, a=None), old_key=1)
         again, end = change_of(1, Operation.CREATE, 4, a=5), change_of(2, Operation.DELETE, 5)
         everything = changes_of([left, made, again, end])
         killed, table = Overtaken(lake.open(name)), Overtaken(lake.open(name))
-        killed.meanwhile = [lambda: pytest.fail("killed before its merge")]
+        killed.interruptions = [lambda: pytest.fail("killed before its merge")]
         with suppress(pytest.fail.Exception):
             opened(name, killed).write(everything, commit())
-        table.meanwhile = [lambda: opened(name, lake.open(name)).write(everything, commit())]
+        table.interruptions = [lambda: opened(name, lake.open(name)).write(everything, commit())]
         opened(name, table).write(changes_of([left, made]), commit())
         assert rows() == [(1, 5)]
 
     def test_a_truncate_before_the_first_row_outlives_the_worker(
         self, lake: LakeHarness, name: str, rows: Callable[[], list[tuple[int, int]]]
     ) -> None:
-        """Killed after the truncate's offset was committed: what another partition brings from before it stays away."""
+        """A worker is killed after it commits the offset of a truncate; older rows of other partitions stay removed."""
         truncate = Truncate(table_id(0), RowVersion(text(5), "t", 0, next(_offsets), 5))
         opened(name, lake.open(name)).write(truncate, commit())
         after = opened(name, lake.open(name))
@@ -205,7 +211,7 @@ class PipelineSuite:
         assert rows() == [(2, 6)]
 
     def test_a_default_before_the_first_row_outlives_the_worker(self, lake: LakeHarness, name: str) -> None:
-        """Killed after the offset of the ALTER TABLE was committed: an older row that comes late gets the default."""
+        """A worker is killed after it commits the offset of an ALTER TABLE; an older row still gets the default."""
         added = ColumnDefaults(table_id(0), RowVersion(text(5), "s", 0, 0, 5), (ColumnDefault("b", "number", "7"),))
         opened(name, lake.open(name)).write(added, commit())
         after = opened(name, lake.open(name))
@@ -217,14 +223,14 @@ class PipelineSuite:
     def test_an_outage_empties_no_ledger(
         self, lake: LakeHarness, name: str, rows: Callable[[], list[tuple[int, int]]]
     ) -> None:
-        """The storage goes away before a merge and is back after the retry has begun: no deleted row comes back."""
+        """The storage is unavailable before a merge and available again during the retry; no deleted row comes back."""
         table = Overtaken(lake.open(name))
         pipeline = opened(name, table)
         pipeline.write(changes_of([event(Operation.CREATE, 1, a=1, b=1)]), commit())
         pipeline.write(changes_of([event(Operation.DELETE, 3)]), commit())
         other = changes_of([replace(event(Operation.CREATE, 6, a=6, b=6), key=2)])
         outage = ExitStack()
-        table.meanwhile = [lambda: outage.enter_context(lake.hidden(name))]
+        table.interruptions = [lambda: outage.enter_context(lake.hidden(name))]
         with outage:
             with pytest.raises(HeadraceError):
                 pipeline.write(other, commit())
@@ -235,7 +241,7 @@ class PipelineSuite:
         assert rows() == [(2, 6)]
 
     def test_the_ledger_shrinks_after_its_retention(self, write: Callable[..., LakeTable]) -> None:
-        """A tombstone stays as long as the connector says, and no longer."""
+        """The pipeline keeps a tombstone for the configured retention and no longer."""
         write(event(Operation.CREATE, 1, a=1, b=1))
         write(event(Operation.DELETE, 3))
         assert list(write(now=NOW + RETENTION - DAY).ledger()) == ["=1"]
@@ -244,7 +250,7 @@ class PipelineSuite:
     def test_a_worker_that_runs_on_forgets_as_well(
         self, lake: LakeHarness, name: str, rows: Callable[[], list[tuple[int, int]]]
     ) -> None:
-        """Its memory holds the deletes of two retentions at most: a late event is then taken as after a restart."""
+        """A running worker evicts deletes after two retentions at most, and handles later events as after a restart."""
         now = [NOW]
         pipeline = opened(name, lake.open(name), lambda: now[0])
         for each in (event(Operation.CREATE, 1, a=1, b=1), event(Operation.DELETE, 3)):
@@ -255,7 +261,10 @@ class PipelineSuite:
         assert rows() == [(1, 2)]
 
     def test_an_update_of_a_row_that_was_deleted_since(self, lake: LakeHarness, name: str) -> None:
-        """Killed before the offsets: the update comes in a batch of its own, and nobody has its cells any more."""
+        """A worker is killed before the offset commit.
+
+        Its successor gets the update in a separate batch, and no source has the cells any more.
+        """
         events = [
             change_of(1, Operation.CREATE, 1, a=1, b=1),
             change_of(1, Operation.UPDATE, 2, a=2, b=None),
@@ -274,14 +283,14 @@ class PipelineSuite:
 
 
 class LeftOutSuite:
-    """Changes that nothing completes, with ``reselect.unresolved.insert.mode=dlq``."""
+    """Omitted changes that no source completes, with ``reselect.unresolved.insert.mode=dlq``."""
 
     @pytest.fixture
     def name(self, unique: Callable[[str], str]) -> str:
         return unique("left")
 
-    def test_what_nothing_completes_is_left_out(self, lake: LakeHarness, name: str) -> None:
-        """Of a batch with a row that stands, one that is not there, and one that is deleted and made anew."""
+    def test_what_nothing_completes_is_omitted(self, lake: LakeHarness, name: str) -> None:
+        """The pipeline omits such changes from a batch with an existing, a missing, and a deleted and new row."""
         table = lake.open(name)
         options = PipelineOptions(unresolved_insert_mode="dlq")
         reselect = Reselect(ReselectOptions())

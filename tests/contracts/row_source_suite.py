@@ -1,4 +1,4 @@
-"""What every RowSource guarantees. A subclass gives ``source``: a row source whose table ``app.Orders`` holds ROWS."""
+"""Contract of every RowSource. A subclass provides ``source``: a row source whose table ``app.Orders`` holds ROWS."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def request(keys: list[tuple[int, str]], columns: list[str], needs: list[list[bo
 
 
 def cells(answer: RowAnswer, asked: RowRequest, column: int) -> list[Any]:
-    """The answer of a column as the event would have carried it."""
+    """The answer of a column in the form in which an event contains it."""
     return build_array(asked.columns[column].schema, answer.values[column]).to_pylist()
 
 
 class RowSourceSuite:
-    """Inherit from it and give the fixture ``source``; ``table`` where it has another name.
+    """Inherit from it and provide the fixture ``source``; ``table`` if its name differs.
 
-    ``empty_text`` and ``empty_octets`` are what empty cells read as, where the database knows none.
+    ``empty_text`` and ``empty_octets`` are the values of empty cells if the database has no empty values.
     """
 
     table: TableId = TABLE
@@ -68,8 +68,8 @@ class RowSourceSuite:
         assert catalog is not None
         return catalog
 
-    def test_answers_stand_beside_their_requests(self, source: RowSource) -> None:
-        """Row for row and column for column, whatever order the database answers in."""
+    def test_answers_match_their_requests(self, source: RowSource) -> None:
+        """Answers match their requests by row and column, in whatever order the database returns the rows."""
         asked = request([(2, "süd, {x}\\"), (1, "nord"), (2, "nord")], ["note", "price"])
         answer = source.fetch(self.catalog(source), asked)
         assert answer.found.tolist() == [True, True, True]
@@ -77,7 +77,7 @@ class RowSourceSuite:
         assert cells(answer, asked, 1) == [Decimal("-0.01"), Decimal("1.50"), None]
 
     def test_rows_that_are_gone_are_not_found(self, source: RowSource) -> None:
-        """A key without a row says so, and the others are answered."""
+        """A key without a row is reported as not found, and the other keys are answered."""
         asked = request([(9, "nord"), (1, "nord")], ["blob"])
         answer = source.fetch(self.catalog(source), asked)
         assert answer.found.tolist() == [False, True]
@@ -91,21 +91,21 @@ class RowSourceSuite:
         assert answer.values[1][1] == self.empty_octets
 
     def test_column_that_does_not_exist_is_unreadable(self, source: RowSource) -> None:
-        """A column that was dropped stays open; the others are answered."""
+        """A column that was dropped stays open; the other columns are answered."""
         asked = request([(1, "nord")], ["gone", "note"])
         answer = source.fetch(self.catalog(source), asked)
         assert answer.values[0][0] is UNREADABLE
         assert answer.values[1][0] == "a 'quoted' \"note\""
 
     def test_key_of_several_rows_is_refused(self, source: RowSource) -> None:
-        """S25: columns that do not identify a row give no value of some other row."""
+        """S25: columns that do not identify a row return no value of another row."""
         whole = request([(2, "nord")], ["note"])
         part = RowRequest(TABLE, whole.key[:1], whole.columns, whole.needs, whole.transactions)
         with pytest.raises(Fatal, match="several rows"):
             source.fetch(self.catalog(source), part)
 
     def test_unknown_table_has_no_catalog(self, source: RowSource) -> None:
-        """A table that does not exist is None, no error."""
+        """The catalog of a table that does not exist is None; it is no error."""
         assert source.catalog(replace(self.table, table="orders")) is None
 
     def test_schema_names_every_column(self, source: RowSource) -> None:
@@ -115,7 +115,7 @@ class RowSourceSuite:
         assert schema.field("price") == PRICE
 
     def test_a_scan_brings_every_row(self, source: RowSource) -> None:
-        """All rows with the values that a fetch gives; a column that does not exist is unreadable."""
+        """A scan returns all rows with the values that a fetch returns; a column that does not exist is unreadable."""
         assert isinstance(source, TableSource)
         fields = [*source.schema(self.catalog(source)).fields, Field("gone", TEXT)]
         rows: list[tuple[Any, ...]] = []
@@ -130,11 +130,11 @@ class RowSourceSuite:
         assert sorted(rows, key=lambda row: row[:2]) == sorted(wanted, key=lambda row: row[:2])
 
     def test_the_log_never_goes_back(self, source: RowSource) -> None:
-        """A later position is not below an earlier one."""
+        """A later position of the log is not below an earlier one."""
         assert isinstance(source, TableSource)
         assert source.log_position().end <= source.log_position().end
 
     def test_close_is_idempotent(self, source: RowSource) -> None:
-        """Closing twice is closing."""
+        """Close may be called twice."""
         source.close()
         source.close()

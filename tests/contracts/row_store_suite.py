@@ -1,4 +1,4 @@
-"""What every store of the column cache's rows guarantees. A subclass gives ``open_rows``."""
+"""Contract of every row store of the column cache. A subclass provides ``open_rows``."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ PARTITION = Partition("orders", 0)
 
 
 def row(value: str | bytes | None = "A", column: str = "big", offset: int = 1) -> Row:
-    """A row of one cell."""
+    """A row with one cell."""
     size = 0 if value is None else len(value)
     return {column: Cell(value, "print", Stamp(PARTITION, offset, b"p"), 1, Origin.EVENT, 5, 150 + size)}
 
 
 class RowStoreSuite:
-    """Inherit from it and give the fixture ``open_rows``."""
+    """Inherit from it and provide the fixture ``open_rows``."""
 
     @pytest.fixture
     def open_rows(self) -> OpenRows:
@@ -32,7 +32,7 @@ class RowStoreSuite:
         return open_rows(CacheLimits())
 
     def test_row_comes_back_as_it_was(self, store: RowStore) -> None:
-        """Every part of every cell, and the order of the columns, which is that of their use."""
+        """The store returns every part of every cell, and the columns in the order of their last use."""
         stored = {**row("text", "b"), **row(b"octets", "a"), **row(None, "c", 9)}
         store.put(RowKey(1, "k"), stored)
         found = store.get(RowKey(1, "k"))
@@ -41,26 +41,26 @@ class RowStoreSuite:
         assert list(found) == ["b", "a", "c"]
 
     def test_row_that_is_not_there(self, store: RowStore) -> None:
-        """Reading and dropping it is nothing."""
+        """Get returns None for an unknown row, and drop has no effect."""
         store.drop(RowKey(1, "k"))
         assert store.get(RowKey(1, "k")) is None
         assert len(store) == 0
 
     def test_put_replaces_the_row(self, store: RowStore) -> None:
-        """All of it; it counts once."""
+        """Put replaces the complete row, which counts once."""
         store.put(RowKey(1, "k"), {**row("A", "a"), **row("B", "b")})
         store.put(RowKey(1, "k"), row("C", "a"))
         assert store.get(RowKey(1, "k")) == row("C", "a")
         assert len(store) == 1
 
     def test_dropped_row_is_gone(self, store: RowStore) -> None:
-        """And takes no room."""
+        """A dropped row is not found and uses no bytes."""
         store.put(RowKey(1, "k"), row())
         store.drop(RowKey(1, "k"))
         assert (store.get(RowKey(1, "k")), len(store), store.size, store.holds(1)) == (None, 0, 0, False)
 
     def test_tables_are_apart(self, store: RowStore) -> None:
-        """One is dropped, the other stays; equal keys in both are two rows."""
+        """Drop of a table keeps other tables; equal keys in two tables are two rows."""
         for table in (1, 2, 256):
             for key in ("", "k", "ü\x00"):
                 store.put(RowKey(table, key), row(str(table)))
@@ -73,7 +73,7 @@ class RowStoreSuite:
         assert list(store.keys(None)) == []
 
     def test_row_that_was_used_longest_ago_goes_first(self, open_rows: OpenRows) -> None:
-        """Over all tables; reading is using."""
+        """The store evicts the least recently used row of all tables; a read counts as use."""
         store = open_rows(CacheLimits(max_rows=3))
         for table, key in ((1, "a"), (2, "b"), (1, "c")):
             store.put(RowKey(table, key), row())
@@ -82,7 +82,10 @@ class RowStoreSuite:
         assert set(store.keys(None)) == {RowKey(1, "a"), RowKey(1, "c"), RowKey(2, "d")}
 
     def test_bytes_are_bounded(self, open_rows: OpenRows) -> None:
-        """In all; a row that is larger alone is not stored, and what it replaces is gone."""
+        """The bound applies to the sum of all rows.
+
+        A row larger than the bound is not stored, and drops the row it replaces.
+        """
         store = open_rows(CacheLimits(max_bytes=50_000))
         for key in "abcdef":
             store.put(RowKey(1, key), row("x" * 10_000))

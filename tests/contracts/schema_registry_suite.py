@@ -1,4 +1,4 @@
-"""What every schema registry does (``ports.SchemaRegistry``)."""
+"""Contract of every schema registry (``ports.SchemaRegistry``)."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ WHOLE = '{"type":"record","name":"n.Whole","fields":[{"name":"part","type":"n.Pa
 
 @dataclass
 class RegistryCase:
-    """A registry in which ``WHOLE``, which refers to ``PART``, has the id ``whole``; ``down`` makes one silent.
+    """A registry in which ``WHOLE``, which refers to ``PART``, has the id ``whole``.
 
-    It is the first version of ``subject``.
+    ``WHOLE`` is the first version of ``subject``. ``down`` makes a registry unreachable.
     """
 
     registry: SchemaRegistry
@@ -32,10 +32,10 @@ class RegistryCase:
 
 
 class SchemaRegistrySuite:
-    """Subclasses have a fixture ``case``."""
+    """Subclasses provide a fixture ``case``."""
 
     def test_a_schema_comes_with_what_it_refers_to(self, case: RegistryCase) -> None:
-        """By each kind of id that it knows, within its subject or not; it may have come by another topic, too."""
+        """A registry returns a schema with its references, by each kind of id, with and without the subject."""
         for kind, subject in product(case.kinds, ("", case.subject, "another-topic-value")):
             found = case.registry.fetch(SchemaId(kind, case.whole, subject))
             assert json.loads(found.text) == json.loads(WHOLE)
@@ -46,12 +46,12 @@ class SchemaRegistrySuite:
             assert found.schema_type == "AVRO"
 
     def test_an_unknown_id_is_the_records_fault(self, case: RegistryCase) -> None:
-        """The message names it."""
+        """An unknown id is an error of the record, and the message names the id."""
         for kind in case.kinds:
             with pytest.raises(BadRecord, match="999999"):
                 case.registry.fetch(SchemaId(kind, 999_999))
 
     def test_silence_passes(self, case: RegistryCase) -> None:
-        """And costs no record."""
+        """A registry that does not answer is a retriable error, not one of the record."""
         with pytest.raises(Retriable):
             case.down().fetch(SchemaId(case.kinds[0], case.whole))

@@ -1,4 +1,4 @@
-"""A broker that has trouble with new topics."""
+"""A broker that returns errors when a client creates topics."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ NOT_CONTROLLER, TOO_FEW = 41, 38
 async def scripted_broker(controller: int = NODE, created: int = 0) -> AsyncIterator[str]:
     """The address of ``NODE``, which has no topics.
 
-    It names ``controller`` as the cluster's (-1 is none), and answers with the error code ``created`` to a new topic.
-    Nobody answers at the address of ``AWAY``.
+    It reports ``controller`` as the controller of the cluster (-1: none), and answers with the error code ``created``
+    when a client creates a topic. No broker listens at the address of ``AWAY``.
     """
     answer = CreateTopicsResponse_v1([("new", created, None)])
     async with ScriptedKafka({}, {CreateTopicsRequest_v1: lambda _: answer}) as kafka:

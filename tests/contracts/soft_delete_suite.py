@@ -1,6 +1,6 @@
-"""Tables whose deleted rows stay and are marked (``delete.mode=soft``), whatever lake stands behind them.
+"""Contract of tables with ``delete.mode=soft`` in every lake: deleted rows stay and are marked.
 
-To every question such a row does not stand. N5 of ``reselect.md`` section 6: nothing is kept from it.
+All queries treat such a row as missing. N5 of ``reselect.md`` section 6: its cells are not kept.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class SoftDeleteSuite:
 
     @pytest.fixture
     def table(self, lake: LakeHarness, name: str) -> LakeTable:
-        """Rows 1 and 2 at position 10; 2 has been deleted at 20."""
+        """Rows 1 and 2 at position 10; row 2 is deleted at position 20."""
         table = lake.open(name, soft_delete=True)
         table.evolve(ITEM, ["id"])
         apply(table, item(1, "one", "note", 1, position=10), item(2, "two", "note2", 2, position=10))
@@ -55,7 +55,7 @@ class SoftDeleteSuite:
         return read
 
     def test_a_deleted_row_stays_as_it_was(self, lake: LakeHarness, name: str, table: LakeTable, rows: Rows) -> None:
-        """With the version of its delete; once more, or from before, the delete is nothing."""
+        """A deleted row keeps its cells and gets the version of its delete; a repeated or older delete is ignored."""
         assert rows() == {1: ("one", "note", 1, False), 2: ("two", "note2", 2, True)}
         (row,) = [row for row in lake.read(name).to_pylist() if row["id"] == 2]
         assert (row["__headrace_position"], row["__headrace_offset"]) == (text(20).decode(), 20)
@@ -63,7 +63,7 @@ class SoftDeleteSuite:
         assert apply(table, *again) == (0, 0)
 
     def test_every_kind_is_counted(self, table: LakeTable, rows: Rows) -> None:
-        """Updates, inserts, inserts onto deleted rows, and deletes that mark something or nothing."""
+        """The table counts updates, inserts, inserts onto deleted rows, and deletes with and without effect."""
         apply(table, *(item(key, position=10) for key in range(10, 20)))
         batch = [item(1, position=30), item(2, position=30), item(3, position=30), item(10, position=1)]
         batch += [delete({"id": key}, position=30) for key in (11, 12, 99)] + [delete({"id": 13}, position=5)]
@@ -71,28 +71,28 @@ class SoftDeleteSuite:
         assert {key for key, cells in rows().items() if cells[3]} == {11, 12}
 
     def test_n05_nothing_is_kept_from_a_deleted_row(self, table: LakeTable, rows: Rows) -> None:
-        """A row with kept cells finds none to keep them from, nor does one that a key change brings."""
+        """A row with kept cells is not merged into a deleted row, and a key change carries no cells from one."""
         assert apply(table, item(2, "new", KEEP, position=30)) == (0, 0)
         moved = [delete({"id": 2}, position=31), item(3, "moved", CARRY, position=32, fresh=True, carry=0)]
         assert apply(table, *moved) == (0, 0)
         assert rows()[2] == ("two", "note2", 2, True)
 
     def test_a_new_row_has_nothing_of_the_deleted_one(self, table: LakeTable, rows: Rows) -> None:
-        """Neither columns that its event does not know nor a position that would hold it back."""
+        """A row that is inserted again has neither cells nor the position of the deleted one."""
         narrow = pa.schema([ITEM.field("id"), ITEM.field("name")])
         assert table.merge(actions(narrow, [Row({"id": 2, "name": "new"}, at=1)]), commit()).upserted == 1
         assert rows()[2] == ("new", None, None, False)
         assert table.stored(items(item(2)))["2"].position == b""
 
-    def test_deleted_rows_do_not_stand(self, table: LakeTable) -> None:
-        """For the exact path, and for whoever compares the table with its source."""
+    def test_deleted_rows_are_not_read(self, table: LakeTable) -> None:
+        """The exact path and ``headrace verify`` do not read deleted rows."""
         assert set(table.stored(items(item(1), item(2)))) == {"1"}
         assert [row["id"] for part in table.scan(["id"]) for row in part.to_pylist()] == [1]
         keys = pa.table({"id": pa.array([1, 2], pa.int64())})
         assert table.read(keys)["id"].to_pylist() == [1]
 
     def test_a_truncate_marks_what_it_outranks(self, table: LakeTable, rows: Rows) -> None:
-        """Rows above it stand."""
+        """A truncate marks rows of lower positions and keeps the others."""
         apply(table, item(3, position=40))
         floor = RowVersion(text(30), TOPIC, 0, 30, 30)
         table.record_tombstones({"": floor}, NOW)
@@ -100,7 +100,10 @@ class SoftDeleteSuite:
         assert {key: cells[3] for key, cells in rows().items()} == {1: True, 2: True, 3: False}
 
     def test_a_table_may_begin_to_mark(self, lake: LakeHarness, unique: Callable[[str], str]) -> None:
-        """Its rows stand; the way back is refused, since somebody may count on the marks."""
+        """A table with rows may switch to soft deletes.
+
+        The way back is refused, since readers may depend on the marks.
+        """
         name = unique("hard")
         before = lake.open(name)
         before.evolve(ITEM, ["id"])
@@ -112,7 +115,10 @@ class SoftDeleteSuite:
             lake.open(name).schema()
 
     def test_a_late_update_wakes_no_deleted_row(self, lake: LakeHarness, name: str, rows: Rows) -> None:
-        """insert@1, delete@3, update@2 in three batches with a restart between them, and insert@4."""
+        """insert@1, delete@3, update@2 in three batches with a restart between them, and insert@4.
+
+        The update does not restore the row; the insert does.
+        """
         name = f"{name}_late"
 
         def write(*events: Any) -> list[tuple[Any, ...]]:

@@ -1,4 +1,4 @@
-"""Tables of both formats that Spark writes, as the suites of the contracts see them."""
+"""Harnesses for the contract suites: tables of both formats, written by Spark."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from headrace_connectors.lakehouse.writer import SparkTable
 
 @contextmanager
 def moved_away(*folders: Path) -> Iterator[None]:
-    """An outage of the storage: the folders are not there for the time of the block."""
+    """An outage of the storage: the folders are missing within the block."""
     away = [folder.with_name(f"{folder.name}.away") for folder in folders]
     for folder, elsewhere in zip(folders, away, strict=True):
         folder.rename(elsewhere)
@@ -34,7 +34,7 @@ def moved_away(*folders: Path) -> Iterator[None]:
 
 @contextmanager
 def copied(*folders: Path) -> Iterator[None]:
-    """At the end of the block the folders are replaced by copies from its beginning."""
+    """Replaces the folders by copies from the beginning of the block when the block ends."""
     copies = [folder.with_name(f"{folder.name}.copy") for folder in folders]
     for folder, copy in zip(folders, copies, strict=True):
         shutil.copytree(folder, copy)
@@ -45,7 +45,7 @@ def copied(*folders: Path) -> Iterator[None]:
 
 
 class IcebergHarness:
-    """Tables of the run's warehouse. Reading them does not go through Spark."""
+    """Tables of the run's warehouse. They are read without Spark."""
 
     def __init__(self, warehouse: Warehouse) -> None:
         self._warehouse = warehouse
@@ -87,7 +87,7 @@ class IcebergHarness:
 
 
 class DeltaHarness:
-    """The same with Delta tables; delta-rs does not know the type widening of those that have it."""
+    """The same with Delta tables. delta-rs cannot read tables with type widening."""
 
     def __init__(self, warehouse: Warehouse) -> None:
         self._warehouse = warehouse
@@ -106,8 +106,8 @@ class DeltaHarness:
         return delta_rows(table)
 
     def summary(self, name: str) -> Mapping[str, str]:
-        told = [entry["userMetadata"] for entry in self._table(name).history() if "userMetadata" in entry]
-        return dict(json.loads(told[0])) if told else {}
+        summaries = [entry["userMetadata"] for entry in self._table(name).history() if "userMetadata" in entry]
+        return dict(json.loads(summaries[0])) if summaries else {}
 
     def drop(self, name: str) -> None:
         shutil.rmtree(self._warehouse.path / "delta_shop" / name)
@@ -122,7 +122,7 @@ class DeltaHarness:
         return copied(*(self._warehouse.path / "delta_shop" / each for each in (name, name + SUFFIX)))
 
     def forget_history(self, name: str) -> None:
-        """Delta's log says more than the newest commit for as long as its retention."""
+        """Do nothing: Delta's log keeps earlier commits for its retention."""
 
     def load_otherwise(self, name: str, cells: Mapping[str, Any]) -> None:
         self._warehouse.sql(f"INSERT INTO {self.sql_name(name)} {_row(cells)}")

@@ -1,4 +1,4 @@
-"""The agents of tables: on Faust, and on plain asyncio."""
+"""The agents of tables on Faust and on plain asyncio pass their contract."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.anyio
 
 
 class TestFaustAgent(AgentSuite):
-    """Hosted by a Faust app without broker."""
+    """An agent of a Faust app without a broker."""
 
     @pytest.fixture
     async def open_agent(self) -> AsyncIterator[OpenAgent]:

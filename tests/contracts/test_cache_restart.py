@@ -1,4 +1,7 @@
-"""The column cache on disk across restarts: kept only where it goes on exactly (``reselect.md`` section 5.4)."""
+"""The column cache on disk across restarts (``reselect.md`` section 5.4).
+
+Entries are kept only if the task resumes at their exact position.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from headrace_connectors.rocksdb import RocksRowStore
 
 @dataclass
 class Process:
-    """Processes one after the other, over the same directory. ``clock`` is monotonic in each, ``wall`` in none."""
+    """Consecutive processes over the same directory. ``clock`` is monotonic in each process, ``wall`` is not."""
 
     path: Path
     limits: CacheLimits = field(default_factory=CacheLimits)
@@ -38,7 +41,7 @@ class Process:
         )
 
     def restart(self, position: int | None, *, crash: bool = False, away: int = 0) -> ReselectColumnCache:
-        """The next process, ``away`` ms later; its consumer goes on at ``position``."""
+        """Start the next process ``away`` ms later; its consumer resumes at ``position``."""
         if crash:
             self.store.close()
         else:
@@ -53,7 +56,7 @@ class Process:
 
 @pytest.fixture
 def process(tmp_path: Path) -> Process:
-    """A process that has cached A from offset 10 and has settled everything before 11."""
+    """A process that has cached A from offset 10 and has resolved everything before 11."""
     process = Process(tmp_path / "rows")
     put(process.cache, "1", 10, big="A")
     process.cache.mark_durable({P0: 11})
@@ -61,29 +64,32 @@ def process(tmp_path: Path) -> Process:
 
 
 def test_entries_are_served_after_a_restart_in_good_order(process: Process) -> None:
-    """The consumer goes on at the first event that is not in them."""
+    """The cache serves entries if the consumer resumes at the first event after them."""
     assert get(process.restart(11), "1", 11) == Hit("A")
     assert get(process.restart(11), "1", 11) == Hit("A")
 
 
 @pytest.mark.parametrize("position", [None, 0, 10, 12])
-def test_s09_other_position_voids_them(process: Process, position: int | None) -> None:
-    """S9: offsets were reset, or another worker went on meanwhile; before the first event nothing is known."""
+def test_s09_other_position_invalidates_them(process: Process, position: int | None) -> None:
+    """S9: the cache is empty after offsets were reset or another worker consumed the partition."""
     cache = process.restart(position)
     assert get(cache, "1", 12) is None
     cache.mark_durable({P0: 13})
     assert get(process.restart(13), "1", 13) is None
 
 
-def test_crash_voids_them(process: Process) -> None:
-    """What was dropped last may not be on the disk."""
+def test_crash_invalidates_them(process: Process) -> None:
+    """A crash invalidates entries, because the last drops may not be on disk."""
     cache = process.restart(11, crash=True)
     assert get(cache, "1", 11) is None
     assert len(cache) == 0
 
 
-def test_failed_write_voids_them(process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The inverse of upstream's storageRemovalFailureDuringInvalidateIsNotFatal: the old value is not served later."""
+def test_failed_write_invalidates_them(process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cache does not serve a value whose drop failed on disk.
+
+    Upstream's storageRemovalFailureDuringInvalidateIsNotFatal proves the inverse.
+    """
 
     def fail(key: object) -> None:
         raise StoreFailed
@@ -96,8 +102,8 @@ def test_failed_write_voids_them(process: Process, monkeypatch: pytest.MonkeyPat
     assert get(process.restart(12), "1", 12) is None
 
 
-def test_failed_drop_of_a_table_voids_it(process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
-    """None of its rows is served until the drop has succeeded; other tables are."""
+def test_failed_drop_of_a_table_invalidates_it(process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cache serves none of the table's rows until the drop has succeeded; other tables continue."""
 
     def fail(table: object) -> int:
         raise StoreFailed
@@ -112,7 +118,7 @@ def test_failed_drop_of_a_table_voids_it(process: Process, monkeypatch: pytest.M
 
 
 def test_storage_read_failure_degrades_to_miss(process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And comes back with the disk."""
+    """A row that cannot be read is a miss, and a hit when the disk works again."""
 
     def fail(key: object) -> None:
         raise StoreFailed
@@ -123,21 +129,21 @@ def test_storage_read_failure_degrades_to_miss(process: Process, monkeypatch: py
     assert get(process.cache, "1", 12) == Hit("A")
 
 
-def test_other_settings_void_them(process: Process) -> None:
-    """N13: placeholder, handling modes and patterns decide what values look like, and what is cached."""
+def test_other_settings_invalidate_them(process: Process) -> None:
+    """N13: placeholder, handling modes and patterns decide the form of values and which of them are cached."""
     process.settings = "decimal.handling.mode=string"
     assert get(process.restart(11), "1", 11) is None
 
 
 @pytest.mark.parametrize("key_schema", ["long", "region, id"])
 def test_key_schema_change_yields_miss(process: Process, key_schema: str) -> None:
-    """Also a reorder of the primary key, as upstream's primaryKeyReorderYieldsMiss, and when it changed meanwhile."""
+    """Another key schema is a miss, as in upstream's primaryKeyReorderYieldsMiss, also between processes."""
     batch = begin(process.restart(11), key_schema=key_schema)
     assert batch.for_row("1", Stamp(P0, 11)).get("big") is None
 
 
 def test_other_fingerprint_yields_miss(tmp_path: Path) -> None:
-    """S22: the column was retyped while nobody looked."""
+    """S22: the type of the column changed while no process ran."""
     process = Process(tmp_path / "rows")
     batch = begin(process.cache, big="text 3")
     put_cells(batch, 10)
@@ -161,7 +167,7 @@ def read(cache: ReselectColumnCache, **prints: str) -> Hit | None:
 
 @pytest.mark.parametrize(("away", "hit"), [(0, True), (50, True), (51, False), (-10_000, True)])
 def test_age_counts_across_restarts(tmp_path: Path, away: int, hit: bool) -> None:
-    """The time between two processes counts, as far as the wall clock tells; a step back makes nobody younger (S30)."""
+    """The age of an entry includes the time between two processes; a wall clock step back does not reduce it (S30)."""
     process = Process(tmp_path / "rows", CacheLimits(ttl=100))
     put(process.cache, "1", 10, big="A")
     process.cache.mark_durable({P0: 11})
@@ -169,8 +175,8 @@ def test_age_counts_across_restarts(tmp_path: Path, away: int, hit: bool) -> Non
     assert (get(process.restart(11, away=away), "1", 11) is not None) is hit
 
 
-def test_step_back_makes_nobody_younger(tmp_path: Path) -> None:
-    """S30: an hour that the wall clock took back is not given to what is cached."""
+def test_step_back_makes_no_entry_younger(tmp_path: Path) -> None:
+    """S30: a wall clock that steps back by an hour does not extend the life of an entry."""
     process = Process(tmp_path / "rows", CacheLimits(ttl=100))
     put(process.cache, "1", 10, big="A")
     process.cache.mark_durable({P0: 11})
@@ -181,13 +187,13 @@ def test_step_back_makes_nobody_younger(tmp_path: Path) -> None:
 
 
 def test_zero_ttl_never_expires(process: Process) -> None:
-    """N11, also after a year."""
+    """N11: an entry without a TTL does not expire, even after a year."""
     process.limits = CacheLimits(ttl=0)
     assert get(process.restart(11, away=365 * 86_400_000), "1", 11) == Hit("A")
 
 
 def test_s06_partition_that_came_back(process: Process) -> None:
-    """S6: within one process a partition's entries wait as well; another worker's progress voids them."""
+    """S6: the entries of a partition that returns are kept, unless another worker has consumed it."""
     for position, expected in ((11, Hit("A")), (12, None)):
         process.cache.revoke([P0])
         assert get(process.cache, "1", 12) is None
@@ -198,20 +204,20 @@ def test_s06_partition_that_came_back(process: Process) -> None:
 
 
 def test_operators_flush_holds(process: Process) -> None:
-    """S23: what was flushed does not come back with the next process, nor with the partition."""
+    """S23: flushed entries do not come back with the next process or the next assignment of the partition."""
     process.cache.drop_topic("orders", "operator")
     assert get(process.restart(11), "1", 11) is None
 
 
 def test_lost_event_holds(process: Process) -> None:
-    """N9: entries from before a record that could not be applied stay void."""
+    """N9: entries from before a record that could not be applied stay invalid."""
     process.cache.lose(P0, 11)
     process.cache.mark_durable({P0: 12})
     assert get(process.restart(12), "1", 12) is None
 
 
 def test_tables_keep_their_rows(process: Process) -> None:
-    """Equal keys of two tables, which are asked for in another order later; a third one gets neither's."""
+    """Two tables with equal keys, opened in another order later, keep their own rows; a third table has none."""
     put(process.cache, "1", 10, OTHER, big="O")
     third = replace(TABLE, table="third")
     cache = process.restart(11)
@@ -237,7 +243,7 @@ STEPS = st.lists(
 def test_no_history_serves_a_stale_value(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, Any]]
 ) -> None:
-    """Whatever happens in between: a hit is the value of the last event. Only a miss may be wrong."""
+    """For any sequence of steps a hit is the value of the last event. Only a miss may be wrong."""
     process = Process(tmp_path_factory.mktemp("history") / "rows")
     truth: dict[str, str] = {}
     offset = 0

@@ -1,4 +1,4 @@
-"""The compacted logs against their contract, in memory and on Kafka."""
+"""The compacted logs in memory and on Kafka pass their contract."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ class TestMemoryLog(CompactedLogSuite):
 
     @pytest.fixture
     def open_log(self) -> Open:
-        """One object is the storage."""
+        """Opens logs on one storage object."""
         log = MemoryLog()
         return lambda: log
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(
-    ("answers", "kind"),
+    ("answers", "error"),
     [({"controller": -1}, Retriable), ({"created": NOT_CONTROLLER}, Retriable), ({"created": TOO_FEW}, ConfigError)],
 )
 async def test_a_cluster_that_elects_its_controller_is_waited_for(
-    answers: dict[str, int], kind: type[Exception]
+    answers: dict[str, int], error: type[Exception]
 ) -> None:
-    """By a worker that makes its topics; what the controller itself refuses is told at once."""
+    """A worker that creates topics waits for the election of a controller, and reports its errors at once."""
     async with scripted_broker(**answers) as address:
         log = KafkaLog(LogTopic("log", "status.storage.topic", 1, 1), {"bootstrap_servers": address})
-        with pytest.raises(kind):
+        with pytest.raises(error):
             await log.start(lambda *_: None)
 
 
@@ -53,14 +53,17 @@ class TestKafkaLog(CompactedLogSuite):
 
     @pytest.fixture
     def open_log(self, stack_kafka: Kafka, unique: Callable[[str], str]) -> Open:
-        """A topic of its own for every test."""
+        """A new topic per test."""
         topic = LogTopic(unique("log"), "status.storage.topic", partitions=3, replication=1)
         return lambda: KafkaLog(topic, {"bootstrap_servers": stack_kafka.bootstrap_servers})
 
-    async def test_writes_go_on_after_one_that_was_refused(
+    async def test_writes_continue_after_one_that_was_refused(
         self, stack_kafka: Kafka, unique: Callable[[str], str]
     ) -> None:
-        """An idempotent producer of aiokafka is refused everything from then on: it has counted what was not taken."""
+        """The log writes after a refused record.
+
+        The idempotent producer of aiokafka fails every later record, because it counted the refused one.
+        """
         topic = LogTopic(unique("log"), "status.storage.topic", 1, 1, {"max.message.bytes": "2000"})
         log, seen = KafkaLog(topic, {"bootstrap_servers": stack_kafka.bootstrap_servers}), dict[str, bytes | None]()
         await log.start(seen.__setitem__)
@@ -74,12 +77,12 @@ class TestKafkaLog(CompactedLogSuite):
 
 @pytest.mark.stack
 class TestKafkaStores:
-    """What only Kafka can do wrong."""
+    """Faults that only Kafka has."""
 
     pytestmark = pytest.mark.anyio
 
     async def test_a_group_without_offsets_has_none(self, stack_kafka: Kafka, unique: Callable[[str], str]) -> None:
-        """An unknown group is no error."""
+        """An unknown group has no offsets; it is no error."""
         stores = KafkaStores(_properties(stack_kafka.bootstrap_servers, unique("stores")))
         assert (
             await stores.group_offsets("nobody", settings_of({})).committed("connect-nobody")
@@ -87,7 +90,7 @@ class TestKafkaStores:
         )
 
     async def test_the_cluster_id_is_known(self, stack_kafka: Kafka, unique: Callable[[str], str]) -> None:
-        """GET / shows it."""
+        """GET / returns the id of the cluster."""
         stores = KafkaStores(_properties(stack_kafka.bootstrap_servers, unique("stores")))
         await stores.start()
         assert await stores.cluster_id()
@@ -95,7 +98,7 @@ class TestKafkaStores:
     async def test_topics_that_a_connect_cluster_left_behind_are_read(
         self, stack_kafka: Kafka, unique: Callable[[str], str]
     ) -> None:
-        """Written by somebody else, tombstones and session key included."""
+        """The log reads topics that Kafka Connect wrote, tombstones and the session key included."""
         stem = unique("stores")
         left = KafkaStores(_properties(stack_kafka.bootstrap_servers, stem))
         await left.configs.start(lambda key, value: None)
@@ -113,7 +116,7 @@ class TestKafkaStores:
     async def test_too_many_replicas_are_refused_with_the_option_to_set(
         self, stack_kafka: Kafka, unique: Callable[[str], str]
     ) -> None:
-        """One broker cannot keep three copies."""
+        """One broker cannot store three replicas; the error names the option to set."""
         properties = _properties(stack_kafka.bootstrap_servers, unique("stores"))
         stores = KafkaStores({**properties, "config.storage.replication.factor": "3"})
         with pytest.raises(ConfigError, match=r"config\.storage\.replication\.factor=1"):
@@ -122,7 +125,10 @@ class TestKafkaStores:
     async def test_a_config_topic_with_several_partitions_is_refused(
         self, stack_kafka: Kafka, unique: Callable[[str], str]
     ) -> None:
-        """In Connect's words: what was written together would be read in any order, and a connector have no tasks."""
+        """The error has Connect's words.
+
+        Records of several partitions have no common order, so a connector could have no tasks.
+        """
         properties = _properties(stack_kafka.bootstrap_servers, unique("stores"))
         made = LogTopic(properties["config.storage.topic"], "config.storage.topic", partitions=3, replication=1)
         await (log := KafkaLog(made, {"bootstrap_servers": stack_kafka.bootstrap_servers})).start(lambda *_: None)
@@ -134,7 +140,7 @@ class TestKafkaStores:
     async def test_settings_of_a_topic_are_those_it_is_created_with(
         self, stack_kafka: Kafka, unique: Callable[[str], str]
     ) -> None:
-        """As Connect's config.storage.<setting> does."""
+        """The options ``config.storage.<setting>`` apply to a created topic, as in Connect."""
         properties = _properties(stack_kafka.bootstrap_servers, unique("stores"))
         stores = KafkaStores({**properties, "status.storage.min.compaction.lag.ms": "77"})
         await stores.statuses.start(lambda *_: None)
@@ -148,7 +154,7 @@ class TestKafkaStores:
         assert (settings["min.compaction.lag.ms"], settings["cleanup.policy"]) == ("77", "compact")
 
     async def test_no_broker_is_a_passing_error(self) -> None:
-        """The worker waits for brokers that are down."""
+        """A broker that does not answer is a retriable error: the worker waits for it."""
         stores = KafkaStores(_properties("127.0.0.1:1", "nowhere"))
         with pytest.raises(Retriable, match=r"127\.0\.0\.1:1"):
             await stores.start()

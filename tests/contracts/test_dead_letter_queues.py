@@ -1,4 +1,4 @@
-"""The dead letter queue's contract, kept in memory and by Kafka; and what only Kafka can refuse."""
+"""The dead letter queues in memory and on Kafka pass their contract; and the errors that only Kafka has."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from headrace_dev.server import LOOPBACK, free_ports
 
 
 def options(topic: str, context: str | None = "true", **more: str) -> dict[str, str]:
-    """A connector's dead letter options; ``context`` is what they say of context headers, if anything."""
+    """The dead letter options of a connector; ``context`` is the value for context headers, if any."""
     prefix = "errors.deadletterqueue."
-    said = {} if context is None else {f"{prefix}context.headers.enable": context}
-    return {f"{prefix}topic.name": topic, f"{prefix}topic.replication.factor": "1", **said, **more}
+    enabled = {} if context is None else {f"{prefix}context.headers.enable": context}
+    return {f"{prefix}topic.name": topic, f"{prefix}topic.replication.factor": "1", **enabled, **more}
 
 
 class MemoryQueue:
@@ -101,7 +101,7 @@ class TestMemoryDeadLetterQueue(DeadLetterQueueSuite):
 
 
 def test_brokers_that_are_away_are_waited_for() -> None:
-    """A task that starts while no broker listens is started again: an outage passes."""
+    """A task that starts while no broker listens fails with a retriable error."""
 
     async def scenario() -> None:
         feeds = KafkaFeedFactory({"bootstrap.servers": f"{LOOPBACK}:{free_ports(1)[0]}"})
@@ -114,17 +114,17 @@ def test_brokers_that_are_away_are_waited_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answers", "kind"),
+    ("answers", "error"),
     [({"controller": -1}, Retriable), ({"created": NOT_CONTROLLER}, Retriable), ({"created": TOO_FEW}, Fatal)],
 )
-def test_a_cluster_that_elects_its_controller_is_waited_for(answers: dict[str, int], kind: type[Exception]) -> None:
-    """As brokers that are away are; what the controller itself refuses is not asked again."""
+def test_a_cluster_that_elects_its_controller_is_waited_for(answers: dict[str, int], error: type[Exception]) -> None:
+    """The queue waits while the cluster elects its controller, and does not retry an error of the controller itself."""
 
     async def scenario() -> None:
         async with scripted_broker(**answers) as address:
             feeds = KafkaFeedFactory({"bootstrap.servers": address})
             await feeds.start()
-            with pytest.raises(kind, match="Could not initialize dead letter queue with topic=dead: "):
+            with pytest.raises(error, match="Could not initialize dead letter queue with topic=dead: "):
                 await feeds.dead_letter_queue("sink", 3, settings_of(options("dead")))
             await feeds.close()
 
@@ -132,7 +132,7 @@ def test_a_cluster_that_elects_its_controller_is_waited_for(answers: dict[str, i
 
 
 def test_a_controller_that_does_not_answer_is_named() -> None:
-    """The client's own time-out says nothing at all."""
+    """The error names the controller that does not answer, because the client's timeout error has no text."""
 
     async def scenario() -> None:
         async with scripted_broker(controller=AWAY) as address:
@@ -146,7 +146,7 @@ def test_a_controller_that_does_not_answer_is_named() -> None:
 
 
 def test_the_topic_is_made_with_the_admin_clients_connection() -> None:
-    """``admin.override.*``, as in Connect: the producer's user may lack the right."""
+    """As in Connect, ``admin.override.*`` applies when the topic is created: the producer's user may lack the right."""
 
     async def scenario() -> None:
         brokers, admin = free_ports(2)
@@ -161,7 +161,7 @@ def test_the_topic_is_made_with_the_admin_clients_connection() -> None:
 
 
 def test_letters_are_read_where_they_were_written() -> None:
-    """By the producer's brokers, where the connector's consumers have others."""
+    """A replay reads dead letters from the producer's brokers, even if the connector's consumers use others."""
 
     async def scenario() -> None:
         written, read = free_ports(2)
@@ -182,7 +182,10 @@ class TestKafkaDeadLetterQueue(DeadLetterQueueSuite):
         return KafkaHarness(stack_kafka, unique("dead"))
 
     def test_what_was_written_is_read_back_for_a_replay(self, stack_kafka: Kafka, unique: Callable[[str], str]) -> None:
-        """At its original coordinate, up to the end that the topic has now; a topic that is missing is named."""
+        """A replay reads dead letters at their original coordinates up to the current end of the topic.
+
+        The error of a missing topic names it.
+        """
         topic = unique("dead")
 
         async def scenario() -> None:
@@ -213,7 +216,10 @@ class TestKafkaDeadLetterQueue(DeadLetterQueueSuite):
     def test_a_record_that_is_too_large_is_named(
         self, stack_kafka: Kafka, unique: Callable[[str], str], limit: str
     ) -> None:
-        """The task stops: by the producer's limit before any letter is sent, by the topic's with the same words."""
+        """The task fails with an error that names the record.
+
+        The producer's limit applies before the letter is sent, the topic's limit afterwards, with the same message.
+        """
         topic = unique("dead")
         stack_kafka.create_topic(topic, config={"max.message.bytes": "2500"})
         large = errant(b"k", b"x" * 3000)
@@ -231,13 +237,13 @@ class TestKafkaDeadLetterQueue(DeadLetterQueueSuite):
             await feeds.close()
             return str(refused.value)
 
-        told = asyncio.run(scenario())
-        assert "shop.public.orders-2 at offset 77" in told
-        assert "producer.override.max.request.size and the topic's max.message.bytes" in told
+        message = asyncio.run(scenario())
+        assert "shop.public.orders-2 at offset 77" in message
+        assert "producer.override.max.request.size and the topic's max.message.bytes" in message
         assert [key for key, *_ in read_letters(stack_kafka, topic, 1)] == [b"second"]
 
     def test_a_topic_that_cannot_be_created(self, stack_kafka: Kafka, unique: Callable[[str], str]) -> None:
-        """Connect's text says which topic, the cause follows."""
+        """The error has Connect's text with the name of the topic, followed by the cause."""
         topic = unique("dead")
 
         async def scenario() -> None:

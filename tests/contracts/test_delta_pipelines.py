@@ -1,4 +1,4 @@
-"""The contracts of pipelines, soft deletes and histories, kept by the Delta tables that Spark writes."""
+"""Delta tables that Spark writes pass the contracts of pipelines, soft deletes and histories."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.spark
 
 
 class TestDeltaPipeline(PipelineSuite):
-    """So do pipelines that write them."""
+    """Pipelines that write Delta tables pass the suite."""
 
     @pytest.fixture
     def lake(self, warehouse: Warehouse) -> DeltaHarness:
@@ -21,7 +21,7 @@ class TestDeltaPipeline(PipelineSuite):
 
 
 class TestDeltaSoftDeletes(SoftDeleteSuite):
-    """So do tables that mark deleted rows."""
+    """Delta tables with soft deletes pass the suite."""
 
     @pytest.fixture
     def lake(self, warehouse: Warehouse) -> DeltaHarness:
@@ -29,7 +29,7 @@ class TestDeltaSoftDeletes(SoftDeleteSuite):
 
 
 class TestDeltaHistory(HistorySuite):
-    """So do histories."""
+    """Delta histories pass the suite."""
 
     @pytest.fixture
     def lake(self, warehouse: Warehouse) -> DeltaHarness:

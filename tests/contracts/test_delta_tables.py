@@ -1,4 +1,4 @@
-"""The contract of lake tables, kept by the Delta tables that Spark writes and delta-rs reads."""
+"""Delta tables that Spark writes and delta-rs reads pass the contract of lake tables."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class TestDeltaTable(LakeTableSuite):
 
 
 def test_the_layout_of_delta_tables(delta: DeltaHarness, warehouse: Warehouse, unique: Callable[[str], str]) -> None:
-    """Partitions or clusters, and properties."""
+    """The table has the configured partitions or clustering, and properties."""
     parted, clustered = unique("parted"), unique("clustered")
     for name, layout in ((parted, table_layout("delta", "name", "")), (clustered, table_layout("delta", "", "note"))):
         table = delta.open(name, layout=layout, properties={"delta.checkpointInterval": "7"})
@@ -55,7 +55,7 @@ def test_the_layout_of_delta_tables(delta: DeltaHarness, warehouse: Warehouse, u
 def test_what_a_restore_has_undone_is_not_in_a_delta_table(
     delta: DeltaHarness, warehouse: Warehouse, unique: Callable[[str], str]
 ) -> None:
-    """Its history goes on with a RESTORE, and lists what that has undone."""
+    """The history after a RESTORE still lists the undone commits; the offsets are those of the restored version."""
     name, table = with_two_commits(delta, unique)
     warehouse.sql(f"RESTORE TABLE {delta.sql_name(name)} TO VERSION AS OF 1")
     for each in (table, delta.open(name)):
@@ -71,7 +71,7 @@ PLAIN_DELTA = {"delta.enableDeletionVectors": "false", "delta.columnMapping.mode
 def test_plain_delta_tables_are_read_by_every_method_of_delta_rs(
     delta: DeltaHarness, warehouse: Warehouse, unique: Callable[[str], str]
 ) -> None:
-    """Its ``to_pyarrow_table`` refuses the features of the default properties; with others it reads all rows."""
+    """delta-rs's ``to_pyarrow_table`` reads all rows of a table without the features of the default properties."""
     default, plain = unique("default"), unique("plain")
     for name, properties in ((default, {}), (plain, PLAIN_DELTA)):
         table = delta.open(name, properties=properties)
@@ -88,7 +88,7 @@ def test_plain_delta_tables_are_read_by_every_method_of_delta_rs(
 def test_plain_delta_tables_refuse_names_that_parquet_cannot_hold(
     delta: DeltaHarness, unique: Callable[[str], str]
 ) -> None:
-    """Column mapping is what lets a column have any name."""
+    """A column may have any name only with column mapping."""
     table = delta.open(unique("named"), properties=PLAIN_DELTA)
     with pytest.raises(Fatal, match=r"requires table\.properties\.delta\.columnMapping\.mode=name"):
         table.evolve(pa.schema([("id", pa.int64()), ("unit price", pa.string())]), ["id"])

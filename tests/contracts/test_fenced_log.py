@@ -1,4 +1,4 @@
-"""The logs that one worker writes against their contract, in memory and on Kafka."""
+"""The fenced logs in memory and on Kafka pass their contract."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ class TestKafkaFencedLog(FencedLogSuite):
 
     @pytest.fixture
     def open_log(self, stack_kafka: Kafka, unique: Callable[[str], str]) -> OpenLog:
-        """A topic and a group of their own for every test."""
+        """A new topic and group per test."""
         name = unique("led")
         topic = LogTopic(name, "config.storage.topic", partitions=1, replication=1)
         return lambda: KafkaFencedLog(topic, {"bootstrap_servers": stack_kafka.bootstrap_servers}, name)
 
-    async def test_nobody_writes_before_it_leads(self, open_log: OpenLog) -> None:
-        """A worker that only follows has no producer."""
+    async def test_only_a_leader_writes(self, open_log: OpenLog) -> None:
+        """A worker that only reads the log has no producer."""
         log = open_log()
         await log.start(lambda key, value: None)
         with pytest.raises(Fenced):
@@ -50,7 +50,7 @@ class TestKafkaFencedLog(FencedLogSuite):
     async def test_a_write_that_is_given_up_half_way_ends_the_term(
         self, stack_kafka: Kafka, unique: Callable[[str], str]
     ) -> None:
-        """A request that times out: nothing of it is seen, and the next term writes as if it had never been."""
+        """A request times out: readers see nothing of the transaction, and the next term writes normally."""
         topic = LogTopic(unique("led"), "config.storage.topic", partitions=1, replication=1)
         log = SilentOnce(topic, {"bootstrap_servers": stack_kafka.bootstrap_servers}, topic.name)
         read = list[str]()
@@ -69,7 +69,7 @@ class TestKafkaFencedLog(FencedLogSuite):
 
 
 class SilentOnce(KafkaFencedLog):
-    """Its brokers do not answer in the middle of the first transaction."""
+    """A log whose brokers do not answer during the first transaction."""
 
     def __init__(self, topic: LogTopic, arguments: Mapping[str, Any], group: str) -> None:
         super().__init__(topic, arguments, group)

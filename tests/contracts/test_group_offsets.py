@@ -1,4 +1,4 @@
-"""The offsets of consumer groups, changed from outside: in memory and on a real broker."""
+"""The offsets of consumer groups, altered by another client: in memory and on a real broker."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from headrace_dev.kafka import Kafka
 
 
 class Cluster(Protocol):
-    """What a test needs: a topic of two partitions, a group's name, and a member that joins it."""
+    """A topic with two partitions, the name of a group, and a member that joins it."""
 
     topic: str
     group: str
@@ -28,12 +28,12 @@ class Cluster(Protocol):
 
 
 class GroupOffsetsSuite:
-    """Inherit from it and give ``cluster``."""
+    """Inherit from it and provide ``cluster``."""
 
     pytestmark = pytest.mark.anyio
 
     async def test_what_was_altered_reads_back_and_the_rest_stays(self, cluster: Cluster) -> None:
-        """Of an unknown group too, and beyond the end of the partition."""
+        """Altered offsets are read back, also of an unknown group and beyond the end; the others do not change."""
         first, second = TopicPartition(cluster.topic, 0), TopicPartition(cluster.topic, 1)
         assert await cluster.offsets.committed(cluster.group) == {}
         await cluster.offsets.alter(cluster.group, {first: 7, second: 99999})
@@ -41,7 +41,7 @@ class GroupOffsetsSuite:
         assert await cluster.offsets.committed(cluster.group) == {first: 0, second: 99999}
 
     async def test_an_offset_is_removed_alone(self, cluster: Cluster) -> None:
-        """Beside one that is set; once more, and from a group that is not there, it is no error."""
+        """Remove deletes one offset beside one that is set; a repeat, and an unknown group, is no error."""
         first, second = TopicPartition(cluster.topic, 0), TopicPartition(cluster.topic, 1)
         await cluster.offsets.alter(cluster.group, {second: None})
         await cluster.offsets.alter(cluster.group, {first: 1, second: 2})
@@ -50,31 +50,31 @@ class GroupOffsetsSuite:
         assert await cluster.offsets.committed(cluster.group) == {first: 3}
 
     async def test_a_reset_removes_all_of_a_group(self, cluster: Cluster) -> None:
-        """And once more is no error."""
+        """A reset removes all offsets of a group; a repeat is no error."""
         await cluster.offsets.alter(cluster.group, {TopicPartition(cluster.topic, n): 5 for n in (0, 1)})
         for _ in range(2):
             await cluster.offsets.reset(cluster.group)
             assert await cluster.offsets.committed(cluster.group) == {}
 
     async def test_a_partition_that_is_not_there_is_refused(self, cluster: Cluster) -> None:
-        """No such topic, no such number; at once, not after patience."""
-        for place in (TopicPartition("no-such-topic", 0), TopicPartition(cluster.topic, 44)):
+        """An unknown topic or partition is an error at once, without retries."""
+        for partition in (TopicPartition("no-such-topic", 0), TopicPartition(cluster.topic, 44)):
             with pytest.raises(Fatal, match="does not exist"):
-                await cluster.offsets.alter(cluster.group, {place: 1})
+                await cluster.offsets.alter(cluster.group, {partition: 1})
         with pytest.raises(Fatal):
             await cluster.offsets.alter(cluster.group, {TopicPartition(cluster.topic, -1): 1})
 
     async def test_nothing_changes_while_the_group_has_members(self, cluster: Cluster) -> None:
-        """A task that still runs would write over it."""
-        place = TopicPartition(cluster.topic, 0)
-        await cluster.offsets.alter(cluster.group, {place: 3})
+        """The broker refuses to alter offsets of a group with members: a running task would overwrite them."""
+        partition = TopicPartition(cluster.topic, 0)
+        await cluster.offsets.alter(cluster.group, {partition: 3})
         async with cluster.member():
-            for change in (cluster.offsets.alter(cluster.group, {place: 1}), cluster.offsets.reset(cluster.group)):
+            for change in (cluster.offsets.alter(cluster.group, {partition: 1}), cluster.offsets.reset(cluster.group)):
                 with pytest.raises(Fenced):
                     await change
             with pytest.raises(Fenced):
-                await cluster.offsets.alter(cluster.group, {place: None})
-        assert await cluster.offsets.committed(cluster.group) == {place: 3}
+                await cluster.offsets.alter(cluster.group, {partition: None})
+        assert await cluster.offsets.committed(cluster.group) == {partition: 3}
 
 
 class TestMemoryGroupOffsets(GroupOffsetsSuite):
@@ -91,14 +91,14 @@ class TestMemoryGroupOffsets(GroupOffsetsSuite):
 
         @asynccontextmanager
         async def member(self) -> AsyncIterator[None]:
-            """Say that there is one."""
+            """Add a member."""
             self.offsets.active.add(self.group)
             yield
             self.offsets.active.clear()
 
     @pytest.fixture
     def cluster(self) -> Memory:
-        """Nothing in it yet."""
+        """A cluster without offsets."""
         return self.Memory()
 
 
@@ -107,7 +107,7 @@ class TestKafkaGroupOffsets(GroupOffsetsSuite):
     """On a broker."""
 
     class Real:
-        """A topic and a group of a test's own."""
+        """A topic and a group per test."""
 
         def __init__(self, kafka: Kafka, topic: str, group: str) -> None:
             self.topic, self.group, self._servers = topic, group, kafka.bootstrap_servers
@@ -115,7 +115,7 @@ class TestKafkaGroupOffsets(GroupOffsetsSuite):
 
         @asynccontextmanager
         async def member(self) -> AsyncIterator[None]:
-            """A consumer with partitions."""
+            """A consumer with assigned partitions."""
             consumer = AIOKafkaConsumer(
                 self.topic, bootstrap_servers=self._servers, group_id=self.group, enable_auto_commit=False
             )
@@ -128,7 +128,7 @@ class TestKafkaGroupOffsets(GroupOffsetsSuite):
 
     @pytest.fixture
     def cluster(self, stack_kafka: Kafka, unique: Callable[[str], str]) -> Real:
-        """A topic that nobody has read."""
+        """A topic without committed offsets."""
         topic = unique("altered")
         stack_kafka.create_topic(topic, partitions=2)
         return self.Real(stack_kafka, topic, unique("group"))

@@ -1,4 +1,4 @@
-"""The contract of pipelines, kept by those that write Iceberg tables through Spark."""
+"""Pipelines that write Iceberg tables through Spark pass their contract."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.spark
 
 
 class TestIcebergPipeline(PipelineSuite, LeftOutSuite):
-    """So do pipelines that write them."""
+    """Pipelines that write Iceberg tables pass the suite."""
 
     @pytest.fixture
     def lake(self, warehouse: Warehouse) -> IcebergHarness:
@@ -21,7 +21,7 @@ class TestIcebergPipeline(PipelineSuite, LeftOutSuite):
 
 
 class TestIcebergPipelineWithoutJvm(PipelineSuite):
-    """And where Spark's JVM cannot be talked to, as under Spark Connect."""
+    """They pass it without access to Spark's JVM, as under Spark Connect."""
 
     @pytest.fixture
     def lake(self, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> IcebergHarness:

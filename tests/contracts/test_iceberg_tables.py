@@ -1,4 +1,4 @@
-"""The contract of lake tables, kept by the Iceberg tables that Spark writes and PyIceberg reads."""
+"""Iceberg tables that Spark writes and PyIceberg reads pass the contract of lake tables."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class TestIcebergTable(LakeTableSuite):
 
 
 class TestIcebergSoftDeletes(SoftDeleteSuite):
-    """So do tables that mark deleted rows."""
+    """Iceberg tables with soft deletes pass the suite."""
 
     @pytest.fixture
     def lake(self, warehouse: Warehouse) -> IcebergHarness:
@@ -44,7 +44,7 @@ class TestIcebergSoftDeletes(SoftDeleteSuite):
 
 
 class TestIcebergHistory(HistorySuite):
-    """So do histories."""
+    """Iceberg histories pass the suite."""
 
     @pytest.fixture
     def lake(self, warehouse: Warehouse) -> IcebergHarness:
@@ -54,7 +54,7 @@ class TestIcebergHistory(HistorySuite):
 def test_no_statement_is_logged(
     iceberg: IcebergHarness, warehouse: Warehouse, unique: Callable[[str], str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Statements hold the range of a batch's keys, which are data: not even that of an error gets into a log."""
+    """Statements contain the key range of a batch, which is data: no log has a statement, even after an error."""
     name, schema = unique("logged"), pa.schema([("id", pa.string())])
     table = iceberg.open(name)
     table.evolve(schema, ["id"])
@@ -68,7 +68,7 @@ def test_no_statement_is_logged(
 def test_the_layout_of_iceberg_tables(
     iceberg: IcebergHarness, warehouse: Warehouse, unique: Callable[[str], str]
 ) -> None:
-    """Partitions, sort order and properties are those that the connector wants, and merges go on as ever."""
+    """The table has the configured partitions, sort order and properties, and merges continue."""
     name = unique("laid_out")
     layout = table_layout("iceberg", "bucket(2, id), name", "note, qty desc")
     table = iceberg.open(name, layout=layout, properties={"write.target-file-size-bytes": "1000000"})
@@ -94,7 +94,7 @@ def test_what_a_rollback_has_undone_is_not_in_an_iceberg_table(
     monkeypatch: pytest.MonkeyPatch,
     with_jvm: bool,
 ) -> None:
-    """The offsets are those of the snapshot that the table has gone back to, although the later one is still listed."""
+    """The offsets are those of the current snapshot after a rollback, although the later snapshot is still listed."""
     if not with_jvm:
         monkeypatch.setattr(TableSession, "java", None)
     name, table = with_two_commits(iceberg, unique)

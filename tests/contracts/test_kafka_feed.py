@@ -1,4 +1,4 @@
-"""The feed contract, kept by aiokafka and Faust on a real broker."""
+"""The feed of aiokafka and Faust passes its contract on a real broker."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class TestKafkaFeed(FeedSuite):
         return KafkaHarness(stack_kafka, unique)
 
     def test_values_are_divided_where_they_are_fetched(self, harness: KafkaHarness, connector: str, topic: str) -> None:
-        """Documents of one schema come without it, all else as it is."""
+        """The feed removes the schema part that documents share, and changes nothing else."""
         documents = [b'{"schema":{"type":"string"},"payload":"a"}', b"{", b'{"schema":{"type":"string"},"payload":"b"}']
         listener = Recorder()
 
@@ -46,7 +46,7 @@ class TestKafkaFeed(FeedSuite):
     def test_offsets_go_without_a_note_that_brokers_refuse(
         self, harness: KafkaHarness, connector: str, topic: str
     ) -> None:
-        """Which is longer than their offset.metadata.max.bytes: reading goes on, and the log says so."""
+        """The feed omits a note longer than offset.metadata.max.bytes, logs it, and continues to read."""
         listener, place = Recorder(), TopicPartition(topic, 0)
 
         async def scenario() -> None:

@@ -1,4 +1,4 @@
-"""How Spark's JVM creates local files: without a process for each, and never over another writer's commit."""
+"""Spark's JVM creates local files without a process for each, and never over another writer's commit."""
 
 from __future__ import annotations
 
@@ -24,13 +24,16 @@ VERSIONS = 8
 
 
 def faults_of_ended_processes(java: Any) -> int:
-    """The page faults of all child processes of the JVM that have ended: each process has some."""
+    """The page faults of all child processes of the JVM that have ended; each process has some."""
     stat = Path(f"/proc/{java.java.lang.ProcessHandle.current().pid()}/stat").read_text()
     return int(stat.rpartition(")")[2].split()[8])
 
 
 def test_a_commit_to_an_iceberg_table_starts_no_process(warehouse: Warehouse, unique: Callable[[str], str]) -> None:
-    """Hadoop's own class runs chmod 17 times for each of these commits; what starts once per session does not count."""
+    """A commit starts no process, whereas Hadoop's class runs chmod 17 times.
+
+    Processes once per session do not count.
+    """
     table = warehouse.lakehouse.table("shop", unique("files"), TableOptions())
     table.evolve(ITEM, ["id"])
     java = warehouse.session()._jvm
@@ -83,7 +86,7 @@ def test_one_of_several_writers_gets_a_version_of_a_delta_table(
 
 
 class _DeltaLog:
-    """Delta's own way to write a table's log, in an instance that shares nothing with others."""
+    """A Delta log store in a new instance that shares no state with others."""
 
     def __init__(self, session: Any, table: Path) -> None:
         self._java = session._jvm

@@ -1,4 +1,4 @@
-"""The feed contract, kept by the memory broker."""
+"""The memory feed passes its contract."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headrace_connectors.memory import MemoryBroker, MemoryFeeds
 
 
 class MemoryCluster:
-    """A memory broker as the suite sees it."""
+    """The feeds of one worker on a memory broker."""
 
     def __init__(self) -> None:
         self._broker = MemoryBroker()

@@ -1,4 +1,4 @@
-"""The contract of lake tables, kept in memory."""
+"""The memory lake passes the contracts of lake tables, pipelines, soft deletes and histories."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from headrace_connectors.memory import MemoryLakehouse, MemoryTable
 
 
 class MemoryHarness:
-    """Memory tables, and what a snapshot's summary would say."""
+    """Memory tables, with the summary that a snapshot would have."""
 
     def __init__(self) -> None:
         self._lakehouse = MemoryLakehouse()
@@ -71,7 +71,7 @@ class TestMemoryTable(LakeTableSuite):
 
 
 class TestMemoryPipeline(PipelineSuite, LeftOutSuite):
-    """So do pipelines that write them."""
+    """Pipelines that write memory tables pass the suite."""
 
     @pytest.fixture
     def lake(self) -> MemoryHarness:
@@ -79,7 +79,7 @@ class TestMemoryPipeline(PipelineSuite, LeftOutSuite):
 
 
 class TestMemorySoftDeletes(SoftDeleteSuite):
-    """So do tables that mark deleted rows."""
+    """Memory tables with soft deletes pass the suite."""
 
     @pytest.fixture
     def lake(self) -> MemoryHarness:
@@ -87,7 +87,7 @@ class TestMemorySoftDeletes(SoftDeleteSuite):
 
 
 class TestMemoryHistory(HistorySuite):
-    """So do histories."""
+    """Memory histories pass the suite."""
 
     @pytest.fixture
     def lake(self) -> MemoryHarness:

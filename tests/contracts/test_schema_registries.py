@@ -1,4 +1,4 @@
-"""The schema registries: in memory, and the clients of both APIs over one that runs."""
+"""The schema registries pass their contract: in memory, and clients of both APIs of a running one."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class TestMemory(SchemaRegistrySuite):
 
 @pytest.mark.stack
 class TestReal(SchemaRegistrySuite):
-    """Confluent's API and Apicurio's own, of one registry."""
+    """Confluent's API and Apicurio's own API of one registry."""
 
     @pytest.fixture(params=["confluent", "apicurio"])
     def case(

@@ -1,7 +1,7 @@
-"""What becomes of a merge during which somebody else commits to its table, in every format.
+"""The effect of a merge during which another writer commits to its table, in every format.
 
-The statement stands still with its snapshot taken: the staged rows go through a function that opens a named pipe, and
-that returns as soon as the test, having committed something else, closes the other end.
+The statement pauses after it has read its snapshot: the staged rows pass a function that opens a named pipe. The
+function returns when the test, after the other commit, closes the other end.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ APPEND_OF_OUR_KEY = "INSERT INTO {table} (id, name) VALUES (4, 'theirs')"
 
 
 class Meanwhile:
-    """Lets something happen while the merges of ``TableSession``s run."""
+    """Runs something else while the merges of ``TableSession``s run."""
 
     def __init__(self, pipe: Path) -> None:
         self._pipe = pipe
         self.merges = 0
 
     def hold(self, session: TableSession, view: str) -> str:
-        """A view of the rows of ``view`` (quoted) whose reading waits for the test."""
+        """A view of the rows of ``view`` (quoted). Reading it waits for the test."""
         name = quoted(f"{view.strip('`')}_held")
         session._spark.udf.register("hold", waiting_for(str(self._pipe)), "boolean")
         session.run(f"CREATE TEMPORARY VIEW {name} AS SELECT * FROM {view} WHERE hold(id)")
         return name
 
     def run(self, merge: Callable[[], Any], other: Callable[[], Any]) -> Any:
-        """The result of ``merge``, while which ``other`` happens."""
+        """Return the result of ``merge``; call ``other`` while it runs."""
         os.mkfifo(self._pipe)
         with ThreadPoolExecutor(1) as threads:
             merging = threads.submit(merge)
@@ -63,7 +63,7 @@ class Meanwhile:
 
 
 def waiting_for(pipe: str) -> Callable[[object], bool]:
-    """True, once the other end of the pipe is closed; only the first to come waits, so that others can work."""
+    """True, once the other end of the pipe is closed. Only the first caller waits, so that others can work."""
 
     def waited(_: object) -> bool:  # within a function, so that Spark's Python workers need not import this module
         if Path(pipe).exists():
@@ -77,7 +77,7 @@ def waiting_for(pipe: str) -> Callable[[object], bool]:
 
 @pytest.fixture
 def meanwhile(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Meanwhile:
-    """Tables that are opened now stage their rows so that a test can stop them."""
+    """Tables opened from now on stage their rows so that a test can pause them."""
     found = Meanwhile(tmp_path / "pipe")
     staged, run, rows = TableSession.staged, TableSession.run, TableSession.rows
 
@@ -119,9 +119,9 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Meanwhile:
 def test_a_merge_during_which_somebody_else_commits(
     warehouse: Warehouse, unique: Callable[[str], str], meanwhile: Meanwhile, table_format: str, theirs: Sequence[str]
 ) -> None:
-    """It is run again, and the table is as if it had come second.
+    """The merge runs again, and the table equals one where it ran second.
 
-    Iceberg commits at once if the other's rows are outside of the range of the merged keys.
+    Iceberg commits at once if the other's rows are outside the range of the merged keys.
     """
     name = unique("meeting")
     table = warehouse.lakehouse.table("shop", name, TableOptions(table_format))

@@ -1,6 +1,6 @@
-"""Tables that an earlier release wrote: today's code reads them and goes on with them.
+"""Tables that an earlier release wrote: the current code reads and writes them.
 
-``fixtures/lake/stored-format-1.tar.xz`` was written once and must not be made anew (its script says how it was).
+``fixtures/lake/stored-format-1.tar.xz`` was written once and must not be regenerated (its script describes how).
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string()), ("price", pa.deci
 
 
 @pytest.fixture
-def place() -> Iterator[Path]:
-    """The tables where they were written; one run at a time has them."""
+def folder() -> Iterator[Path]:
+    """The tables at the path where they were written; a lock admits one test run at a time."""
     with Path(f"{WRITTEN_AT}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         shutil.rmtree(WRITTEN_AT, ignore_errors=True)
@@ -44,18 +44,18 @@ def place() -> Iterator[Path]:
 
 
 @pytest.fixture(params=["iceberg", "delta"])
-def table(request: pytest.FixtureRequest, warehouse: Warehouse, place: Path) -> SparkTable:
-    """A table of the stored format's version 1."""
+def table(request: pytest.FixtureRequest, warehouse: Warehouse, folder: Path) -> SparkTable:
+    """A table of version 1 of the stored format."""
     warehouse.lakehouse.table("shop", "starts_spark", TableOptions())
     spark = warehouse.session()
     catalog = "spark.sql.catalog.stored"
     spark.conf.set(catalog, "org.apache.iceberg.spark.SparkCatalog")
     spark.conf.set(f"{catalog}.type", "hadoop")
-    spark.conf.set(f"{catalog}.warehouse", str(place))
+    spark.conf.set(f"{catalog}.warehouse", str(folder))
     spark.conf.set(f"{catalog}.cache-enabled", "false")
     formats: dict[str, TableFormat] = {
         "iceberg": IcebergFormat("stored", TableOptions()),
-        "delta": DeltaFormat(str(place), TableOptions("delta")),
+        "delta": DeltaFormat(str(folder), TableOptions("delta")),
     }
     return SparkTable(
         TableSession(spark, "stored", None, 1), formats[request.param], TablePath(request.param, "item"), TableOptions()
@@ -67,7 +67,7 @@ def batch(*rows: Row) -> Actions:
 
 
 def test_version_1_is_read(table: SparkTable) -> None:
-    """Columns, versions of rows, tombstones and the floor, as they were left."""
+    """Columns, versions of rows, tombstones and the floor are read as they were written."""
     assert table.schema() == SCHEMA
     assert table.ledger() == {"": RowVersion(text(5), TOPIC, 0, 5, 50), "=3": RowVersion(text(30), TOPIC, 0, 13, 13)}
     asked = batch(*(Row({"id": key}) for key in (1, 2, 3)))
@@ -75,7 +75,7 @@ def test_version_1_is_read(table: SparkTable) -> None:
 
 
 def test_version_1_is_written_on(table: SparkTable) -> None:
-    """What is below the stored rows does not apply, what is above does, and the table stays one of version 1."""
+    """Changes below the stored rows do not apply, changes above do, and the table keeps version 1."""
     stale = [Row({"id": 1, "name": "old"}, position=10, at=20), Row({"id": 2, "name": "old"}, at=11)]
     assert table.merge(batch(*stale), commit(3)) == MergeCounts(0, 0)
     newer = [Row({"id": 1, "name": "new"}, position=11, at=21), Row({"id": 2, "name": "new"}, at=22)]

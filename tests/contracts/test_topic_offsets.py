@@ -1,4 +1,4 @@
-"""The ends of topics, in memory and on a real broker."""
+"""The end offsets of topics, in memory and on a real broker."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ Make = Callable[[Mapping[TopicPartition, int]], TopicOffsets]
 
 
 class TopicOffsetsSuite:
-    """Inherit from it and give ``make``: topics with so many records per partition."""
+    """Inherit from it and provide ``make``, which makes topics with given numbers of records per partition."""
 
     def test_every_partition_of_the_topics_that_match(self, make: Make, unique: Callable[[str], str]) -> None:
-        """Empty ones too; a name that only begins like the pattern does not match."""
+        """The ends include empty partitions, and exclude topics whose names only begin like the pattern."""
         one, other = unique("ends.one"), unique("ends.other")
         wanted = {TopicPartition(one, 0): 3, TopicPartition(one, 1): 0}
         offsets = make({**wanted, TopicPartition(other, 0): 1, TopicPartition(one + "x", 0): 1})
         assert asyncio.run(offsets.ends(re.escape(one))) == wanted
 
     def test_no_topic_is_no_error(self, make: Make) -> None:
-        """A connector whose topics are not there yet."""
+        """No topic matches, and that is no error: the topics of a connector may not exist yet."""
         assert asyncio.run(make({}).ends("nothing.like.it")) == {}
 
 
@@ -48,8 +48,8 @@ class TestMemoryTopicOffsets(TopicOffsetsSuite):
         return made
 
 
-def test_the_brokers_of_the_connectors_consumers_are_asked() -> None:
-    """They have the topics, where ``consumer.override.*`` or the worker's ``consumer.*`` names others."""
+def test_the_brokers_of_the_connectors_consumers_are_queried() -> None:
+    """The ends come from the brokers of the connector's consumers (``consumer.override.*``, ``consumer.*``)."""
     workers, consumers, own = free_ports(3)
     properties = {"bootstrap.servers": f"{LOOPBACK}:{workers}", "consumer.bootstrap.servers": f"{LOOPBACK}:{consumers}"}
     config = {"topics": "a", "consumer.override.max.poll.records": "10"}

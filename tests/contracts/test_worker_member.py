@@ -1,4 +1,4 @@
-"""Memberships of workers against their contract, in memory and on Kafka."""
+"""The group memberships of workers in memory and on Kafka pass their contract."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ class TestMemoryMember(WorkerMemberSuite):
 
 
 def test_two_workers_at_one_address_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
-    """Both work, but the others reach only one of them."""
-    said = {
+    """Both workers run, and a warning is logged, because other workers reach only one of them."""
+    states = {
         name: SimpleNamespace(user_data=encode_worker_state(WorkerState("one:1")), subscription=["t"]) for name in "ab"
     }
-    given_out = work_assignor("one:1").assign(None, said)
+    given_out = work_assignor("one:1").assign(None, states)
     assert [member.assignment for member in given_out.values()] == [[("t", [0])], []]
     assert "Worker one:1: several workers have this address" in caplog.text
 
 
 @pytest.mark.stack
 class TestKafkaWorkerMember(WorkerMemberSuite):
-    """By Kafka's group protocol."""
+    """Membership by Kafka's group protocol."""
 
     @pytest.fixture
     def join(self, stack_kafka: Kafka, unique: Callable[[str], str]) -> Join:
-        """A group and a config topic of their own for every test."""
+        """A new group and config topic per test."""
         name = unique("work")
         stack_kafka.create_topic(name)
         arguments = {"bootstrap_servers": stack_kafka.bootstrap_servers}

@@ -1,4 +1,4 @@
-"""What every WorkerMember does. A test class gives ``join``: another member of the same group each time."""
+"""Contract of every WorkerMember. A test class provides ``join``, which adds a member to the same group each time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class WorkerMemberSuite:
     pytestmark = pytest.mark.anyio
 
     async def test_a_worker_alone_leads_and_has_all_tasks(self, join: Join) -> None:
-        """What is offered later comes with the next rebalance."""
+        """A single worker is the leader and has all tasks; new tasks come with the next rebalance."""
         member, heard = join("one:1"), list[Assignment]()
         member.offer([], 0)
         await member.start(heard.append)
@@ -36,7 +36,7 @@ class WorkerMemberSuite:
         await member.stop()
 
     async def test_workers_share_and_a_leavers_tasks_move(self, join: Join) -> None:
-        """Everybody knows whose each task is; who has left leads no longer."""
+        """All members know the assignment; if the leader leaves, another is elected and the others take its tasks."""
         one, two = join("one:1"), join("two:2")
         first, second = list[Assignment](), list[Assignment]()
         for member, heard in ((one, first), (two, second)):
@@ -57,7 +57,7 @@ class WorkerMemberSuite:
         await two.stop()
 
     async def test_stop_can_be_repeated(self, join: Join) -> None:
-        """Also without a start."""
+        """Stop may be called again, and without a start."""
         member = join("one:1")
         await member.stop()
         await member.start(lambda assignment: None)

@@ -1,9 +1,11 @@
-"""python-oracledb's contract over ``OracleServer``: ``connect``, ``create_pool``, connections, cursors, errors.
+"""The interface of python-oracledb over ``OracleServer``:
 
-Kept as the driver documents it: binds by name after ``setinputsizes``, large objects as locators and numbers as floats
-unless the statement asks otherwise, errors whose first argument tells ``code``, ``full_code``, ``message`` and
-``isrecoverable`` (made by the driver's own class, so that a lost connection is DPY-4011 around ORA-03113), pools that
-give out, take back and drop, and nothing that works after it was closed.
+``connect``, ``create_pool``, connections, cursors, errors.
+
+It follows the driver's documentation. Binds are by name after ``setinputsizes``. Large objects are locators and numbers
+are floats, unless the statement requests otherwise. The first argument of an error has ``code``, ``full_code``,
+``message`` and ``isrecoverable``; the driver's own class makes it, so that a lost connection is DPY-4011 around
+ORA-03113. Pools acquire, release and drop connections. A closed object refuses all calls.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ _ACCEPTED: Mapping[Any, tuple[type, ...]] = {
 
 
 def error(message: str) -> oracledb.Error:
-    """The driver's exception for a message of the server or of its own."""
+    """The driver's exception for a message of the server or of the driver."""
     match = re.match(r"ORA-(\d{5})", message)
     made = _Error(message, code=int(match[1]) if match else 0)
     raised: oracledb.Error = made.exc_type(made)
@@ -39,7 +41,7 @@ def error(message: str) -> oracledb.Error:
 
 
 class FakeDriver:
-    """What ``import oracledb`` gives, as far as the row source uses it. ``pools`` keeps those that were made.
+    """The part of ``import oracledb`` that the row source uses. ``pools`` has all created pools.
 
     ``others`` are further servers, by host.
     """
@@ -51,7 +53,7 @@ class FakeDriver:
         self.parameters: list[Mapping[str, Any]] = []
 
     def connect(self, **parameters: Any) -> FakeConnection:
-        """A connection of its own."""
+        """Open a connection outside of a pool."""
         self.parameters.append(parameters)
         return FakeConnection(self._at(parameters), lambda connection: None)
 
@@ -66,7 +68,7 @@ class FakeDriver:
 
 
 class FakePool:
-    """``made`` counts connections, ``dropped`` those that were thrown away."""
+    """``made`` counts created connections, ``dropped`` those that were discarded."""
 
     def __init__(self, server: OracleServer, limit: int, prepare: Callable[[Any, str | None], None]) -> None:
         self.made = self.dropped = self.busy = 0
@@ -78,7 +80,7 @@ class FakePool:
 
     @property
     def opened(self) -> int:
-        """Connections, given out or not."""
+        """The number of open connections, acquired or free."""
         self._check()
         return self.busy + len(self._free)
 
@@ -98,7 +100,7 @@ class FakePool:
         return connection
 
     def drop(self, connection: FakeConnection) -> None:
-        """Throw a connection away."""
+        """Discard a connection."""
         self._check()
         connection.check()
         connection.closed = True
@@ -136,7 +138,7 @@ class FakeConnection:
 
     @property
     def version(self) -> str:
-        """The server's."""
+        """The version of the server."""
         return self.server.version
 
     def cursor(self) -> FakeCursor:
@@ -145,25 +147,25 @@ class FakeConnection:
         return FakeCursor(self)
 
     def close(self) -> None:
-        """Give the connection back; a second time is an error."""
+        """Release the connection; a second call is an error."""
         self.check()
         self.closed = True
         self._released(self)
 
     def check(self) -> None:
-        """Refuse work after the end."""
+        """Raise an error if the connection is closed."""
         if self.closed:
             raise error("DPY-1001: not connected to database")
 
 
 class FakeLob:
-    """A locator; what is not fetched as a whole must be read while the connection is open."""
+    """A locator; a LOB that was not fetched as a value must be read while the connection is open."""
 
     def __init__(self, value: Any) -> None:
         self._value = value
 
     def read(self) -> Any:
-        """All of it."""
+        """Read the complete value."""
         return self._value
 
 
@@ -228,7 +230,7 @@ class FakeCursor:
         return [self._given(row) for row in rows]
 
     def fetchall(self) -> list[tuple[Any, ...]]:
-        """All rows; large objects that are fetched whole are read here."""
+        """All rows; large objects that are fetched as values are read here."""
         self._connection.check()
         try:
             self._connection.server.fail("fetch")

@@ -1,6 +1,6 @@
-"""An Oracle server in memory: tables with their pasts, a dictionary, privileges, and failures to order.
+"""An Oracle server in memory: tables with their history, a dictionary, privileges, and failures on request.
 
-Values are what the database holds (``sql.py`` says how times are written); the driver's side is ``driver.py``.
+Values have the form in which the database stores them (``sql.py`` describes times); ``driver.py`` is the driver.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _parse = lru_cache(maxsize=64)(sql.parse)
 
 @dataclass(frozen=True, slots=True)
 class OracleColumn:
-    """A column as ALL_TAB_COLS has it."""
+    """A column in the form of ALL_TAB_COLS."""
 
     name: str
     data_type: str
@@ -33,7 +33,7 @@ class OracleColumn:
 
 @dataclass(slots=True)
 class OracleTable:
-    """A table and its past: the rows since an SCN, in order of SCNs."""
+    """A table and its history: its rows from each SCN on, in the order of SCNs."""
 
     owner: str
     name: str
@@ -53,9 +53,9 @@ class OracleTable:
 
 
 class OracleServer:
-    """``failures`` are raised one by one, each where it says (``connect``, ``execute``, ``fetch``), as ORA codes.
+    """``failures`` are raised one by one, each at its step (``connect``, ``execute``, ``fetch``), as ORA codes.
 
-    ``statements`` keeps the text and binds of every query of tables.
+    ``statements`` has the text and binds of every query of tables.
     """
 
     def __init__(self, role: str = "PRIMARY", version: str = "19.3.0.0.0") -> None:
@@ -68,18 +68,18 @@ class OracleServer:
         self.statements: list[tuple[str, Mapping[str, Any]]] = []
 
     def add(self, table: OracleTable, rows: Sequence[dict[str, Any]] = ()) -> None:
-        """Create a table with rows that have always been there."""
+        """Create a table whose rows exist from the first SCN on."""
         table.versions = [(0, list(rows))]
         self.tables[table.owner, table.name] = table
 
     def commit(self, owner: str, name: str, *rows: dict[str, Any]) -> int:
-        """Replace a table's rows. Returns the SCN from which they hold."""
+        """Replace a table's rows. Returns the SCN from which they are visible."""
         self.scn += 10
         self.tables[owner, name].versions.append((self.scn, list(rows)))
         return self.scn
 
     def fail(self, where: str) -> None:
-        """Raise the failure that waits at ``where``, if one does."""
+        """Raise the next failure of the step ``where``, if there is one."""
         if self.failures and self.failures[0][0] == where:
             raise Failure(self.failures.pop(0)[1])
 
@@ -136,11 +136,11 @@ class OracleServer:
 
 
 class Failure(Exception):
-    """An error of the server, in its own words: ``ORA-01555: …``."""
+    """An error with the message of the server: ``ORA-01555: …``."""
 
 
 def _typed(table: OracleTable, row: Mapping[str, Any]) -> dict[str, Any]:
-    """The row with CHARs as such; a column that it lacks is null."""
+    """The row with CHAR values as ``Char``; a missing column is null."""
     return {column.name: _value(column, row.get(column.name)) for column in table.columns}
 
 

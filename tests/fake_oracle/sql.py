@@ -1,8 +1,8 @@
-"""Oracle's SQL, as far as reselect speaks it: parsed by sqlglot's Oracle dialect, evaluated over rows in memory.
+"""Oracle's SQL as far as reselect uses it: parsed by sqlglot's Oracle dialect, evaluated over rows in memory.
 
-Names without quotes are upper case, nulls are equal to nothing, CHAR compares blank-padded, and what is not known here
-is refused: a statement passes only if every word of it was understood. Times are texts, ``2024-02-29 13:14:15`` with
-nine more digits and an offset where the type has them.
+Names without quotes are upper case, nulls are equal to nothing, and CHAR compares blank-padded. The evaluation refuses
+all unknown parts of a statement. Times are texts, ``2024-02-29 13:14:15`` with nine more digits, and an offset if the
+type has one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Relation = Callable[[exp.Table], Sequence[Row]]
 
 
 class _Parser(Oracle.Parser):
-    """sqlglot's, with the one function that it lacks: ``JSON_SERIALIZE(x RETURNING CLOB)``."""
+    """sqlglot's parser with the missing function ``JSON_SERIALIZE(x RETURNING CLOB)``."""
 
     FUNCTION_PARSERS: ClassVar[Mapping[str, Any]] = {
         **Oracle.Parser.FUNCTION_PARSERS,
@@ -41,7 +41,7 @@ class _Parser(Oracle.Parser):
 
 
 class OracleWithJson(Oracle):
-    """The dialect that statements are parsed by."""
+    """The dialect of the parser."""
 
     Parser = _Parser
 
@@ -51,7 +51,7 @@ class Char(str):
 
 
 class Refused(Exception):
-    """An identifier that is not there; ``code`` as Oracle counts."""
+    """An identifier that does not exist; ``code`` is the ORA code."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -59,7 +59,7 @@ class Refused(Exception):
 
 
 def parse(text: str) -> exp.Expression:
-    """The statement's tree. Raises sqlglot's ParseError for what is not Oracle's SQL."""
+    """The statement's tree. Raises sqlglot's ParseError if the text is not Oracle's SQL."""
     return parse_one(text, read=OracleWithJson)
 
 
@@ -201,17 +201,17 @@ def equal(left: Any, right: Any) -> bool:
 
 
 def cast(value: Any, to: exp.DataType) -> Any:
-    """CAST, which pads a CHAR and refuses what is of another kind."""
+    """CAST, which pads a CHAR and refuses values of another type."""
     if value is None:
         return None
-    kind = to.this
-    if kind in (exp.DataType.Type.CHAR, exp.DataType.Type.NCHAR):
+    data_type = to.this
+    if data_type in (exp.DataType.Type.CHAR, exp.DataType.Type.NCHAR):
         return Char(str(value).ljust(int(to.expressions[0].name)))
-    if kind in (exp.DataType.Type.VARCHAR, exp.DataType.Type.NVARCHAR):
+    if data_type in (exp.DataType.Type.VARCHAR, exp.DataType.Type.NVARCHAR):
         return str(value)[: int(to.expressions[0].name)]
-    if kind is exp.DataType.Type.DECIMAL:
+    if data_type is exp.DataType.Type.DECIMAL:
         return Decimal(value)
-    if kind in (exp.DataType.Type.DOUBLE, exp.DataType.Type.FLOAT):
+    if data_type in (exp.DataType.Type.DOUBLE, exp.DataType.Type.FLOAT):
         return float(value)
     assert str(to.args.get("kind")) == "RAW", to
     return bytes(value)
@@ -221,7 +221,7 @@ _TIME = re.compile(r" ?(-?\d{4})-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)(?:\.(\d{9}))
 
 
 def instant(text: str) -> tuple[Any, ...]:
-    """What two times are compared by; those of one test have the same offset, or fall on one day."""
+    """The value by which times are compared; those of one test have the same offset, or fall on one day."""
     match = _TIME.fullmatch(text)
     assert match is not None
     minutes = int(match[4]) * 60 + int(match[5])
@@ -231,7 +231,7 @@ def instant(text: str) -> tuple[Any, ...]:
 
 
 def to_char(text: str, format_text: str) -> str:
-    """TO_CHAR of a time with the few format elements that are used."""
+    """TO_CHAR of a time with the format elements that reselect uses."""
     match = _TIME.fullmatch(text)
     assert match is not None, text
     year = f"{'' if match[1].startswith('-') else ' '}{match[1]}"

@@ -1,4 +1,4 @@
-"""The benchmark's short form: both contestants finish, and their tables are right. Never how fast."""
+"""The benchmark's short form: both contestants finish with the expected tables. The tests measure no time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ REPOSITORY = Path(__file__).parents[2]
 @pytest.mark.stack
 @pytest.mark.spark
 def test_short_benchmark_brings_both_contestants_to_the_expected_rows(tmp_path: Path) -> None:
-    """Headrace and the hand-written stream read the same topic and end with the same, expected rows."""
+    """Headrace and the hand-written stream read the same topic, and both write the expected rows."""
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.kafka_to_table", "--quick", "--logs", str(tmp_path)],
         cwd=REPOSITORY,
@@ -31,9 +31,9 @@ def test_short_benchmark_brings_both_contestants_to_the_expected_rows(tmp_path: 
 
 @pytest.mark.stack
 def test_short_benchmark_of_reselect_reads_every_value_again(tmp_path: Path) -> None:
-    """Debezium's post-processor and Headrace read the same rows again; what a value costs is printed, not judged.
+    """Debezium's post-processor and Headrace reselect the same rows; the cost of a value is printed, not checked.
 
-    The stack stands where it always does: PostgreSQL's own user may not look into a test's folder.
+    The stack uses its default folder, because PostgreSQL's user may not read a test's folder.
     """
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.reselect", "--quick", "--logs", str(tmp_path)],

@@ -1,4 +1,4 @@
-"""Reselect's cache stays off for compacted topics: what the broker says of them."""
+"""Reselect's cache is off for compacted topics, according to the cleanup.policy that the broker reports."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from headrace_dev.kafka import Kafka
 pytestmark = pytest.mark.stack
 
 
-def test_policies_are_asked_once(stack_kafka: Kafka, unique: Callable[[str], str]) -> None:
-    """``compact`` alone or beside ``delete`` counts; what was learnt is not asked for again at once."""
+def test_policies_are_queried_once(stack_kafka: Kafka, unique: Callable[[str], str]) -> None:
+    """``compact`` counts alone or beside ``delete``; known policies are not queried again."""
     policies = {"delete": False, "compact": True, "compact,delete": True}
     topics = {unique(policy.replace(",", "-")): policy for policy in policies}
     for topic, policy in topics.items():
@@ -28,7 +28,7 @@ def test_policies_are_asked_once(stack_kafka: Kafka, unique: Callable[[str], str
         found = {topic: await asyncio.to_thread(compacted, topic) for topic in topics}
         await feeds.close()
         assert found == {topic: policies[policy] for topic, policy in topics.items()}
-        assert [compacted(topic) for topic in topics] == list(found.values())  # the consumer thread is gone
+        assert [compacted(topic) for topic in topics] == list(found.values())  # the consumer thread has ended
 
     asyncio.run(scenario())
 
@@ -36,7 +36,7 @@ def test_policies_are_asked_once(stack_kafka: Kafka, unique: Callable[[str], str
 def test_an_unknown_policy_counts_as_compacted(
     stack_kafka: Kafka, unique: Callable[[str], str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A topic that is gone, or may not be described: slower, but never wrong, and the log says what to grant."""
+    """A topic that is missing or may not be described counts as compacted; the log names the missing ACL."""
 
     async def scenario() -> None:
         feeds = KafkaFeedFactory({"bootstrap.servers": stack_kafka.bootstrap_servers})

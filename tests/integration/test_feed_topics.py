@@ -1,4 +1,4 @@
-"""What a feed does when its topics change under it."""
+"""A feed while its topics are deleted, loaded or truncated."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ pytestmark = pytest.mark.stack
 
 
 def test_offsets_of_a_deleted_topic(stack_kafka: Kafka, unique: Callable[[str], str]) -> None:
-    """The client alone would try them for ever: here they are left out, or refused with a group that just changed."""
+    """The feed omits them from a commit, or reports a changed group.
+
+    The client would retry forever.
+    """
     topic = unique("topic")
     kept, gone = TopicPartition(f"{topic}.kept", 0), TopicPartition(f"{topic}.gone", 0)
 
@@ -48,7 +51,10 @@ def test_offsets_of_a_deleted_topic(stack_kafka: Kafka, unique: Callable[[str], 
 
 
 def test_metadata_after_a_question_about_a_deleted_topic(stack_kafka: Kafka, unique: Callable[[str], str]) -> None:
-    """The client would refresh that topic alone from then on, and the task would read nothing for good, RUNNING."""
+    """The feed still finds new topics after a request for a deleted one.
+
+    The client would refresh only the deleted topic from then on, and the task would read nothing in the state RUNNING.
+    """
     topic = unique("topic")
 
     async def scenario() -> None:
@@ -58,7 +64,8 @@ def test_metadata_after_a_question_about_a_deleted_topic(stack_kafka: Kafka, uni
             await until(lambda: seen.topics == {f"{topic}.kept"}, "the assignment")
             assert isinstance(feed, KafkaFeed)
             gone = AiokafkaPartition(f"{topic}.gone", 0)
-            await feed._consumers.call(feed._member._refresh_lag([gone]))  # what the watch does in a deletion
+            # the calls of the topic watch after a deletion
+            await feed._consumers.call(feed._member._refresh_lag([gone]))
             await cluster.create(f"{topic}.new")
             await until(lambda: seen.topics == {f"{topic}.kept", f"{topic}.new"}, "both topics")
             await feed.stop()
@@ -70,7 +77,7 @@ def test_metadata_after_a_question_about_a_deleted_topic(stack_kafka: Kafka, uni
 def test_offsets_of_a_group_that_is_being_loaded(
     stack_kafka: Kafka, unique: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its coordinator lists no partition, and ``latest`` would go past what nobody has read."""
+    """The coordinator reports no offsets while it loads the group; ``latest`` would skip unread records."""
     topic, refusals = unique("topic"), [OffsetFetchResponse_v3(0, [], code) for code in (14, 16, 14)]
     send = GroupCoordinator._send_req
 
@@ -98,7 +105,7 @@ def test_offsets_of_a_group_that_is_being_loaded(
 def test_records_that_retention_removed(
     stack_kafka: Kafka, unique: Callable[[str], str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The feed goes on with the oldest that are left, and the log says which are gone."""
+    """The feed continues with the oldest available records, and the log names the lost ones."""
     topic = unique("topic")
 
     async def scenario() -> None:

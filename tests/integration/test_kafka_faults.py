@@ -1,4 +1,4 @@
-"""What a feed does when Kafka, or the group around it, does not behave."""
+"""A feed during faults of Kafka and of its consumer group."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.stack
 
 
 class SaslKafka(Kafka):
-    """A broker of its own that also listens for users with a password."""
+    """A separate broker with a second listener for users with a password."""
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)
@@ -59,7 +59,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SaslKafka]:
 
 
 def test_broker_killed_and_restarted(broker: SaslKafka, unique: Callable[[str], str]) -> None:
-    """The feed goes on by itself: no record is lost, and offsets can be committed again."""
+    """The feed resumes after a restart of the broker: no record is lost, and offsets can be committed again."""
     topic = unique("topic")
 
     async def scenario() -> None:
@@ -81,7 +81,7 @@ def test_broker_killed_and_restarted(broker: SaslKafka, unique: Callable[[str], 
 
 
 def test_stop_while_the_broker_is_down(broker: SaslKafka, unique: Callable[[str], str]) -> None:
-    """A worker can shut down without its brokers."""
+    """A feed stops although no broker answers."""
     topic = unique("topic")
 
     async def scenario() -> None:
@@ -99,7 +99,7 @@ def test_stop_while_the_broker_is_down(broker: SaslKafka, unique: Callable[[str]
 
 
 @pytest.mark.parametrize(
-    ("change", "kind", "text"),
+    ("change", "error", "text"),
     [
         ({"bootstrap.servers": f"{LOOPBACK}:1"}, Retriable, "cannot be reached"),
         ({"bootstrap.servers": "localhost"}, ConfigError, "not host:port"),
@@ -114,15 +114,15 @@ def test_stop_while_the_broker_is_down(broker: SaslKafka, unique: Callable[[str]
     ],
 )
 def test_the_cause_of_a_refused_connection(
-    broker: SaslKafka, change: Mapping[str, str], kind: type[HeadraceError], text: str
+    broker: SaslKafka, change: Mapping[str, str], error: type[HeadraceError], text: str
 ) -> None:
-    """A start names what is wrong within seconds, and never shows the password."""
+    """A start reports the cause within seconds, without the password."""
 
     async def scenario() -> None:
         feeds = KafkaFeedFactory({**broker.client(), **change})
         await feeds.start()
         async with asyncio.timeout(10):
-            with pytest.raises(kind, match=text) as caught:
+            with pytest.raises(error, match=text) as caught:
                 await feeds.open("sink", 0, settings_of({"topics": "topic"})).start(Recorder())
         assert "sesame" not in str(caught.value)
         assert "wrong" not in str(caught.value)
@@ -132,7 +132,7 @@ def test_the_cause_of_a_refused_connection(
 
 
 def test_the_right_password(broker: SaslKafka, unique: Callable[[str], str]) -> None:
-    """What the refused connections lack is all that was missing."""
+    """With the right user and password the feed reads its records."""
     topic = unique("topic")
 
     async def scenario() -> None:
@@ -154,7 +154,7 @@ def test_the_right_password(broker: SaslKafka, unique: Callable[[str], str]) -> 
 def test_an_assignment_that_cannot_be_taken(
     stack_kafka: Kafka, unique: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """aiokafka only logs what a listener raises: the task has to hear of it, or it would wait for good."""
+    """The task receives an error of its listener, which aiokafka only logs; otherwise it would wait forever."""
     topic = unique("topic")
 
     async def refused(*_: object) -> int:
@@ -178,7 +178,7 @@ def test_an_assignment_that_cannot_be_taken(
 
 @pytest.mark.parametrize("fetched", ["1000000", "1"], ids=["at once", "batch by batch"])
 def test_transactions(stack_kafka: Kafka, unique: Callable[[str], str], fetched: str) -> None:
-    """Aborted records never come, the offset to commit lies behind markers and gaps, and nothing is taken for gone."""
+    """Aborted records are not delivered, committed offsets are behind markers and gaps, and no loss is reported."""
     topic = unique("topic")
 
     async def scenario() -> None:
@@ -205,7 +205,7 @@ def write_transactions(kafka: Kafka, topic: str) -> None:
             out.begin_transaction()
             for value in numbered(5, start):
                 out.produce(topic, value)
-            out.flush(30)  # an abort drops what was not sent yet
+            out.flush(30)  # an abort drops records that are not sent yet
             end(30)
     with producer(kafka) as out:
         for value in numbered(5, 15):
@@ -213,7 +213,7 @@ def write_transactions(kafka: Kafka, topic: str) -> None:
 
 
 def test_latest_skips_nothing_on_restart(stack_kafka: Kafka, unique: Callable[[str], str]) -> None:
-    """The first assignment commits where it begins, so that a restart before the first commit reads from there."""
+    """The first assignment commits its start, so that a restart before the first commit reads from there."""
     topic = unique("topic")
     config = {"topics": topic, "consumer.override.auto.offset.reset": "latest"}
 
@@ -233,7 +233,7 @@ def test_latest_skips_nothing_on_restart(stack_kafka: Kafka, unique: Callable[[s
 
 
 def test_a_batch_that_outlasts_the_revoke_timeout(stack_kafka: Kafka, unique: Callable[[str], str]) -> None:
-    """Another member takes over, the batch in hand is cancelled, its late commit is fenced, its records come again."""
+    """A batch that exceeds the revoke timeout is cancelled, its late commit fenced, its records read again."""
     topic = unique("topic")
 
     async def scenario() -> None:
@@ -266,7 +266,7 @@ def test_a_batch_that_outlasts_the_revoke_timeout(stack_kafka: Kafka, unique: Ca
 
 
 def test_nothing_is_lost_in_a_restless_group(stack_kafka: Kafka, unique: Callable[[str], str]) -> None:
-    """Members come and go under load; each commits only what its puts have finished, and every record is put."""
+    """Members join and leave under load; each commits only finished puts, and every record is put."""
     topic, random_order = unique("topic"), random.Random(7)
 
     async def scenario() -> None:
@@ -305,7 +305,7 @@ def test_nothing_is_lost_in_a_restless_group(stack_kafka: Kafka, unique: Callabl
 
 
 def values(recorders: list[Recorder]) -> list[bytes]:
-    """What all of them were given."""
+    """The values that all recorders received."""
     return [value for recorder in recorders for value in recorder.values]
 
 
@@ -319,7 +319,7 @@ def test_memory_is_flat_while_paused(stack_kafka: Kafka, unique: Callable[[str],
             feed, seen = await opened(cluster, topic, 0, {"topics": topic})
             feed.pause()
             await asyncio.sleep(0.5)
-            await asyncio.to_thread(fill, stack_kafka, topic, 3_000)  # the producer's own memory is counted before
+            await asyncio.to_thread(fill, stack_kafka, topic, 3_000)  # exclude the producer's own memory
             before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
             await asyncio.to_thread(fill, stack_kafka, topic, 3_000)
             await until(lambda: sum(feed.lag().values()) == 6_000, "the lag")
@@ -335,7 +335,7 @@ def test_memory_is_flat_while_paused(stack_kafka: Kafka, unique: Callable[[str],
 
 
 def fill(kafka: Kafka, topic: str, count: int) -> None:
-    """Write records of 10 kB that do not shrink."""
+    """Write records of 10 kB that cannot be compressed."""
     source = random.Random(1)
     with producer(kafka) as out:
         for _ in range(count):

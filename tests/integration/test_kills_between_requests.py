@@ -1,6 +1,7 @@
-"""``kill -9`` of a worker process the moment it has answered: the next process shows what was acknowledged last.
+"""``kill -9`` of a worker process right after its answer: the next process shows the last acknowledged state.
 
-The law over every single record stands in ``tests/rest/test_kill_between_records.py``; here are the real parts.
+``tests/rest/test_kill_between_records.py`` tests the same property for every single record; here with a real process
+and broker.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ LIFE: list[tuple[str, str, object, list[str], dict[str, str] | None]] = [
 
 @pytest.fixture
 def worker(stack_kafka: Kafka, tmp_path: Path, unique: Callable[[str], str]) -> Iterator[Worker]:
-    """A worker with storage topics of its own."""
+    """A worker with its own storage topics."""
     name = unique("kills")
     topics = {"config.storage.topic": f"{name}-configs", "status.storage.topic": f"{name}-status"}
     worker = Worker(tmp_path, stack_kafka, tmp_path / "warehouse", properties={"group.id": name, **topics})
@@ -46,7 +47,7 @@ def worker(stack_kafka: Kafka, tmp_path: Path, unique: Callable[[str], str]) -> 
     "kills", [["/shop/stop"], pytest.param([path for _, path, *_ in LIFE], marks=pytest.mark.long)], ids=["one", "all"]
 )
 def test_what_was_acknowledged_outlives_a_kill(worker: Worker, kills: list[str]) -> None:
-    """Create, patch, pause, stop, delete, followed at once by SIGKILL, which is seen to have ended the process."""
+    """Create, patch, pause, stop, delete, each followed by SIGKILL; the test waits for the end of the process."""
     for method, path, body, states, config in LIFE:
         answer = httpx.request(method, f"{worker.url}/connectors{path}", json=body, timeout=30)
         if path in kills:

@@ -1,7 +1,7 @@
-"""Tables that are lost under a real worker: dropped, emptied, replaced by an older copy, or gone with their volume.
+"""Tables that are lost under a real worker: dropped, emptied, replaced by an older copy, or lost with their volume.
 
-Each time the next batch fails its task with an error that names the table and both offsets, the connector of the third
-table continues, and after the way out that docs/guarantees.md gives the table equals its source.
+Each time the next batch fails its task with an error that names the table and both offsets, and the connector of the
+other table continues. After the repair of docs/guarantees.md the table equals its source.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SECONDS = 120
 class Shop:
     """Two topics of one partition, a connector and a table for each; rows are numbers that are never deleted.
 
-    The table that gets lost is called as its format is.
+    The table that gets lost has the name of its format.
     """
 
     def __init__(self, kafka: Kafka, folder: Path, name: str, lost: str) -> None:
@@ -45,11 +45,11 @@ class Shop:
         self.worker = Worker(folder, kafka, self.warehouse, properties={"group.id": name, **storage, **SHORT_LIVED})
 
     def connector(self, name: str) -> str:
-        """A connector of this test alone."""
+        """The name of a connector that only this test uses."""
         return f"{self._name}-{name}"
 
     def create(self) -> None:
-        """Connectors whose tasks run."""
+        """Create the connectors and wait for their tasks."""
         for name in self.sent:
             self._kafka.create_topic(self.connector(name))
             config = {
@@ -63,7 +63,7 @@ class Shop:
             self.worker.put_connector(self.connector(name), config)
 
     def send(self, *names: str) -> None:
-        """One more row for each."""
+        """Send one more row to each topic."""
         for name in names:
             number = self.sent[name]
             row = change("c", {"id": number, "name": "n"}, 100 + number)
@@ -72,7 +72,7 @@ class Shop:
             self.sent[name] += 1
 
     def rows(self, name: str) -> list[int]:
-        """The rows of a table; none without a table."""
+        """The rows of a table; none if it does not exist."""
         folder = self.warehouse / "shop" / name
         if name == "delta":
             return sorted(delta_rows(delta_table(folder))["id"].to_pylist()) if folder.exists() else []
@@ -83,17 +83,17 @@ class Shop:
         return sorted(table.scan().to_arrow()["id"].to_pylist())
 
     def offset(self, name: str) -> int:
-        """What the connector has committed."""
+        """The committed offset of the connector."""
         return self.worker.committed(self.connector(name)).get((self.connector(name), 0), 0)
 
     def wait(self, *names: str) -> None:
-        """Everything that was sent is in the tables, and committed."""
+        """Wait until all rows are in the tables and committed."""
         for name in names:
             wait_until(lambda name=name: self.offset(name) == self.sent[name], f"offsets of {name}", SECONDS)
             assert self.rows(name) == list(range(self.sent[name]))
 
     def folders(self, name: str) -> list[Path]:
-        """Of the table and its ledger."""
+        """The folders of the table and its ledger."""
         return [self.warehouse / "shop" / each for each in (name, name + SUFFIX)]
 
     def stop(self, *names: str) -> None:
@@ -106,7 +106,7 @@ class Shop:
             self.worker.call("PUT", f"/connectors/{self.connector(name)}/resume")
 
     def refused(self, *words: str) -> None:
-        """The lost table fails with the next row, and nothing is written; the other table continues."""
+        """The lost table fails with the next row and is not written; the other table continues."""
         before, found = self.offset(self.lost), self.rows(self.lost)
         self.send(*self.sent)
         trace = wait_until(lambda: self.trace(self.lost), "the failure", SECONDS)
@@ -117,11 +117,11 @@ class Shop:
         self.wait(OTHER)
 
     def trace(self, name: str) -> str:
-        """What a task that has failed says."""
+        """The trace of a failed task."""
         return self.worker.traces(self.connector(name)).strip()
 
     def rewind(self, offset: int, *names: str) -> None:
-        """The documented way: stop, set the offsets, resume; then everything is there."""
+        """The documented repair: stop, set the offsets, resume; then all rows are in the table."""
         self.stop(*names)
         for name in names:
             place = {"kafka_topic": self.connector(name), "kafka_partition": 0}
@@ -136,7 +136,7 @@ class Shop:
 def shop(
     stack_kafka: Kafka, tmp_path: Path, unique: Callable[[str], str], request: pytest.FixtureRequest
 ) -> Iterator[Shop]:
-    """With three rows in each table."""
+    """A shop with three rows in each table."""
     shop = Shop(stack_kafka, tmp_path, unique("lost"), request.param)
     try:
         shop.worker.start()
@@ -151,7 +151,7 @@ def shop(
 
 @pytest.mark.parametrize("shop", FORMATS, indirect=True)
 def test_lost_tables_are_noticed_and_filled_again(shop: Shop) -> None:
-    """Dropped while the task runs, emptied while it is stopped, an older copy restored, the volume lost."""
+    """A worker detects a table that is dropped, emptied, replaced by an older copy, or lost with its volume."""
     for folder in shop.folders(shop.lost):
         shutil.rmtree(folder)
     shop.refused("does not exist")

@@ -1,7 +1,7 @@
-"""Oracle itself, where there is one: HEADRACE_TEST_ORACLE_DSN (``host:port/service``), _USER and _PASSWORD.
+"""Tests with a real Oracle, if HEADRACE_TEST_ORACLE_DSN (``host:port/service``), _USER and _PASSWORD are set.
 
-The user needs CREATE SESSION, CREATE TABLE and a quota; the tables are its own and are dropped again. Here stands what
-the fake (``tests/fake_oracle``) cannot prove: that a server takes the statements and reads what was stored.
+The user needs CREATE SESSION, CREATE TABLE and a quota; the tables are its own and are dropped again. The tests cover
+what the fake (``tests/fake_oracle``) cannot prove: a server accepts the statements and returns the stored values.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class TestLiveOracle(RowSourceSuite):
     table = TableId(TABLE.name, TABLE.database, USER.upper(), TABLE.table)
     empty_text = None
     empty_octets = None
-    key = {"Id": (Schema("int32"), [1]), "region": (Schema("string"), ["nord"])}  # noqa: RUF012 - nobody writes to it
+    key = {"Id": (Schema("int32"), [1]), "region": (Schema("string"), ["nord"])}  # noqa: RUF012 - it is never changed
 
     @pytest.fixture
     def source(self, source: OracleRowSource, connection: Any) -> Iterator[OracleRowSource]:
@@ -97,11 +97,11 @@ class TestLiveOracle(RowSourceSuite):
         connection.cursor().execute('DROP TABLE "Orders" PURGE')
 
     def test_check_passes(self, source: OracleRowSource) -> None:
-        """The server is new enough and a primary."""
+        """The server is recent enough and a primary."""
         source.check()
 
     def test_rows_are_read_as_of_an_scn(self, source: OracleRowSource, connection: Any) -> None:
-        """What stood before the update, unless the table is too young for its past to be read."""
+        """A read returns the state before the update, unless the table is too young for a flashback query."""
         with connection.cursor() as cursor:
             scn = int(cursor.execute("SELECT TIMESTAMP_TO_SCN(SYSTIMESTAMP) FROM DUAL").fetchone()[0])
             cursor.execute('UPDATE "Orders" SET "note" = :1', ["later"])
@@ -112,7 +112,7 @@ class TestLiveOracle(RowSourceSuite):
         assert (answer.values[0] == ["later"]) is bool(answer.flashback_fallbacks)
 
     def test_hundreds_of_keys_are_one_statement(self, source: OracleRowSource) -> None:
-        """512 slots with their binds; rows that are not there are not found."""
+        """512 slots with their binds; missing rows are reported as not found."""
         key = {"Id": (Schema("int32"), [*range(512)]), "region": (Schema("string"), ["nord"] * 512)}
         answer = source.fetch(self.catalog(source), request(self.table, key, {"note": Schema("string", True)}))
         assert np.flatnonzero(answer.found).tolist() == [1, 2]

@@ -1,4 +1,4 @@
-"""PostgreSQL as a row source: the suite, names of every kind, visibility, and errors that say what to do."""
+"""PostgreSQL as a row source: the suite, quoted names, visibility, and errors with their remedy."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def database(stack_postgres: Postgres) -> str:
 
 @pytest.fixture
 def options(stack_postgres: Postgres, database: str) -> ReselectOptions:
-    """How the superuser reads."""
+    """The options of the superuser."""
     where = DatabaseOptions("127.0.0.1", stack_postgres.port, "postgres", "", database)
     return ReselectOptions(database=where, visibility_timeout_ms=200)
 
@@ -68,7 +68,7 @@ Opener = Callable[[ReselectOptions], PostgresRowSource]
 
 
 class TestPostgresRowSource(RowSourceSuite):
-    """The suite on a real server: the key holds an enum in a schema that is not on the search path."""
+    """The suite on a real server. The key contains an enum in a schema that is not on the search path."""
 
     @pytest.fixture
     def source(self, options: ReselectOptions, open_source: Opener) -> PostgresRowSource:
@@ -83,7 +83,7 @@ def _text_request(table: TableId, key: str, value: str, column: str) -> RowReque
 
 
 def test_connections_are_told(options: ReselectOptions, open_source: Opener) -> None:
-    """None before they are needed and after they are closed; one that was used waits for the next."""
+    """The count is 0 before the first use and after close; a used connection stays open for the next read."""
     source = open_source(options)
     assert source.connections() == Connections()
     source.catalog(TABLE)
@@ -94,7 +94,7 @@ def test_connections_are_told(options: ReselectOptions, open_source: Opener) -> 
 
 
 def test_names_are_quoted_everywhere(options: ReselectOptions, open_source: Opener) -> None:
-    """Names with quotes, spaces, percent signs and semicolons are names, nothing else."""
+    """Names with quotes, spaces, percent signs and semicolons are read as names."""
     source = open_source(options)
     table = TableId("shop", options.database.dbname if options.database else "", "app", 'we"ird 100%')
     catalog = source.catalog(table)
@@ -123,7 +123,7 @@ def test_key_operators_come_from_the_index(
 def test_many_columns_take_several_masks(
     stack_postgres: Postgres, database: str, options: ReselectOptions, open_source: Opener
 ) -> None:
-    """More columns than a mask has bits are answered in one statement."""
+    """One statement reads more columns than a mask has bits."""
     names = [f"c{number}" for number in range(130)]
     with stack_postgres.connect(database) as connection:
         connection.execute(f"CREATE TABLE app.wide (k text PRIMARY KEY, {', '.join(n + ' text' for n in names)})")  # type: ignore[arg-type]  # made of our own names
@@ -139,10 +139,10 @@ def test_many_columns_take_several_masks(
     assert [values[0] for values in answer.values] == [n if i % 3 == 0 else None for i, n in enumerate(names)]
 
 
-def test_catalog_tells_what_may_be_left_out(
+def test_catalog_contains_what_may_be_omitted(
     stack_postgres: Postgres, database: str, options: ReselectOptions, open_source: Opener
 ) -> None:
-    """Storage, replica identity, generated columns, domains and the key's order come from the catalog."""
+    """Storage, replica identity, generated columns, domains and the order of the key come from the catalog."""
     stack_postgres.execute(
         "CREATE DOMAIN app.short AS varchar(5); CREATE TABLE app.facts (b int, a int, t text, p text, s app.short, "
         "g int GENERATED ALWAYS AS (b + 1) STORED, PRIMARY KEY (a, b)); "
@@ -166,7 +166,7 @@ def test_catalog_tells_what_may_be_left_out(
 def test_identity_index_beside_a_primary_key_is_known(
     stack_postgres: Postgres, database: str, options: ReselectOptions, open_source: Opener
 ) -> None:
-    """REPLICA IDENTITY USING INDEX makes keys of messages wrong, unless it is the primary key's own index."""
+    """REPLICA IDENTITY USING INDEX makes message keys unsuitable, unless it is the primary key's own index."""
     stack_postgres.execute(
         "CREATE TABLE app.indexed (k int CONSTRAINT indexed_key PRIMARY KEY, other int NOT NULL UNIQUE);"
         "ALTER TABLE app.indexed REPLICA IDENTITY USING INDEX indexed_other_key",
@@ -186,7 +186,7 @@ def test_identity_index_beside_a_primary_key_is_known(
 
 
 def test_transaction_of_another_server_is_noticed(options: ReselectOptions, open_source: Opener) -> None:
-    """A transaction id that this server has not given yet is waited for, and the message names the way out."""
+    """The source waits for a transaction id that this server has not assigned yet; the error names the remedy."""
     source = open_source(options)
     catalog = source.catalog(TABLE)
     assert catalog is not None
@@ -200,7 +200,7 @@ def test_transaction_of_another_server_is_noticed(options: ReselectOptions, open
 def test_aborted_transaction_means_a_wrong_server(
     stack_postgres: Postgres, database: str, options: ReselectOptions, open_source: Opener
 ) -> None:
-    """Only committed changes are captured, so an aborted one belongs to another server."""
+    """Debezium captures only committed changes, so an aborted transaction belongs to another server."""
     with stack_postgres.connect(database) as writer:
         writer.execute("BEGIN")
         row = writer.execute("SELECT txid_current()").fetchone()
@@ -223,29 +223,29 @@ def _as(options: ReselectOptions, user: str, password: str) -> ReselectOptions:
 
 @pytest.fixture(scope="module")
 def reader(stack_postgres: Postgres, database: str) -> str:
-    """A user with a password and no grants. Users belong to the server: the name is the database's own."""
+    """A user with a password and no grants. Users belong to the server, so the database's name is its name."""
     user = f"{database}_reader"
     stack_postgres.execute(f"CREATE ROLE {user} LOGIN PASSWORD 'secret'; GRANT USAGE ON SCHEMA app TO {user}", database)
     return user
 
 
-def test_wrong_password_is_told_without_the_password(
+def test_wrong_password_is_reported_without_the_password(
     options: ReselectOptions, reader: str, open_source: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A wrong password is the operator's to correct; the message names the user and never the password."""
+    """A wrong password is a fatal error; the message contains the user and not the password."""
     monkeypatch.setattr(postgres_server, "CONNECT_SECONDS", 2)  # for which a pool tries, and libpq's least
     source = open_source(_as(options, reader, "guess"))
     with pytest.raises(ConfigError, match="password authentication failed") as caught:
         source.check()
     assert "guess" not in str(caught.value)
-    assert str(caught.value).count("password authentication failed") == 1  # libpq says it with and without TLS
+    assert str(caught.value).count("password authentication failed") == 1  # libpq reports it with and without TLS
     assert "correct reselect.database.*" in str(caught.value)
     with pytest.raises(ConfigError, match="password authentication failed"):
         source.catalog(TABLE)
 
 
-def test_missing_grant_is_told_with_the_statement(options: ReselectOptions, reader: str, open_source: Opener) -> None:
-    """A user that may not read the table is told which grant is missing."""
+def test_missing_grant_is_in_the_message(options: ReselectOptions, reader: str, open_source: Opener) -> None:
+    """The error contains the missing grant for a user that may not read the table."""
     source = open_source(_as(options, reader, "secret"))
     source.check()
     with pytest.raises(ConfigError, match=rf'GRANT SELECT ON "app"\."Orders" TO "{reader}"'):
@@ -253,7 +253,7 @@ def test_missing_grant_is_told_with_the_statement(options: ReselectOptions, read
 
 
 def test_unknown_database_and_closed_port(options: ReselectOptions, open_source: Opener) -> None:
-    """A database that does not exist is a setting; a server that is away may come back."""
+    """A missing database is a fatal error; a server that is down is a retriable one."""
     assert options.database is not None
     with pytest.raises(ConfigError, match="does not exist"):
         open_source(replace(options, database=replace(options.database, dbname="nowhere"))).check()
@@ -264,7 +264,7 @@ def test_unknown_database_and_closed_port(options: ReselectOptions, open_source:
 def test_broken_connections_are_replaced(
     stack_postgres: Postgres, database: str, options: ReselectOptions, open_source: Opener
 ) -> None:
-    """After the server has cut the connections the next read works, with statements of its own."""
+    """After the server has closed the connections, the next read opens new ones and prepares its statements again."""
     source = open_source(options)
     catalog = source.catalog(TABLE)
     assert catalog is not None
@@ -279,7 +279,7 @@ def test_broken_connections_are_replaced(
 def test_dropped_table_is_permanent(
     stack_postgres: Postgres, database: str, options: ReselectOptions, open_source: Opener
 ) -> None:
-    """A statement that the server refuses is not tried again."""
+    """A statement that the server refuses is not retried."""
     stack_postgres.execute("CREATE TABLE app.brief (k text PRIMARY KEY, v text)", database)
     source = open_source(options)
     table = TableId("shop", database, "app", "brief")
@@ -293,7 +293,7 @@ def test_dropped_table_is_permanent(
 def test_keys_that_events_cut_are_refused(
     stack_postgres: Postgres, database: str, options: ReselectOptions, open_source: Opener
 ) -> None:
-    """A microsecond key that events carry in milliseconds would not be found, which is not the same as gone."""
+    """A microsecond key that events contain in milliseconds is an error, because a query would find no row."""
     stack_postgres.execute("CREATE TABLE app.by_time (at timestamp PRIMARY KEY, v text)", database)
     source = open_source(replace(options, modes=HandlingModes(time_precision="connect")))
     table = TableId("shop", database, "app", "by_time")

@@ -1,4 +1,4 @@
-"""``headrace replay-dlq`` as an operator runs it: letters in a topic of a real broker, rows in a real table."""
+"""``headrace replay-dlq`` with a dead letter queue on a real broker and a real table."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ JSON = "org.apache.kafka.connect.json.JsonConverter"
 
 
 async def send(kafka: Kafka, topic: str, values: list[bytes]) -> None:
-    """Letters of the connector ``sink`` in the dead letter topic."""
+    """Write dead letters of the connector ``sink``."""
     feeds = KafkaFeedFactory({"bootstrap.servers": kafka.bootstrap_servers})
     await feeds.start()
     queue = await feeds.dead_letter_queue("sink", 0, kafka(options(topic)))
@@ -43,7 +43,10 @@ async def send(kafka: Kafka, topic: str, values: list[bytes]) -> None:
 
 
 def test_letters_of_a_topic_become_rows(stack_kafka: Kafka, tmp_path: Path, unique: Callable[[str], str]) -> None:
-    """A dry run writes nothing; then the newest change stands, the broken one is named, and again nothing changes."""
+    """A dry run writes nothing.
+
+    A replay applies the newest change and names the broken letter; a second one changes nothing.
+    """
     topic = unique("letters")
     values = [change(op, {"id": 1, "name": name}, lsn) for op, name, lsn in (("c", "a", 10), ("u", "b", 20))]
     asyncio.run(send(stack_kafka, topic, [*values, b"{broken"]))
@@ -69,8 +72,8 @@ def test_letters_of_a_topic_become_rows(stack_kafka: Kafka, tmp_path: Path, uniq
     table = tmp_path / "warehouse" / "headrace" / "shop_public_items"
     assert not table.exists()
     for _ in range(2):
-        status, said = replay()
+        status, output = replay()
         assert status == 1
-        assert f"{TOPIC}-0 at offset 2 cannot be used: VALUE_CONVERTER" in said
+        assert f"{TOPIC}-0 at offset 2 cannot be used: VALUE_CONVERTER" in output
         rows = StaticTable.from_metadata(str(table)).scan().to_arrow().to_pylist()
         assert [(row["id"], row["name"]) for row in rows] == [(1, "b")]

@@ -1,4 +1,4 @@
-"""How often reselect asks the database, as the database itself counts it (pg_stat_statements)."""
+"""The number of reselect statements, as the database counts them (pg_stat_statements)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WHERE datname = current_database() AND query LIKE '%JOIN ONLY "public"."orders"%
 
 @pytest.fixture
 def table(contrib_postgres: Postgres, unique: Callable[[str], str]) -> TableId:
-    """A table of many rows, each of another value, in a database of its own."""
+    """A table of many rows with different values, in its own database."""
     database = unique("statements")
     contrib_postgres.create_database(database)
     contrib_postgres.execute(
@@ -37,14 +37,14 @@ def table(contrib_postgres: Postgres, unique: Callable[[str], str]) -> TableId:
 
 @pytest.fixture
 def options(contrib_postgres: Postgres, table: TableId) -> ReselectOptions:
-    """Reselect without a cache, all keys of a batch in one statement."""
+    """Reselect options without a cache, with all keys of a batch in one statement."""
     where = DatabaseOptions("127.0.0.1", contrib_postgres.port, "postgres", "", table.database)
     return ReselectOptions(null_values=False, database=where, batch_max_keys=ROWS, batch_max_bytes=1 << 40)
 
 
 @pytest.fixture
 def lake(options: ReselectOptions, table: TableId) -> Iterator[Callable[[ReselectOptions], Lake]]:
-    """Makes tables that are fed from the database."""
+    """Makes tables whose pipeline reselects from the database."""
     opened: list[PostgresRowSource] = []
 
     def make(given: ReselectOptions) -> Lake:
@@ -57,7 +57,7 @@ def lake(options: ReselectOptions, table: TableId) -> Iterator[Callable[[Reselec
 
 
 def selects(postgres: Postgres, table: TableId) -> list[tuple[int, int]]:
-    """Calls and rows of each statement that has read the table, as the server counted them."""
+    """Calls and rows of each statement that read the table, from pg_stat_statements."""
     with postgres.connect(table.database) as connection:
         return [(int(calls), int(rows)) for calls, rows in connection.execute(COUNT).fetchall()]
 
@@ -70,7 +70,7 @@ def placeholders(**cells: str) -> list[Event]:
 def test_one_select_for_ten_thousand_placeholders(
     contrib_postgres: Postgres, table: TableId, options: ReselectOptions, lake: Callable[[ReselectOptions], Lake]
 ) -> None:
-    """10,000 placeholder events of 10,000 keys in a batch are one statement, which brings each row once."""
+    """10,000 events with placeholders for 10,000 keys in a batch need one statement, which returns each row once."""
     shop = lake(options)
     shop.batch(*placeholders(big=P, doc="x"))
     assert selects(contrib_postgres, table) == [(1, ROWS)]
@@ -80,7 +80,7 @@ def test_one_select_for_ten_thousand_placeholders(
 def test_a_statement_for_each_batch_and_column_set(
     contrib_postgres: Postgres, table: TableId, options: ReselectOptions, lake: Callable[[ReselectOptions], Lake]
 ) -> None:
-    """Rows that need different columns share a statement; a batch that needs other columns takes one of its own."""
+    """Rows of a batch that need different columns share a statement; a batch with other columns uses another one."""
     shop = lake(options)
     halves = [u(key, big=P, doc="x") if key % 2 else u(key, big="y", doc=P) for key in range(ROWS)]
     shop.batch(*halves)
@@ -93,7 +93,7 @@ def test_a_statement_for_each_batch_and_column_set(
 def test_large_batches_are_split_as_configured(
     contrib_postgres: Postgres, table: TableId, options: ReselectOptions, lake: Callable[[ReselectOptions], Lake]
 ) -> None:
-    """``reselect.batch.max.keys`` bounds a statement: ten calls of the same one."""
+    """``reselect.batch.max.keys`` limits a statement: ten calls of the same one."""
     shop = lake(replace(options, batch_max_keys=ROWS // 10))
     shop.batch(*placeholders(big=P, doc="x"))
     assert selects(contrib_postgres, table) == [(10, ROWS)]
@@ -102,7 +102,7 @@ def test_large_batches_are_split_as_configured(
 def test_the_cache_leaves_nothing_to_ask(
     contrib_postgres: Postgres, table: TableId, options: ReselectOptions, lake: Callable[[ReselectOptions], Lake]
 ) -> None:
-    """Values that events told are in the cache, and their rows need no statement at all."""
+    """The cache has the values of earlier events, so their rows need no statement."""
     shop = lake(replace(options, cache_enabled=True))
     shop.batch(*placeholders(big="told"))
     shop.batch(*placeholders(big=P, doc="x"))

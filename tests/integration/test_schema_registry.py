@@ -1,4 +1,4 @@
-"""Documents as serializers write them, with a registry that runs: each framing, each API."""
+"""Documents of serializers with a running registry: each framing, each API."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def confluent(url: str) -> ConfluentRegistry:
 
 
 def test_each_framing_and_each_api(stack_registry: Registry, unique: Callable[[str], str]) -> None:
-    """A schema that refers to one of another subject, by ids of four bytes, of eight bytes and in headers."""
+    """A schema that refers to one of another subject, with ids of four bytes, of eight bytes and in headers."""
     part, whole = unique("part"), unique("whole")
     stack_registry.register(part, PART)
     number = stack_registry.register(whole, WHOLE, references=[{"name": "n.Part", "subject": part, "version": 1}])
@@ -82,7 +82,7 @@ def test_each_framing_and_each_api(stack_registry: Registry, unique: Callable[[s
 
 
 def test_a_schema_by_its_contents_hash(stack_registry: Registry, unique: Callable[[str], str]) -> None:
-    """As Apicurio's serializers name it where they know no id."""
+    """Apicurio's serializers send a content hash if they have no id."""
     text = json.dumps({"type": "record", "name": unique("R"), "fields": PART["fields"]})
     stack_registry.register(unique("hashed"), text)
     apicurio = ApicurioRegistry({"apicurio.registry.url": stack_registry.apicurio_url})
@@ -92,7 +92,7 @@ def test_a_schema_by_its_contents_hash(stack_registry: Registry, unique: Callabl
 
 
 def test_what_is_not_there(stack_registry: Registry) -> None:
-    """An unknown id is the record's fault, a wrong path the operator's, and a registry that is down passes."""
+    """An unknown id is an error of the record, a wrong path is fatal, and an unreachable registry is retriable."""
     document = b"\0" + (999_999).to_bytes(4, "big") + PAYLOAD
     apicurio = ApicurioRegistry({"apicurio.registry.url": stack_registry.apicurio_url})
     for each in (

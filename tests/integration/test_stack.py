@@ -1,4 +1,4 @@
-"""The development stack keeps its promises: data survive restarts, and nothing survives the parent."""
+"""The development stack: data survive restarts, and its servers end with their parent process."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ with Stack("kafka", "postgres") as stack:
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_nothing_survives_the_parent(number: signal.Signals, tmp_path: Path) -> None:
-    """After kill -9 or Ctrl-C of the parent its servers and their folders are gone."""
+    """After kill -9 or Ctrl-C of the parent, its servers have ended and their folders are removed."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen(
         [sys.executable, "-c", PARENT],
@@ -47,7 +47,7 @@ def test_nothing_survives_the_parent(number: signal.Signals, tmp_path: Path) -> 
 
 
 def test_what_a_server_prints_is_in_its_log(tmp_path: Path) -> None:
-    """More than a pipe holds, so that a server that logs to its standard output is not stopped by it."""
+    """A server may print more than a pipe holds; it does not block."""
     (tmp_path / "talker").mkdir()
     talk = "import time; print('x' * 1_000_000); print('done', flush=True); time.sleep(600)"
     server = Server("talker", [sys.executable, "-c", talk], tmp_path / "talker")
@@ -56,7 +56,7 @@ def test_what_a_server_prints_is_in_its_log(tmp_path: Path) -> None:
 
 
 def test_a_killed_postgres_keeps_its_data(stack_postgres: Postgres, unique: Callable[[str], str]) -> None:
-    """What was committed before kill -9 is there after the next start."""
+    """Changes that were committed before kill -9 exist after the next start."""
     database = unique("kept")
     stack_postgres.create_database(database)
     stack_postgres.execute("CREATE TABLE t (id int); INSERT INTO t VALUES (1)", database)
@@ -67,7 +67,7 @@ def test_a_killed_postgres_keeps_its_data(stack_postgres: Postgres, unique: Call
 
 
 def test_a_killed_broker_keeps_its_topics(unique: Callable[[str], str]) -> None:
-    """A broker of its own, because others share the one of the session: a topic outlives kill -9."""
+    """A topic survives kill -9. The test starts its own broker, because others share the one of the session."""
     with Stack("kafka") as own:
         topic = unique("kept")
         own.kafka.create_topic(topic)
@@ -77,7 +77,7 @@ def test_a_killed_broker_keeps_its_topics(unique: Callable[[str], str]) -> None:
 
 
 def test_debezium_reads_the_database(stack: Stack, unique: Callable[[str], str]) -> None:
-    """A connector that was put runs and publishes its snapshot; one that cannot run says why."""
+    """A connector that was created runs and publishes its snapshot; the error of one that cannot run has its cause."""
     database = unique("source")
     stack.postgres.create_database(database)
     stack.postgres.execute("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1)", database)

@@ -1,6 +1,6 @@
-"""Two worker processes of one cluster under load: either answers for both, and the other one goes on for a dead one.
+"""Two worker processes of one cluster under load: each answers for both, and one takes the tasks of a dead one.
 
-The long forms stand in ``tests/chaos/test_workers.py``, with a database and Debezium.
+``tests/chaos/test_workers.py`` has the long forms, with a database and Debezium.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Row = dict[str, Any]
 
 
 class Load:
-    """Changes rows of all tables meanwhile, and knows what they have become."""
+    """Changes rows of all tables concurrently, and records their last values."""
 
     def __init__(self, kafka: Kafka, topics: Sequence[str]) -> None:
         self.rows: Mapping[str, dict[int, Row]] = {topic: {} for topic in topics}
@@ -54,7 +54,7 @@ class Load:
         self._thread.join()
 
     def _run(self) -> None:
-        """Insert, update and delete in a random order, which the numbers of the log tell."""
+        """Insert, update and delete in a random order; the log positions contain the order."""
         chance = random.Random(1)
         with producer(self._kafka) as out:
             for number in itertools.count(1):
@@ -86,7 +86,7 @@ class Pair:
         ]
 
     def start(self) -> None:
-        """Make topics and catalog, and start the workers side by side."""
+        """Make topics and catalog, and start both workers concurrently."""
         for topic in self.topics:
             self._kafka.create_topic(topic)
         self._postgres.create_database(f"{self.name}_catalog")
@@ -102,17 +102,17 @@ class Pair:
         return sorted(cluster_rows(self._postgres, self.name, table), key=lambda row: row["id"])
 
     def owners(self, worker: Worker) -> set[str]:
-        """The workers on which the tasks are, as one of them says."""
+        """The workers of the tasks, as one worker reports them."""
         return {task["worker_id"] for task in worker.tasks(self.name)}
 
     def all_are(self, state: str) -> bool:
-        """Whether connector and tasks are in one state, as both workers say."""
+        """Whether both workers report connector and tasks in one state."""
         return all(set(worker.states(self.name)) == {state} for worker in self.workers)
 
 
 @pytest.fixture
 def pair(stack_kafka: Kafka, stack_postgres: Postgres, tmp_path: Path, unique: Callable[[str], str]) -> Iterator[Pair]:
-    """Two workers that run."""
+    """Two running workers."""
     pair = Pair(stack_kafka, stack_postgres, tmp_path, unique("pair"))
     pair.start()
     yield pair
@@ -121,7 +121,10 @@ def pair(stack_kafka: Kafka, stack_postgres: Postgres, tmp_path: Path, unique: C
 
 
 def test_one_of_two_workers_is_killed(pair: Pair) -> None:
-    """A task on each, either takes orders for both; the tasks of the dead one move, never two at once; equal tables."""
+    """Each worker runs a task and accepts requests for both.
+
+    The tasks of a killed worker move, no task runs twice, and the tables equal the load's.
+    """
     first, second = pair.workers
     both = {address(worker) for worker in pair.workers}
     config = {"connector.class": "LakehouseSink", "topics": ",".join(pair.topics), "tasks.max": "2"}
@@ -155,5 +158,5 @@ def address(worker: Worker) -> str:
 
 
 def counted(worker: Worker) -> float:
-    """The number of tasks that a worker runs, as its metrics say."""
+    """The number of tasks that a worker runs, from its metrics."""
     return worker.metrics()["kafka_connect_worker_task_count", frozenset()]

@@ -1,4 +1,4 @@
-"""``headrace verify`` as an operator runs it: a busy database, a running worker, and changes that nobody captured."""
+"""``headrace verify`` with a database under load, a running worker, and changes that were not captured."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FIRST = 1_000_000_000
 
 @pytest.fixture(scope="module")
 def lane(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lane]:
-    """A shop with a running worker, which waits as long as it does by default until a batch is full."""
+    """A shop with a running worker, with the default linger time of batches."""
     folder = tmp_path_factory.mktemp("verify")
     with Lane(stack, "verify", folder, ("customers", "orders"), batch__linger__ms="1000") as lane:
         yield lane
@@ -49,7 +49,7 @@ def verify(lane: Lane, folder: Path, *arguments: str) -> tuple[int, list[str]]:
 
 
 def fill(stack: Stack, lane: Lane, rows: int) -> None:
-    """Customers that stand still; wait until they are in the lake."""
+    """Insert customers that do not change; wait until they are in the lake."""
     topic = (f"{lane.name}.public.customers", 0)
     wait_until(lambda: lane.applied_by(lane.worker, lane.name), "first rows in the lake", 120)
     before = lane.worker.committed(lane.name)[topic]
@@ -63,13 +63,13 @@ def fill(stack: Stack, lane: Lane, rows: int) -> None:
 
 
 def resting(lane: Lane) -> AbstractContextManager[None]:
-    """The lane's connector, put to rest as a repair does it."""
+    """The lane's connector, paused as a repair does it."""
     url = urlsplit(lane.worker.url)
     return ConnectorRest(url.hostname or "", url.port or 0, lane.name, Clock(time.monotonic, time.sleep)).paused()
 
 
 def change_unseen(stack: Stack, lane: Lane, statement: str) -> None:
-    """Change rows so that the source connector does not hear of it."""
+    """Change rows without an event of the source connector."""
     with stack.postgres.connect(lane.name) as connection:
         connection.execute(f"ALTER PUBLICATION {lane.name} SET (publish = 'insert')".encode())
         connection.execute(statement.encode())
@@ -77,8 +77,8 @@ def change_unseen(stack: Stack, lane: Lane, statement: str) -> None:
 
 
 @pytest.mark.parametrize("rows", [20_000, pytest.param(1_000_000, marks=[pytest.mark.long, pytest.mark.timeout(900)])])
-def test_one_wrong_cell_under_load_is_found_and_mended(lane: Lane, stack: Stack, tmp_path: Path, rows: int) -> None:
-    """One cell among all rows is named while the table changes, and nothing that is right; repaired, all is equal."""
+def test_one_wrong_cell_under_load_is_found_and_repaired(lane: Lane, stack: Stack, tmp_path: Path, rows: int) -> None:
+    """The command names one wrong cell among all rows under load, and no other; after the repair all rows are equal."""
     fill(stack, lane, rows)
     wrong = FIRST + rows // 2
     change_unseen(stack, lane, f"UPDATE customers SET name = 'unseen' WHERE id = {wrong}")
@@ -88,8 +88,8 @@ def test_one_wrong_cell_under_load_is_found_and_mended(lane: Lane, stack: Stack,
         status, lines = verify(lane, tmp_path, "--table", "public.customers")
         assert (status, lines[0], len(lines)) == (1, named, 2)
     status, lines = verify(lane, tmp_path, "--table", "public.customers", "--show-values", "--repair")
-    told = [named, f"    name: source 'unseen', lake 'name {rows // 2}'", f"public.customers id={wrong}: repaired"]
-    assert (status, lines[:-1]) == (0, told)
+    expected = [named, f"    name: source 'unseen', lake 'name {rows // 2}'", f"public.customers id={wrong}: repaired"]
+    assert (status, lines[:-1]) == (0, expected)
     with resting(lane):
         assert lane.states() == {"PAUSED"}
     assert lane.prove() > rows
@@ -97,7 +97,7 @@ def test_one_wrong_cell_under_load_is_found_and_mended(lane: Lane, stack: Stack,
 
 @pytest.mark.long
 def test_what_a_new_column_did_not_send_is_filled(lane: Lane, stack: Stack, tmp_path: Path) -> None:
-    """ADD COLUMN with a default sends no events for the rows that are there; later ones meet the column in the lake."""
+    """ADD COLUMN with a default sends no events for existing rows; later events contain the column."""
     wait_until(lambda: lane.applied_by(lane.worker, lane.name), "first rows in the lake", 120)
     with stack.postgres.connect(lane.name) as connection:
         connection.execute("ALTER TABLE orders ADD COLUMN origin text DEFAULT 'shop'")
@@ -110,5 +110,5 @@ def test_what_a_new_column_did_not_send_is_filled(lane: Lane, stack: Stack, tmp_
 
 
 def test_a_table_that_the_connector_does_not_have_is_a_wrong_call(lane: Lane, tmp_path: Path) -> None:
-    """Not a difference."""
+    """The command reports a usage error, not a difference."""
     assert verify(lane, tmp_path, "--table", "public.nothing")[0] == 2

@@ -1,6 +1,6 @@
 """One update of a warm table from the poll to Spark: the modules that docs/architecture.md names, and few frames.
 
-The frames are those on the stacks of all threads where the record changes hands: consumer thread, event loop, decoding
+The frames are those on the stacks of all threads where the record is handed over: consumer thread, event loop, decoding
 thread, agent and writing thread.
 """
 
@@ -46,14 +46,14 @@ JSON = {
 
 
 class Way:
-    """The frames of our packages, in the order in which they were first seen."""
+    """The frames of Headrace's packages, in the order of their first call."""
 
     def __init__(self) -> None:
         self.frames: dict[tuple[str, str], None] = {}
         self.merged = False
 
     def note(self, called: Callable[..., Any]) -> None:
-        """Add the caller's stack, outermost first, from the poll on, and the function that is called."""
+        """Add the stack of the caller, outermost first, from the poll on, and the called function."""
         found, frame = [*_ours(called.__code__)], sys._getframe(2)
         while frame is not None:
             found += _ours(frame.f_code)
@@ -66,13 +66,13 @@ class Way:
 
     @property
     def modules(self) -> list[str]:
-        """The modules on the way."""
+        """The modules of the frames."""
         return list(dict.fromkeys(module for module, _ in self.frames))
 
 
 @contextmanager
 def traced(way: Way, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Note the stack at every hand-over."""
+    """Record the stack at every hand-over."""
 
     def noting(owner: Any, name: str, wanted: Callable[..., bool] = lambda *_: True) -> None:
         original = getattr(owner, name)
@@ -96,7 +96,7 @@ def traced(way: Way, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def _ours(code: CodeType) -> list[tuple[str, str]]:
-    """Module and name of a function of ours."""
+    """Module and name of a function of Headrace."""
     path = Path(code.co_filename)
     return [(str(path.relative_to(root)), code.co_qualname) for root in OURS if path.is_relative_to(root)]
 
@@ -111,7 +111,7 @@ def last_batch(task: SinkTask) -> LastBatch | None:
 def test_the_way_of_an_update(
     stack_kafka: Kafka, warehouse: Warehouse, unique: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Read them in this order: each is a step of the table in docs/architecture.md."""
+    """The update passes the modules of the table in docs/architecture.md, in their order."""
     topic, way = unique("way"), Way()
     config = {"name": topic, "connector.class": "LakehouseSink", "topics": topic, **JSON, **QUICK}
     typed = sink_connector_config({**config, "table.namespace": "way"}, WorkerDefaults({}, "1.0"))

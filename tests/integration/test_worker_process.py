@@ -1,4 +1,4 @@
-"""The worker as a process: it comes back as it was, says why it cannot start, and always ends."""
+"""The worker as a process: it restarts with its state, reports why it cannot start, and always ends."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SHOP = {"connector.class": "LakehouseSink", "topics": "shop.orders,shop.items", 
 
 @pytest.fixture
 def worker(stack_kafka: Kafka, tmp_path: Path, unique: Callable[[str], str]) -> Iterator[Worker]:
-    """A worker with storage topics of its own."""
+    """A worker with its own storage topics."""
     name = unique("process")
     properties = {
         "group.id": name,
@@ -41,7 +41,7 @@ def worker(stack_kafka: Kafka, tmp_path: Path, unique: Callable[[str], str]) -> 
 
 
 def test_what_was_paused_is_paused_after_a_kill(worker: Worker) -> None:
-    """Configurations and target states live in Kafka; resume goes on."""
+    """Configurations and target states are stored in Kafka; after resume the task continues."""
     worker.put_connector("shop", SHOP)
     assert worker.states("shop") == ["RUNNING", "RUNNING", "RUNNING"]
     worker.call("PUT", "/connectors/shop/pause")
@@ -53,10 +53,8 @@ def test_what_was_paused_is_paused_after_a_kill(worker: Worker) -> None:
     wait_until(lambda: worker.states("shop") == ["RUNNING"] * 3, "running", 60)
 
 
-def test_what_is_not_guaranteed_stands_in_the_status_after_a_kill(
-    worker: Worker, stack_kafka: Kafka, unique: Callable[[str], str]
-) -> None:
-    """A topic of schema changes is no table's; the note on it lives in Kafka, like the states."""
+def test_notes_are_in_the_status_after_a_kill(worker: Worker, stack_kafka: Kafka, unique: Callable[[str], str]) -> None:
+    """A topic of schema changes belongs to no table; the note on it is stored in Kafka, like the states."""
     topic = unique("shop-schema")
     stack_kafka.create_topic(topic)
     altered = [{"type": "ALTER", "id": '"shop"."t"', "table": {"columns": []}}]
@@ -67,13 +65,13 @@ def test_what_is_not_guaranteed_stands_in_the_status_after_a_kill(
         config[f"{side}.converter"] = "org.apache.kafka.connect.json.JsonConverter"
         config[f"{side}.converter.schemas.enable"] = "false"
     worker.put_connector("schema", config)
-    said = [{"note": RENAMED, "where": [f"{topic} column shop.t.b"]}]
-    wait_until(lambda: _notes(worker) == said, "the note", 30)
+    notes = [{"note": RENAMED, "where": [f"{topic} column shop.t.b"]}]
+    wait_until(lambda: _notes(worker) == notes, "the note", 30)
     worker.call("PUT", "/connectors/schema/pause")
     wait_until(lambda: worker.states("schema") == ["PAUSED"] * 2, "paused", 30)
     worker.kill()
     worker.start()
-    assert _notes(worker) == said
+    assert _notes(worker) == notes
 
 
 def _notes(worker: Worker) -> list[dict[str, object]] | None:
@@ -85,7 +83,7 @@ def _notes(worker: Worker) -> list[dict[str, object]] | None:
 def test_a_running_worker_shows_connects_metrics(
     worker: Worker, stack_kafka: Kafka, unique: Callable[[str], str]
 ) -> None:
-    """All of a task's names, with what a record that cannot be used has made of them."""
+    """The metrics of a task have all names of Connect, and count a record that cannot be decoded."""
     topic = unique("poisoned")
     stack_kafka.create_topic(topic)
     publish(stack_kafka.bootstrap_servers, [RecordedRecord(topic, 0, 0, 0, b"{", b"{broken", ())])
@@ -106,7 +104,7 @@ def test_a_running_worker_shows_connects_metrics(
 
 
 def test_tasks_read_again_soon_after_a_kill(worker: Worker, stack_kafka: Kafka, unique: Callable[[str], str]) -> None:
-    """The group waits for members that were killed until their sessions end, so sessions are short."""
+    """The group waits for the session timeout of killed members, so sessions are short."""
     topic = unique("killed")
     stack_kafka.create_topic(topic)
     worker.put_connector("shop", {"connector.class": "LakehouseSink", "topics": topic})
@@ -121,17 +119,17 @@ def test_tasks_read_again_soon_after_a_kill(worker: Worker, stack_kafka: Kafka, 
 
 
 def test_a_wrong_client_property_is_refused_by_name(worker: Worker) -> None:
-    """At once, not by a task that fails later."""
+    """The worker refuses the connector, so that no task fails later."""
     config = {**SHOP, "consumer.override.max.poll.recods": "5"}
     answer = httpx.put(f"{worker.url}/connectors/shop/config", json=config)
     assert answer.status_code == 400
     assert "did you mean max.poll.records" in answer.json()["message"]
 
 
-def test_a_worker_that_is_told_to_stop_ends_with_status_0(
+def test_a_worker_ends_with_status_0_after_sigterm(
     stack_kafka: Kafka, tmp_path: Path, unique: Callable[[str], str]
 ) -> None:
-    """Standalone, with a connector from a file; SIGTERM while it runs."""
+    """A worker in standalone mode with a connector from a file ends with status 0 after SIGTERM."""
     connector = tmp_path / "shop.json"
     connector.write_text(json.dumps({"name": unique("shop"), "config": SHOP}))
     port = free_ports(1)[0]
@@ -141,8 +139,8 @@ def test_a_worker_that_is_told_to_stop_ends_with_status_0(
     assert process.wait(90) == 0
 
 
-def test_a_worker_waits_for_brokers_and_can_be_stopped_meanwhile(tmp_path: Path) -> None:
-    """/health says what it waits for."""
+def test_a_worker_that_waits_for_brokers_can_be_stopped(tmp_path: Path) -> None:
+    """GET /health reports what the worker waits for."""
     port = free_ports(1)[0]
     connector = tmp_path / "shop.json"
     connector.write_text(json.dumps({"name": "shop", "config": SHOP}))
@@ -155,8 +153,8 @@ def test_a_worker_waits_for_brokers_and_can_be_stopped_meanwhile(tmp_path: Path)
     assert time.monotonic() - began < 30
 
 
-def test_a_port_in_use_is_said_and_ends_the_process(tmp_path: Path) -> None:
-    """Before anything else has started."""
+def test_a_port_in_use_is_reported_and_ends_the_process(tmp_path: Path) -> None:
+    """The process ends with an error that names the port before it starts anything else."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         process = _headrace(tmp_path, "connect-standalone", "127.0.0.1:1", port, tmp_path / "absent.json")
@@ -165,7 +163,7 @@ def test_a_port_in_use_is_said_and_ends_the_process(tmp_path: Path) -> None:
 
 
 def test_a_connector_file_that_is_not_valid_ends_the_process(tmp_path: Path) -> None:
-    """Standalone mode has nobody to answer to but the log; it needs no broker to say so."""
+    """In standalone mode the error is in the log; the check needs no broker."""
     connector = tmp_path / "shop.json"
     connector.write_text(json.dumps({"name": "shop", "config": {**SHOP, "taks.max": "1"}}))
     process = _headrace(tmp_path, "connect-standalone", "127.0.0.1:1", free_ports(1)[0], connector)

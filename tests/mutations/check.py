@@ -1,8 +1,8 @@
-"""``python -m mutations.check [NAME…]``: does a test fail for each of the mutations in ``table.py``?
+"""``python -m mutations.check [NAME…]``: check that a test fails for each of the mutations in ``table.py``.
 
 Each mutation changes one line of a copy of the sources. The histories of the simulated source databases run against the
-copy first, since they know nothing of the code. If they pass, the laws run, and then the unit tests. The command prints
-which of them found the mutation, and ends with status 1 if one was not found.
+copy first, since they do not depend on the code. If they pass, the property tests run, and then the unit tests. The
+command prints which of them found the mutation, and ends with status 1 if one was not found.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ CORE = "service/headrace/core"
 
 @dataclass(frozen=True, slots=True)
 class Mutation:
-    """A line of the sources, and what to put in its place; of a fix that others back up, those as well."""
+    """A line of the sources and its replacement; with other lines that would have the same effect."""
 
     name: str
     edits: tuple[Edit, ...]
@@ -301,7 +301,7 @@ HEADER_KEYS = _of(
 )
 
 DEFECTS = (
-    # A half that waits makes the later rows of its key wait as well, so that the next pairing is hardly ever wrong.
+    # A half that waits holds back the later rows of its key, so that the next pairing is hardly ever wrong.
     Mutation("defect 1: a key change takes cells from another life", KEY_CHANGES[0].edits + HELD_HALVES[0].edits),
     *_of(
         f"{CORE}/decode/topic_tables.py",

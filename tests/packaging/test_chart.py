@@ -1,4 +1,4 @@
-"""The Helm chart: Kubernetes takes what it renders, and the worker takes what the pod is given."""
+"""The Helm chart: Kubernetes accepts the rendered manifests, and the worker accepts the configuration of the pod."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ in_every_case = pytest.mark.parametrize("values", CASES, ids=lambda path: path.s
 
 @cache
 def helm() -> str:
-    """The pinned Helm; skips where it was not built."""
+    """The pinned Helm; skips if it is not installed."""
     pinned = cache_folder() / "bin" / f"helm-{HELM}" / "helm"
     if not pinned.exists():
         pytest.skip(f"no Helm {HELM} in {pinned.parent}: 'make system' builds it where there is Go")
@@ -47,7 +47,7 @@ def helm() -> str:
 
 @cache
 def run_helm(command: str, values: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Helm's answer; ``command`` is lint or template."""
+    """The result of Helm; ``command`` is lint or template."""
     name = ["hr"] if command == "template" else []
     options = ["--kube-version", f"{KUBERNETES}.0", "--namespace", "data", "--values", str(values), *arguments]
     return subprocess.run([helm(), command, *name, str(CHART), *options], capture_output=True, text=True, check=False)
@@ -55,7 +55,7 @@ def run_helm(command: str, values: Path, *arguments: str) -> subprocess.Complete
 
 @cache
 def rendered(values: Path, *arguments: str) -> tuple[Manifest, ...]:
-    """Every manifest that the chart makes of ``values``."""
+    """Every manifest that the chart renders with ``values``."""
     answer = run_helm("template", values, *arguments)
     assert answer.returncode == 0, answer.stderr
     return tuple(manifest for manifest in yaml.safe_load_all(answer.stdout) if manifest)
@@ -80,7 +80,7 @@ def container(values: Path, *arguments: str) -> Manifest:
 
 
 def properties(values: Path, *arguments: str) -> str:
-    """The worker.properties that is mounted."""
+    """The mounted worker.properties."""
     text: str = manifest("ConfigMap", values, *arguments)["data"]["worker.properties"]
     return text
 
@@ -93,14 +93,14 @@ def default_values() -> Manifest:
 
 @in_every_case
 def test_lint_finds_nothing(values: Path) -> None:
-    """Warnings count as errors, the values' schema included."""
+    """Warnings count as errors; lint also checks the values against their schema."""
     answer = run_helm("lint", values, "--strict")
     assert answer.returncode == 0, answer.stdout
 
 
 @in_every_case
 def test_kubernetes_takes_every_manifest(values: Path) -> None:
-    """Strictly: no field that the schema of its kind does not know."""
+    """Kubernetes validates strictly: a field that the schema lacks is an error."""
     for found in rendered(values):
         if not found["apiVersion"].startswith("monitoring.coreos.com"):  # a custom resource has no schema here
             kubernetes_validate.validate(found, KUBERNETES, strict=True)
@@ -108,7 +108,7 @@ def test_kubernetes_takes_every_manifest(values: Path) -> None:
 
 @in_every_case
 def test_the_worker_takes_its_configuration(values: Path, tmp_path: Path) -> None:
-    """All options that the chart writes are options, and no required one is missing."""
+    """All options that the chart writes exist, and no required one is missing."""
     file = tmp_path / "worker.properties"
     file.write_text(properties(values))
     mode = container(values)["args"][0]
@@ -117,7 +117,7 @@ def test_the_worker_takes_its_configuration(values: Path, tmp_path: Path) -> Non
 
 
 def test_options_arrive_as_they_were_set(tmp_path: Path) -> None:
-    """Backslashes, spaces, line ends, large numbers and switches survive YAML, Helm and the properties file."""
+    """Backslashes, spaces, line ends, large numbers and booleans survive YAML, Helm and the properties file."""
     options = {
         "spark.text": " C:\\new\tline\nand = so: on # ü",
         "spark.number": 67108864,
@@ -138,7 +138,7 @@ def test_options_arrive_as_they_were_set(tmp_path: Path) -> None:
 
 
 def test_connectors_arrive_as_they_were_set(tmp_path: Path) -> None:
-    """In standalone mode the worker reads each from its file, and validation finds nothing wrong."""
+    """In standalone mode the worker reads each connector from its file, and the configuration is valid."""
     values = CHART / "ci" / "standalone-values.yaml"
     files = manifest("Secret", values)["stringData"]
     mounted = [Path(path) for path in container(values)["args"][3:]]
@@ -178,7 +178,7 @@ def test_connectors_arrive_as_they_were_set(tmp_path: Path) -> None:
     ],
 )
 def test_mistakes_are_refused_before_anything_is_installed(arguments: list[str], message: str) -> None:
-    """With a sentence that says what to set."""
+    """Helm fails before the installation, with a message that says what to set."""
     answer = run_helm("template", MINIMAL, *arguments)
     assert answer.returncode != 0
     assert message in answer.stderr
@@ -195,13 +195,13 @@ def test_mistakes_are_refused_before_anything_is_installed(arguments: list[str],
     ],
 )
 def test_a_warehouse_of_all_workers_is_accepted(arguments: list[str]) -> None:
-    """And so is an option with a backslash before each of its dots."""
+    """An option with a backslash before each of its dots is accepted as well."""
     answer = run_helm("template", MINIMAL, *arguments)
     assert answer.returncode == 0, answer.stderr
 
 
 def test_the_schema_has_every_value_and_no_other() -> None:
-    """An object is closed where values.yaml has keys of the chart in it, and they are the same keys."""
+    """An object is closed if values.yaml has keys in it, and the schema has the same keys."""
 
     def compare(schema: Manifest, values: Manifest, path: str) -> None:
         if schema.get("additionalProperties", True) is False:
@@ -223,7 +223,7 @@ def test_the_platform_may_assign_the_uid() -> None:
 
 @in_every_case
 def test_pods_give_nothing_away(values: Path) -> None:
-    """Not root, no way to become it, and nothing of the image can be written."""
+    """The container does not run as root, cannot gain privileges, and cannot write to the image."""
     workloads = [manifest["spec"] for manifest in rendered(values) if manifest["kind"] == "Pod"]
     for spec in (pod(values)["spec"], *workloads):
         assert spec["securityContext"]["runAsNonRoot"] is True
@@ -236,7 +236,7 @@ def test_pods_give_nothing_away(values: Path) -> None:
 
 @in_every_case
 def test_what_the_worker_writes_is_on_volumes(values: Path) -> None:
-    """The warehouse where the worker was told, Spark's and Python's scratch, /tmp."""
+    """The warehouse, Spark's and Python's temporary folders and /tmp are on volumes."""
     mounts = {mount["mountPath"] for mount in container(values)["volumeMounts"] if not mount.get("readOnly")}
     environment = {entry["name"]: entry.get("value") for entry in container(values)["env"]}
     assert {"/tmp", environment["TMPDIR"], environment["SPARK_LOCAL_DIRS"]} <= mounts  # noqa: S108 - in the pod
@@ -245,14 +245,14 @@ def test_what_the_worker_writes_is_on_volumes(values: Path) -> None:
 
 
 def test_secrets_are_referred_to() -> None:
-    """A password stands in no ConfigMap and in no argument."""
+    """No ConfigMap and no argument contains a password."""
     values = CHART / "ci" / "standalone-values.yaml"
     holders = [found["kind"] for found in rendered(values) if "not a real one" in json.dumps(found)]
     assert holders == ["Secret"]
 
 
 def test_a_changed_configuration_makes_a_new_pod() -> None:
-    """And nothing else does, so an upgrade that changes no option restarts no worker."""
+    """An upgrade that changes no option restarts no worker."""
 
     def checksum(*arguments: str) -> str:
         text: str = pod(MINIMAL, *arguments)["metadata"]["annotations"]["checksum/config"]
@@ -263,27 +263,27 @@ def test_a_changed_configuration_makes_a_new_pod() -> None:
 
 
 def test_probes_wait_longer_than_the_worker_thinks() -> None:
-    """/health may take ten seconds to find that the worker hangs; one that gives up before kills a busy one."""
+    """/health may take ten seconds to detect a blocked worker; a shorter timeout would kill a busy one."""
     for probe in ("livenessProbe", "readinessProbe"):
         assert container(MINIMAL)[probe]["httpGet"] == {"path": "/health", "port": "rest-api"}
         assert container(MINIMAL)[probe]["timeoutSeconds"] > 10
 
 
 def test_the_pod_may_finish_the_write_in_hand() -> None:
-    """The grace period covers the worker's own deadline and the half minute after which it ends itself."""
+    """The grace period covers the worker's own deadline and the half minute after which it exits."""
     graceful = WORKER_OPTIONS["task.shutdown.graceful.timeout.ms"].default_text
     assert default_values()["terminationGracePeriodSeconds"] >= int(graceful or 0) / 1000 + 30
 
 
 def test_services_and_tests_find_only_workers() -> None:
-    """The test's pod is no endpoint of the service that it asks."""
+    """The test's pod is no endpoint of the service that it tests."""
     selector = manifest("Service", MINIMAL)["spec"]["selector"].items()
     assert selector <= pod(MINIMAL)["metadata"]["labels"].items()
     assert not selector <= manifest("Pod", MINIMAL)["metadata"]["labels"].items()
 
 
 def test_chart_image_and_service_belong_together() -> None:
-    """One version, one user."""
+    """Chart and image have one version and one user."""
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
     assert chart["appVersion"] == __version__
     assert chart["version"] == __version__.replace(".dev", "-dev.")  # Helm accepts SemVer only

@@ -21,7 +21,7 @@ TEXT = (ROOT / "Dockerfile").read_text()
 
 @pytest.fixture(scope="module")
 def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
-    """The stage after its last step, with the commands of the base image: ``python`` and ``pip``, and Java."""
+    """The build stage after its last step, with the commands of the base image: ``python``, ``pip`` and Java."""
     root = tmp_path_factory.mktemp("image")
     commands = root / "bin"
     commands.mkdir()
@@ -45,13 +45,13 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
 
 
 def test_the_jars_are_those_of_the_service(build: Build) -> None:
-    """The bundle of the table formats, in the folder that the last stage copies."""
+    """The folder that the last stage copies contains the bundles of the table formats."""
     names = sorted("-".join(package.split(":")[1:]) + ".jar" for package in (*PACKAGES, LOCAL_FILES))
     assert sorted(path.name for path in Path(build.here("/opt/jars")).iterdir()) == names
 
 
 def test_the_installed_command_starts(build: Build) -> None:
-    """With the variables of the last stage, and nothing but what the stage has installed."""
+    """The command runs with the variables of the last stage and only the packages of the build stage."""
     image = {name: build.here(value) for name, value in variables(stage(TEXT)).items()}
     image["PATH"] = image["PATH"].replace("$PATH", os.defpath)
     assert build.run("headrace --version", **image).startswith(f"headrace {__version__}")

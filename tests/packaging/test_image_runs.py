@@ -1,6 +1,7 @@
-"""The image in a container that may do nothing: a read-only root, no capabilities, a uid without a name.
+"""The image in a restricted container: a read-only root, no capabilities, a uid without a name.
 
-Needs an image (``make image``) and its engine: ``ENGINE=podman`` for another than docker, with options if it needs any.
+Needs an image (``make image``) and a container engine: ``ENGINE=podman`` for another one than docker, with options if
+necessary.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ UID = "1000680000:0"  # as OpenShift assigns it: without an entry in /etc/passwd
 
 @pytest.fixture
 def engine() -> list[str]:
-    """The command of the container engine; skips where there is none, or no image."""
+    """The command of the container engine; skips if there is none, or no image."""
     command = shlex.split(os.environ.get("ENGINE", "docker"))
     if shutil.which(command[0]) is None:
         pytest.skip(f"no container engine {command[0]}; ENGINE names another one")
@@ -40,7 +41,7 @@ def engine() -> list[str]:
 
 @pytest.fixture
 def container(engine: list[str], stack_kafka: Kafka, tmp_path: Path, unique: Callable[[str], str]) -> Iterator[str]:
-    """The URL of a worker in a container on the network of this machine; its tables are below ``tmp_path``."""
+    """The URL of a worker in a container on the network of the host; its tables are below ``tmp_path``."""
     name = unique("image")
     url = f"http://{LOOPBACK}:{free_ports(1)[0]}"
     warehouse = tmp_path / "warehouse"
@@ -74,7 +75,7 @@ def container(engine: list[str], stack_kafka: Kafka, tmp_path: Path, unique: Cal
 def test_rows_go_from_a_broker_to_a_table(
     container: str, stack_kafka: Kafka, tmp_path: Path, unique: Callable[[str], str]
 ) -> None:
-    """Spark starts without a user name, and what it writes is on the volumes."""
+    """Spark starts without a user name, and its files are on the volumes."""
     topic = unique("image-items")
     stack_kafka.create_topic(topic)
     rows = [{"id": number, "name": f"item {number}"} for number in range(1000)]

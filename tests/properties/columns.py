@@ -1,7 +1,7 @@
-"""The columns of generated tables: their types, what may become of them, and events as columns.
+"""The columns of generated tables: their types, their schema changes, and events as columns.
 
-A table's columns are pairs of a name and a Connect type, the key ``id`` first. Schema changes are those of
-``merge.md`` section 8 that have to work: columns come, go, come back, and get wider types.
+A table's columns are pairs of a name and a Connect type, the key ``id`` first. Schema changes are those of ``merge.md``
+section 8 that must work: columns are added, dropped, added again, and get wider types.
 """
 
 from __future__ import annotations
@@ -43,29 +43,29 @@ def altered(columns: Columns, choose: Random) -> Columns:
         absent = [column for column in (*NEW, *BEGIN) if column[0] not in names]
         return (*columns, choose.choice(absent)) if absent else columns
     if what == "widen":
-        narrow = [name for name, kind in columns if kind in WIDER]
+        narrow = [name for name, column_type in columns if column_type in WIDER]
         chosen = choose.choice(narrow) if narrow else None
-        return tuple((name, WIDER[kind] if name == chosen else kind) for name, kind in columns)
+        return tuple((name, WIDER[column_type] if name == chosen else column_type) for name, column_type in columns)
     gone = choose.choice(names[1:]) if len(names) > 2 else None
     return tuple(column for column in columns if column[0] != gone)
 
 
-def value(kind: str, choose: Random) -> Any:
-    """A value of a type, often one that a narrower type does not hold."""
+def value(column_type: str, choose: Random) -> Any:
+    """A value of a type, often one that does not fit into a narrower type."""
     number = choose.randint(0, 9)
-    if kind == "int64" and number > 4:
+    if column_type == "int64" and number > 4:
         return 2**40 + number
-    if kind in ("float", "double"):
-        return number * (0.1 if kind == "double" else 0.25)
-    if kind == "string":
+    if column_type in ("float", "double"):
+        return number * (0.1 if column_type == "double" else 0.25)
+    if column_type == "string":
         return f"text {number}"
-    if "decimal" in kind:
-        return Decimal(f"{1234567 if kind == 'wide decimal' else 12}.{number}")
+    if "decimal" in column_type:
+        return Decimal(f"{1234567 if column_type == 'wide decimal' else 12}.{number}")
     return number
 
 
 def pieces_of(events: Sequence[Event]) -> Iterator[tuple[int, Changes | Truncate]]:
-    """The numbers of tables and their changes, as a decoder has them: cut at truncates, other tables and schemas."""
+    """The indexes of tables and their changes, as a decoder returns them: split at truncates and other schemas."""
     for (table, _, truncates), run in groupby(events, _shape):
         if truncates:
             yield from ((table, Truncate(table_id(table), event.version)) for event in run)
@@ -78,15 +78,15 @@ def _shape(event: Event) -> tuple[int, Columns, bool]:
 
 
 def table_id(table: int) -> TableId:
-    """A table by its number, as its source calls it."""
+    """A table by its index, under the name that its source uses."""
     return TableId("s", "db", "public", f"t{table}")
 
 
 def changes_of(events: Sequence[Event]) -> Changes:
     """Events of one table and schema in columns."""
     kinds = dict(events[0].columns)
-    key, kind = KINDS[kinds.pop("id")]
-    keys = Column("id", kind, pa.array([event.key for event in events], key))
+    key, column_type = KINDS[kinds.pop("id")]
+    keys = Column("id", column_type, pa.array([event.key for event in events], key))
     return Changes(
         table=table_id(events[0].table),
         key_fields=("id",),
@@ -107,8 +107,8 @@ def changes_of(events: Sequence[Event]) -> Changes:
     )
 
 
-def _column(name: str, kind: pa.DataType, schema: Schema, events: Sequence[Event]) -> Column:
+def _column(name: str, column_type: pa.DataType, schema: Schema, events: Sequence[Event]) -> Column:
     cells = [event.cells.get(name, (CellState.NULL, None)) for event in events]
     states = np.array([state for state, _ in cells], np.uint8)
-    values = pa.array([value for _, value in cells], kind)
+    values = pa.array([value for _, value in cells], column_type)
     return Column(name, schema, values, states if (states > CellState.NULL).any() else None)

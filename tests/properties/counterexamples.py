@@ -1,4 +1,4 @@
-"""Compares what workers write with the model, and says of a difference only what it needs."""
+"""Compares the tables that workers write with the model, and reduces a failing delivery to the parts that it needs."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ Tables = Mapping[int, Rows]
 
 
 def check(delivery: Delivery, *, options: TableOptions = NO_OPTIONS, what: str = "") -> None:
-    """Fail with the smallest delivery that still differs if memory tables do not end as the model's."""
+    """Fail with the smallest failing delivery if the memory tables differ from the model's at the end."""
 
     def difference(of: Delivery) -> str:
-        return told(written(of, MemoryLakehouse(), options=options), expected(of))
+        return differing_cells(written(of, MemoryLakehouse(), options=options), expected(of))
 
     _search(delivery, difference, what)
 
 
 def check_complete(delivery: Delivery) -> None:
-    """The same for workers that fail where nothing supplies a cell: something does if all goes well."""
+    """The same with reselect.unresolved.insert.mode=fail, for deliveries that complete all cells without faults."""
     assert _complete(delivery)
 
     def difference(of: Delivery) -> str:
         if not _complete(of):
             return ""
         try:
-            return told(written(of, MemoryLakehouse(), insert_mode="auto"), expected(of))
+            return differing_cells(written(of, MemoryLakehouse(), insert_mode="auto"), expected(of))
         except Fatal as error:
             return str(error)
 
@@ -50,8 +50,8 @@ def _search(delivery: Delivery, difference: Callable[[Delivery], str], what: str
         raise AssertionError(f"{what}\n{story(found)}\n{difference(found)}")
 
 
-def told(found: Tables, wanted: Tables) -> str:
-    """The cells that differ, one a line."""
+def differing_cells(found: Tables, wanted: Tables) -> str:
+    """The cells that differ, one per line."""
     lines = []
     for table in sorted({*found, *wanted}):
         ours, theirs = found.get(table, {}), wanted.get(table, {})
@@ -64,7 +64,7 @@ def told(found: Tables, wanted: Tables) -> str:
 
 
 def story(delivery: Delivery) -> str:
-    """The arrivals, one a line, and what happened between them."""
+    """The arrivals, one per line, and the events between them."""
     lines = [f"deaths {list(delivery.deaths)}, moves {set(delivery.moves)}, lost commits {set(delivery.lost)}"]
     for index, (event, (topic, partition), offset, _) in enumerate(delivery.arrivals):
         cuts = [life[index] for life in delivery.cuts]

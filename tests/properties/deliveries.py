@@ -1,7 +1,8 @@
-"""How the events of a history may reach a worker, and what may happen to it meanwhile.
+"""How the events of a history reach a worker, and what happens to the worker.
 
-Partitions overtake each other, stretches are sent late, or again under higher offsets, single records come late.
-Fetches end anywhere, batches close anywhere, an assignment is lost, and the worker dies at a named point of a commit.
+Partitions advance at different speeds. Sequences of events are sent late, or again under higher offsets, and single
+records arrive late. Fetches and batches end anywhere, an assignment is lost, and the worker is killed at a named point
+of a commit.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ ALL_TABLES = 7
 
 
 class Arrival(NamedTuple):
-    """An event where and as it is fetched. ``unit`` numbers what belongs together."""
+    """An event with the place and time of its fetch. ``unit`` is the index of events that belong together."""
 
     event: Event
     place: Place
@@ -35,7 +36,7 @@ class Arrival(NamedTuple):
 
 @dataclass(frozen=True)
 class Death:
-    """The worker dies ``before`` or after it does what ``point`` names for the ``count``-th time."""
+    """The worker is killed ``before`` or after it does what ``point`` names for the ``count``-th time."""
 
     point: str
     count: int
@@ -52,7 +53,7 @@ class Cut:
 
 @dataclass(frozen=True)
 class Trouble:
-    """What may go wrong on the way, and how often at the most."""
+    """The faults that may occur, and the maximum number of each."""
 
     repeats: int = 0
     late: int = 0
@@ -62,9 +63,9 @@ class Trouble:
 
 @dataclass(frozen=True)
 class Delivery:
-    """Arrivals in order. The n-th life of a worker cuts them by the n-th of ``cuts``, the last ones again and again.
+    """Arrivals in order. The n-th life of a worker splits them by the n-th of ``cuts``, later lives by the last one.
 
-    ``moves`` are arrivals after which the assignment goes to another worker, each once; ``lost`` are numbers of offset
+    ``moves`` are arrivals after which the assignment moves to another worker, each once. ``lost`` are indexes of offset
     commits that do not reach the broker.
     """
 
@@ -85,7 +86,7 @@ class Delivery:
 
 
 def delivery(choose: Random, size: Size, trouble: Trouble, closing: int = 3) -> Delivery:
-    """A history on its way. One in ``closing`` places closes batches."""
+    """A delivery of a history. One in ``closing`` arrivals closes batches."""
     wandering, again = choose.randint(0, 1) == 1, bool(trouble.deaths or trouble.moves)
     stretches, late = choose.randint(0, trouble.repeats), choose.randint(0, trouble.late) if wandering else 0
     in_order = not (stretches or late)
@@ -101,7 +102,7 @@ def delivery(choose: Random, size: Size, trouble: Trouble, closing: int = 3) -> 
 
 
 def delivered(*batches: Sequence[Unit], deaths: Sequence[Death] = ()) -> Delivery:
-    """These units in these batches, and as many in each when they are read again."""
+    """These units in these batches; the batches have the same sizes when they are read again."""
     units = [unit for batch in batches for unit in batch]
     ends = {sum(len(batch) for batch in batches[: number + 1]) - 1 for number in range(len(batches))}
     arrivals = _arrivals(units)
@@ -111,7 +112,7 @@ def delivered(*batches: Sequence[Unit], deaths: Sequence[Death] = ()) -> Deliver
 
 
 def cut_anywhere(choose: Random, units: Sequence[Unit]) -> Delivery:
-    """These units in any batches, whose worker dies now and then, between the steps of a commit."""
+    """These units in any batches, with a worker that is sometimes killed between the steps of a commit."""
     arrivals = _arrivals(units)
     deaths = [_death(choose) for _ in range(choose.randint(1, 3))]
     cuts = [[_cut(choose, choose.randint(1, 6)) for _ in arrivals] for _ in range(1 + len(deaths))]
@@ -119,13 +120,13 @@ def cut_anywhere(choose: Random, units: Sequence[Unit]) -> Delivery:
 
 
 def untroubled(found: Delivery) -> Delivery:
-    """The same arrivals in batches of a unit each, and nothing that happens between them."""
+    """The same arrivals in batches of one unit each, without faults."""
     ends = [after.unit != each.unit for each, after in pairwise(found.arrivals)] + [True] * bool(found.arrivals)
     return Delivery(found.arrivals, [[Cut(end, ALL_TABLES * end) for end in ends]])
 
 
 def smallest(found: Delivery, differs: Callable[[Delivery], bool]) -> Delivery:
-    """The delivery without deaths, moves, lost commits and units that its difference does not need."""
+    """The delivery without the deaths, moves, lost commits and units that its difference does not need."""
     for death in found.deaths:
         fewer = [each for each in found.deaths if each is not death]
         found = _if_it_differs(replace(found, deaths=fewer), found, differs)
@@ -161,7 +162,7 @@ def _place(unit: Unit) -> Place:
 
 
 def _overtaking(choose: Random, units: Sequence[Unit]) -> list[Unit]:
-    """Each partition in its order, one at the expense of the other."""
+    """Each partition is in order; partitions advance at different speeds."""
     places = [_place(unit) for unit in units]
     if choose.randint(0, 1):
         choose.shuffle(places)
@@ -170,7 +171,7 @@ def _overtaking(choose: Random, units: Sequence[Unit]) -> list[Unit]:
 
 
 def _with_a_stretch_later(choose: Random, units: list[Unit]) -> list[Unit]:
-    """A stretch is sent again, or not before now."""
+    """A sequence of events is sent again, or only later."""
     begin = choose.randint(0, len(units))
     end = choose.randint(begin, min(len(units), begin + 40))
     at = choose.randint(end, len(units))
@@ -179,7 +180,7 @@ def _with_a_stretch_later(choose: Random, units: list[Unit]) -> list[Unit]:
 
 
 def _with_stragglers(choose: Random, units: list[Unit], count: int) -> list[Unit]:
-    """Records that could not be used and are sent again by hand, later and through another topic."""
+    """Records that could not be used are sent again by an operator, later and through another topic."""
     single = [place for place, unit in enumerate(units) if len(unit) == 1 and unit[0].old_key is None]
     late = {choose.choice(single) for _ in range(count)} if single else set()
     rest = [unit for place, unit in enumerate(units) if place not in late]

@@ -1,11 +1,11 @@
-"""What a database may do to a few small tables, and the events that its connector sends.
+"""Random changes of a database with a few small tables, and the events that its connector sends.
 
-Two sessions work in transactions: their changes have positions of when they were made, and come when they are
-committed. Every random decision is asked of a ``Random``, so that Hypothesis and plain seeds can play the same games.
+Two sessions work in transactions: the position of a change is that of its statement, and its event is sent after the
+commit. Every random decision comes from a ``Random``, so that Hypothesis and plain seeds generate the same histories.
 
-A table may hold many *lanes*: keys of the same prefix that only meet each other (a key change stays in its lane). Each
-lane is a history of its own, but truncates and schema changes are the table's. So one table of a slow engine serves
-hundreds of histories.
+A table may hold many *lanes*: keys with a common prefix that only interact with each other (a key change stays in its
+lane). Each lane is a history of its own, but truncates and schema changes apply to the table. So one table of a slow
+engine serves hundreds of histories.
 """
 
 from __future__ import annotations
@@ -40,7 +40,10 @@ Unit = list[Event]
 
 @dataclass(frozen=True)
 class Size:
-    """How much happens. ``statements`` counts those of one lane, ``of_tables`` those that concern whole tables."""
+    """The number of changes.
+
+    ``statements`` counts those of one lane, ``of_tables`` those that change a complete table.
+    """
 
     tables: int = 1
     lanes: int = 1
@@ -50,7 +53,7 @@ class Size:
 
 @dataclass
 class Table:
-    """A table at the database: its columns, the keys that stand, and who has locked what until the commit."""
+    """A table of the database: its columns, its keys, and the locks that sessions hold until they commit."""
 
     number: int
     topic: str
@@ -61,31 +64,31 @@ class Table:
     whole: int | None = None
 
     def lock(self, key: int, session: int) -> bool:
-        """Whether the session has the row for itself until it commits."""
+        """Lock a row for the session until it commits; False if another session holds the lock."""
         if self.whole not in (None, session) or self.locks.get(key, (session,))[0] != session:
             return False
         self.locks.setdefault(key, (session, key in self.live))
         return True
 
     def lock_whole(self, session: int) -> bool:
-        """The same for the table."""
+        """Lock the table for the session in the same way."""
         free = self.whole in (None, session) and all(holder == session for holder, _ in self.locks.values())
         self.whole = session if free else self.whole
         return free
 
     def visible(self, key: int) -> bool:
-        """Whether others see a row under the key."""
+        """Whether other sessions see a row under the key."""
         return self.whole is None and self.locks.get(key, (0, key in self.live))[1]
 
     def unlock(self, session: int) -> None:
-        """The session has committed."""
+        """Release the locks of a session that has committed."""
         self.locks = {key: lock for key, lock in self.locks.items() if lock[0] != session}
         self.whole = None if self.whole == session else self.whole
 
 
 @dataclass
 class Transaction:
-    """What a session has done since its last commit; ``taken`` are the keys that rows got which others had."""
+    """The uncommitted changes of a session; ``taken`` are the keys that rows took over from other rows."""
 
     number: int
     units: list[Unit] = field(default_factory=list)
@@ -93,7 +96,7 @@ class Transaction:
 
 
 class Database:
-    """Tables under change, and ``log``: the events in the order of their commits, without offsets."""
+    """Tables with changes, and ``log``: the events in the order of their commits, without offsets."""
 
     def __init__(self, choose: Random, tables: Sequence[Table], grain: int, moved: Sequence[CellState]) -> None:
         self.log: list[Unit] = []
@@ -106,7 +109,7 @@ class Database:
         self._open = [Transaction(0), Transaction(1)]
 
     def change(self, what: str, table: Table, key: int) -> None:
-        """One statement of one session, if it makes sense for the rows that stand."""
+        """Run one statement of one session, if the stored rows allow it."""
         self._place += 1
         self._session = self._choose.randint(0, 1)
         if what in OF_TABLES:
@@ -123,7 +126,7 @@ class Database:
             self.commit(self._session)
 
     def commit(self, session: int) -> None:
-        """What a session has done is in the log, at the time of now."""
+        """Append the changes of a session to the log with the current time."""
         time = self._time()
         for unit in self._open[session].units:
             self.log.append([replace(event, version=replace(event.version, source_time=time)) for event in unit])
@@ -147,14 +150,14 @@ class Database:
             states = self._choose.choice((FULL, FULL, HOLLOW))
             self._add(self._event(Operation.CREATE, table, key, stamp, states))
             table.live.add(key)
-        elif what == "update":  # of an unknown row as well: its insert was before we began to read
+        elif what == "update":  # also of an unknown row: its insert was before the begin of the topic
             self._add(self._event(Operation.UPDATE, table, key, stamp, PARTIAL))
             table.live.add(key)
         elif what == "delete":
             gone, tombstone = self._deleted(table, key)
             self._add(*self._choose.choice(((gone, tombstone), (gone,))))
             table.live.discard(key)
-        elif what == "remnant":  # compaction has removed the delete, and may have removed more
+        elif what == "remnant":  # compaction has removed the delete, and perhaps more
             self._add(self._deleted(table, key)[1])
             table.live.discard(key)
         elif what == "move" and key in table.live:
@@ -163,7 +166,7 @@ class Database:
             self._shift(table, key)
 
     def _shift(self, table: Table, key: int) -> None:
-        """``UPDATE t SET id = id + 1`` of some rows, where keys are checked at the end: most move onto a taken key."""
+        """``UPDATE t SET id = id + 1`` of some rows with deferred constraints: most rows move to an existing key."""
         lane = key // LANE * LANE
         keys = [each for each in range(lane + 1, lane + KEYS + 1) if each in table.live and each >= key]
         if all(table.lock(each, self._session) for old in keys for each in (old, old + 1)):
@@ -174,7 +177,7 @@ class Database:
             table.live |= {old + 1 for old in keys}
 
     def _move(self, table: Table, key: int) -> None:
-        """Onto a key that still stands as well: with deferred constraints rows can swap keys."""
+        """Move a row, also to an existing key: with deferred constraints rows can swap keys."""
         lane = key // LANE * LANE
         target = lane + self._choose.choice([other for other in range(1, KEYS + 1) if lane + other != key])
         if not table.lock(target, self._session):
@@ -190,7 +193,7 @@ class Database:
         taken = self._open[self._session].taken
         if target in table.live:
             taken.add((table.number, target))
-        # Where keys are checked late, a source tells the whole row (full replica identity, Oracle).
+        # With deferred constraints, a source sends complete rows (replica identity FULL, Oracle).
         partial = together and (table.number, key) not in taken
         second = self._event(Operation.CREATE, table, target, stamp, self._moved if partial else FULL, key)
         for unit in [[*first, second]] if together else [first, [second]]:
@@ -246,12 +249,12 @@ class Database:
 
 
 def history(choose: Random, size: Size, *, in_order: bool, wandering: bool, again: bool) -> list[Unit]:
-    """What a database did, as its connector tells it. Events have no offsets yet.
+    """A history of a database as its connector sends it. Events have no offsets yet.
 
-    ``wandering``: topics get more partitions, so that keys come from several. ``again``: workers die and read again; of
-    wandering keys there are then no snapshots, and no key change leaves anything out (``docs/guarantees.md`` says why).
-    Only where all is delivered ``in_order`` may there be tombstones whose delete is lost: these know no position, so
-    they cannot tell what is late behind them.
+    ``wandering``: the number of partitions grows, so that events of a key come from several. ``again``: workers are
+    killed and read again; then histories with wandering keys have no snapshots, and no key change omits a cell
+    (``docs/guarantees.md`` explains why). Only histories that are delivered ``in_order`` may have tombstones whose
+    delete is lost: such a tombstone has no position, so it cannot be compared with late events.
     """
     remnants = in_order and choose.randint(0, 1) == 1
     partitions = 1 if remnants else choose.choice((1, 1, 2, 3))
@@ -271,7 +274,7 @@ def history(choose: Random, size: Size, *, in_order: bool, wandering: bool, agai
 
 
 def _statements(choose: Random, size: Size, changes: Sequence[str]) -> list[tuple[str, int, int]]:
-    """What is done to which table and key: those of a lane in a table of its own, lanes in any order."""
+    """The statement, table and key of each change: those of a lane in its own table, lanes in any order."""
     found = []
     for lane in range(size.lanes):
         table = choose.randint(0, size.tables - 1) if size.lanes > 1 else None
@@ -280,6 +283,6 @@ def _statements(choose: Random, size: Size, changes: Sequence[str]) -> list[tupl
             found.append((choose.choice(changes), of, lane * LANE + choose.randint(1, KEYS)))
     choose.shuffle(found)
     for _ in range(choose.randint(0, size.of_tables)):
-        place = choose.randint(0, len(found) * 2 // 3)  # not last of all, or nothing would be left
+        place = choose.randint(0, len(found) * 2 // 3)  # not as the last statement, or all tables would be empty
         found.insert(place, (choose.choice(OF_TABLES), choose.randint(0, size.tables - 1), 0))
     return found

@@ -1,4 +1,4 @@
-"""Two workers of one delivery, one of which stands still, is overtaken by the other, and goes on without knowing it."""
+"""Two workers of one delivery: one pauses, the other takes its partitions, and the first resumes as a fenced worker."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ NAME = "law"
 
 
 class Halting:
-    """A ``ports.LakeTable`` before some call of which something else happens."""
+    """A ``ports.LakeTable`` that calls a function before some of its calls."""
 
     def __init__(self, table: LakeTable, before: Callable[[], None]) -> None:
         self._table = table
         self._before = before
 
     def __getattr__(self, name: str) -> Any:
-        """Every call of the table's is one."""
+        """Count every call of a method of the table."""
         self._before()
         return getattr(self._table, name)
 
 
 class Half(Warehouse):
-    """What one of the two workers sees of the warehouse: before its ``call``-th call of a table it halts once."""
+    """The warehouse for one of the two workers: it pauses once, before its ``call``-th call of a table."""
 
     def __init__(
         self, lakehouse: Lakehouse, delivery: Delivery, options: TableOptions, call: int, halt: Callable[[], Any]
@@ -44,7 +44,7 @@ class Half(Warehouse):
         self.overtaken = False
 
     def open(self, table: int) -> Any:
-        """A handle whose calls are counted with those of all tables."""
+        """A handle whose calls are counted together with those of all tables."""
         return Halting(self.table(table), self._before)
 
     def _before(self) -> None:
@@ -52,12 +52,12 @@ class Half(Warehouse):
             self._halt()
 
     def confirm(self) -> None:
-        """The group does not know a member any more that stood still. Raises Killed."""
+        """Raise Killed if the worker paused, because the group has removed it."""
         if self.overtaken:
             raise Killed
 
     def commit(self, offsets: Any) -> None:
-        """The same."""
+        """Raise Killed in the same case, else commit."""
         self.confirm()
         super().commit(offsets)
 
@@ -65,9 +65,10 @@ class Half(Warehouse):
 def written_by_two(
     delivery: Delivery, lakehouse: Lakehouse, options: TableOptions, still: int, again: int
 ) -> dict[int, Rows]:
-    """The tables by number after a worker stood still before its ``still``-th call, and its successor wrote the rest.
+    """The tables by index, after a worker paused before its ``still``-th call and its successor wrote the rest.
 
-    The first goes on, until it hears that it is fenced, before the ``again``-th call of the successor, or at the end.
+    The first worker resumes before the ``again``-th call of the successor, or at the end, until it learns that it is
+    fenced.
     """
     halted, released = Signal(), Signal()
 
@@ -95,7 +96,7 @@ def written_by_two(
 
 
 def _run(slow: Half, delivery: Delivery, halted: Signal) -> None:
-    """To the end, or until the worker is fenced, or stops by itself."""
+    """Run to the end, or until the worker is fenced or stops by itself."""
     try:
         came_to_the_end(Worker(slow), delivery, 0, set(), slow.offsets)
     except (Killed, HeadraceError):

@@ -1,7 +1,7 @@
 """The reference model: ``merge.md`` as plain Python over a dict, one event at a time, in the order of arrival.
 
-No cleverness, nothing shared with the code it checks but the vocabulary. The fold, the writers and every shortcut must
-give what this gives.
+It is simple, and shares only the vocabulary with the code that it checks. The fold, the writers and every optimization
+must give the same result.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Rows = dict[int, Row]
 class Event:
     """One change. ``cells`` maps column names to (state, value); ``old_key`` is set on second halves of key changes.
 
-    ``columns`` are those that the table had at the source. What is in none of an event's cells is ABSENT.
+    ``columns`` are those of the source table at that time. A column that is in none of the event's cells is ABSENT.
     """
 
     operation: Operation
@@ -45,7 +45,7 @@ class Event:
 
 @dataclass
 class Standing:
-    """A row. A column that is not among its cells is null."""
+    """A stored row. A column without a cell is null."""
 
     cells: Row
     version: RowVersion
@@ -61,14 +61,14 @@ def later(new: RowVersion, old: RowVersion) -> bool:
 
 
 def merged(new: RowVersion, old: RowVersion | None) -> RowVersion:
-    """The version that stands after ``new`` has been applied: a position is never lowered."""
+    """The stored version after ``new`` is applied: a position never decreases."""
     if old is None or new.position:
         return new
     return RowVersion(old.position, new.topic, new.partition, new.offset, new.source_time)
 
 
 def precedes(row: RowVersion, first_half: RowVersion) -> bool:
-    """Whether a row is certain to be older than its key change: its last event may be a read that runs ahead."""
+    """Whether a row is certainly older than its key change: its last event may be a snapshot read of a later state."""
     if row.source_time != first_half.source_time:
         return row.source_time < first_half.source_time
     return bool(row.position) or not first_half.position
@@ -92,7 +92,7 @@ class Model:
         self._last: dict[int, Operation] = {}
 
     def apply(self, event: Event) -> None:
-        """One event. A tombstone right after a delete of its key is that delete (section 2.3)."""
+        """Apply one event. A tombstone right after a delete of its key is part of that delete (section 2.3)."""
         before, self._last[event.key] = self._last.get(event.key), event.operation
         if event.operation is Operation.TOMBSTONE and before is Operation.DELETE:
             return
@@ -122,7 +122,7 @@ class Model:
         self.rows[event.key] = Standing(base, merged(event.version, row.version if row else None))
 
     def _leaves_a_key_that_was_taken(self, event: Event) -> bool:
-        """Whether the row lost its key to another one before, in the same transaction (deferred keys)."""
+        """Whether another row took the key before, in the same transaction (deferred constraints)."""
         where, position = (event.key, event.transaction), event.version.position
         if not event.moved or where not in self._displaced or position <= self._displaced[where][1]:
             return False
@@ -137,7 +137,7 @@ class Model:
             return
         row = self.rows.get(event.key)
         if row is not None and not later(event.version, row.version):
-            self._moved_away.pop(event.key, None)  # the row that stands is another one: nothing goes over from it
+            self._moved_away.pop(event.key, None)  # another row is stored under the key: no cell is carried from it
             return
         gone = self.rows.pop(event.key, None)
         if event.moved:
@@ -153,5 +153,5 @@ class Model:
         self.rows = {key: row for key, row in standing if not later(event.version, row.version)}
 
     def table(self, columns: Iterable[str]) -> Rows:
-        """The data by key."""
+        """The rows by key."""
         return {key: {name: row.cells.get(name) for name in columns} for key, row in self.rows.items()}

@@ -1,4 +1,4 @@
-"""The law of columns that are added with a default: the table ends as the database, whatever comes first."""
+"""Property of columns that are added with a default: for any order of arrival the table equals the database."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ KEYS = 3
 
 @dataclass
 class Database:
-    """A table to which a column is added, the events of its rows, and where it was added."""
+    """A table to which a column is added, the events of its rows, and the position of the ALTER TABLE."""
 
     choose: Random
     rows: dict[int, dict[str, Any]] = field(default_factory=dict)
@@ -38,7 +38,7 @@ class Database:
     added: RowVersion | None = None
 
     def change(self) -> None:
-        """Something happens to a row, or somebody reads it."""
+        """Change a row, or read it as a snapshot does."""
         key, what = self.choose.randrange(KEYS), self.choose.choice(("upsert", "upsert", "read", "delete"))
         row = self.rows.get(key)
         if what == "upsert":
@@ -54,7 +54,7 @@ class Database:
             self._emit(Operation.DELETE, key, {})
 
     def add_column(self) -> None:
-        """Every row has the default now, and no event says so."""
+        """Add the column: every row has the default now, without an event."""
         self.added = RowVersion(b"00000.%020d" % self._now(), "schema", 0, 0, self._now())
         for row in self.rows.values():
             row["c"] = "none"
@@ -71,7 +71,7 @@ class Database:
 
 
 def history(choose: Random) -> Database:
-    """Changes before and after the column is added; the last one shows it."""
+    """Changes before and after the column is added; the last one contains it."""
     database = Database(choose)
     for _ in range(choose.randint(1, 8)):
         database.change()
@@ -92,7 +92,10 @@ def pipeline(table: LakeTable) -> TablePipeline:
 @examples(80)
 @given(st.randoms(use_true_random=False))
 def test_the_table_ends_as_the_database(choose: Random) -> None:
-    """The statement may come before, between and after the rows of its time, or twice; workers come and go."""
+    """The table equals the database if the ALTER TABLE arrives before, between or after the rows, or twice.
+
+    Workers restart in between.
+    """
     database = history(choose)
     assert database.added is not None
     added = ColumnDefaults(table_id(0), database.added, (DEFAULT,))
@@ -120,7 +123,7 @@ def test_the_table_ends_as_the_database(choose: Random) -> None:
 
 
 def test_a_worker_that_waited_hears_of_a_default() -> None:
-    """Another one has recorded it meanwhile; the row that comes now is older than the column."""
+    """A worker that waited applies a default that another worker recorded to a row older than the column."""
     lakehouse = MemoryLakehouse()
     slow, other = (pipeline(lakehouse.table("n", "t", TableOptions())) for _ in range(2))
     database = Database(Random(0))

@@ -1,4 +1,4 @@
-"""The law of ``merge.md``: whatever the batch boundaries, whatever comes twice or late, the table equals the model."""
+"""The property of ``merge.md``: for any batches, and repeated or late events, the table equals the model."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RANDOMS = st.randoms(use_true_random=False)
 
 
 def holds(choose: Random, trouble: Trouble, options: TableOptions = NO_OPTIONS) -> None:
-    """What a worker writes of some history is what the model says."""
+    """Check that a worker writes the tables of the model, for a generated history."""
     check(delivery(choose, Size(tables=choose.randint(1, 3)), trouble), options=options)
 
 
@@ -37,43 +37,43 @@ def test_any_batch_boundaries_give_the_model(choose: Random) -> None:
 
 @deliveries(400)
 @given(RANDOMS)
-def test_a_stretch_sent_again_changes_nothing_but_what_the_model_says(choose: Random) -> None:
-    """A restarted connector sends a stretch late, or again under higher offsets."""
+def test_a_stretch_sent_again_gives_the_model(choose: Random) -> None:
+    """A restarted connector sends a sequence late, or again under higher offsets; the table equals the model."""
     holds(choose, Trouble(repeats=2))
 
 
 @deliveries(300)
 @given(RANDOMS)
 def test_a_record_comes_late(choose: Random) -> None:
-    """Sent again by hand through another topic, it counts as what it was."""
+    """A record that is sent again through another topic applies as at its original position."""
     holds(choose, Trouble(repeats=1, late=2))
 
 
 @deliveries(300)
 @given(RANDOMS)
 def test_partitions_go_from_worker_to_worker(choose: Random) -> None:
-    """And back to one that remembers how the table was."""
+    """Partitions move between workers, and back to one whose memory is older than the table."""
     holds(choose, Trouble(repeats=1, moves=3))
 
 
 @deliveries(500)
 @given(RANDOMS)
 def test_killed_at_any_commit_the_table_ends_as_the_model(choose: Random) -> None:
-    """Before or after schema, ledger, table or offsets; what follows comes in other batches."""
+    """A worker is killed before or after schema, ledger, table or offsets; its successor reads other batches."""
     holds(choose, Trouble(repeats=1, deaths=4, moves=1, late=1))
 
 
 @deliveries(200)
 @given(RANDOMS)
 def test_marking_deleted_rows_changes_nothing_else(choose: Random) -> None:
-    """With ``delete.mode=soft`` the rows that stand are those of the model."""
+    """With ``delete.mode=soft`` the rows that are not marked equal those of the model."""
     holds(choose, Trouble(moves=2), TableOptions(soft_delete=True))
 
 
 @examples(80)
 @given(RANDOMS)
-def test_what_is_left_out_might_as_well_never_have_come(choose: Random) -> None:
-    """With ``reselect.unresolved.insert.mode=dlq``: nothing of such changes is applied, and all else is."""
+def test_omitted_changes_have_no_effect(choose: Random) -> None:
+    """With ``reselect.unresolved.insert.mode=dlq`` an omitted change has no effect, and all others apply."""
     found = delivery(choose, Size(tables=choose.randint(1, 3)), Trouble(repeats=1, late=1))
     tables, rest = written_or_left_out(found, MemoryLakehouse())
     assert tables == {**{number: {} for number in tables}, **expected(replace(found, arrivals=rest))}
@@ -84,14 +84,14 @@ def test_what_is_left_out_might_as_well_never_have_come(choose: Random) -> None:
 @deliveries(40)
 @given(RANDOMS)
 def test_a_row_that_is_gone_lacks_nothing_when_its_story_is_read_again(choose: Random) -> None:
-    """A task that fails where nothing supplies a cell does not fail for having been killed, at whatever commit."""
+    """A task that fails if no source supplies a cell does not fail because it was killed at any commit."""
     check_complete(cut_anywhere(choose, STORY))
 
 
 def test_a_tombstone_whose_delete_is_read_again_hides_nothing_before_it() -> None:
-    """Killed after the ledger, before the table: an update that now comes in a batch of its own still applies.
+    """A worker is killed between ledger and table; an update that is now in a separate batch still applies.
 
-    The second half of the key change leaves out a value that only the row under its old key has.
+    The second half of the key change omits a value that only the row under its old key has.
     """
     first = [event(Operation.CREATE, 1, 0, a=(VALUE, 5), b=(VALUE, 5))]
     update = [event(Operation.UPDATE, 1, 1, a=(VALUE, 7), b=(VALUE, 7))]
@@ -104,7 +104,7 @@ def test_a_tombstone_whose_delete_is_read_again_hides_nothing_before_it() -> Non
 
 
 def test_a_stale_insert_before_an_update_leaves_the_row_its_other_cells() -> None:
-    """The insert is sent again, and the update of the same batch has every column that the insert has."""
+    """An insert is sent again before an update; the update of the same batch has every column of the insert."""
     row = event(Operation.UPDATE, 1, 6, a=(VALUE, 7), b=(VALUE, 7))
     again = event(Operation.CREATE, 1, 2, a=(VALUE, 1), b=(ABSENT, None))
     update = event(Operation.UPDATE, 1, 8, a=(VALUE, 9), b=(ABSENT, None))
@@ -114,7 +114,7 @@ def test_a_stale_insert_before_an_update_leaves_the_row_its_other_cells() -> Non
 
 
 def test_an_update_of_a_row_that_is_gone_by_now() -> None:
-    """Killed before the offsets: the update comes in a batch of its own, and nobody has its cell any more."""
+    """A worker is killed before the offset commit; the update comes in a separate batch, and no row has its cell."""
     row = [event(Operation.CREATE, 1, 0, a=(VALUE, 5), b=(VALUE, 5))]
     update = [event(Operation.UPDATE, 1, 1, a=(VALUE, 7), b=(UNCHANGED, None))]
     gone = [event(Operation.DELETE, 1, 2)]
@@ -126,7 +126,7 @@ def test_an_update_of_a_row_that_is_gone_by_now() -> None:
 
 @pytest.mark.xfail(strict=True, reason="a limit, which docs/guarantees.md names")
 def test_a_read_that_is_read_again_behind_an_older_change_of_another_partition() -> None:
-    """Time ranks the two, and the row has the time of the change."""
+    """The source times order the two changes, and the row has the time of the later one."""
     read = event(Operation.READ, 1, 9, a=(VALUE, 1), b=(VALUE, 1))
     read = replace(read, version=replace(read.version, position=b"", partition=1))
     change = event(Operation.CREATE, 1, 0, a=(VALUE, 2), b=(VALUE, 2))
@@ -136,7 +136,7 @@ def test_a_read_that_is_read_again_behind_an_older_change_of_another_partition()
 
 @pytest.mark.xfail(strict=True, reason="a limit, which docs/guarantees.md names")
 def test_a_row_that_moves_on_in_another_partition_which_is_not_read_again_yet() -> None:
-    """Killed after the ledger: the tombstone of the second move hides the first, as nobody knows that it lies ahead."""
+    """A worker is killed after the ledger: the tombstone of the second move hides the first one."""
     row = event(Operation.CREATE, 2, 0, a=(VALUE, 1), b=(VALUE, 1))
     moves = [moved(2, 1, offset=1, partition=0), moved(1, 3, offset=4, partition=1)]
     found = delivered([[row]], moves, deaths=[Death("ledger", 1, before=False)])
@@ -145,7 +145,7 @@ def test_a_row_that_moves_on_in_another_partition_which_is_not_read_again_yet() 
 
 
 def moved(old: int, new: int, offset: int, partition: int) -> Unit:
-    """A key change that leaves a value out."""
+    """A key change that omits a value."""
     halves = [
         replace(event(Operation.DELETE, old, offset), moved=True),
         replace(event(Operation.CREATE, new, offset + 1, a=(UNCHANGED, None), b=(VALUE, 8)), old_key=old),
@@ -159,7 +159,7 @@ def event(operation: Operation, key: int, offset: int, **cells: tuple[CellState,
 
 
 def updated(key: int, offset: int) -> Unit:
-    """An update that leaves a value out."""
+    """An update that omits a value."""
     return [event(Operation.UPDATE, key, offset, a=(VALUE, offset), b=(UNCHANGED, None))]
 
 

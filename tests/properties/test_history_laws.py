@@ -1,4 +1,4 @@
-"""The law of histories: each event once, whatever the batches and wherever a worker dies and begins again."""
+"""The property of histories: each event is stored once, for any batches, kills and restarts of workers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def event(partition: int, offset: int) -> Event:
 
 @given(READS)
 def test_each_event_once(reads: list[tuple[int, int, int, bool]]) -> None:
-    """A worker reads on from what was read so far or from before it, never from behind it."""
+    """A worker resumes at the first unread event or before it, never after it."""
     lakehouse, read, pipeline = MemoryLakehouse(), [0, 0], None
     for partition, at_most, count, new_worker in reads:
         if pipeline is None or new_worker:
@@ -54,7 +54,7 @@ def test_each_event_once(reads: list[tuple[int, int, int, bool]]) -> None:
 
 @pytest.mark.parametrize(("mode", "marked"), [("keep", ["b"]), ("null", None)])
 def test_operator_decides_what_doubted_nulls_are(mode: str, marked: list[str] | None) -> None:
-    """``reselect.unknown.null.mode`` as the connector's configuration says it."""
+    """A doubtful null is a value or is marked according to ``reselect.unknown.null.mode``."""
     config = {"reselect.unknown.null.mode": mode, "insert.mode": "insert"}
     properties = {"name": "shop", "connector.class": "LakehouseSink", "topics": "t", **config}
     options = reselect_options(properties)
@@ -73,7 +73,7 @@ def started(
     options: PipelineOptions | None = None,
     reselect: ReselectOptions | None = None,
 ) -> HistoryPipeline:
-    """A worker that knows what the table's commits say."""
+    """A worker that has read the table's commits."""
     return HistoryPipeline(
         "n.t",
         lakehouse.table("n", "t", TableOptions(history=True)),
@@ -86,7 +86,7 @@ def started(
 
 @dataclass
 class Source:
-    """A table whose column ``a`` is omitted with a placeholder and whose column ``b`` with a null, where unchanged.
+    """A table whose unchanged column ``a`` is omitted with a placeholder, and column ``b`` with a null.
 
     A stored NULL arrives as null in both, as from PostgreSQL. ``rows`` has the values after each event.
     """
@@ -131,7 +131,7 @@ STATEMENTS = st.lists(
 def test_each_cell_is_that_of_its_moment_or_marked(
     statements: list[tuple[str, int, tuple[int | None, int | None]]], sizes: list[int]
 ) -> None:
-    """Against the source itself, with no database to read: never the value of another moment, whatever the batches."""
+    """Without a database to read, no cell has the value of another event, for any batches."""
     source = Source({}, [], [])
     for number, (what, key, changed) in enumerate(statements):
         source.change(number, what, key, changed)

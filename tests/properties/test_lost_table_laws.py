@@ -1,4 +1,4 @@
-"""The law of lost tables: a task never continues a table that lacks records which are not read again, and no other."""
+"""The property of lost tables: a task refuses a table if and only if it lacks records that are not read again."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STEPS = st.lists(
 
 
 class Story:
-    """A topic of two partitions whose rows are never deleted, its table, and what becomes of both."""
+    """A topic of two partitions whose rows are never deleted, its table, and the faults of both."""
 
     def __init__(self, threads: WorkerThreads) -> None:
         self._harness = Harness(MemoryBroker(), MemoryLakehouse(), threads)
@@ -39,7 +39,7 @@ class Story:
         self._copies = [self._harness.lakehouse.copy("lake", TABLE)]
 
     async def tell(self, steps: Sequence[str]) -> None:
-        """All of the steps, and a last run."""
+        """Run all steps, and then a last task."""
         await self._harness.broker.create_topic(TOPIC, partitions=len(PARTITIONS))
         for step in [*steps, "row 0", "run"]:
             await self._step(step)
@@ -72,7 +72,7 @@ class Story:
         self._rows[number] = partition, offset
 
     async def _run(self) -> None:
-        """A task of its own reads to the end, or fails because rows are lost, and then reads all again."""
+        """A new task reads to the end, or fails because rows are lost, and then reads all records again."""
         lost, waiting = bool(self._missing(read=True)), bool(self._missing(read=False))
         await self._to_the_end()
         failures = [type(error) for error in self._harness.failures]
@@ -92,7 +92,7 @@ class Story:
             )
 
     def _missing(self, *, read: bool) -> list[int]:
-        """The rows whose records are not read again and that the table does not have; or those still to be read."""
+        """The rows that the table lacks and whose records are not read again; or those still to be read."""
         table = self._harness.rows(TABLE)
         return [
             number
@@ -103,9 +103,12 @@ class Story:
 
 @examples(100)
 @given(STEPS)
-@example(["row 0", "run", "copy", "row 1", "run", "restore"])  # of a partition the copy has no record
+@example(["row 0", "run", "copy", "row 1", "run", "restore"])  # the copy has no record of the partition
 @example(["row 0", "run", "row 1", "run", "no history"])
 def test_a_table_is_refused_if_and_only_if_it_lacks_records(steps: list[str]) -> None:
-    """Dropped, copied, restored, with a task killed before its offsets; what it reads again is no loss."""
+    """A table is dropped, copied or restored, with tasks killed before the offset commit.
+
+    Records that are read again are not lost.
+    """
     with WorkerThreads.start(2) as threads:
         asyncio.run(Story(threads).tell(steps))

@@ -1,8 +1,8 @@
-"""The same law for so many histories that a plain seed has to do for each, and on tables that Spark writes.
+"""The fold property for many seeds, and on tables that Spark writes.
 
-The memory writer takes small histories one by one. On Spark hundreds of them share a table, each in keys of its own
-prefix, so that a batch costs one MERGE for all; the memory writer and the model write the same beside it. A red test
-names the seed: ``check(of_seed(<seed>))`` and ``shared`` play it again.
+The memory writer takes small histories one by one. On Spark hundreds of them share a table, each with keys of its own
+prefix, so that one MERGE writes a batch of all. The memory writer and the model write the same for comparison. A failed
+test names the seed: ``check(of_seed(<seed>))`` and ``shared`` run it again.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from random import Random
 
 import pytest
 from fix_spark import Warehouse
-from properties.counterexamples import check, told
+from properties.counterexamples import check, differing_cells
 from properties.deliveries import Delivery, Trouble, delivery
 from properties.histories import Size
 from properties.workers import expected, written
@@ -30,7 +30,7 @@ TROUBLES = (
 
 
 def of_seed(seed: int) -> Delivery:
-    """A small history on its way, with one kind of trouble after the other."""
+    """A small history with its delivery; the seed chooses the kind of faults."""
     choose = Random(seed)
     return delivery(choose, Size(tables=choose.randint(1, 3)), TROUBLES[seed % len(TROUBLES)])
 
@@ -38,7 +38,7 @@ def of_seed(seed: int) -> Delivery:
 @pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_twenty_thousand_histories(capsys: pytest.CaptureFixture[str]) -> None:
-    """None of them differs; every other hundred of them marks deleted rows instead of removing them."""
+    """All tables equal the model; every other hundred of them marks deleted rows instead of removing them."""
     events, began = 0, time.monotonic()
     for seed in range(20_000):
         found = of_seed(seed)
@@ -50,7 +50,7 @@ def test_twenty_thousand_histories(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def shared(seed: int, lanes: int) -> Delivery:
-    """Many histories in two tables, in about ten batches of each."""
+    """Many histories in two tables, in about ten batches each."""
     trouble = Trouble(repeats=3, late=2, deaths=2, moves=1)
     size = Size(tables=2, lanes=lanes, statements=12, of_tables=8)
     return delivery(Random(seed), size, trouble, closing=max(lanes // 2, 30))
@@ -73,13 +73,13 @@ def test_histories_that_share_tables(
     seeds: Sequence[int],
     lanes: int,
 ) -> None:
-    """Model, memory and Spark agree in every row; every other pair of tables marks deleted rows."""
+    """Model, memory and Spark have equal rows; every other pair of tables marks deleted rows."""
     for number, seed in enumerate(seeds, 1):
         began, found = time.monotonic(), shared(seed, lanes)
         options = TableOptions(format_name, soft_delete=number % 2 == 0)
         check(found, options=options, what=f"seed {seed}")
         tables = written(found, warehouse.lakehouse, unique("histories"), options)
-        assert tables == expected(found), f"seed {seed}\n{told(tables, expected(found))}"
+        assert tables == expected(found), f"seed {seed}\n{differing_cells(tables, expected(found))}"
         with capsys.disabled():
             print(
                 f"\n{number * lanes} histories on {format_name}, {time.monotonic() - began:.0f} s", end="", flush=True

@@ -1,4 +1,4 @@
-"""The law of ``merge.md`` where ``ordering.field`` makes the positions: equal values go by arrival."""
+"""The property of ``merge.md`` with positions from ``ordering.field``: equal values are ordered by arrival."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ def record(change: tuple[str | None, int, int | None, int], offset: int, time: i
 
 
 def event(change: tuple[str | None, int, int | None, int], offset: int, time: int, *, of_source: bool) -> Event:
-    """What the change is to the model, whose positions are compared as the tuples that the rule names."""
+    """The model's event, whose positions are tuples as the rule defines them."""
     op, key, value, _ = change
-    told = op in ("c", "u") or (op == "d" and of_source)
-    position: Any = (value, time, offset) if told and value is not None else b""
+    ordered = op in ("c", "u") or (op == "d" and of_source)
+    position: Any = (value, time, offset) if ordered and value is not None else b""
     row = op not in ("d", None)
     cells = {name: (CellState.VALUE, cell) for name, cell in (("v", value), ("a", offset))} if row else {}
     time = time if op is not None else time // 1000 * 1000
@@ -87,7 +87,7 @@ def written(records: list[Record], reads: list[tuple[int, int, bool]], by: str) 
             )
         for piece in decoder.decode(records[begin : begin + count]).events:
             pipeline.write(piece, Commit(0, "c", "g", {}))  # type: ignore[arg-type] # no Cassandra here
-        read = max(read, min(begin + count, len(records)))
+        read = min(begin + count, len(records))
     found = [] if table.schema() is None else table.to_arrow().select(["id", "v", "a"]).to_pylist()
     return {row["id"]: {"v": row["v"], "a": row["a"]} for row in found}
 
@@ -97,9 +97,9 @@ def written(records: list[Record], reads: list[tuple[int, int, bool]], by: str) 
 def test_the_table_is_the_models(
     changes: list[tuple[str | None, int, int | None, int]], reads: list[tuple[int, int, bool]], by: str
 ) -> None:
-    """Late changes do nothing and equal ones replace each other, in any batches, also when they are read again."""
+    """Late changes have no effect and equal ones replace each other, in any batches, also when they are read again."""
     model, records, time = Model(), [], 1_700_000_000_000_000
-    first = ("c", 9, 0, 0)  # tells the types of all that follow
+    first = ("c", 9, 0, 0)  # it contains the types of all later records
     for offset, change in enumerate([first, *changes]):
         time += change[3] * 1000
         records.append(record(change, offset, time))

@@ -1,4 +1,4 @@
-"""What a worker writes that has lost its partition without knowing it: its successor has gone on meanwhile."""
+"""Writes of a worker that has lost its partition and does not know it yet, while its successor writes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from change_events import version
 from hypothesis import given
 from hypothesis import strategies as st
-from properties.counterexamples import story, told
+from properties.counterexamples import differing_cells, story
 from properties.deliveries import Delivery, Trouble, delivered, delivery, smallest
 from properties.histories import VALUE, Size
 from properties.overtaking import written_by_two
@@ -36,33 +36,33 @@ DELETE = Event(Operation.DELETE, 1, version(30, 2))
 
 
 class Overtaken(Mortal):
-    """A table whose writer stands still before its first merge, while something else happens."""
+    """A table whose writer pauses before its first merge, while something else happens."""
 
-    def __init__(self, table: LakeTable, meanwhile: Callable[[], object]) -> None:
+    def __init__(self, table: LakeTable, interruption: Callable[[], object]) -> None:
         super().__init__(table, Fate([]))
-        self._meanwhile = [meanwhile]
+        self._interruptions = [interruption]
 
     def merge(self, actions: Actions, commit: Commit) -> MergeCounts:
-        """Apply the actions, late."""
-        while self._meanwhile:
-            self._meanwhile.pop()()
+        """Apply the actions after the interruption."""
+        while self._interruptions:
+            self._interruptions.pop()()
         return super().merge(actions, commit)
 
 
 class SlowWarehouse(Warehouse):
-    """Hands out such tables."""
+    """Opens such tables."""
 
     def __init__(self, lakehouse: MemoryLakehouse, delivery: Delivery) -> None:
         super().__init__(lakehouse, "law", delivery, NO_OPTIONS)
         self._successor = lambda: written(delivery, lakehouse)
 
     def open(self, table: int) -> Mortal:
-        """The successor writes everything before the first merge."""
+        """Open a table for which the successor writes all records before the first merge."""
         return Overtaken(self.table(table), self._successor)
 
 
 def cells_after(delivery: Delivery) -> list[tuple[int, int]]:
-    """What stands after a worker has written the first record when its successor had written all of them."""
+    """The rows after a worker wrote the first record when its successor had written all of them."""
     lakehouse = MemoryLakehouse()
     slow = Worker(SlowWarehouse(lakehouse, delivery))
     slow.read(delivery.arrivals[:1], behind=1, closed=1)
@@ -71,17 +71,17 @@ def cells_after(delivery: Delivery) -> list[tuple[int, int]]:
 
 
 def test_a_late_merge_leaves_newer_rows_as_they_are() -> None:
-    """They are above its position (merge.md section 11)."""
+    """Rows above the position of the late merge do not change (merge.md section 11)."""
     assert cells_after(delivered([[INSERT]], [[UPDATE]])) == [(2, 2)]
 
 
 def test_a_late_merge_brings_no_deleted_row_back() -> None:
-    """Its worker sees the tombstone of its successor after it has written, and takes the row back."""
+    """The worker reads its successor's tombstone after its merge, and deletes the row again."""
     assert cells_after(delivered([[INSERT]], [[DELETE]])) == []
 
 
 def test_what_was_deleted_while_a_worker_waited_is_not_even_written() -> None:
-    """It asks whether the ledger has moved before it begins a batch as well."""
+    """The worker also reads a changed ledger before it begins a batch."""
     lakehouse = MemoryLakehouse()
     tables = written_by_two(delivered([[INSERT]], [[DELETE]]), lakehouse, NO_OPTIONS, AFTER_THE_LEDGER, NEVER)
     assert tables == {0: {}}
@@ -89,8 +89,8 @@ def test_what_was_deleted_while_a_worker_waited_is_not_even_written() -> None:
 
 
 @pytest.mark.parametrize("last", [DELETE, TOMBSTONE])
-def test_wherever_two_workers_stand_a_deleted_row_stays_dead(last: Event) -> None:
-    """Each call of the first meets each call of the second, in all places where a row is made and deleted."""
+def test_a_deleted_row_stays_deleted_for_any_order_of_two_workers(last: Event) -> None:
+    """Each call of the first worker is combined with each call of the second: a deleted row stays deleted."""
     found = delivered([[INSERT]], [[last]])
     for still, again in product(range(1, CALLS), range(1, CALLS)):
         tables = written_by_two(found, MemoryLakehouse(), NO_OPTIONS, still, again)
@@ -99,8 +99,8 @@ def test_wherever_two_workers_stand_a_deleted_row_stays_dead(last: Event) -> Non
 
 @deliveries(100)
 @given(RANDOMS)
-def test_whatever_a_worker_writes_that_was_overtaken_the_tables_are_the_models(choose: Random) -> None:
-    """It stands still before any call of a table, and goes on while its successor does anything, or has done all."""
+def test_any_writes_of_a_fenced_worker_give_the_model(choose: Random) -> None:
+    """The first worker pauses before any call of a table, and resumes at any call of its successor or after it."""
     found = replace(delivery(choose, Size(tables=choose.randint(1, 2)), TWO_OWNERS), moves=frozenset())
     still, again = choose.randint(1, 60), choose.randint(1, 60)
     options = TableOptions(soft_delete=choose.randint(0, 3) == 0)
@@ -110,5 +110,5 @@ def test_whatever_a_worker_writes_that_was_overtaken_the_tables_are_the_models(c
 
     if differs(found):
         found = smallest(found, differs)
-        difference = told(written_by_two(found, MemoryLakehouse(), options, still, again), expected(found))
+        difference = differing_cells(written_by_two(found, MemoryLakehouse(), options, still, again), expected(found))
         raise AssertionError(f"stands still {still}, goes on {again}\n{story(found)}\n{difference}")

@@ -1,7 +1,8 @@
-"""A poisoned topic: wherever bad records stand among good ones, none is lost and none passes unseen.
+"""Bad records anywhere among good ones: no good record is lost, and every bad one is reported.
 
-``errors.tolerance=none``: the task stops before the first of them, and its trace names that one. ``all``: every bad
-record is in the dead letter queue with Kafka Connect's headers, every good one in the table, and offsets pass both.
+``errors.tolerance=none``: the task stops before the first bad record, and its trace names it. ``all``: every bad record
+is in the dead letter queue with Kafka Connect's headers, every good one in the table, and the offsets of both are
+committed.
 """
 
 from __future__ import annotations
@@ -109,7 +110,7 @@ records = st.lists(
 
 @pytest.fixture(autouse=True, scope="module")
 def _prompt_commits() -> Iterator[None]:
-    """Offsets of records that become no rows are committed once in a while; here at once."""
+    """Offsets of records without rows are committed periodically; here at once."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(sink_task, "COMMIT_INTERVAL", 0.02)
         yield
@@ -117,7 +118,7 @@ def _prompt_commits() -> Iterator[None]:
 
 @dataclass
 class Run:
-    """What became of a topic."""
+    """The result of a run over a topic."""
 
     names: set[str]
     letters: Sequence[QueuedLetter]
@@ -168,7 +169,7 @@ async def _run(kinds: Sequence[str], tolerance: str, more: Mapping[str, str]) ->
 @settings(max_examples=15)
 @given(records)
 def test_with_tolerance_all_bad_records_are_dead_letters_and_all_good_ones_rows(kinds: list[str]) -> None:
-    """Each letter is what came, with the ten headers; offsets pass everything."""
+    """Each dead letter equals its record and has the ten headers; all offsets are committed."""
     found = run(kinds, "all")
     bad = [(offset, kind) for offset, kind in enumerate(kinds) if kind not in GOOD_KINDS]
     assert found.failure is None
@@ -189,7 +190,7 @@ def test_with_tolerance_all_bad_records_are_dead_letters_and_all_good_ones_rows(
 @settings(max_examples=15)
 @given(records)
 def test_without_tolerance_the_task_stops_before_the_first_bad_record(kinds: list[str]) -> None:
-    """Its trace names that record; nothing behind it is written, and no offset passes it."""
+    """The trace names that record; no later record is written, and no later offset is committed."""
     found = run(kinds, "none")
     first = next((offset for offset, kind in enumerate(kinds) if kind not in GOOD_KINDS), None)
     if first is None:
@@ -210,7 +211,7 @@ TRANSFORMS = {"transforms": "drop", "transforms.drop.type": "DropHeaders", "tran
 @pytest.mark.parametrize("more", [{}, TRANSFORMS], ids=["plain", "transforms"])
 @pytest.mark.parametrize("kind", sorted(POISON))
 def test_each_poison_alone(kind: str, more: dict[str, str]) -> None:
-    """So that a kind which is let through is named, also where transforms need whole records."""
+    """Each kind of bad record alone is refused, also with transforms, which need complete records."""
     found = run(["good", kind, "good"], "all", **more)
     assert (len(found.letters), found.names, found.failure) == (1, {"row 0", "row 2"}, None)
 
@@ -218,6 +219,6 @@ def test_each_poison_alone(kind: str, more: dict[str, str]) -> None:
 @pytest.mark.parametrize("more", [{}, TRANSFORMS], ids=["plain", "transforms"])
 @pytest.mark.parametrize("kind", sorted(HEADERLESS))
 def test_no_record_is_refused_for_the_header_of_a_key_change(kind: str, more: dict[str, str]) -> None:
-    """Neither the one that has it nor another one of its run."""
+    """A key change header refuses neither its own record nor another one of its block."""
     found = run(["good", kind, "good"], "all", **more)
     assert (found.letters, found.names, found.failure) == ([], {"row 0", "row 1", "row 2"}, None)

@@ -1,7 +1,7 @@
-"""The law of reselect: whatever the batches, the cache and the moment of a SELECT, the table ends as the source.
+"""The property of reselect: for any batches, cache and moment of a SELECT, the table equals the source at the end.
 
-A source table lives through random changes; events leave out what PostgreSQL leaves out. The events then arrive in
-random batches, while SELECTs see the source's last state: the most that a backlog can be behind.
+A source table has random changes; events omit the cells that PostgreSQL omits. The events then arrive in random
+batches, while SELECTs read the source's last state: the largest possible backlog.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CHANGES = st.lists(
 
 @dataclass
 class Source:
-    """The rows of the source, and the events of its changes; what belongs together is one group."""
+    """The rows of the source, and the events of its changes; events that belong together form one group."""
 
     doubtful: bool
     rows: dict[int, dict[str, str | None]] = field(default_factory=dict)
@@ -33,7 +33,7 @@ class Source:
     touched: int = 0
 
     def change(self, what: str, key: int, other: int, text: str | None) -> None:
-        """One statement, if it makes sense for the rows that stand."""
+        """Run one statement, if the stored rows allow it."""
         row = self.rows.get(key)
         if row is None:
             if what == "put":
@@ -59,7 +59,7 @@ class Source:
         self.groups.append([d(key), c(other, old=key, big=P if row["big"] else None, doc=row["doc"])])
 
     def _unchanged(self, text: str | None) -> str | None:
-        """Left out if it was stored out of line: as the placeholder, or as a null that hides it."""
+        """An unavailable cell if it was stored out of line: as the placeholder, or as a null that hides it."""
         if text is None:
             return DOUBT if self.doubtful else None
         return DOUBT if self.doubtful else P
@@ -87,7 +87,7 @@ def test_table_ends_as_the_source(
     cached: bool,
     doubtful: bool,
 ) -> None:
-    """With placeholders or nulls that hide values, cached or not, in any batches, with assignments lost meanwhile."""
+    """The table equals the source with placeholders or hidden values, with or without cache, and lost assignments."""
     source = Source(doubtful)
     for change in changes:
         source.change(*change)

@@ -1,4 +1,4 @@
-"""Laws of `headrace verify`: it never accuses a pipeline that is right, and finds every cell that is wrong."""
+"""Properties of `headrace verify`: it reports no correct row, and finds every wrong cell."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SCRIPTS = st.lists(st.integers(0, 8 * 4 * 3 - 1), max_size=120)
 
 @given(before=SCRIPTS, meanwhile=SCRIPTS)
 def test_a_correct_lake_is_never_accused(before: list[int], meanwhile: list[int]) -> None:
-    """Whatever changes, lags and stays open while it is compared: rows are equal, or explained by a later change."""
+    """During changes, lag and open cells, rows are equal, or a later change explains the difference."""
     world = World()
     for choice in before:
         world.script = [choice]
@@ -29,7 +29,7 @@ def test_a_correct_lake_is_never_accused(before: list[int], meanwhile: list[int]
 
 @given(meanwhile=SCRIPTS, wrong=st.sampled_from(["cell", "null", "lost"]))
 def test_a_wrong_row_is_found_while_others_change(meanwhile: list[int], wrong: str) -> None:
-    """One row that no change mends is named, and nothing else; repaired, nothing is left."""
+    """A row that no change repairs is reported, and no other row; after the repair there is no difference."""
     world = World(keys=3)
     for key in range(4):
         world.change(key, "right")
@@ -50,10 +50,10 @@ def test_a_wrong_row_is_found_while_others_change(meanwhile: list[int], wrong: s
         assert world.stored() == world.rows
 
 
-@example(meanwhile=[0, 0, 2], wrong="cell")  # deleted between the look and the write
+@example(meanwhile=[0, 0, 2], wrong="cell")  # deleted between the comparison and the write
 @given(meanwhile=SCRIPTS, wrong=st.sampled_from(["cell", "lost", "left"]))
 def test_a_repair_undoes_no_change(meanwhile: list[int], wrong: str) -> None:
-    """Whatever happens to the very row while it is mended: once all is applied, it is as the source has it."""
+    """Changes of the row during its repair apply: when all are applied, the row equals its source."""
     world = World(keys=2)
     for key in range(3):
         world.change(key, "right")

@@ -1,4 +1,4 @@
-"""Workers that write deliveries into a lakehouse, die at commits, and hand their partitions over to each other."""
+"""Workers that write deliveries into a lakehouse, are killed at commits, and lose their partitions to each other."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ COLUMNS = tuple(dict(BEGIN[1:] + NEW))
 
 
 class Killed(Exception):
-    """The worker died here."""
+    """The worker is killed here."""
 
 
 class Fate:
-    """Counts what becomes durable, and kills the worker where a death is due."""
+    """Counts durable steps, and kills the worker at the scheduled ones."""
 
     def __init__(self, deaths: Sequence[Death]) -> None:
         self._due = {(death.point, death.count, death.before) for death in deaths}
         self._counts: dict[str, int] = {}
 
     def before(self, point: str) -> None:
-        """Something is about to become durable."""
+        """Call this before a step becomes durable."""
         self._counts[point] = self._counts.get(point, 0) + 1
         self._perhaps(point, before=True)
 
     def after(self, point: str) -> None:
-        """It is."""
+        """Call this after a step has become durable."""
         self._perhaps(point, before=False)
 
     def _perhaps(self, point: str, *, before: bool) -> None:
@@ -50,31 +50,31 @@ class Fate:
 
 
 class Mortal:
-    """A ``ports.LakeTable`` whose commits can be the last thing that a worker does."""
+    """A ``ports.LakeTable`` whose commits may kill the worker."""
 
     def __init__(self, table: LakeTable, fate: Fate) -> None:
         self._table = table
         self._fate = fate
 
     def __getattr__(self, name: str) -> Any:
-        """What changes nothing is the table's own."""
+        """Methods without a durable effect are those of the table."""
         return getattr(self._table, name)
 
     def evolve(self, schema: pa.Schema, key_fields: Sequence[str]) -> None:
-        """Create or change the table, unless death comes first."""
+        """Create or change the table, unless the worker is killed before."""
         self._durably("schema", self._table.evolve, schema, key_fields)
 
     def record_tombstones(self, tombstones: Mapping[str, RowVersion], now: int) -> None:
-        """Add to the ledger, unless death comes first."""
+        """Add to the ledger, unless the worker is killed before."""
         self._durably("ledger", self._table.record_tombstones, tombstones, now)
 
     def merge(self, actions: Actions, commit: Commit) -> MergeCounts:
-        """Apply the actions, unless death comes first."""
+        """Apply the actions, unless the worker is killed before."""
         counts: MergeCounts = self._durably("table", self._table.merge, actions, commit)
         return counts
 
     def truncate(self, floor: RowVersion, commit: Commit) -> None:
-        """Remove rows, unless death comes first."""
+        """Remove rows, unless the worker is killed before."""
         self._durably("table", self._table.truncate, floor, commit)
 
     def _durably(self, point: str, do: Any, *arguments: Any) -> Any:
@@ -85,7 +85,7 @@ class Mortal:
 
 
 class Worker:
-    """Does what a sink task does, one thing at a time: fetches become batches per table, batches offsets."""
+    """A sink task without concurrency: fetches become batches per table, batches become offsets."""
 
     def __init__(self, warehouse: Warehouse) -> None:
         self._warehouse = warehouse
@@ -96,25 +96,25 @@ class Worker:
         self._unit = -1
 
     def assigned(self) -> None:
-        """Begin from the group's offsets with nothing in memory that another worker may have made old."""
+        """Begin at the group's offsets, without any state from before the assignment."""
         self._batches.reset()
         for pipeline in self._pipelines.values():
             pipeline.begin_assignment()
 
     def read(self, fetch: Sequence[Arrival], behind: int, closed: int) -> None:
-        """Take a fetch, then write the batches of the tables whose bits are set in ``closed``. Raises Killed.
+        """Handle a fetch, then write the batches of the tables whose bits are set in ``closed``. Raises Killed.
 
         ``behind`` records of its partition are still to be fetched.
         """
         if fetch[0].unit != self._unit:
-            self._clock += 10  # more than a first half waits for its second, where that is not fetched next
+            self._clock += 10  # more than a first half that waits for its second half, if that is not fetched next
         self._unit = fetch[-1].unit
         pieces = [(str(table), piece) for table, piece in pieces_of([arrival.event for arrival in fetch])]
         self._batches.add(fetch[0].place, fetch[-1].offset + 1, pieces, self._clock, behind)
         self._write([name for name in sorted(self._batches.tables()) if closed >> int(name) & 1])
 
     def finish(self) -> None:
-        """Write all that waits."""
+        """Write all queued changes."""
         self._clock += 10
         self._write(sorted(self._batches.tables()))
 
@@ -144,7 +144,7 @@ class Worker:
 
 
 class Warehouse:
-    """Where workers write: tables of a lakehouse by number, and the group's offsets."""
+    """The storage of the workers: tables of a lakehouse by index, and the group's offsets."""
 
     def __init__(self, lakehouse: Lakehouse, name: str, delivery: Delivery, options: TableOptions) -> None:
         self._lakehouse = lakehouse
@@ -159,15 +159,18 @@ class Warehouse:
         self.omitted: set[tuple[str, int, int]] = set()
 
     def open(self, table: int) -> Mortal:
-        """A handle of its own for every worker."""
+        """A new handle for every worker."""
         return Mortal(self.table(table), self._fate)
 
     def table(self, table: int) -> LakeTable:
-        """A table as nobody dies of it."""
+        """A table whose calls kill no worker."""
         return self._lakehouse.table("laws", f"{self._name}_{table}", self._options)
 
     def commit(self, offsets: Any) -> None:
-        """Commit the group's offsets, unless death comes first. What is lost comes with the next commit."""
+        """Commit the group's offsets, unless the worker is killed before.
+
+        The next commit contains lost offsets as well.
+        """
         self._pending |= offsets
         self._commits += 1
         if self._pending and self._commits not in self._lost:
@@ -177,10 +180,10 @@ class Warehouse:
             self._fate.after("offsets")
 
     def confirm(self) -> None:
-        """The partitions still belong to whoever asks."""
+        """The group confirms the assignment of any worker."""
 
     def forget_pending(self) -> None:
-        """Whoever knew of offsets that are not committed is gone."""
+        """Discard uncommitted offsets, because their worker was killed."""
         self._pending = {}
 
 
@@ -194,9 +197,9 @@ def written(
     options: TableOptions = NO_OPTIONS,
     insert_mode: str = "null",
 ) -> dict[int, Rows]:
-    """The tables by number after a delivery was written to its end, whatever happened on the way.
+    """The tables by index after all records of a delivery were written, with any faults.
 
-    The tables are called ``name`` and a number; ``insert_mode`` says what becomes of rows that nothing completes.
+    The tables are called ``name`` and an index; ``insert_mode`` is ``reselect.unresolved.insert.mode``.
     """
     warehouse = Warehouse(lakehouse, name, delivery, options)
     warehouse.insert_mode = insert_mode
@@ -205,12 +208,12 @@ def written(
 
 
 def tables_of(delivery: Delivery, warehouse: Warehouse) -> dict[int, Rows]:
-    """The tables of a delivery by number, as they are."""
+    """The current tables of a delivery by index."""
     return {number: _rows(warehouse.table(number)) for number in _tables(delivery)}
 
 
 def written_or_left_out(delivery: Delivery, lakehouse: Lakehouse) -> tuple[dict[int, Rows], list[Arrival]]:
-    """The same where changes of rows that nothing completes are left out, and what else arrived."""
+    """The same with omitted changes of incomplete rows, and the other arrivals."""
     warehouse = Warehouse(lakehouse, "law", delivery, NO_OPTIONS)
     warehouse.insert_mode = "dlq"
     _write(delivery, warehouse)
@@ -219,7 +222,7 @@ def written_or_left_out(delivery: Delivery, lakehouse: Lakehouse) -> tuple[dict[
 
 
 def expected(delivery: Delivery) -> dict[int, Rows]:
-    """The tables of the reference model, by number."""
+    """The tables of the reference model, by index."""
     models = {number: Model() for number in _tables(delivery)}
     for arrival in delivery.arrivals:
         models[arrival.event.table].apply(arrival.event)
@@ -263,7 +266,7 @@ def came_to_the_end(
 def _fetches(
     arrivals: Sequence[Arrival], cuts: Sequence[Cut], offsets: Mapping[Place, int]
 ) -> Iterator[tuple[int, list[Arrival]]]:
-    """What is read from the group's offsets on, with the index of each fetch's last arrival."""
+    """The fetches from the group's offsets on, with the index of each fetch's last arrival."""
     fetch: list[Arrival] = []
     last = 0
     for index, arrival in enumerate(arrivals):
@@ -279,7 +282,7 @@ def _fetches(
 
 
 def _rows(table: LakeTable) -> Rows:
-    """The data of a lake table by key."""
+    """The rows of a lake table by key."""
     stored = table.schema()
     if stored is None:
         return {}

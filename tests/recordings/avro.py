@@ -1,7 +1,7 @@
-"""The recording with Avro converters: its records as JSON documents, and each document's Avro form again.
+"""The recording with Avro converters: its records as JSON documents, and the Avro form of each document.
 
-The checks of the recordings read JSON. So they get what the Avro converter makes of a record, written as JsonConverter
-would; what goes the way of a record in a replay is the Avro itself.
+The checks of the recordings read JSON, so they get the result of the Avro converter in the form of JsonConverter. A
+replay uses the Avro records themselves.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _avro: dict[bytes, bytes] = {}
 
 
 class RecordedRegistry:
-    """The registry as it was when the recording was made: ids and their schemas."""
+    """The registry at the time of the recording: ids and their schemas."""
 
     def __init__(self, schemas: Path) -> None:
         self._schemas = json.loads(gzip.decompress(schemas.read_bytes()))["ids"]
@@ -55,13 +55,13 @@ def _conversion(recordings: Path) -> Conversion:
 
 
 def as_json(record: RecordedRecord, recordings: Path) -> RecordedRecord:
-    """A record of Avro as JsonConverter would have written it."""
+    """An Avro record in the form of JsonConverter."""
     converted = _conversion(recordings).of(record)
     return replace(record, key=_document(record.key, converted.key), value=_document(record.value, converted.value))
 
 
 class Registered:
-    """The recording's schemas in a registry that runs, where they have other ids."""
+    """The recording's schemas in a running registry, where they have other ids."""
 
     def __init__(self, registry: Registry, recordings: Path) -> None:
         self._registry = registry
@@ -69,7 +69,7 @@ class Registered:
         self._ids: dict[int, int] = {}
 
     def record(self, record: RecordedRecord) -> RecordedRecord:
-        """A record of Avro with the ids of that registry."""
+        """An Avro record with the ids of that registry."""
         return replace(record, key=self._document(record.key), value=self._document(record.value))
 
     def _document(self, document: bytes | None) -> bytes | None:
@@ -83,7 +83,7 @@ class Registered:
 
 
 def as_avro(record: RecordedRecord) -> RecordedRecord:
-    """The record that ``as_json`` was given."""
+    """The record from which ``as_json`` made this one."""
     return replace(record, key=record.key and _avro[record.key], value=record.value and _avro[record.value])
 
 

@@ -1,14 +1,14 @@
-"""What a lake column must hold for a value of PostgreSQL: from a dump's text to the exact value, per handling mode.
+"""The values that a lake column must contain for PostgreSQL: from a dump's text to the exact value, per handling mode.
 
-``form(type, variant)`` says how one PostgreSQL type travels and is stored (``reselect.md`` section 8.2). Its ``read``
+``form(type, variant)`` describes how one PostgreSQL type is sent and stored (``reselect.md`` section 8.2). Its ``read``
 makes the Connect value, ``lake`` the value of a typed column (dates as days, timestamps as microseconds, decimals of
-unlimited scale as text), ``bare`` what JsonConverter writes when it sends no schema. ``comparable`` brings an Arrow
+unlimited scale as text), ``bare`` what JsonConverter writes when it sends no schema. ``comparable`` converts an Arrow
 column to the same Python values. Nothing here uses Headrace's own decoding.
 
-``mariadb_types.py`` and ``oracle_types.py`` say the same of other databases; ``columns.py`` chooses.
+``mariadb_types.py`` and ``oracle_types.py`` describe other databases in the same way; ``columns.py`` chooses.
 
-What Debezium itself changes on the way (NaN, dates BC, arrays of arrays…) is not modelled here: ``differences.py``
-names it, cell by cell.
+Changes that Debezium itself makes (NaN, dates BC, arrays of arrays…) are not modelled here: ``differences.py`` names
+them, cell by cell.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def field_name(column: str, of: Variant) -> str:
 
 
 def expected(value: str | None, column: Form, *, typed: bool) -> Any:
-    """What the lake must hold for ``value`` of the dump, in a typed column or in one of which only JSON told."""
+    """The value that the lake must contain for ``value`` of the dump, in a typed or an inferred column."""
     if value is None:
         return None
     read = column.read(value)
@@ -64,7 +64,7 @@ def expected(value: str | None, column: Form, *, typed: bool) -> Any:
 
 
 def without_nulls(value: Any) -> Any:
-    """A struct without its null members, at any depth: without a schema those have no type, and so no place."""
+    """A struct without its null members, at any depth: without a schema they have no type, and so no column."""
     if isinstance(value, list):
         return [without_nulls(item) for item in value]
     if isinstance(value, dict):
@@ -78,25 +78,25 @@ def comparable(values: pa.Array | pa.ChunkedArray) -> list[Any]:
 
 
 def _integers(values: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Dates and timestamps as their counts, at any depth: Python's own types end at the year 9999."""
+    """Dates and timestamps as integers, at any depth: Python's own types end at the year 9999."""
     array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
     return array.view(_counted(array.type)) if _counted(array.type) != array.type else array
 
 
-def _counted(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_date32(kind):
+def _counted(data_type: pa.DataType) -> pa.DataType:
+    if pa.types.is_date32(data_type):
         return pa.int32()
-    if pa.types.is_timestamp(kind):
+    if pa.types.is_timestamp(data_type):
         return pa.int64()
-    if pa.types.is_list(kind):
-        return pa.list_(_counted(kind.value_type))
-    if pa.types.is_struct(kind):
-        return pa.struct([pa.field(member.name, _counted(member.type)) for member in kind])
-    return kind
+    if pa.types.is_list(data_type):
+        return pa.list_(_counted(data_type.value_type))
+    if pa.types.is_struct(data_type):
+        return pa.struct([pa.field(member.name, _counted(member.type)) for member in data_type])
+    return data_type
 
 
 def plain(value: Any) -> Any:
-    """A value that equals another one exactly when both mean the same: NaN has a name."""
+    """A value that equals another one exactly if both mean the same; NaN becomes a text."""
     if isinstance(value, float) and math.isnan(value):
         return NAN
     if isinstance(value, list):
@@ -107,7 +107,7 @@ def plain(value: Any) -> Any:
 
 
 def form(pg_type: str, of: Variant) -> Form | None:
-    """How ``pg_type`` travels in a variant; None when Debezium sends no such column."""
+    """The form in which ``pg_type`` is sent in a variant; None when Debezium sends no such column."""
     match = _TYPE.fullmatch(pg_type)
     assert match, f"unknown type {pg_type}"
     if pg_type in NEVER_SENT or (pg_type in GEOMETRIC and of.release == "3.6"):
@@ -120,7 +120,7 @@ def form(pg_type: str, of: Variant) -> Form | None:
 
 
 def _array(pg_type: str, of: Variant) -> Form | None:
-    """Arrays; ``bit(n)[]`` travels as if it were one bit string, and is always null (differences.py)."""
+    """Arrays; ``bit(n)[]`` is sent as if it were one bit string, and is always null (differences.py)."""
     item = _unknown() if pg_type in NO_CONVERTER else form(pg_type.removesuffix("[]"), of)
     assert item, f"no converter for the elements of {pg_type}"
     return Form(
@@ -132,7 +132,7 @@ def _array(pg_type: str, of: Variant) -> Form | None:
 
 
 def _read_each(read: Callable[[str], Any], parts: list[Any]) -> list[Any]:
-    """The elements of an array; those of an inner array stand in an inner list."""
+    """The elements of an array; those of an inner array are in an inner list."""
     return [
         _read_each(read, part) if isinstance(part, list) else None if part is None else read(part) for part in parts
     ]
@@ -169,14 +169,14 @@ def _unknown() -> Form:
 
 
 def _scale(base: str, modifier: str | None) -> int | None:
-    """The scale on the wire; a negative one is read as eleven unsigned bits by the connector."""
+    """The scale in the event; the connector reads a negative one as eleven unsigned bits."""
     if base == "money":
         return 2
     return None if modifier is None else int((*modifier.split(","), "0")[1]) & 0x7FF
 
 
 def numeric_form(scale: int | None, of: Variant) -> Form:
-    """A decimal of ``scale`` digits after the point, of any number of them without."""
+    """A decimal with ``scale`` digits after the point, or any number of them if it has none."""
     if of.decimals == "double":
         return Form(lambda value: float(_decimal(value)), bare=lambda value: NAN if math.isnan(value) else value)
     if of.decimals == "string":
@@ -197,14 +197,14 @@ def _with_scale(number: Decimal, scale: int | None) -> str:
 
 
 def digits(number: Decimal) -> str:
-    """Plain digits without trailing zeros: how the lake stores a decimal that no decimal column holds."""
+    """Plain digits without trailing zeros: the lake's form of a decimal that no decimal column can contain."""
     plain_digits = format(number, "f")
     return plain_digits.rstrip("0").rstrip(".") if "." in plain_digits else plain_digits
 
 
 def _variable(number: Decimal) -> dict[str, Any]:
     if not number.is_finite():
-        return {"scale": 0, "value": str(number)}  # never on the wire: differences.py
+        return {"scale": 0, "value": str(number)}  # Debezium never sends it: differences.py
     scale = max(0, -int(Decimal(digits(number)).as_tuple().exponent))  # trailing zeros are stripped
     return {"scale": scale, "value": base64_text(unscaled(number, scale))}
 
@@ -227,12 +227,12 @@ REAL = Form(real, bare=lambda value: float(str(np.float32(value))))  # JSON has 
 
 
 def bytes_form(read: Callable[[str], bytes]) -> Form:
-    """Bytes, which JSON without schemas shows in base64."""
+    """Bytes, which are base64 in JSON without schemas."""
     return Form(read, bare=base64_text)
 
 
 def binary_form(of: Variant) -> Form:
-    """Binary of any length, in hexadecimal digits in the dump, as ``binary.handling.mode`` writes it."""
+    """Binary values, hexadecimal in the dump, as ``binary.handling.mode`` writes them."""
     if of.binary == "bytes":
         return bytes_form(_unhex)
     encode = _BINARY_TEXTS[of.binary]
@@ -255,12 +255,12 @@ def _unhex(value: str) -> bytes:
 
 
 def _hstore(of: Variant) -> Form:
-    """As JSON the order of the keys is that of a Java hash map, so the stored text is read before it is compared."""
+    """The text is read before it is compared, because the order of the keys in JSON is that of a Java hash map."""
     return Form(text.hstore, seen=same if of.hstore == "map" else lambda value: value and json.loads(value))
 
 
 def _inet(value: str) -> str:
-    """The dump's cast to text adds the full mask that the type's own output leaves out."""
+    """The dump's cast to text adds the full mask that the type's own output omits."""
     return value.removesuffix("/128" if ":" in value else "/32")
 
 
@@ -280,8 +280,8 @@ def _circle(value: str) -> dict[str, Any]:
     return {"center": _point((x, y)), "radius": radius}
 
 
-def _geometry(wkb: bytes, kind: str, **extensions: str) -> dict[str, Any]:
-    return {"wkb": wkb, "srid": None, "extensions": {"type": kind, **extensions}}
+def _geometry(wkb: bytes, geometry_type: str, **extensions: str) -> dict[str, Any]:
+    return {"wkb": wkb, "srid": None, "extensions": {"type": geometry_type, **extensions}}
 
 
 def _box(value: str) -> dict[str, Any]:
@@ -307,7 +307,7 @@ _MODAL: Mapping[str, Callable[[Variant], Form]] = {"bytea": binary_form, "hstore
 
 _PLAIN: Mapping[str, Form] = {
     "boolean": Form(lambda value: value in ("true", "t")),  # inside arrays t and f
-    **{kind: Form(int) for kind in ("smallint", "integer", "bigint", "oid")},
+    **{type_name: Form(int) for type_name in ("smallint", "integer", "bigint", "oid")},
     "real": REAL,
     "double precision": Form(float),
     "inet": Form(_inet),

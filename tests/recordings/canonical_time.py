@@ -99,7 +99,7 @@ def _interval(_: int, of: Variant) -> Form:
 
 
 def _interval_micros(value: text.Interval) -> int:
-    """A month is a twelfth of 365.25 days; what is longer than 64 bits stops at their end."""
+    """The length of an interval: a month is a twelfth of 365.25 days, and the result is limited to 64 bits."""
     micros = value.months * 2_629_800_000_000 + value.days * 86_400_000_000 + value.micros
     return max(-(2**63), min(2**63 - 1, micros))
 

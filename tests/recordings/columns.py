@@ -1,4 +1,4 @@
-"""Which columns the lake table of a dumped table must have, and how their values travel, for every source."""
+"""The columns that the lake table of a dumped table must have, and the forms of their values, for every source."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FORMS: Mapping[str, Callable[[str, Variant], Form | None]] = {
 
 
 def columns(table: DumpedTable, of: Variant) -> dict[str, Form]:
-    """The columns that the lake table must have, by the name that Debezium gives them, with their forms."""
+    """The columns that the lake table must have, by Debezium's names, with their forms."""
     form = _FORMS[of.source]
-    forms = {canonical.field_name(column, of): form(kind, of) for column, kind in table.types.items()}
+    forms = {canonical.field_name(column, of): form(type_name, of) for column, type_name in table.types.items()}
     return {name: found for name, found in forms.items() if found is not None}

@@ -1,4 +1,4 @@
-"""Compares what stands in a table with the dump of its database, cell by cell, with the named differences only."""
+"""Compares a table with the dump of its database, cell by cell, except for the named differences."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """The rows that one table must hold, by ``row_key``; ``sources`` are the dump's own rows behind them."""
+    """The rows that one table must contain, by ``row_key``; ``sources`` are the dump's rows for them."""
 
     table: DumpedTable
     of: Variant
@@ -49,14 +49,14 @@ def records_of(table: DumpedTable, of: Variant) -> Sequence[RecordedRecord]:
 
 
 def row_key(row: Row, fields: Sequence[str]) -> str:
-    """The text by which rows of the dump and of a table are brought together."""
+    """The text by which rows of the dump and of a table are matched."""
     return json.dumps([row[name] for name in fields], default=repr, sort_keys=True)
 
 
 def expectation(table: DumpedTable, of: Variant, fields: Sequence[str], *, typed: bool) -> Expectation:
-    """What ``table`` must hold, rows told apart by the record key's ``fields``.
+    """The rows that ``table`` must contain, identified by the record key's ``fields``.
 
-    ``typed`` is False where neither the records nor a database say the columns' types.
+    ``typed`` is False if neither the records nor a database contain the columns' types.
     """
     forms = columns(table, of)
     for name in _without_type(table, of, typed):
@@ -82,7 +82,7 @@ def _without_type(table: DumpedTable, of: Variant, typed: bool) -> Sequence[str]
 
 
 def rows_of(content: pa.Table, fields: Sequence[str]) -> Mapping[str, Row]:
-    """The rows of a lake table by ``row_key``. Fails when two rows share a key: a merge never leaves that."""
+    """The rows of a lake table by ``row_key``. Fails when two rows share a key."""
     names = [name for name in content.column_names if not name.startswith("__headrace_")]
     cells = [comparable(content.column(name)) for name in names]
     rows = [dict(zip(names, row, strict=True)) for row in zip(*cells, strict=True)]
@@ -98,9 +98,9 @@ def problems(
     reselected: bool,
     untold: Callable[[str, Any], bool] = lambda column, value: False,
 ) -> list[str]:
-    """Everything that is neither equal nor a named difference; empty when the table is right.
+    """All cells that are neither equal nor a named difference; empty when the table is right.
 
-    ``untold(column, value)`` says that a cell tells nothing and is not compared.
+    ``untold(column, value)`` is True for a cell that is not compared.
     """
     standing = {row_key(row, list(row)) for row in STANDING.get(want.table.name, ())}
     found = [f"row {key} is missing" for key in (want.rows.keys() | standing) - have.keys()]
@@ -125,16 +125,16 @@ def _place(want: Expectation, key: str, name: str) -> tuple[str, str, int]:
 
 
 def _identity(source: Mapping[str, str | None]) -> int:
-    """The number by which a difference names a row; 0 where rows have none."""
+    """The number by which a difference names a row; 0 for rows without one."""
     identity = source.get("id") or ""
     return int(identity) if identity.lstrip("-").isdigit() else 0
 
 
 def _cell(want: Expectation, key: str, name: str, value: Any, difference: Difference | None) -> list[str]:
-    truth, place = want.rows[key][name], f"row {key}, {name}"
+    truth, cell = want.rows[key][name], f"row {key}, {name}"
     equal = value == truth and type(value) is type(truth)
     if difference is None:
-        return [] if equal else [f"{place}: {value!r:.120} instead of {truth!r:.120}"]
+        return [] if equal else [f"{cell}: {value!r:.120} instead of {truth!r:.120}"]
     if equal and difference.always:
-        return [f"{place}: equals the dump, but is named as different ({difference.reason})"]
-    return [] if equal or difference.holds(value) else [f"{place}: {value!r:.120}, but {difference.reason}"]
+        return [f"{cell}: equals the dump, but is named as different ({difference.reason})"]
+    return [] if equal or difference.holds(value) else [f"{cell}: {value!r:.120}, but {difference.reason}"]

@@ -1,6 +1,6 @@
-"""The constructed recordings of Oracle (``tests/fixtures/oracle``), written again for the other binary modes.
+"""The constructed recordings of Oracle (``tests/fixtures/oracle``), converted to the other binary modes.
 
-``binary.handling.mode`` decides how a BLOB travels, and its placeholder with it (``reselect.md`` section 2.3).
+``binary.handling.mode`` determines the form of a BLOB and of its placeholder (``reselect.md`` section 2.3).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TEXTS: Mapping[str, Callable[[bytes], str]] = {
 
 
 def in_binary_mode(value: bytes | None, mode: str) -> bytes | None:
-    """A record's value as the connector writes it in ``mode``; the recording itself is in mode ``bytes``."""
+    """A record's value in the form of ``mode``; the recording itself has the mode ``bytes``."""
     if value is None or mode == "bytes":
         return value
     document = json.loads(value)

@@ -1,6 +1,6 @@
-"""The recorded database as it stood at the end, loaded again from its dump: what reselect reads in the tests.
+"""The end state of the recorded database, loaded from its dump, for reselect in the tests.
 
-Transaction ids and log positions are those of the new server, so ``reselect.visibility.check=off`` belongs to it.
+Transaction ids and log positions are those of the new server, which requires ``reselect.visibility.check=off``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NOT_LOADED = frozenset(
 
 
 def load(connection: psycopg.Connection[Any], of: Variant) -> None:
-    """Fill an empty database (superuser, contrib extensions at hand) with the end state that ``of`` recorded."""
+    """Fill an empty database (superuser, contrib extensions available) with the end state of the recording ``of``."""
     connection.execute(cast(Any, (POSTGRES / "sql" / _TYPES_AND_TABLES).read_text()))
     connection.execute(_CREATED_WHILE_STREAMING)
     generated = _generated(of)

@@ -1,11 +1,11 @@
-"""Where a lake table may differ from the dump of its database: every cell by name, with what it holds and why.
+"""Cells of a lake table that may differ from the dump of its database: each by name, with its value and the reason.
 
-All of these arise before Headrace sees a record: Debezium or Connect cannot say the value (``reselect.md`` section 11),
-or says none at all. A cell that is not named here must equal the dump. Most of them are PostgreSQL's; those of other
-sources stand at the end.
+All of these exist before Headrace reads a record: Debezium or Connect cannot represent the value (``reselect.md``
+section 11), or sends none. A cell that is not named here must equal the dump. Most of them are PostgreSQL's; those of
+other sources are at the end.
 
-``WIRE`` holds with and without a database behind reselect, since only cells without a value are read again;
-``UNRESOLVED`` holds only without one. ``TABLES`` are not compared at all, ``REFUSED`` rows must not be there.
+``WIRE`` applies with and without a database for reselect, since only cells without a value are reselected;
+``UNRESOLVED`` applies only without one. ``TABLES`` are not compared at all, and ``REFUSED`` rows must not exist.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ JAVA_ADDRESS = re.compile(r"\[Ljava\.lang\.String;@[0-9a-f]+")
 class Difference:
     """Cells that differ from the dump, and the check that they must pass instead.
 
-    Where not ``always``, they may equal the dump as well.
+    If not ``always``, they may equal the dump as well.
     """
 
     table: str
@@ -44,12 +44,12 @@ class Difference:
 
 
 def exactly(value: Any) -> Holds:
-    """The cell holds ``value``."""
+    """The cell contains ``value``."""
     return lambda actual: bool(actual == value and type(actual) is type(value))
 
 
 def addresses(actual: Any) -> bool:
-    """The cell holds what Java prints for an array that it cannot print."""
+    """The cell contains Java's text for an array: its class and address."""
     return isinstance(actual, list) and all(JAVA_ADDRESS.fullmatch(item) for item in actual)
 
 
@@ -83,7 +83,7 @@ NO_ARRAY_TYPE: Mapping[str, tuple[str, ...]] = {"public.array_types": ("a_bit",)
 NEVER_TYPED: Mapping[str, tuple[str, ...]] = {"public.array_types": ("a_bit", "a_int4_2d")}
 """Columns that JSON without schemas shows as nulls only: the lake learns of no type, and makes no column."""
 
-# -- what the wire cannot say -----------------------------------------------------------------------------------------
+# -- values that events cannot represent ------------------------------------------------------------------------------
 
 
 def _all_types(column: str, rows: Iterable[int], variants: Iterable[str], reason: str, holds: Holds) -> Difference:
@@ -95,7 +95,7 @@ def _arrays(column: str, rows: Iterable[int], variants: Iterable[str], reason: s
 
 
 def _snapshot_dates() -> Iterable[Difference]:
-    """Snapshot reads pass through java.sql.Date: other calendar before 1582, no era, another infinity."""
+    """Snapshot reads use java.sql.Date: another calendar before 1582, no era, another infinity."""
     reason = "a date of a snapshot goes through java.sql.Date"
     days = {2: 1001860, 3: -622191234, 4: -625821272, 5: -141418}
     texts = {2: "4713-01-01Z", 3: "+292278994-08-16Z", 4: "+292269055-12-02Z", 5: "1582-10-24Z"}
@@ -174,7 +174,7 @@ WIRE: tuple[Difference, ...] = (
     *_streaming_gaps(),
 )
 
-# -- what only a database can tell ------------------------------------------------------------------------------------
+# -- values that only a database can supply ---------------------------------------------------------------------------
 
 _LITERAL = "the stored value is the placeholder itself, which no reader of the wire can tell from an omitted one"
 
@@ -186,7 +186,7 @@ def _toast(column: str, variants: Iterable[str], reason: str, holds: Holds) -> D
 
 
 def _kept_before_a_literal() -> Iterable[Difference]:
-    """Cells that were set to the placeholder: they look unchanged, so what they held before is kept."""
+    """Cells that were set to the placeholder: they look unchanged, so the lake keeps their earlier value."""
     before = {"t": "", "ta": [], "hs": {}, "ia": [number * 7919 for number in range(1, 81)]}
     for column, value in before.items():
         yield _toast(column, DEFAULT_PLACEHOLDER, _LITERAL, exactly(value))

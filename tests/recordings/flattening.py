@@ -1,6 +1,6 @@
-"""Recordings as Debezium's ``ExtractNewRecordState`` would have flattened them (``connect.md`` section 14.2).
+"""Recordings in the form of Debezium's ``ExtractNewRecordState`` (``connect.md`` section 14.2).
 
-Written from the transform's documentation, for the tests alone: no recording of the transform itself is at hand.
+Written from the transform's documentation, for the tests alone: there is no recording of the transform itself.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ DELETE_MODES = ("drop", "tombstone", "rewrite", "rewrite-with-tombstone", "delet
 
 @dataclass(frozen=True, slots=True)
 class Unwrap:
-    """The transform's options. ``add`` has names as ``add.fields`` and ``add.headers`` take them."""
+    """The transform's options. ``add`` has names in the syntax of ``add.fields`` and ``add.headers``."""
 
     deletes: str = "tombstone"
     add: tuple[str, ...] = ()
@@ -25,7 +25,7 @@ class Unwrap:
     prefix: str = "__"
 
     def flatten(self, records: Sequence[RecordedRecord], of: Variant) -> list[RecordedRecord]:
-        """The records of a topic behind the transform, at new offsets."""
+        """The records of a topic after the transform, at new offsets."""
         kept = [flat for record in records for flat in self._each(record, of)]
         return [replace(record, offset=offset) for offset, record in enumerate(kept)]
 

@@ -1,4 +1,4 @@
-"""How one type travels from the text of PostgreSQL to a lake column."""
+"""The form of one type: from the text of PostgreSQL to a lake column."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Any
 
 
 def same(value: Any) -> Any:
-    """The value as it is."""
+    """The unchanged value."""
     return value
 
 
 def base64_text(value: bytes) -> str:
-    """Bytes as JsonConverter writes them."""
+    """Bytes in the form of JsonConverter."""
     return base64.b64encode(value).decode()
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How one type travels: text of PostgreSQL -> Connect value -> what stands in a typed or an untyped column.
+    """The form of one type: text of PostgreSQL -> Connect value -> value of a typed or an untyped column.
 
-    ``seen`` is applied to the stored value before it is compared, where several texts mean the same.
+    ``seen`` is applied to the stored value before it is compared, if several texts mean the same.
     """
 
     read: Callable[[str], Any]

@@ -1,7 +1,7 @@
-"""The last image of every row as a recording tells it, without any lake: what ``canonical.py`` is checked against.
+"""The last image of every row in a recording, without any lake; ``canonical.py`` is checked against it.
 
-Deliberately naive: the last event of a key wins. It knows nothing of positions, folds or merges, nor of cells that an
-event does not tell.
+It is deliberately simple: the last event of a key applies. It uses no positions, folds or merges, and handles no
+unavailable cells.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ Row = Mapping[str, Any]
 
 
 def last_images(records: Sequence[RecordedRecord], of: Variant) -> Sequence[Row]:
-    """The last images of the rows that are alive at the end of the topic, as comparable values.
+    """The last images of the rows that exist at the end of the topic, as comparable values.
 
-    A column that an event lacks is null. A row with a value that no lake column holds is left out.
+    A column that an event lacks is null. A row with a value that no lake column can contain is omitted.
     """
     rows: dict[str, tuple[Schema | None, Row]] = {}
     for record in records:
@@ -54,12 +54,12 @@ def key_text(record: RecordedRecord, of: Variant) -> str:
 
 
 def _identity(record: RecordedRecord, of: Variant) -> str:
-    """The key's text in one order: that of the fields changes where a primary key is declared anew."""
+    """The key's text with sorted fields: their order changes when a primary key is declared again."""
     return json.dumps(json.loads(key_text(record, of)), sort_keys=True)
 
 
 def connect_value(schema: Schema, value: Any) -> Any:
-    """A JSON value as the Connect value that it stands for: bytes out of base64, at any depth."""
+    """The Connect value of a JSON value: bytes are decoded from base64, at any depth."""
     if value is None:
         return None
     if schema.type == "bytes":
@@ -97,7 +97,10 @@ def _cell(row: Schema, name: str, value: Any) -> Any:
 
 
 def _inferred(rows: Sequence[Row]) -> Sequence[Row]:
-    """Rows without schemas, each column typed by all of its values; one that shows no type is null."""
+    """Rows without schemas.
+
+    The type of each column is inferred from all of its values; a column without a type is null.
+    """
     columns = {}
     for name in {name: None for row in rows for name in row}:
         values = [row.get(name) for row in rows]

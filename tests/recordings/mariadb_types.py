@@ -1,7 +1,7 @@
-"""What a lake column must hold for a value of MariaDB (the dump's text: binary and bits in hex, time in UTC).
+"""The values that a lake column must contain for MariaDB (the dump's text: binary and bits in hex, time in UTC).
 
-The connector had its defaults. One of them is no accident of a value but of its type: ``bigint unsigned`` travels as a
-signed number (``bigint.unsigned.handling.mode=long``), so that what is above 2^63 - 1 arrives negative.
+The connector had its defaults. One of them changes the values of a type: ``bigint unsigned`` is sent as a signed number
+(``bigint.unsigned.handling.mode=long``), so that a value above 2^63 - 1 arrives negative.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _TYPE = re.compile(r"(?P<base>[a-z]+)(?:\((?P<arguments>[^)]*)\))?(?P<unsigned> 
 _TIME = re.compile(r"(-?)(\d+):(\d\d):(\d\d)(?:\.(\d{1,6}))?")
 
 
-def form(kind: str, of: Variant) -> Form:
-    """How a column of MariaDB's type ``kind`` travels and is stored."""
-    match = _TYPE.fullmatch(kind)
-    assert match, f"unknown type {kind}"
+def form(type_name: str, of: Variant) -> Form:
+    """The form in which MariaDB's type ``type_name`` is sent and stored."""
+    match = _TYPE.fullmatch(type_name)
+    assert match, f"unknown type {type_name}"
     base, arguments = match["base"], match["arguments"] or ""
     if base == "bigint" and match["unsigned"]:
         return Form(_wrapped)
@@ -46,7 +46,7 @@ def _bits(width: int) -> Callable[[str], bytes]:
 
 
 def _micros(value: str) -> int:
-    """A time is a span of up to 839 hours, either way."""
+    """A time is a span of up to 839 hours, positive or negative."""
     match = _TIME.fullmatch(value)
     assert match, f"not a time: {value!r}"
     sign, hours, minutes, seconds, fraction = match.groups()
@@ -79,9 +79,12 @@ _TIMES = {
 """The types of PostgreSQL that travel alike."""
 
 _PLAIN: Mapping[str, Form] = {
-    **{kind: Form(int) for kind in ("tinyint", "smallint", "mediumint", "int", "bigint", "year")},
-    **{kind: Form(str) for kind in ("char", "varchar", "text", "mediumtext", "longtext", "enum", "set", "uuid")},
-    **{kind: bytes_form(bytes.fromhex) for kind in ("binary", "varbinary", "blob")},
+    **{type_name: Form(int) for type_name in ("tinyint", "smallint", "mediumint", "int", "bigint", "year")},
+    **{
+        type_name: Form(str)
+        for type_name in ("char", "varchar", "text", "mediumtext", "longtext", "enum", "set", "uuid")
+    },
+    **{type_name: bytes_form(bytes.fromhex) for type_name in ("binary", "varbinary", "blob")},
     "float": REAL,
     "double": Form(float),
     "time": Form(_micros),

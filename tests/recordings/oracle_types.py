@@ -1,4 +1,4 @@
-"""What a lake column must hold for a value of Oracle, from the text of a dump (``reselect.md`` section 8.2)."""
+"""The values that a lake column must contain for Oracle, from the text of a dump (``reselect.md`` section 8.2)."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from recordings.records import Variant
 _TYPE = re.compile(r"(?P<base>[A-Z0-9]+)(?:\((?P<arguments>[\d,]+)\))?")
 
 
-def form(kind: str, of: Variant) -> Form:
-    """How a column of Oracle's type ``kind`` travels and is stored, in the precise decimal mode."""
-    match = _TYPE.fullmatch(kind)
-    assert match, f"unknown type {kind}"
+def form(type_name: str, of: Variant) -> Form:
+    """The form in which Oracle's type ``type_name`` is sent and stored, in the precise decimal mode."""
+    match = _TYPE.fullmatch(type_name)
+    assert match, f"unknown type {type_name}"
     base, arguments = match["base"], (match["arguments"] or "").split(",")
     if base == "NUMBER" and len(arguments) == 2:
         return numeric_form(int(arguments[1]), of)

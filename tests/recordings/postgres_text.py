@@ -1,6 +1,6 @@
 """PostgreSQL's own text forms, read exactly: arrays, hstore, dates and times of any year, intervals, geometry, bits.
 
-Written for the tests alone and apart from Headrace's readers, so that both can be wrong only independently. Years are
+Written for the tests and independently of Headrace's readers, so that both do not share an error. Years are
 astronomical (0 is 1 BC); days count from 1970-01-01 in the proleptic Gregorian calendar, as PostgreSQL counts them.
 """
 
@@ -57,7 +57,7 @@ class Moment:
 
     @property
     def epoch(self) -> int:
-        """Microseconds since the epoch, the local time taken as UTC, less the offset."""
+        """Microseconds since the epoch: the local time as UTC, minus the offset."""
         return self.days * 86_400_000_000 + self.time_of_day - self.offset * 1_000_000
 
 
@@ -163,7 +163,7 @@ def points(text: str) -> list[tuple[float, float]]:
 
 
 def bits(text: str) -> bytes:
-    """A bit string as Debezium sends it: little endian, sized by the highest set bit."""
+    """A bit string in the form of Debezium: little endian, sized by the highest set bit."""
     value = int(text or "0", 2)
     return value.to_bytes((value.bit_length() + 7) // 8, "little")
 
@@ -179,7 +179,7 @@ def line_wkb(line: list[tuple[float, float]]) -> bytes:
 
 
 def ring_wkb(ring: list[tuple[float, float]]) -> bytes:
-    """A polygon of one ring, closed when it is not, as little-endian well-known binary."""
+    """A polygon of one ring, closed if necessary, as little-endian well-known binary."""
     closed = ring if ring[0] == ring[-1] else [*ring, ring[0]]
     return struct.pack("<BIII", 1, 3, 1, len(closed)) + _flat(closed)
 

@@ -1,7 +1,7 @@
-"""Recordings of a real Debezium connector as Kafka records: by topic, cut into batches, delivered twice, published.
+"""Recordings of a real Debezium connector as Kafka records: by topic, split into batches, delivered twice, published.
 
-The recordings stand in ``tests/fixtures``, a folder for each source, whose README says how each variant was made. A
-``Variant`` is its configuration: which handling modes the connector had, and whether keys and values carry schemas.
+The recordings are in ``tests/fixtures``, one folder per source; its README describes each variant. A ``Variant`` is the
+configuration: the handling modes of the connector, and whether keys and values have schemas.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ DEFAULT_PLACEHOLDER = "__debezium_unavailable_value"
 
 @dataclass(frozen=True, slots=True)
 class RecordedRecord:
-    """One record of a recording; has the shape of ``headrace.ports.Record``."""
+    """One record of a recording; implements ``headrace.ports.Record``."""
 
     topic: str
     partition: int
@@ -56,7 +56,7 @@ class RecordedRecord:
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """How the connector of one recording was configured. ``bare`` values carry no schema."""
+    """The configuration of the connector of one recording. ``bare`` values have no schema."""
 
     name: str
     prefix: str
@@ -92,7 +92,7 @@ class Variant:
 class DumpedTable:
     """One table of a dump: rows of the database's own text, ``types`` by column name in column order.
 
-    ``schema`` is what a topic's name has before the table: for MariaDB the database.
+    ``schema`` is the part of a topic's name before the table: for MariaDB the database.
     """
 
     name: str
@@ -121,7 +121,7 @@ def variant(name: str) -> Variant:
 
 
 def _with_defaults(name: str, source: str, *, schemas: bool) -> Variant:
-    """The connector had its defaults; only the converters differ."""
+    """The connector has its defaults; only the converters differ."""
     return Variant(
         name=name,
         prefix=name,
@@ -141,7 +141,7 @@ def _with_defaults(name: str, source: str, *, schemas: bool) -> Variant:
 
 
 def _oracle(name: str) -> Variant:
-    """Constructed: the connector reads LOBs and has its defaults but for the binary mode, and topics of its own."""
+    """Constructed: the connector reads LOBs and has its defaults except for the binary mode, and its own topics."""
     side, mode = name.split("-", 1)
     return Variant(
         name=name,
@@ -216,7 +216,7 @@ def topic_of(table: DumpedTable, of: Variant) -> str:
 
 
 def batches(records: Sequence[RecordedRecord], cuts: Sequence[int]) -> Iterator[Sequence[RecordedRecord]]:
-    """``records`` cut before each index of ``cuts``; no piece is empty."""
+    """``records`` split before each index of ``cuts``; no part is empty."""
     edges = sorted({0, len(records), *(cut for cut in cuts if 0 < cut < len(records))})
     for begin, end in itertools.pairwise(edges):
         yield records[begin:end]
@@ -225,7 +225,7 @@ def batches(records: Sequence[RecordedRecord], cuts: Sequence[int]) -> Iterator[
 def delivered_again(
     records: Sequence[RecordedRecord], begin: int, end: int
 ) -> tuple[Sequence[RecordedRecord], Sequence[RecordedRecord]]:
-    """What a consumer that loses its offset sees: everything before ``end``, then everything from ``begin`` again."""
+    """The records for a consumer that loses its offset: all before ``end``, then all from ``begin`` again."""
     return records[:end], records[begin:]
 
 

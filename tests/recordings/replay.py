@@ -1,6 +1,6 @@
-"""Drives one recorded topic into a memory table along the way of a record: decode, batch, fold, reselect, merge.
+"""Writes one recorded topic into a memory table with the steps of a task: decode, batch, fold, reselect, merge.
 
-The order of things is the sink task's; the chunks, the batches and what is delivered again are the test's to choose.
+The order of the steps is the sink task's. The test chooses chunks, batches and repeated deliveries.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from headrace.runtime.pipeline.reselect import Reselect
 from headrace.runtime.pipeline.table_pipeline import TablePipeline
 from headrace_connectors.memory import MemoryLakehouse
 
-_NOW = 1_800_000_000_000_000  # microseconds; no tombstone of a test grows old
+_NOW = 1_800_000_000_000_000  # microseconds; no tombstone of a test expires
 _TABLE = "table"
-_SOON, _LATE = 1.0, 1000.0  # seconds after a chunk: its batch is due, and nothing is worth waiting for any more
+_SOON, _LATE = 1.0, 1000.0  # seconds after a chunk: its batch is due, and no half waits for another any more
 
 
 class Killed(Exception):
-    """The worker is gone."""
+    """The worker is killed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Records that are decoded together; ``flush`` says that the table's writer is free after them."""
+    """Records that are decoded together; ``flush`` makes the table's writer free after them."""
 
     records: Sequence[RecordedRecord]
     flush: bool = True
@@ -48,12 +48,12 @@ class Chunk:
 
 @dataclass(slots=True)
 class Replay:
-    """One topic on its way into one memory table.
+    """One topic and the memory table that it is written to.
 
-    With ``dies_at`` the worker is killed once, before its n-th merge, when the ledger is written already.
-    ``refused`` are the offsets of records that could not be used, ``durable`` is the offset that may be committed, and
-    ``written`` the next one after the last event that the table reflects. ``committed`` has, for a topic of several
-    ``partitions``, the offset of each that may be committed.
+    With ``dies_at`` the worker is killed once, before its n-th merge, after it has written the ledger. ``refused`` are
+    the offsets of records that could not be used, ``durable`` is the offset that may be committed, and ``written`` the
+    next one after the last event in the table. ``committed`` has, for a topic of several ``partitions``, the offset of
+    each that may be committed.
     """
 
     of: Variant
@@ -76,7 +76,7 @@ class Replay:
         self.restart()
 
     def restart(self) -> None:
-        """A worker that was killed and comes back: only what the table holds is left. It dies no more."""
+        """Restart a killed worker with only the state of the table. It is not killed again."""
         self.dies_at = 0 if self._alive else self.dies_at
         self._alive = True
         options = reselect_options(self.of, {"reselect.cache.enabled": str(self.cached).lower()})
@@ -102,25 +102,25 @@ class Replay:
         )
 
     def deliver(self, chunks: Sequence[Chunk]) -> None:
-        """Take chunks in order; what is not flushed waits."""
+        """Handle chunks in order; changes that are not flushed stay in the queue."""
         for chunk in chunks:
             self._take(chunk.records)
             if chunk.flush:
                 self._flush(_SOON)
 
     def add_columns(self, added: ColumnDefaults) -> None:
-        """What the schema-change topic says of the table, in a batch of its own."""
+        """Apply the table's schema changes in a separate batch."""
         self._pipeline.write(added, Commit(0, "recordings"))
 
     def finish(self) -> None:
-        """Write what still waits: time passes until nothing is due any more."""
+        """Write all queued changes: advance the time until no batch is due."""
         now: float | None = _LATE
         while now is not None:
             self._flush(now)
             now = self._batches.due(_TABLE)
 
     def content(self) -> pa.Table:
-        """What stands in the table."""
+        """The content of the table."""
         return self.lakehouse.table("recordings", _TABLE, TableOptions()).to_arrow()
 
     def _flush(self, now: float) -> None:
@@ -153,7 +153,7 @@ def reselect_options(of: Variant, more: Mapping[str, str]) -> ReselectOptions:
 
 
 def connector_properties(of: Variant) -> dict[str, str]:
-    """What an operator would repeat of the source connector's configuration."""
+    """The options of the source connector that an operator repeats for the sink."""
     return {
         "binary.handling.mode": of.binary,
         "decimal.handling.mode": of.decimals,

@@ -1,4 +1,4 @@
-"""What a lake column must hold for a value of SQL Server: from a dump's text (binary in hex) to the exact value."""
+"""The values that a lake column must contain for SQL Server: from a dump's text (binary in hex) to the exact value."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from recordings.records import Variant
 _TYPE = re.compile(r"(?P<base>[a-z0-9]+?)(?:\((?P<arguments>[\d,]+)\))?")
 
 
-def form(kind: str, of: Variant) -> Form:
-    """How a column of SQL Server's type ``kind`` travels and is stored, in the precise decimal mode."""
-    match = _TYPE.fullmatch(kind)
-    assert match, f"unknown type {kind}"
+def form(type_name: str, of: Variant) -> Form:
+    """The form in which SQL Server's type ``type_name`` is sent and stored, in the precise decimal mode."""
+    match = _TYPE.fullmatch(type_name)
+    assert match, f"unknown type {type_name}"
     base, arguments = match["base"], match["arguments"] or ""
     if base == "decimal":
         return numeric_form(int(arguments.split(",")[1]), of)

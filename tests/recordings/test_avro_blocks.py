@@ -1,6 +1,7 @@
-"""Avro topics decoded in blocks, straight to columns: the same events as of records that are decoded one by one.
+"""Avro topics decoded in blocks, directly to columns, give the same events as records decoded one by one.
 
-The recording of Debezium with Avro converters is decoded both ways, its topics made long enough for blocks.
+The recording of Debezium with Avro converters is decoded in both ways; its topics are repeated until they are long
+enough for blocks.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ LONG = 256
 
 @dataclass
 class OneByOne:
-    """A converter that has no blocks."""
+    """A converter without blocks."""
 
     inner: Converter
 
@@ -46,7 +47,7 @@ class OneByOne:
 
 
 class Counting:
-    """A converter that counts what it is asked for one by one."""
+    """A converter that counts the records that it converts one by one."""
 
     def __init__(self, inner: Any) -> None:
         self.inner = inner
@@ -62,14 +63,14 @@ class Counting:
 
 @cache
 def topic_records(topic: str) -> list[RecordedRecord]:
-    """A topic's records in Avro, each of them several times, so that those of one schema stand together."""
+    """A topic's records in Avro, each repeated, so that those of one schema are consecutive."""
     recorded = [as_avro(each) for each in recording(AVRO)[topic]]
     times = LONG // len(recorded) + 1
     return numbered([each for each in recorded for _ in range(times)])
 
 
 def numbered(records: Sequence[RecordedRecord]) -> list[RecordedRecord]:
-    """The records with offsets of their own."""
+    """The records with consecutive offsets."""
     return [replace(each, offset=offset) for offset, each in enumerate(records)]
 
 
@@ -82,7 +83,7 @@ def decoder(topic: str, blocks: bool = True, conversion_of: Conversion | None = 
 
 
 def events(decoded: Decoded) -> Iterator[Any]:
-    """All that a batch takes from decoded pieces, event by event."""
+    """The fields of decoded messages that a batch uses, event by event."""
     for piece in decoded.events:
         if isinstance(piece, Truncate):
             yield piece
@@ -107,7 +108,7 @@ def events(decoded: Decoded) -> Iterator[Any]:
 
 
 def _equal_to_itself(value: Any) -> Any:
-    """NaN is not, and may stand in a list or a struct."""
+    """NaN does not equal itself, also within a list or a struct."""
     return value if value is None or isinstance(value, int | str | bytes) else repr(value)
 
 
@@ -119,8 +120,8 @@ def _in_python(values: pa.Array) -> list[Any]:
     return values.to_pylist()
 
 
-def said(decoded: Decoded) -> tuple[Any, ...]:
-    """What is compared; a column without states is one of which all are told by its values."""
+def compared(decoded: Decoded) -> tuple[Any, ...]:
+    """The compared fields; a column without states is one whose cells are all values."""
     errant = [(each.index, each.stage, str(each.error)) for each in decoded.errant]
     return (
         [_with_all_states(each) for each in events(decoded)],
@@ -137,8 +138,8 @@ def said(decoded: Decoded) -> tuple[Any, ...]:
 def _with_all_states(event: Any) -> Any:
     if isinstance(event, Truncate):
         return event
-    *told, cells, states = event
-    return *told, cells, {n: int(cells[n] is None) if each is None else each for n, each in states.items()}
+    *rest, cells, states = event
+    return *rest, cells, {n: int(cells[n] is None) if each is None else each for n, each in states.items()}
 
 
 TOPICS = sorted(recording(AVRO))
@@ -146,16 +147,16 @@ TOPICS = sorted(recording(AVRO))
 
 @pytest.mark.parametrize("topic", TOPICS)
 def test_blocks_say_what_records_say(topic: str) -> None:
-    """Every type, operation and kind of record that the recording has."""
+    """Every type, operation and kind of record of the recording."""
     records = topic_records(topic)
-    assert said(decoder(topic).decode(records)) == said(decoder(topic, blocks=False).decode(records))
+    assert compared(decoder(topic).decode(records)) == compared(decoder(topic, blocks=False).decode(records))
 
 
 INCR = "pg_d.public.incr_t"
 
 
 def test_most_records_go_through_blocks() -> None:
-    """Only the first of a schema are looked at one by one: as few as make a small block."""
+    """Only the first records of a schema are decoded one by one, too few for a block."""
     given = conversion(variant(AVRO).recording_file.parent)
     assert given.value is not None
     assert given.key is not None
@@ -167,10 +168,10 @@ def test_most_records_go_through_blocks() -> None:
 
 @pytest.mark.parametrize("blocks", [True, False])
 def test_a_poisoned_record_harms_no_other(blocks: bool) -> None:
-    """It is named by its place, with its stage; all others become events."""
+    """The bad record is reported with its offset and stage; all others become events."""
     records = list(topic_records(INCR))
     records[200] = replace(records[200], value=records[200].value[:-1])  # type: ignore[index] # it has a value
-    records[210] = replace(records[210], value=b"\0\0\0\0\x63")  # a schema that the registry has not
+    records[210] = replace(records[210], value=b"\0\0\0\0\x63")  # a schema that the registry does not have
     records[220] = replace(records[220], value=b"{}")
     records[250] = replace(records[250], key=records[250].key[:-1])  # type: ignore[index] # it has a key
     decoded = decoder(INCR, blocks).decode(records)
@@ -181,12 +182,12 @@ def test_a_poisoned_record_harms_no_other(blocks: bool) -> None:
 
 
 def test_keys_of_other_converters() -> None:
-    """Are converted one by one, beside values in blocks."""
+    """Such keys are converted one by one, beside values in blocks."""
     records = [replace(each, key=str(each.offset).encode()) for each in topic_records(INCR)]
     values = conversion(variant(AVRO).recording_file.parent).value
     given = Conversion(StringConverter(), values)
     decoded = [decoder(INCR, blocks, given, key_fields=("id",)).decode(records) for blocks in (True, False)]
-    assert said(decoded[0]) == said(decoded[1])
+    assert compared(decoded[0]) == compared(decoded[1])
     assert decoded[0].errant == []
 
 
@@ -195,7 +196,7 @@ def _record(name: str, /, **fields: Any) -> dict[str, Any]:
 
 
 class OneSchema:
-    """A registry that has one schema under each id, as long as it answers."""
+    """A registry that has one schema under each id, until it does not answer."""
 
     def __init__(self, schema: Any) -> None:
         self.schema = schema
@@ -217,7 +218,7 @@ NARROW = _record(
 
 
 def narrow(number: int, v: int, schema_id: int = 1) -> RecordedRecord:
-    """An event with ``v`` as digits."""
+    """An event with the digits ``v``."""
     out = io.BytesIO()
     source = {"name": "n", "connector": "own", "table": "t"}
     after = {"id": number, "v": v.to_bytes(4, "big")}
@@ -233,8 +234,8 @@ def of_narrow(registry: OneSchema) -> Decoder:
     return converting_decoder("t", EnvelopeOptions(key_schemas=False), None, Conversion(None, values))
 
 
-def test_a_value_that_no_column_holds_is_told_by_its_place() -> None:
-    """Its bytes are what the schema says, but the column cannot have what they say."""
+def test_a_value_that_no_column_holds_is_reported_by_its_offset() -> None:
+    """Its bytes are valid for the schema, but the column cannot contain the value."""
     records = [narrow(number, 12345 if number in (100, 199) else number) for number in range(256)]
     decoded = of_narrow(OneSchema(NARROW)).decode(records)
     assert [(each.index, each.stage) for each in decoded.errant] == [(100, Stage.TASK_PUT), (199, Stage.TASK_PUT)]
@@ -243,7 +244,7 @@ def test_a_value_that_no_column_holds_is_told_by_its_place() -> None:
 
 
 def test_what_was_noted_is_noted_again_where_records_are_decoded_again() -> None:
-    """A registry that is down for the last records has all of them decoded another time."""
+    """A registry that is unreachable for the last records makes the task decode all of them again."""
     registry = OneSchema(NARROW)
     records = [narrow(number, 1, 1 if number < 200 else 2) for number in range(256)]
     decoder = of_narrow(registry)

@@ -1,4 +1,4 @@
-"""The comparison itself, checked against the recordings without any lake: the wire equals ``canonical`` of the dump."""
+"""Checks the comparison itself against the recordings, without a lake: the events equal ``canonical`` of the dump."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _without(names: Collection[str], row: Mapping[str, Any]) -> Mapping[str, Any
 
 @pytest.mark.parametrize("name", ALL)
 def test_wire_equals_dump(name: str) -> None:
-    """Whatever the last event of a row tells equals the dump in every type and mode, or is a named difference."""
+    """The last event of a row equals the dump in every type and mode, or is a named difference."""
     of = variant(name)
     placeholder = Placeholder(of.placeholder)
     found: dict[str, list[str]] = {}

@@ -1,4 +1,4 @@
-"""Recorded events through the seam of converters and transforms: Connect data in place of JsonConverter's documents."""
+"""Recorded events as Connect data of converters and transforms, in place of JsonConverter's documents."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from headrace.core.model.events import Changes
 
 @pytest.mark.parametrize("name", ["a", "b", "c3", "my"])
 def test_events_are_the_same_as_connect_data(name: str) -> None:
-    """Every type of every handling mode, schema by schema: equal columns, states, keys and positions."""
+    """Every type of every handling mode, schema by schema: columns, states, keys and positions are equal."""
     of = variant(name)
     pieces = 0
     for topic, records in recording(name).items():
-        if topic.endswith("schemahistory"):  # Debezium's own, which no converter writes
+        if topic.endswith("schemahistory"):  # Debezium's own schemas, which no converter writes
             continue
         keys, values = JsonData(of.key_schemas), JsonData(not of.bare)
         data = [replace(each, key=_data(keys, each.key), value=_data(values, each.value)) for each in records]
-        told = [
+        messages = [
             TopicDecoder(topic, EnvelopeOptions(key_schemas=of.key_schemas, value_schemas=not of.bare)).decode(each)
             for each in (records, data)
         ]
-        pieces += len(told[0].events)
-        _assert_same(*told)
+        pieces += len(messages[0].events)
+        _assert_same(*messages)
     assert pieces > 0
 
 

@@ -1,4 +1,4 @@
-"""Recordings behind ``ExtractNewRecordState``, in all of its modes: flattened records give the tables of the dumps."""
+"""Recordings after ``ExtractNewRecordState``, in all of its modes: flattened records give the tables of the dumps."""
 
 from __future__ import annotations
 
@@ -36,7 +36,10 @@ def _tables(of: Variant, deletes: str) -> list[DumpedTable]:
 
 
 def _unwrap(of: Variant, deletes: str, where: str) -> Unwrap:
-    """``where`` the metadata goes: nowhere, into fields or headers, or into fields without the position."""
+    """The options of the transform.
+
+    ``where`` is the place of the metadata: none, fields, headers, fields without position.
+    """
     added = {"nowhere": (), "op only": ("op", "table")}.get(where, ("op", *POSITIONS[of.source], "source.ts_ms"))
     return Unwrap(deletes, added, in_headers=where == "headers")
 
@@ -54,7 +57,10 @@ def _problems(replay: Replay, deletes: str) -> list[str]:
 @pytest.mark.parametrize("deletes", DELETE_MODES)
 @pytest.mark.parametrize("name", NAMES)
 def test_every_mode(name: str, deletes: str, where: str, size: int) -> None:
-    """Whatever the transform leaves of an event. Only *drop* hides deletes: the rows that are left are right."""
+    """The table equals the dump for each form of events.
+
+    Only *drop* removes deletes: then the remaining rows are right.
+    """
     of, found = variant(name), {}
     for table in _tables(of, deletes):
         replay, records = Replay(of, table), _unwrap(of, deletes, where).flatten(records_of(table, of), of)
@@ -72,9 +78,9 @@ def test_every_mode(name: str, deletes: str, where: str, size: int) -> None:
 @settings(max_examples=5, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_a_stretch_sent_again(name: str, deletes: str, where: str, data: st.DataObject) -> None:
-    """With positions late events do nothing, so that a source connector may begin again anywhere.
+    """With positions late events have no effect, so that a source connector may send any part again.
 
-    A delete is told with its position in either mode: by the fields of its row, or by the headers of its null.
+    The position of a delete is in the fields of its row, or in the headers of its null.
     """
     if (deletes, where) == ("tombstone", "fields"):
         deletes = "rewrite-with-tombstone"  # a null has no fields
@@ -88,7 +94,7 @@ def test_a_stretch_sent_again(name: str, deletes: str, where: str, data: st.Data
 
 
 def _streamed_again(data: st.DataObject, records: Sequence[RecordedRecord]) -> list[RecordedRecord]:
-    """Late events come again one by one: those that are not reads and no part of a key change."""
+    """Repeated events are delivered one by one: all but snapshot reads and halves of key changes."""
     late = [record for record in records if record.value and b'"op":"r"' not in record.value and not _moves(record)]
     again = data.draw(st.lists(st.sampled_from(late), max_size=5) if late else st.just([]), label="again")
     everything = itertools.chain(records, again)

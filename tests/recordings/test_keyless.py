@@ -1,4 +1,4 @@
-"""The recorded table of MariaDB that has no key: its events can only be appended (``merge.md`` sections 12 and 13)."""
+"""The recorded MariaDB table without a key: its events can only be appended (``merge.md`` sections 12 and 13)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ READ, CREATE, UPDATE, DELETE = Operation.READ, Operation.CREATE, Operation.UPDAT
 
 @pytest.mark.parametrize("name", MARIADB)
 def test_every_event_but_the_tombstone(name: str) -> None:
-    """A delete is followed by a record with neither key nor value, which is no event of its own."""
+    """The record after a delete has neither key nor value, and is no event."""
     schemas = name == "my"
     decoder = TopicDecoder("t", EnvelopeOptions(key_schemas=schemas, value_schemas=schemas, keyless=True))
     decoded = decoder.decode(recording(name)[f"{name}.inv.nopk"])  # type: ignore[arg-type]  # frozen, where the protocol is not
@@ -25,7 +25,7 @@ def test_every_event_but_the_tombstone(name: str) -> None:
 
 @pytest.mark.parametrize("name", MARIADB)
 def test_a_merge_refuses_them(name: str) -> None:
-    """Each record is reported, the tombstone too: nothing says which row it was."""
+    """Each record is reported, also the tombstone, because nothing identifies its row."""
     schemas = name == "my"
     decoder = TopicDecoder("t", EnvelopeOptions(key_schemas=schemas, value_schemas=schemas))
     records = recording(name)[f"{name}.inv.nopk"]

@@ -1,7 +1,7 @@
-"""Recordings of Debezium's Cassandra connector, in any order and delivered again, give the tables of the dump.
+"""Recordings of Debezium's Cassandra connector, in any order and with repeats, give the tables of the dump.
 
-``tests/fixtures/cassandra``: connector 3.4.1, Cassandra 5.0.6. What differs is what the connector itself does not tell;
-each such cell is named in LOST with the reason, and nothing else differs.
+``tests/fixtures/cassandra``: connector 3.4.1, Cassandra 5.0.6. The connector itself does not send some values. LOST
+names each such cell with the reason, and nothing else differs.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ NOT_RECORDED = ("onlypk", (9, 9), "")
 
 @cache
 def writes(form: str) -> tuple[Sequence[tuple[str, Write]], Mapping[str, Losses]]:
-    """The writes of a recording with their tables, and what was lost by table."""
+    """The writes of a recording with their tables, and the losses by table."""
     losses: dict[str, Losses] = defaultdict(Losses)
     return [(table, write) for table, write in _read(form, losses)], losses
 
@@ -79,7 +79,7 @@ def dump() -> Mapping[str, Any]:
 
 
 def differing(form: str, delivered: Sequence[tuple[str, Write]]) -> set[tuple[str, Key, str]]:
-    """Every cell that is not the dump's; the name is empty for a row that stands on one side only."""
+    """Every cell that differs from the dump; the name is empty for a row that only one of them has."""
     tables = {name: CassandraTable() for name in dump()}
     for table, write in delivered:
         tables[table].apply(write)
@@ -147,7 +147,7 @@ def _dumped(value: Any) -> Any:
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("seed", range(20))
 def test_any_delivery_gives_the_dump(form: str, seed: int) -> None:
-    """In any order, with any part delivered again: deleted cells, rows, partitions, ranges and TTL included."""
+    """In any order, with any part repeated: deleted cells, rows, partitions, ranges and TTL included."""
     chance = random.Random(seed)
     delivered = list(writes(form)[0])
     if seed:
@@ -158,13 +158,13 @@ def test_any_delivery_gives_the_dump(form: str, seed: int) -> None:
 
 
 def test_every_loss_is_real() -> None:
-    """Nothing is excused that does not differ in the recording of the commit log alone."""
+    """Each named loss differs in the recording of the commit log alone."""
     assert differing("noschemas", writes("noschemas")[0]) == set(LOST)
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_what_the_connector_loses_is_named(form: str) -> None:
-    """Every cell that differs from the dump has a note on its column, or on its table for what is never sent."""
+    """Every differing cell has a note on its column, or on its table for changes that are never sent."""
     noted = {(table, loss, column) for table, losses in writes(form)[1].items() for loss, column in losses.counts}
     kinds = {
         COLLECTION: Loss.COLLECTION,

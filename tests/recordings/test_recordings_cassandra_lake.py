@@ -1,6 +1,6 @@
-"""Cassandra's recordings on the way of a record: decoded, batched, joined with what is stored, merged into the lake.
+"""Cassandra's recordings through the steps of a task: decoded, batched, joined with stored rows, merged into the lake.
 
-The tables have to be what the writes give by themselves; ``test_recordings_cassandra.py`` compares those with the dump.
+The tables must equal the writes applied without a lake; ``test_recordings_cassandra.py`` compares those with the dump.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def replay(form: str, delivered: Sequence[Recorded], chance: random.Random, lake
 
 
 def wanted(form: str, delivered: Sequence[Recorded]) -> tuple[dict[Key, dict[str, Any]], Mapping[str, Schema]]:
-    """What the writes give without a lake, and the columns' schemas."""
+    """The result of the writes without a lake, and the columns' schemas."""
     model, schemas = CassandraTable(), {}
     for piece in decoder(form, delivered[0].topic).decode(delivered).events:
         for write in piece.writes:
@@ -107,7 +107,7 @@ def wanted(form: str, delivered: Sequence[Recorded]) -> tuple[dict[Key, dict[str
 @pytest.mark.parametrize("table", TABLES)
 @pytest.mark.parametrize("seed", range(6))
 def test_the_lake_has_what_the_writes_give(form: str, table: str, seed: int) -> None:
-    """In any order, with any part delivered again, in batches of any size, across restarts."""
+    """In any order, with any part repeated, in batches of any size, across restarts."""
     chance = random.Random(seed)
     delivered = list(records(form, table))
     if seed and (form, table) not in UNTOLD:
@@ -121,7 +121,7 @@ def test_the_lake_has_what_the_writes_give(form: str, table: str, seed: int) -> 
 @pytest.mark.spark
 @pytest.mark.parametrize("table", ["kv", "coll"])
 def test_the_same_on_spark(warehouse: Warehouse, unique: Callable[[str], str], table: str) -> None:
-    """Out of order, twice, in several batches: ranges of rows, and collections with their versions beside them."""
+    """Out of order, twice, in several batches: ranges of rows, and collections with their versions."""
     chance, name = random.Random(1), unique(table)
     delivered = list(records("schemas", table)) * 2
     chance.shuffle(delivered)
@@ -130,7 +130,7 @@ def test_the_same_on_spark(warehouse: Warehouse, unique: Callable[[str], str], t
 
 
 def compare(form: str, delivered: Sequence[Recorded], lake: pa.Table) -> None:
-    """Fail unless the lake has what the writes give, cell by cell."""
+    """Fail unless the lake equals the result of the writes, cell by cell."""
     rows, schemas = wanted(form, delivered)
     key = json.loads(delivered[0].key)
     keys = list(key.get("payload", key))

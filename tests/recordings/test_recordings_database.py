@@ -1,7 +1,7 @@
-"""The recordings with their database behind reselect: what travels as null, or as the placeholder, is right as well.
+"""The recordings with their database for reselect: cells sent as null or as the placeholder are right as well.
 
-The database holds the end state, as it would for a sink that lags behind. Only what Debezium cannot say at all remains
-different (``differences.WIRE``); of JSON without schemas the types come from the catalog.
+The database has the end state, as for a sink that lags behind. Only values that Debezium cannot represent differ
+(``differences.WIRE``); for JSON without schemas the types come from the catalog.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Databases = Callable[[Variant], dict[str, str]]
 
 @pytest.fixture(scope="module")
 def databases(contrib_postgres: Postgres) -> Databases:
-    """Loads the end state of a variant's database when it is first asked for; gives reselect's options for it."""
+    """Loads the end state of a variant's database on first use; returns reselect's options for it."""
     loaded: dict[str, str] = {}
 
     def options(of: Variant) -> dict[str, str]:
@@ -47,7 +47,7 @@ def databases(contrib_postgres: Postgres) -> Databases:
 @pytest.mark.parametrize("size", [10_000, 7, 1], ids=["one batch", "sevens", "single events"])
 @pytest.mark.parametrize("name", VARIANTS)
 def test_every_table(databases: Databases, name: str, size: int) -> None:
-    """All tables equal the dump, the omitted cells included, whether a topic is one batch or many."""
+    """All tables equal the dump, including omitted cells, for any size of batches."""
     of = variant(name)
     source = PostgresRowSource(reselect_options(of, databases(of)))
     found = {}

@@ -1,7 +1,7 @@
-"""Every recording becomes the tables of its dump, through memory tables: any batches, any redelivery, any variant.
+"""Every recording gives the tables of its dump in memory: any batches, any redelivery, any variant.
 
-Those of Oracle, SQL Server and MySQL are constructed (``tests/fixtures``), the others are real. Differences to the dump
-are those of ``differences.py`` and no others.
+Those of Oracle, SQL Server and MySQL are constructed (``tests/fixtures``), the others are real. Differences from the
+dump are those of ``differences.py`` and no others.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _chunks(data: st.DataObject, records: Sequence[RecordedRecord], begin: int, 
 @pytest.mark.parametrize("size", [10_000, 1], ids=["one batch", "single events"])
 @pytest.mark.parametrize("name", [*ALL, AVRO])
 def test_every_table(name: str, size: int) -> None:
-    """All tables of a recording equal the dump, whether a topic is one batch or every event is its own."""
+    """All tables of a recording equal the dump, with one batch per topic or one per event."""
     of = variant(name)
     found = {}
     for table in compared_tables(of):
@@ -71,7 +71,7 @@ def test_every_table(name: str, size: int) -> None:
 @ANY_DELIVERY
 @given(data=st.data())
 def test_any_batches_and_kills(name: str, data: st.DataObject) -> None:
-    """Wherever batches end, and wherever a worker is killed and begins again, the table equals the dump."""
+    """The table equals the dump for any end of a batch, and any kill and restart of the worker."""
     of = variant(name)
     table = _any_table(data, of)
     replay, records = Replay(of, table), records_of(table, of)
@@ -87,7 +87,7 @@ def test_any_batches_and_kills(name: str, data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("name", MARIADB)
 def test_primary_key_declared_anew(name: str) -> None:
-    """A worker that begins behind it finds the rows that were written when the key's columns had the other order."""
+    """A worker that starts after the change finds the rows that were written with the other order of key columns."""
     of = variant(name)
     table = next(table for table in compared_tables(of) if table.name == "inv.orders")
     records = records_of(table, of)
@@ -106,7 +106,7 @@ def test_primary_key_declared_anew(name: str) -> None:
 @ANY_DELIVERY
 @given(data=st.data(), dies_at=st.integers(1, 6))
 def test_kill_between_ledger_and_table(name: str, data: st.DataObject, dies_at: int) -> None:
-    """Deletes that stand in the ledger already, but not in the table, lose nothing when their batch comes again."""
+    """Deletes that are in the ledger, but not yet in the table, lose nothing when their batch is read again."""
     of = variant(name)
     table = _any_table(data, of)
     replay, records = Replay(of, table, dies_at=dies_at), records_of(table, of)
@@ -123,7 +123,7 @@ def test_kill_between_ledger_and_table(name: str, data: st.DataObject, dies_at: 
 @ANY_DELIVERY
 @given(data=st.data())
 def test_stretch_sent_again(name: str, data: st.DataObject) -> None:
-    """A source connector that restarts and sends a stretch of changes again, at new offsets, changes nothing."""
+    """A source connector restarts and sends a sequence of changes again, at new offsets: the table does not change."""
     of = variant(name)
     table = _any_table(data, of)
     records = _with_stretch_again(data, records_of(table, of), table)
@@ -136,10 +136,11 @@ def test_stretch_sent_again(name: str, data: st.DataObject) -> None:
 def _with_stretch_again(
     data: st.DataObject, records: Sequence[RecordedRecord], table: DumpedTable
 ) -> list[RecordedRecord]:
-    """Only streamed changes come again: a snapshot has its own rules (``merge.md`` section 2.2).
+    """Only streamed changes are repeated: a snapshot has its own rules (``merge.md`` section 2.2).
 
-    A connector begins and ends between changes: a delete with its tombstone is one, and so is a key change. Where it
-    dies within a key change, the old row is gone when the new one comes again, and only a database knows its cells.
+    A connector stops and resumes between changes: a delete and its tombstone are one change, and so is a key change. If
+    it stopped within a key change, the old row would be gone when the new one is sent again, and only a database would
+    have its cells.
     """
     streamed = [i for i, record in enumerate(records) if _begins_a_change(record)]
     places = [*streamed, len(records)] if table.name != "public.incr_t" else [len(records)]

@@ -1,7 +1,7 @@
-"""Recordings of topics with several partitions become the tables of their dump, however the partitions interleave.
+"""Recordings of topics with several partitions give the tables of their dump, for any interleaving of partitions.
 
-A consumer reads each partition in order, and the partitions in any order. So the halves of a key change come in either
-order, and a key's next row may come before the change that gave its old row away.
+A consumer reads each partition in order, and the partitions in any order. So the halves of a key change arrive in
+either order, and the next row of a key may arrive before the key change of its old row.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def by_partition(records: Sequence[RecordedRecord]) -> Mapping[int, Sequence[Rec
 
 
 def database(of: Variant, table: DumpedTable) -> MemoryRowSource:
-    """The source at its end state, as it answers a sink that lags behind."""
+    """The source in its end state, as for a sink that lags behind."""
     full = table.table == "whole"
     columns = (
         CatalogColumn("id", 1, INT, attlen=4, not_null=True),
@@ -61,7 +61,7 @@ def database(of: Variant, table: DumpedTable) -> MemoryRowSource:
 
 
 def documents(of: Variant, table: DumpedTable) -> set[tuple[int, str | None]]:
-    """By key, the documents that its rows had at some time: all changes in the order of the source's log."""
+    """By key, the documents that its rows had at some time, from all changes in the order of the source's log."""
     rows: dict[int, str | None] = {}
     given_away: tuple[int, str | None] = (-1, None)
     found: set[tuple[int, str | None]] = set()
@@ -80,7 +80,7 @@ def documents(of: Variant, table: DumpedTable) -> set[tuple[int, str | None]]:
 
 
 def changes(of: Variant, table: DumpedTable) -> Iterator[tuple[int, bool, str, int, str | None]]:
-    """Log position, whether it is no delete, operation, key and document of each change, in no order.
+    """Log position, whether it is an upsert, operation, key and document of each change, unordered.
 
     The initial snapshot's reads come before all changes; a key change's halves have one position.
     """
@@ -97,7 +97,7 @@ def changes(of: Variant, table: DumpedTable) -> Iterator[tuple[int, bool, str, i
 
 
 def replay_interleaved(replay: Replay, records: Sequence[RecordedRecord], chance: random.Random) -> None:
-    """Deliver all records: partitions in any order, chunks of any size, with kills and offsets that go back.
+    """Deliver all records: partitions in any order, chunks of any size, with kills and earlier offsets.
 
     After each chunk, every document is one that its row had at some time.
     """
@@ -129,9 +129,9 @@ def replay_interleaved(replay: Replay, records: Sequence[RecordedRecord], chance
 
 
 def strange_documents(replay: Replay, known: Collection[tuple[int, str | None]]) -> list[tuple[int, str]]:
-    """The documents in the table that are none of ``known``, nor of the end state.
+    """The documents in the table that are neither in ``known`` nor in the end state.
 
-    Reselect reads the end state, and a key change takes along what was read before it.
+    Reselect reads the end state, and a key change carries what was read before it.
     """
     end = {row["doc"] for row in replay.table.rows} if replay.source is not None else set()
     rows = replay.content().to_pylist() if replay.written else []
@@ -151,7 +151,7 @@ def want(of: Variant, table: DumpedTable) -> Expectation:
 @pytest.mark.parametrize("table_name", TABLES)
 @pytest.mark.parametrize("name", PARTITIONED)
 def test_any_interleaving_with_a_database(name: str, table_name: str, seed: int) -> None:
-    """The table equals the dump: every cell that no event has is read again."""
+    """The table equals the dump: every omitted cell is reselected."""
     of, chance = variant(name), random.Random(seed)
     table = dump(of.dump_file)[table_name]
     dies_at = chance.choice((0, 0, 2, 5))
@@ -164,7 +164,7 @@ def test_any_interleaving_with_a_database(name: str, table_name: str, seed: int)
 @pytest.mark.parametrize("table_name", TABLES)
 @pytest.mark.parametrize("name", PARTITIONED)
 def test_any_interleaving_without_a_database(name: str, table_name: str, seed: int) -> None:
-    """The table equals the dump, but for documents that nothing could supply: these are null, never another row's."""
+    """The table equals the dump, except that documents without a source are null, never another row's."""
     of, chance = variant(name), random.Random(seed)
     table = dump(of.dump_file)[table_name]
     replay = Replay(of, table, dies_at=chance.choice((0, 0, 2, 5)), partitions=PARTITIONS)
@@ -200,7 +200,7 @@ def test_the_recordings_have_what_they_are_for(name: str) -> None:
 
 
 def _identity(document: bytes) -> int:
-    """The id in a key, or in a header that names one: these have no schema."""
+    """The id in a key, or in a header with a key, which have no schema."""
     key = json.loads(document)
     identity: int = key.get("payload", key)["id"]
     return identity

@@ -1,8 +1,8 @@
-"""One pass of every recording through the real thing: a broker, the worker as a process, Spark, tables on disk.
+"""Every recording once through the real parts: a broker, the worker as a process, Spark, tables on disk.
 
-Variant ``a`` and those of other sources than PostgreSQL bring all of their tables, the others those in which variants
-differ: types, keys and omitted cells. Those of Oracle, SQL Server and MySQL are constructed (``tests/fixtures``). Two
-variants go into Delta tables as well, by a connector of their own; with one of them the worker is killed on the way.
+Variant ``a`` and those of other sources than PostgreSQL have all of their tables, the others those in which variants
+differ: types, keys and omitted cells. Those of Oracle, SQL Server and MySQL are constructed (``tests/fixtures``). A
+second connector writes two variants into Delta tables as well; during one of them the worker is killed.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def worker(stack_kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 @pytest.mark.parametrize("name", [*VARIANTS, *OTHERS])
 def test_recording(name: str, worker: Worker, stack_kafka: Kafka) -> None:
-    """The tables in the lake equal the dump, but for the named differences."""
+    """The tables in the lake equal the dump, except for the named differences."""
     of = variant(name)
     tables = [table for table in compared_tables(of) if name in ("a", *OTHERS) or table.name in VARYING]
     for table in tables:
@@ -67,7 +67,7 @@ def test_recording(name: str, worker: Worker, stack_kafka: Kafka) -> None:
 
 
 def test_avro(worker: Worker, stack_kafka: Kafka, stack_registry: Registry) -> None:
-    """Debezium with Avro converters: the schemas stand in a registry, and the tables are the same."""
+    """Debezium with Avro converters: the schemas are in a registry, and the tables are the same."""
     of = variant(AVRO)
     tables = [table for table in compared_tables(of) if table.name in ("public.all_types", "public.toast_life")]
     registered = Registered(stack_registry, of.recording_file.parent)
@@ -93,7 +93,7 @@ def test_avro(worker: Worker, stack_kafka: Kafka, stack_registry: Registry) -> N
 
 
 def test_what_real_serializers_write(worker: Worker, stack_kafka: Kafka, stack_registry: Registry) -> None:
-    """One table's changes in each format of a registry arrive as equal tables, types and all."""
+    """One table's changes in each format of a registry give equal tables, types included."""
     client = SchemaRegistryClient.new_client({"url": stack_registry.confluent_url})
     ends = {}
     for name, converter, serializers in FORMATS:
@@ -146,7 +146,7 @@ def _config(of: Variant, tables: Sequence[DumpedTable], table_format: str) -> di
         "key.converter.schemas.enable": str(of.key_schemas).lower(),
         "value.converter": "org.apache.kafka.connect.json.JsonConverter",
         "value.converter.schemas.enable": str(not of.bare).lower(),
-        "consumer.override.session.timeout.ms": "10000",  # how long the group waits for the worker that was killed
+        "consumer.override.session.timeout.ms": "10000",  # the group's session timeout for the killed worker
         "errors.tolerance": "all",  # two rows of c1 are refused: differences.REFUSED
         **connector_properties(of),
     }

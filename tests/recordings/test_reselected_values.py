@@ -1,7 +1,7 @@
-"""A value read from the database equals the value that the event carried, for every type and handling mode.
+"""A reselected value equals the value in the event, for every type and handling mode.
 
-The recorded database is loaded again from its dump; each row's last event is compared with what reselect reads for it.
-Cells that the event left out are not compared; every other difference is named in PECULIAR with its reason.
+The recorded database is loaded from its dump; each row's last event is compared with what reselect reads for it. Cells
+that the event omits are not compared; PECULIAR names every other difference with its reason.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Image:
     cells: dict[str, Any]
 
     def array(self, name: str) -> pa.Array | None:
-        """One cell as a column, None if no lake column can hold it."""
+        """One cell as a column, None if no lake column can contain it."""
         schema = self.schema.field(name)
         assert schema is not None
         try:
@@ -71,7 +71,7 @@ class Image:
 
 @pytest.fixture(scope="module")
 def inventory(contrib_postgres: Postgres) -> DatabaseOptions:
-    """The recorded database as it stood at the end."""
+    """The recorded database in its end state."""
     contrib_postgres.create_database("inventory_read")
     with contrib_postgres.connect("inventory_read") as connection:
         load(connection, variant("a"))
@@ -80,7 +80,7 @@ def inventory(contrib_postgres: Postgres) -> DatabaseOptions:
 
 @pytest.mark.parametrize("name", WITH_SCHEMAS)
 def test_read_value_equals_event_value(name: str, inventory: DatabaseOptions) -> None:
-    """Whatever the last event of a row tells is what reselect reads for it, or a named peculiarity of the connector."""
+    """Each value of a row's last event equals the one that reselect reads, or is a named difference."""
     of = variant(name)
     modes = HandlingModes(of.binary, of.decimals, of.hstore, of.intervals, of.times)
     source = PostgresRowSource(ReselectOptions(database=inventory, modes=modes, visibility_check=False))
@@ -93,7 +93,7 @@ def test_read_value_equals_event_value(name: str, inventory: DatabaseOptions) ->
 
 @pytest.mark.parametrize("name", [name for name in WITH_SCHEMAS if name not in ("c3", "c4")])
 def test_schema_from_the_catalog_is_the_events(name: str, inventory: DatabaseOptions) -> None:
-    """Without schemas in the events, the catalog gives the same columns and semantic types (c3, c4: other names)."""
+    """Without schemas in the events, the catalog has the same columns and semantic types (c3, c4: other names)."""
     of = variant(name)
     modes = HandlingModes(of.binary, of.decimals, of.hstore, of.intervals, of.times)
     source = PostgresRowSource(ReselectOptions(database=inventory, modes=modes))
@@ -109,15 +109,15 @@ def test_schema_from_the_catalog_is_the_events(name: str, inventory: DatabaseOpt
     assert differing == {("public.array_types", "a_bit"): "an array that the connector declares as one bit string"}
 
 
-def _other_fields(table: str, told: Schema, made: Schema) -> dict[tuple[str, str], str]:
-    names = {member.name: None for schema in (told, made) for member in schema.fields}
-    different = [name for name in names if _essence(told.field(name)) != _essence(made.field(name))]
+def _other_fields(table: str, sent: Schema, made: Schema) -> dict[tuple[str, str], str]:
+    names = {member.name: None for schema in (sent, made) for member in schema.fields}
+    different = [name for name in names if _essence(sent.field(name)) != _essence(made.field(name))]
     reasons = {"a_bit": "an array that the connector declares as one bit string"}
-    return {(table, name): reasons.get(name, f"{told.field(name)} | {made.field(name)}") for name in different}
+    return {(table, name): reasons.get(name, f"{sent.field(name)} | {made.field(name)}") for name in different}
 
 
 def _essence(schema: Schema | None) -> Any:
-    """What of a schema decides the lake column and its values."""
+    """The parts of a schema that determine the lake column and its values."""
     if schema is None:
         return None
     nested = tuple((member.name, _essence(member.schema)) for member in schema.fields)
@@ -145,10 +145,10 @@ def _differences(source: PostgresRowSource, table: DumpedTable, of: Variant) -> 
 
 
 def _equal(image: Image, column: Column, value: Any, of: Variant) -> bool:
-    told = image.cells[column.name]
-    if Placeholder(of.placeholder).is_form(connect_value(column.schema, told)):
+    sent = image.cells[column.name]
+    if Placeholder(of.placeholder).is_form(connect_value(column.schema, sent)):
         return True
-    if told is None and column.name not in ("c_name",) and image.cells.get("n") is not None:
+    if sent is None and column.name not in ("c_name",) and image.cells.get("n") is not None:
         return True  # a toast table: a null may hide an unchanged value
     carried = image.array(column.name)
     if value is UNREADABLE:

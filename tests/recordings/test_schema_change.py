@@ -1,7 +1,7 @@
-"""The recorded table that was altered while it was read: what may change is followed, what may not stops the task.
+"""The recorded table that was altered during the recording: allowed changes are applied, others fail the task.
 
 ``ddl_t`` gets columns with and without defaults, loses, renames and re-adds columns, and its integers, key included,
-become wider. Then a column's type changes to one that does not hold the old values (``merge.md`` section 8).
+become wider. Then a column's type changes to one that cannot contain the old values (``merge.md`` section 8).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ STOPS = dict.fromkeys(VARIANTS, RESCALED) | {
 
 @pytest.mark.parametrize(("name", "size"), [(n, s) for n in VARIANTS for s in (1, 4, 1000) if (n, s) != ("b", 1000)])
 def test_stops_at_a_type_that_holds_less(name: str, size: int) -> None:
-    """The task stops at the change, names both types, and the table holds all that came before."""
+    """The task fails at the change, the error has both types, and the table contains all earlier changes."""
     of = variant(name)
     table = dump(of.dump_file)["public.ddl_t"]
     replay, records = Replay(of, table), records_of(table, of)
@@ -35,16 +35,16 @@ def test_stops_at_a_type_that_holds_less(name: str, size: int) -> None:
         replay.deliver([Chunk(records[begin : begin + size]) for begin in range(0, len(records), size)])
     assert all(kind in str(stopped.value) for kind in STOPS[name])
     have = rows_of(replay.content(), ("id",))
-    told = {row_key(row, ("id",)): row for row in last_images(records[: replay.written], of)}
+    expected = {row_key(row, ("id",)): row for row in last_images(records[: replay.written], of)}
     placeholder = Placeholder(of.placeholder)
-    assert have.keys() == told.keys()
-    for key, row in told.items():
+    assert have.keys() == expected.keys()
+    for key, row in expected.items():
         cells = {column: cell for column, cell in row.items() if cell is not None and not placeholder.is_form(cell)}
         assert {column: plain(without_nulls(have[key][column])) for column in cells} == cells
 
 
 def test_two_types_in_one_chunk_without_schemas() -> None:
-    """Where no schema tells when the type changed, the value that does not go along with the others is refused."""
+    """Without schemas, the value that does not fit the others of its column is refused."""
     of = variant("b")
     replay, records = Replay(of, dump(of.dump_file)["public.ddl_t"]), records_of(dump(of.dump_file)["public.ddl_t"], of)
     replay.deliver([Chunk(records)])

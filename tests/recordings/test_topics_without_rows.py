@@ -1,4 +1,4 @@
-"""Topics of a connector that hold no rows: what a task does when it is subscribed to them."""
+"""Topics of a connector that contain no rows: a task that is subscribed to them."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ WITHOUT_ROWS = [*((name, topic) for name in MARIADB for topic in (name, f"{name}
 
 @pytest.mark.parametrize(("name", "topic"), WITHOUT_ROWS)
 def test_schema_changes_and_transactions_are_skipped(name: str, topic: str) -> None:
-    """They are counted, and their offsets move; nothing of them is a bad record.
+    """The records are counted, and their offsets committed; none is a bad record.
 
-    ``mymin`` has nothing else: that connector stops at the first row of a minimal image.
+    ``mymin`` has no other topics: that connector stops at the first row of a minimal image.
     """
     schemas = name == "my"
     decoder = TopicDecoder(topic, EnvelopeOptions(key_schemas=schemas, value_schemas=schemas))
@@ -31,8 +31,8 @@ def test_schema_changes_and_transactions_are_skipped(name: str, topic: str) -> N
 
 
 @pytest.mark.parametrize("name", MARIADB)
-def test_altered_tables_are_told(name: str) -> None:
-    """Every table that a record names, and what rows that do not change have in new columns."""
+def test_altered_tables_are_reported(name: str) -> None:
+    """The messages contain every table that a record names, and the defaults of its new columns for existing rows."""
     schemas = name == "my"
     decoder = TopicDecoder(name, EnvelopeOptions(key_schemas=schemas, value_schemas=schemas))
     decoded = decoder.decode(recording(name)[name])  # type: ignore[arg-type]  # frozen, where the protocol is not
@@ -48,7 +48,7 @@ def test_altered_tables_are_told(name: str) -> None:
 @pytest.mark.parametrize("read_before", [0, 8, 100])
 @pytest.mark.parametrize("name", MARIADB)
 def test_rows_that_do_not_change_get_the_default(name: str, read_before: int) -> None:
-    """As the database has it, whether the statement is read before the rows, between them or behind them."""
+    """The row equals the database, whether the statement is read before the rows, between them or after them."""
     of = variant(name)
     table = next(each for each in compared_tables(of) if each.name == "inv.customers")
     records, replay = records_of(table, of), Replay(of, table)

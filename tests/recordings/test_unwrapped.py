@@ -1,6 +1,6 @@
-"""Recorded events through Debezium's ``ExtractNewRecordState``, run by Headrace: nothing of them is lost.
+"""Recorded events through Debezium's ``ExtractNewRecordState``, run by Headrace: no information is lost.
 
-The same events are decoded from their envelopes and from the rows that the transform makes of these: operations, keys,
+The same events are decoded from their envelopes and from the rows that the transform makes of these. Operations, keys,
 positions, times, values and their states are equal, for every type of every source.
 """
 
@@ -30,25 +30,25 @@ MODE = "transforms.unwrap.delete.tombstone.handling.mode"
 
 @pytest.mark.parametrize("name", ["a", "c3", "my", "ora-bytes"])
 @pytest.mark.parametrize("mode", ["rewrite-with-tombstone", "tombstone"])
-def test_rows_tell_what_their_envelopes_told(name: str, mode: str) -> None:
+def test_rows_contain_what_their_envelopes_contain(name: str, mode: str) -> None:
     """Also in the mode that makes tombstones of deletes, where those of the source are dropped."""
     of, compared = variant(name), 0
     options = EnvelopeOptions(key_schemas=of.key_schemas, value_schemas=not of.bare)
     for topic, records in recording(name).items():
-        if topic.endswith("schemahistory"):  # Debezium's own, which no converter writes
+        if topic.endswith("schemahistory"):  # Debezium's own schemas, which no converter writes
             continue
         whole = TopicDecoder(topic, options).decode(records)
         rows = TransformingDecoder(topic, options, chain(UNWRAP | {MODE: mode})).decode(records)
         assert {each.index for each in rows.errant} <= {each.index for each in whole.errant}  # tables without a key
         assert rows.of(SnapshotBegan) == whole.of(SnapshotBegan)
-        told = [_events(decoded.events, tombstones=mode != "tombstone") for decoded in (whole, rows)]
-        assert told[0] == told[1], topic
-        compared += len(told[0])
+        events = [_events(decoded.events, tombstones=mode != "tombstone") for decoded in (whole, rows)]
+        assert events[0] == events[1], topic
+        compared += len(events[0])
     assert compared > 5
 
 
 def _events(pieces: Iterable[Any], *, tombstones: bool) -> list[Mapping[str, Any]]:
-    """Every change as a dict; truncates, which the transform drops, are left out."""
+    """Every change as a dict, without truncates, which the transform drops."""
     found = []
     for piece in pieces:
         if isinstance(piece, Changes):
@@ -67,13 +67,13 @@ def _of_changes(changes: Changes) -> list[dict[str, Any]]:
         "time": version.source_time,
         "transaction": changes.transaction,
     }
-    for place, event in enumerate(events):
-        event |= {name: values[place] for name, values in facts.items()} | {"table": changes.table}
-        event |= {"old key": changes.old_key.get(place), "moved": place in changes.moved}
+    for index, event in enumerate(events):
+        event |= {name: values[index] for name, values in facts.items()} | {"table": changes.table}
+        event |= {"old key": changes.old_key.get(index), "moved": index in changes.moved}
     gone = np.isin(changes.operation, (Operation.DELETE, Operation.TOMBSTONE))
     for column in changes.columns:
         states = np.zeros(len(changes)) if column.states is None else column.states
-        for place, event in enumerate(events):
-            if not gone[place] or column.name in changes.key_fields:
-                event["cells"][column.name] = (str(column.values[place : place + 1].to_string()), states[place])
+        for index, event in enumerate(events):
+            if not gone[index] or column.name in changes.key_fields:
+                event["cells"][column.name] = (str(column.values[index : index + 1].to_string()), states[index])
     return events

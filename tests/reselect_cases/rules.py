@@ -1,8 +1,8 @@
-"""The rule behind each case of ``reselect.md`` section 6, as the change to the sources that takes it out.
+"""The rule behind each case of ``reselect.md`` section 6, as the change to the sources that removes it.
 
-``take_out.py`` applies them one by one and requires that the case's tests fail. A rule that two lines enforce is taken
-out of both. ``tests/unit/test_reselect_cases.py`` keeps every edit applicable, so that no rule leaves this table
-unnoticed.
+``take_out.py`` applies the changes one by one and requires that the case's tests fail. A rule that two lines enforce is
+removed from both. ``tests/unit/test_reselect_cases.py`` checks that every change applies, so that no rule disappears
+from this table unnoticed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ VISIBILITY = "connectors/headrace_connectors/sql/postgres_visibility.py"
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What holds in a case, and how to take it out. ``stack`` marks those that need a real database."""
+    """The rule of a case, and the change that removes it. ``stack`` marks rules that need a real database."""
 
     case: str
     rule: str
@@ -45,7 +45,7 @@ class Rule:
 
     @property
     def tests(self) -> str:
-        """How the names of the case's tests begin: S1 is ``test_s01_``."""
+        """The prefix of the names of the case's tests: S1 is ``test_s01_``."""
         letter, number = self.case[0].lower(), self.case[1:]
         return f"test_{letter}{number.zfill(2 + (not number[-1].isdigit()))}_"
 
@@ -85,7 +85,7 @@ RULES_OF_CASES = (
     Rule("S5", "a new incarnation drops the row", (_NO_DROP_OF_NEW_ROWS,)),
     Rule(
         "S6",
-        "a partition that goes, or comes, takes its entries with it",
+        "a revoked or assigned partition drops its entries",
         (
             _NO_DROP_AT_ASSIGNMENT,
             _ANY_GENERATION,
@@ -99,7 +99,7 @@ RULES_OF_CASES = (
     ),
     Rule(
         "S8",
-        "an answer is rejected where a later event has put or dropped",
+        "an answer is rejected if a later event has put or dropped",
         (Edit(CACHE, 'return "offset" if newest > cell.stamp.offset else "stored"', 'return "stored"'),),
     ),
     Rule("S9", "an assignment voids what was cached before it", (_NO_DROP_AT_ASSIGNMENT, _ANY_GENERATION)),
@@ -126,29 +126,29 @@ RULES_OF_CASES = (
     ),
     Rule(
         "S13",
-        "a row that is gone has no values",
+        "a missing row has no values",
         (Edit(READ_ROWS, "np.flatnonzero(answer.found & request.needs[:, number])", "np.arange(len(answer.found))"),),
     ),
     Rule(
         "S14",
-        "a history takes no later value",
+        "a history reselects no later value",
         (Edit(RULES, "    has_source = has_source and not options.keeps_history\n", ""),),
     ),
     Rule(
         "S15",
-        "a standby is asked for the status of the event's transaction",
+        "a standby is queried for the status of the event's transaction",
         (Edit(POSTGRES, "self._visibility.wait(connection, transactions, server.where)", "0.0"),),
         stack=True,
     ),
     Rule(
         "S16",
-        "a transaction in progress is waited for",
+        "a read waits for a transaction in progress",
         (Edit(VISIBILITY, 'if "in progress" in states:', "if False:"),),
         stack=True,
     ),
     Rule(
         "S17",
-        "a snapshot that begins voids what was cached",
+        "the begin of a snapshot invalidates cached values",
         (
             Edit(CACHE_SERVICE, 'self._cache.drop_table(table, "snapshot")', "pass"),
             Edit(CACHE_SERVICE, 'self._cache.clear("snapshot")', "pass"),
@@ -156,7 +156,7 @@ RULES_OF_CASES = (
     ),
     Rule(
         "S18",
-        "every form of the placeholder is known",
+        "every form of the placeholder is detected",
         (
             Edit(
                 PLACEHOLDER,
@@ -167,13 +167,13 @@ RULES_OF_CASES = (
     ),
     Rule(
         "S19",
-        "a null that may hide a value is no null",
+        "a null that may hide a value is UNKNOWN",
         (Edit(STATES, "        states[unknown] = CellState.UNKNOWN\n", "        states[unknown] = CellState.NULL\n"),),
     ),
     Rule("S20", "large objects that change without an event are not cached", (_LARGE_OBJECTS_TELL_ALL,)),
     Rule(
         "S21",
-        "what would be carried over is asked for first",
+        "cells that would be carried are queried first",
         (Edit(PLAN, " | has_state(column, CellState.CARRIED)) & live", ") & live"),),
     ),
     Rule(
@@ -183,7 +183,7 @@ RULES_OF_CASES = (
     ),
     Rule(
         "S23",
-        "the time to live ends a value that changed without an event",
+        "a value that changed without an event expires",
         (Edit(CACHE, "if self.limits.ttl and self._now()", "if False and self._now()"),),
     ),
     Rule(
@@ -193,7 +193,7 @@ RULES_OF_CASES = (
     ),
     Rule(
         "S25",
-        "rows are cached and asked for by what identifies them",
+        "rows are cached and queried by their identity",
         (
             Edit(
                 IDENTITY,
@@ -204,7 +204,7 @@ RULES_OF_CASES = (
     ),
     Rule(
         "S26",
-        "keys whose texts do not tell rows apart are not cached",
+        "keys whose texts do not identify rows are not cached",
         (Edit(IDENTITY, "return deterministic and all(_is_exact(", "return True or all(_is_exact("),),
     ),
     Rule(
@@ -268,7 +268,7 @@ RULES_OF_CASES = (
     ),
     Rule(
         "S34",
-        "hits stand where the row is gone",
+        "hits are used if the row is missing",
         (Edit(COMPLETION, "    if len(cells.hit_rows):\n", "    if len(cells.hit_rows) and answer is None:\n"),),
     ),
     Rule(
@@ -284,7 +284,7 @@ RULES_OF_CASES = (
     ),
     Rule(
         "N1",
-        "what was replayed is not yet committed",
+        "a replayed row is not yet committed",
         (
             Edit(
                 VISIBILITY,
@@ -297,7 +297,7 @@ RULES_OF_CASES = (
     ),
     Rule(
         "N2",
-        "a standby's snapshot is not asked",
+        "a standby's snapshot is not queried",
         (
             Edit(
                 VISIBILITY,
@@ -310,18 +310,18 @@ RULES_OF_CASES = (
     ),
     Rule(
         "N3",
-        "a standby that is behind gives no current state instead",
+        "the current state of a standby that is behind is no answer",
         (Edit(ORACLE, "    if SCN_INVALID in codes and server.standby:\n", "    if False:\n"),),
     ),
     Rule(
         "N4",
-        "a table whose rows are hidden is refused",
+        "a table with hidden rows is refused",
         (Edit(POSTGRES_CATALOG, "    if found.row_security:\n", "    if False:\n"),),
         stack=True,
     ),
     Rule(
         "N5",
-        "a new incarnation keeps nothing",
+        "a row inserted again keeps no cell",
         (
             Edit(
                 FOLD,
@@ -332,12 +332,12 @@ RULES_OF_CASES = (
     ),
     Rule(
         "N6",
-        "a new row without a value is for the policy",
+        "the policy decides about a new row without a value",
         (Edit(COMPLETION, "    kept = bare & ~plan.unstored\n", "    kept = bare\n"),),
     ),
     Rule(
         "N7",
-        "a key change carries over what nobody else knows",
+        "a key change carries cells without another source",
         (
             Edit(
                 FOLD,
@@ -348,7 +348,7 @@ RULES_OF_CASES = (
     ),
     Rule(
         "N8",
-        "a cached null is not served where it contradicts",
+        "a cached null that contradicts an event is not served",
         (
             Edit(
                 RESELECT_CACHE,
@@ -359,7 +359,7 @@ RULES_OF_CASES = (
     ),
     Rule(
         "N9",
-        "an event that was not applied voids the cache",
+        "an event that was not applied invalidates the cache",
         (
             Edit(
                 MESSAGE_ROUTER,
@@ -370,12 +370,12 @@ RULES_OF_CASES = (
     ),
     Rule(
         "N10",
-        "a truncated placeholder is told from a value",
+        "a truncated placeholder is distinguished from a value",
         (Edit(PLACEHOLDER, "if cut is not None and cut < len(self.text):", "if False:"),),
     ),
     Rule(
         "N11",
-        "a time to live of 0 is without end",
+        "a time to live of 0 never expires",
         (Edit(CACHE, "if self.limits.ttl and self._now()", "if self._now()"),),
     ),
     Rule(
@@ -391,12 +391,12 @@ RULES_OF_CASES = (
     ),
     Rule(
         "N13",
-        "another shape of a table voids its entries",
+        "another schema of a table invalidates its entries",
         (Edit(CACHE, '            self.drop_table(table, "schema")\n', "            pass\n"),),
     ),
     Rule(
         "N14",
-        "what a query brought is a value",
+        "the result of a query is a value",
         (Edit(COMPLETION, "        mask[read] = False\n", ""),),
     ),
 )

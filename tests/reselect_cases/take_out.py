@@ -1,8 +1,8 @@
-"""``python -m reselect_cases.take_out [CASE…]``: does each case's test fail without the rule it is for?
+"""``python -m reselect_cases.take_out [CASE…]``: check that each case's test fails without its rule.
 
-For every rule of ``rules.py`` the sources are copied to a scratch folder, the rule is taken out there, and the tests of
-the case are run against the copy. Prints a table; ends with status 1 if a test passes without its rule, or if any test
-fails with all rules in place. ``--no-stack`` leaves out the rules that need a real database.
+For every rule of ``rules.py`` the command copies the sources to a temporary folder, removes the rule there, and runs
+the tests of the case against the copy. It prints a table. It ends with status 1 if a test passes without its rule, or
+if any test fails with all rules in place. ``--no-stack`` omits the rules that need a real database.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def check(rule: Rule) -> int:
-    """Take one rule out, run the tests of its case, print the line of the table."""
+    """Remove one rule, run the tests of its case, print the line of the table."""
     with copied() as root:
         for edit in rule.edits:
             apply(root, edit)

@@ -1,7 +1,7 @@
-"""Cases of what the database and its snapshots answer: another moment, a row that is gone, a null, another type.
+"""Cases of answers of the database and its snapshots: a later state, a missing row, a null, another type.
 
-Every test is named after its case; ``take_out.py`` shows that it fails without the rule it is for. ``P`` is the
-placeholder, "q" in a sentence is a query.
+Every test is named after its case; ``take_out.py`` shows that it fails without its rule. ``P`` is the placeholder, "q"
+in a sentence is a query.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from headrace.core.model.schema import Field, Schema
 
 
 def test_s12_newer_answer_converges() -> None:
-    """S12: q may show the future; from the next event on, the events say what stands, and the end is right."""
+    """S12: q may return a later state; the next events set the state of their time, and the row is right at the end."""
     lake = Lake(database(row(1, "v3")), CACHE)
     seen = []
     for event in (u(1, big=P), u(1, big="v2"), u(1, big=P), u(1, big="v3"), u(1, big=P)):
@@ -40,7 +40,7 @@ def test_s12_newer_answer_converges() -> None:
 
 
 def test_s13_row_gone_keeps_the_stored_value() -> None:
-    """S13: the row is gone from the source: keep what stands, cache nothing; the delete follows."""
+    """S13: the row is missing in the source: keep the stored value, cache nothing; the delete follows."""
     lake = Lake(database(row(1, "A")), CACHE)
     lake.batch(c(1, big="A"))
     lake.post.cache.truncate(TABLE)
@@ -53,7 +53,7 @@ def test_s13_row_gone_keeps_the_stored_value() -> None:
 
 
 def test_s14_a_new_row_under_the_old_key_answers() -> None:
-    """S14: the new row's value may show before its events come; after them the table is right."""
+    """S14: the new row's value may appear before its events arrive; after them the table is right."""
     lake = Lake(database(row(2, "new")), CACHE)
     lake.rows[2] = {"big": "old", "doc": None}
     lake.batch(u(2, big=P))
@@ -63,7 +63,7 @@ def test_s14_a_new_row_under_the_old_key_answers() -> None:
 
 
 def test_s14_a_table_that_keeps_history_takes_no_later_value() -> None:
-    """S14: in a history the row of another time would stay for ever, so the database is not asked, nothing cached."""
+    """S14: a history would keep the value of another row forever, so there is no query and no cache entry."""
     options = reselect_options({"insert.mode": "insert", "reselect.cache.enabled": "true"})
     lake = Lake(database(row(2, "new")), options)
     lake.rows[2] = {"big": "old", "doc": None}
@@ -73,15 +73,18 @@ def test_s14_a_table_that_keeps_history_takes_no_later_value() -> None:
 
 
 def test_s17_snapshot_read_refreshes_the_cache() -> None:
-    """S17: after a gap a snapshot brings the value that the events did not."""
+    """S17: after a gap a snapshot supplies the value that the events did not."""
     lake = Lake(database(), CACHE)
     lake.each(u(1, big="A"), r(1, big="B"), u(1, big=P))
     assert (lake.big(), lake.queries) == ("B", 0)
 
 
 @pytest.mark.parametrize("table", [TABLE, None])
-def test_s17_begin_of_a_snapshot_voids_the_cache(table: Any) -> None:
-    """S17: rows that a snapshot has not reached yet may have changed unseen; ``table`` None is a snapshot of all."""
+def test_s17_begin_of_a_snapshot_invalidates_the_cache(table: Any) -> None:
+    """S17: rows that the snapshot has not read yet may have changed without an event.
+
+    ``table`` None is a snapshot of all tables.
+    """
     lake = Lake(database(row(1, "B")), CACHE)
     lake.batch(u(1, big="A"))
     lake.post.cache.begin_snapshot(table)
@@ -90,7 +93,7 @@ def test_s17_begin_of_a_snapshot_voids_the_cache(table: Any) -> None:
 
 
 def test_s19_null_that_may_hide_a_value() -> None:
-    """S19: it is read, never taken from the cache, never cached; without a database the stored value stays."""
+    """S19: the null is queried, never taken from the cache, never cached; without a database the stored value stays."""
     lake = Lake(database(row(1, "A")), CACHE)
     lake.each(c(1, big="A"), u(1, big=DOUBT))
     assert (lake.big(), lake.queries) == ("A", 1)
@@ -100,7 +103,7 @@ def test_s19_null_that_may_hide_a_value() -> None:
 
 
 def test_s19_doubt_of_a_null_that_was_written() -> None:
-    """S19: the database tells that the null was meant; what was cached before the doubt is not served after it."""
+    """S19: the database confirms the null; the cache does not serve the earlier value afterwards."""
     lake = Lake(database(row(1, None)), CACHE)
     lake.each(c(1, big="A"), u(1, big=DOUBT))
     assert lake.big() is None
@@ -111,15 +114,15 @@ def test_s19_doubt_of_a_null_that_was_written() -> None:
 
 
 def test_s21_key_and_value_changed_in_one_statement() -> None:
-    """S21: the header would carry the old value over, so the database is asked by the new key first."""
+    """S21: the header would carry the old value, so the database is queried by the new key first."""
     lake = Lake(database(row(8, "changed")), CACHE)
     lake.batch(c(7, big="A"))
     lake.batch(d(7), c(8, old=7, big=P))
     assert lake.big(8) == "changed"
 
 
-def test_s22_retyped_column_is_asked_again() -> None:
-    """S22, D6: after a column was dropped and added again its cached values are void."""
+def test_s22_retyped_column_is_queried_again() -> None:
+    """S22, D6: after a column is dropped and added again its cached values are invalid."""
     lake = Lake(database(row(1, None)), replace(CACHE, catalog_refresh_ms=1000))
     lake.batch(u(1, big="A"))
     lake.clock.now = 2.0

@@ -1,6 +1,6 @@
-"""Cases that the cache decides by itself: partitions, offsets, positions, failures, bounds (``reselect.md`` section 6).
+"""Cases of the cache alone: partitions, offsets, positions, failures, bounds (``reselect.md`` section 6).
 
-Every test is named after its case; ``take_out.py`` shows that it fails without the rule it is for.
+Every test is named after its case; ``take_out.py`` shows that it fails without its rule.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.usefixtures("cache_rows")
 
 
 def test_s07_put_after_revocation_is_rejected() -> None:
-    """S7: an answer that arrives after the partition went is not stored, now or under a later assignment."""
+    """S7: the cache rejects an answer that arrives after the revocation, now and under a later assignment."""
     cache = make()
     batch = begin(cache)
     batch.for_row("1", Stamp(P0, 1)).put("big", "A", Origin.DB)
@@ -68,7 +68,7 @@ def test_s08_slow_query_does_not_overwrite_a_later_event() -> None:
 
 
 def test_s11_entry_ahead_of_the_event_is_a_miss() -> None:
-    """S11: replayed events do not see what later ones put."""
+    """S11: the cache serves replayed events no values of later ones."""
     cache = make()
     put(cache, "1", 100, big="A")
     assert get(cache, "1", 60) is None
@@ -76,7 +76,7 @@ def test_s11_entry_ahead_of_the_event_is_a_miss() -> None:
 
 
 def test_s22_fingerprint_mismatch_is_a_miss() -> None:
-    """S22, D6: after a column was retyped, or dropped and added again, its cached values are not served."""
+    """S22, D6: the cached values of a column whose type changed, or that was dropped and added, are not served."""
     cache = make()
     batch = begin(cache, big="text 3")
     batch.for_row("1", Stamp(P0, 1)).put("big", "A")
@@ -91,9 +91,9 @@ TEXT, NUMERIC = Schema("string"), Schema("bytes", name="org.apache.kafka.connect
 MILLIS = Schema("int64", name="org.apache.kafka.connect.data.Timestamp")
 
 
-def caches(kind: str, schema: Schema, *, typmod: int = -1, deterministic: bool = True, known: bool = True) -> bool:
-    """Whether a table with a key of this type and wire form is cached."""
-    key_type = SqlType(1, "pg_catalog", kind)
+def caches(type_name: str, schema: Schema, *, typmod: int = -1, deterministic: bool = True, known: bool = True) -> bool:
+    """Whether the cache accepts a table whose key has this type and wire form."""
+    key_type = SqlType(1, "pg_catalog", type_name)
     big = CatalogColumn("big", 2, SqlType(25, "pg_catalog", "text"), attstorage="x")
     key = (KeyColumn("id", key_type, deterministic=deterministic),)
     catalog = CatalogTable(TABLE, "r", "d", (CatalogColumn("id", 1, key_type, typmod), big), key)
@@ -103,7 +103,7 @@ def caches(kind: str, schema: Schema, *, typmod: int = -1, deterministic: bool =
 
 
 @pytest.mark.parametrize(
-    ("kind", "schema", "more"),
+    ("type_name", "schema", "more"),
     [
         ("citext", TEXT, {}),
         ("text", TEXT, {"deterministic": False}),
@@ -116,24 +116,24 @@ def caches(kind: str, schema: Schema, *, typmod: int = -1, deterministic: bool =
         ("jsonb", TEXT, {}),
     ],
 )
-def test_s26_keys_whose_texts_do_not_tell_rows_apart_are_not_cached(
-    kind: str, schema: Schema, more: dict[str, Any]
+def test_s26_keys_whose_texts_do_not_identify_rows_are_not_cached(
+    type_name: str, schema: Schema, more: dict[str, Any]
 ) -> None:
-    """S26: equal to the database but spelled otherwise, or different but spelled the same."""
-    assert not caches(kind, schema, **more)
+    """S26: keys that are equal in the database with different texts, or different with equal texts, are not cached."""
+    assert not caches(type_name, schema, **more)
 
 
 @pytest.mark.parametrize(
-    ("kind", "schema", "typmod"),
+    ("type_name", "schema", "typmod"),
     [("int8", Schema("int64"), -1), ("bpchar", TEXT, 14), ("numeric", NUMERIC, -1), ("timestamp", MILLIS, 3)],
 )
-def test_s26_other_keys_are_cached(kind: str, schema: Schema, typmod: int) -> None:
-    """S26: one row, one text."""
-    assert caches(kind, schema, typmod=typmod)
+def test_s26_other_keys_are_cached(type_name: str, schema: Schema, typmod: int) -> None:
+    """S26: a row has one text."""
+    assert caches(type_name, schema, typmod=typmod)
 
 
 def test_s26_equal_keys_have_one_text_and_different_ones_never() -> None:
-    """S26: 1, 1.0 and a decimal 1 are one row; parts of a composite key cannot run into each other."""
+    """S26: 1, 1.0 and a decimal 1 are one row; the parts of a composite key are separated."""
     ones = [pa.array([1], pa.int32()), pa.array([Decimal("1.0")]), pa.array([Decimal("1")]), pa.array([1.0])]
     assert {canonical_keys([one])[0].as_py().removesuffix(".0") for one in ones[:3]} == {"=1"}
     pairs = [("a", "b,c"), ("a,1:b", "c"), ("", "ab"), ("ab", "")]
@@ -142,7 +142,7 @@ def test_s26_equal_keys_have_one_text_and_different_ones_never() -> None:
 
 
 def test_s26_without_a_catalog_texts_of_mysql_are_not_trusted() -> None:
-    """S26: MySQL compares 'A' and 'a' as equal, and says so nowhere in the event."""
+    """S26: MySQL compares 'A' and 'a' as equal, and its events do not contain the collation."""
     mysql = TableId("shop", "shop", "", "orders")
     columns = (Column("id", TEXT, pa.nulls(0)), Column("big", Schema("string", optional=True), pa.nulls(0)))
     options = ReselectOptions(cache_enabled=True)
@@ -154,14 +154,14 @@ def test_s26_without_a_catalog_texts_of_mysql_are_not_trusted() -> None:
 
 
 def test_s27_entry_of_another_partition_is_a_miss() -> None:
-    """S27: when the partition count was raised, the key's new partition does not see the old one's entry."""
+    """S27: after the partition count grew, the key's new partition does not use the old one's entry."""
     cache = make()
     put(cache, "1", 1, big="A")
     assert get(cache, "1", 9, partition=P1) is None
 
 
 def test_s27_topic_can_be_dropped() -> None:
-    """S27: a changed partition count drops the topic."""
+    """S27: a changed partition count invalidates the topic."""
     cache = make()
     put(cache, "1", 1, big="A")
     cache.drop_topic("orders", "partitions")
@@ -169,7 +169,7 @@ def test_s27_topic_can_be_dropped() -> None:
 
 
 def test_s28_what_is_cached_shares_nothing_with_the_batch() -> None:
-    """S28: whoever changes the buffers that a value came in, or went out with, changes no cached value."""
+    """S28: changes of the buffers from which a value came, or to which it was copied, change no cached value."""
     buffer = np.array([1, 2, 3], np.int64)
     lists = pa.ListArray.from_arrays(pa.array([0, 3], pa.int32()), pa.array(buffer))
     cache = make()
@@ -187,7 +187,7 @@ def test_s28_what_is_cached_shares_nothing_with_the_batch() -> None:
 
 
 def test_s29_row_whose_drop_failed_is_poisoned() -> None:
-    """S29: a value that should have been dropped is not served after the store recovers; a new write heals the row."""
+    """S29: a value whose drop failed is not served when the store works again; a new write makes the row valid."""
     store = BreakableStore(CacheLimits())
     cache = ReselectColumnCache(store, CacheLimits(), Clock(), Placeholder().is_form)
     cache.assign([P0])
@@ -202,14 +202,14 @@ def test_s29_row_whose_drop_failed_is_poisoned() -> None:
 
 
 def test_s30_the_clock_is_monotonic() -> None:
-    """S30: a wall clock that steps back would keep values beyond their time; the default clock cannot."""
+    """S30: a wall clock that steps back would extend the life of values; the default clock is monotonic."""
     clock = inspect.signature(Reselect).parameters["clock"].default
     assert clock is time.monotonic
     assert time.get_clock_info("monotonic").monotonic
 
 
 def test_s31_failed_batch_leaves_no_trace() -> None:
-    """S31: a discarded batch drops the rows that it touched, and the others stay."""
+    """S31: a discarded batch drops the rows that it changed, and keeps the others."""
     cache = make()
     put(cache, "1", 1, big="A")
     put(cache, "2", 1, big="A2")
@@ -221,7 +221,7 @@ def test_s31_failed_batch_leaves_no_trace() -> None:
 
 
 def test_s35_quota_keeps_a_share_for_other_tables() -> None:
-    """S35, which is about fairness, not about right values: a hot table stays within its quota."""
+    """S35 is about fairness, not about right values: a hot table stays within its quota."""
     cache = make(max_table_bytes=2000, max_rows=10)
     put(cache, "1", 1, OTHER, big="O")
     for key in range(50):
@@ -234,7 +234,7 @@ def test_s35_quota_keeps_a_share_for_other_tables() -> None:
 
 
 def test_n09_batch_in_flight_brings_nothing_older_than_a_lost_event() -> None:
-    """N9: the event at 50 was not applied; a value of 40 that is published afterwards is not stored, one of 60 is."""
+    """N9: the event at 50 was not applied; a value of 40 that is published later is not stored, one of 60 is."""
     cache = make()
     put(cache, "0", 30, big="A")
     batch = begin(cache)
@@ -246,7 +246,7 @@ def test_n09_batch_in_flight_brings_nothing_older_than_a_lost_event() -> None:
 
 
 def test_n11_zero_ttl_never_expires() -> None:
-    """N11: ``ttl.ms=0`` is for ever."""
+    """N11: with ``ttl.ms=0`` an entry does not expire."""
     clock = Clock()
     cache = make(clock, ttl=0)
     put(cache, "1", 1, big="A")
@@ -255,7 +255,7 @@ def test_n11_zero_ttl_never_expires() -> None:
 
 
 def test_n12_no_hit_from_a_newer_position() -> None:
-    """N12: a restarted connector sends older positions under higher offsets; the newer value is not theirs."""
+    """N12: a restarted connector sends lower positions with higher offsets; they get no newer value of the cache."""
     cache = make()
     put(cache, "1", 10, position=b"5", big="new")
     assert get(cache, "1", 12, position=b"3") is None
@@ -272,7 +272,7 @@ def test_n12_put_whose_position_falls_drops_the_row() -> None:
 
 
 def test_n13_key_schema_that_changed_and_changed_back_drops_the_table_each_time() -> None:
-    """N13: under another decimal mode keys are spelled otherwise, so a refresh there leaves the old entry stale."""
+    """N13: another decimal mode changes the texts of keys, so each change of the mode invalidates the old entries."""
     cache = make()
     put(cache, "1", 1, big="A")
     begin(cache, key_schema="string").publish()

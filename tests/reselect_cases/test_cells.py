@@ -1,6 +1,6 @@
-"""Cases about single cells: what a placeholder is, what a null may hide, what a merge does beside kept cells.
+"""Cases of single cells: the forms of placeholders, nulls that may hide a value, merges with kept cells.
 
-Every test is named after its case; ``take_out.py`` shows that it fails without the rule it is for.
+Every test is named after its case; ``take_out.py`` shows that it fails without its rule.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def decode(*records: Record) -> Decoded:
 
 
 def state(record: Record) -> CellState:
-    """What the event says of ``big``."""
+    """The state of ``big`` after decoding."""
     [changes] = decode(record).events
     assert isinstance(changes, Changes)
     big = next(column for column in changes.columns if column.name == "big")
@@ -102,7 +102,7 @@ def test_s18_forms_that_upstream_does_not_know(schema: dict[str, Any], wire: Any
 
 @pytest.mark.parametrize("form", [P, P.encode(), BASE64, HEX, pa.array([[UUID]])])
 def test_s18_placeholders_are_never_cached(form: Any) -> None:
-    """S18, D4: no form of the placeholder is kept as a value, and the old value is gone."""
+    """S18, D4: no form of the placeholder is cached as a value, and the old value is dropped."""
     cache = make()
     put(cache, "1", 1, big="A")
     put(cache, "1", 2, big=form)
@@ -124,21 +124,21 @@ LOSING = [
 
 @pytest.mark.parametrize("schema", LOSING)
 def test_s19_types_whose_unchanged_value_arrives_as_null(schema: dict[str, Any]) -> None:
-    """S19: numeric[], float[], vectors, geometry: a null in an update may hide a value, in an insert it is one."""
+    """S19: numeric[], float[], vectors, geometry: a null may hide a value in an update, but not in an insert."""
     assert state(Record("u", None, schema)) is CellState.UNKNOWN
     assert state(Record("c", None, schema)) is CellState.NULL
     assert state(Record("u", None, STRING)) is CellState.NULL
 
 
 def test_n10_truncated_placeholder() -> None:
-    """N10: what ``column.truncate.to.10.chars`` leaves of it is told from a value; of less than 8 letters it is not."""
+    """N10: the placeholder after ``column.truncate.to.10.chars`` is distinguished from a value, from 8 letters on."""
     assert state(Record("u", P[:10], cut_to(10))) is CellState.UNCHANGED
     assert state(Record("u", P[:9], cut_to(10))) is CellState.VALUE
     assert state(Record("u", P[:5], cut_to(5))) is CellState.UNKNOWN
 
 
 def test_n10_hashed_column_is_neither_read_nor_cached() -> None:
-    """N10: a hash of the placeholder looks like any other; reading the value would undo the mask."""
+    """N10: a hash of the placeholder looks like any other hash; reselect would write the unmasked value."""
     masked = Schema("string", optional=True, parameters=(("masked", "true"),))
     columns = (Column("id", Schema("int32"), pa.nulls(0)), Column("big", masked, pa.nulls(0)))
     table = TableId("shop", "shop", "public", "docs")
@@ -149,8 +149,8 @@ def test_n10_hashed_column_is_neither_read_nor_cached() -> None:
 # -- snapshots, merges ------------------------------------------------------------------------------------------------
 
 
-def test_s17_decoding_tells_where_a_snapshot_begins() -> None:
-    """S17: the first row of a snapshot stands for all tables, the first of a table for that one; others for none."""
+def test_s17_decoding_reports_where_a_snapshot_begins() -> None:
+    """S17: the first row of a snapshot reports it for all tables, the first row of a table for that table only."""
     first = decode(Record("r", "x", STRING, "first"), Record("r", "x", STRING, "true"))
     table = decode(Record("r", "x", STRING, "first_in_data_collection"), Record("u", "x", STRING))
     incremental = decode(Record("r", "x", STRING, "incremental"), Record("r", "x", STRING, "last"))
@@ -159,7 +159,7 @@ def test_s17_decoding_tells_where_a_snapshot_begins() -> None:
 
 
 def test_s33_null_next_to_kept_cells() -> None:
-    """S33: one merge writes the null and keeps the cell beside it; no value stands for either of them."""
+    """S33: one merge writes the null and keeps the cell beside it, without a special value for either of them."""
     schema = pa.schema([("id", pa.int64()), ("big", pa.string()), ("doc", pa.string())])
     table = MemoryLakehouse().table("shop", "docs", TableOptions())
     table.evolve(schema, ("id",))

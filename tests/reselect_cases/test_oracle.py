@@ -1,7 +1,7 @@
 """Cases of Oracle: large objects that change without an event, and standbys (``reselect.md`` sections 2.3 and 7.3).
 
-Every test is named after its case; ``take_out.py`` shows that it fails without the rule it is for. N3 needs an Oracle
-standby: here a fake at the driver's contract says what one would.
+Every test is named after its case; ``take_out.py`` shows that it fails without its rule. N3 needs an Oracle standby:
+here a fake of the driver's interface answers like one.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ def clobs(big: str | None) -> MemoryRowSource:
 
 
 def test_s01b_null_of_an_insert_is_not_remembered() -> None:
-    """S1b: without ``lob.enabled`` an insert shows every CLOB as null; a placeholder that follows asks the database."""
+    """S1b: without ``lob.enabled`` an insert has a null for every CLOB; a later placeholder queries the database."""
     lake = Lake(clobs("A"), CACHE)
     lake.each(c(1, big=None), u(1, big=P))
     assert (lake.big(), lake.queries) == ("A", 1)
 
 
 def test_s01b_with_lob_enabled_a_null_is_one() -> None:
-    """S1b: there every change has its event, so the null stands and needs no question."""
+    """S1b: with it every change has an event, so the null is a value and needs no query."""
     lake = Lake(clobs("never asked for"), LOB_ENABLED)
     lake.each(c(1, big=None), u(1, big=P))
     assert (lake.big(), lake.queries) == (None, 0)
 
 
 def test_s20_large_object_that_changed_without_an_event() -> None:
-    """S20: nothing of the column is cached, so that the change shows with the next event of the row."""
+    """S20: the column is not cached, so that the next event of the row gets the changed value."""
     lake = Lake(clobs("B"), CACHE)
     lake.each(r(1, big="A"), u(1, big=P))
     assert lake.big() == "B"
@@ -59,7 +59,7 @@ def test_s20_large_object_that_changed_without_an_event() -> None:
 
 
 def test_n03_standby_behind_the_commit_is_no_answer() -> None:
-    """N3: its current state would be older than the event, so no fallback to it: tried again, or the primary asked."""
+    """N3: its state would be older than the event, so the read is retried there or sent to the primary."""
     server, standby = orders_server(), orders_server()
     server.commit("app", "Orders", {"Id": Decimal(1), "region": "nord", "note": "now", "blob": None, "price": None})
     standby.role = "PHYSICAL STANDBY"

@@ -1,8 +1,8 @@
-"""S15, S16, N1, N2 and N4 on real servers: an answer counts only if it can contain the event.
+"""S15, S16, N1, N2 and N4 on real servers: an answer is valid only if its snapshot includes the event.
 
 See ``reselect.md`` section 7.2.
 
-Every test is named after its case; ``take_out.py`` shows that it fails without the rule it is for.
+Every test is named after its case; ``take_out.py`` shows that it fails without its rule.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Opener = Callable[[ReselectOptions], PostgresRowSource]
 
 @pytest.fixture
 def table(stack_postgres: Postgres, unique: Callable[[str], str]) -> TableId:
-    """A table whose only row says ``v3``, in a database of its own."""
+    """A table whose only row contains ``v3``, in its own database."""
     database = unique("visibility")
     stack_postgres.create_database(database)
     stack_postgres.execute(
@@ -46,14 +46,14 @@ def table(stack_postgres: Postgres, unique: Callable[[str], str]) -> TableId:
 
 @pytest.fixture
 def primary(stack_postgres: Postgres, table: TableId) -> ReselectOptions:
-    """How the primary is read; a transaction that is not visible is not waited for long."""
+    """Options to read the primary, with a short wait for a transaction that is not visible."""
     where = DatabaseOptions("127.0.0.1", stack_postgres.port, "postgres", "", table.database)
     return ReselectOptions(database=where, visibility_timeout_ms=200)
 
 
 @pytest.fixture
 def replica(stack_standby: Postgres, stack_postgres: Postgres, primary: ReselectOptions) -> Iterator[ReselectOptions]:
-    """How the standby alone is read; it has all that the primary has, and follows it again after the test."""
+    """Options to read only the standby, which has replayed the primary, and replays again after the test."""
     wait_until(lambda: caught_up(stack_postgres, stack_standby), "standby that has caught up")
     assert primary.database is not None
     where = replace(primary.database, hostname=f"127.0.0.1:{stack_standby.port}")
@@ -63,7 +63,7 @@ def replica(stack_standby: Postgres, stack_postgres: Postgres, primary: Reselect
 
 @pytest.fixture
 def both(stack_postgres: Postgres, replica: ReselectOptions) -> ReselectOptions:
-    """How the standby is read where it can answer, and else the primary."""
+    """Options to read the standby if it can prove the answer, and else the primary."""
     assert replica.database is not None
     hosts = f"127.0.0.1:{stack_postgres.port},{replica.database.hostname}"
     return replace(replica, database=replace(replica.database, hostname=hosts))
@@ -84,7 +84,7 @@ def open_source() -> Iterator[Opener]:
 
 
 def caught_up(primary: Postgres, standby: Postgres) -> bool:
-    """Whether the standby has replayed all that the primary has written."""
+    """Whether the standby has replayed the complete log of the primary."""
     with primary.connect() as here, standby.connect() as there:
         written = here.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone()
         there_too = there.execute("SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn", written).fetchone()
@@ -98,14 +98,14 @@ def catalog_of(source: PostgresRowSource, table: TableId) -> CatalogTable:
 
 
 def big_of_row_1(table: TableId, transaction: int) -> RowRequest:
-    """Asks for ``big`` of row 1 on behalf of an event of ``transaction``; events carry 32 bits of its id."""
+    """A request for ``big`` of row 1 for an event of ``transaction``; events contain 32 bits of its id."""
     key = (Column("id", INT, pa.array([1], pa.int32())),)
     big = (Column("big", TEXT, pa.array([], pa.string())),)
     return RowRequest(table, key, big, np.ones((1, 1), np.bool_), np.array([transaction & 0xFFFFFFFF], np.int64))
 
 
 def read(source: PostgresRowSource, table: TableId, transaction: int) -> object:
-    """The answer's value."""
+    """The value of the answer."""
     return source.fetch(catalog_of(source, table), big_of_row_1(table, transaction)).values[0][0]
 
 
@@ -118,7 +118,7 @@ def set_big(connection: psycopg.Connection[tuple[object, ...]], value: str) -> i
 
 
 def set_big_in_one(postgres: Postgres, table: TableId, value: str) -> int:
-    """The same in a transaction of its own, which has committed when this returns."""
+    """The same in a separate transaction, which is committed on return."""
     with postgres.connect(table.database) as writer, writer.transaction():
         return set_big(writer, value)
 
@@ -126,7 +126,7 @@ def set_big_in_one(postgres: Postgres, table: TableId, value: str) -> int:
 def test_s15_replica_that_is_behind_is_not_trusted(
     stack_postgres: Postgres, stack_standby: Postgres, table: TableId, replica: ReselectOptions, open_source: Opener
 ) -> None:
-    """S15: what a standby says before it has the event's transaction is refused; once it has it, it is asked again."""
+    """S15: an answer of a standby that has not replayed the event's transaction is refused; a later one is not."""
     source = open_source(replica)
     assert read(source, table, set_big_in_one_and_wait(stack_postgres, stack_standby, table, "v4")) == "v4"
     stack_standby.execute("SELECT pg_wal_replay_pause()")
@@ -139,7 +139,7 @@ def test_s15_replica_that_is_behind_is_not_trusted(
 
 
 def set_big_in_one_and_wait(primary: Postgres, standby: Postgres, table: TableId, value: str) -> int:
-    """The same, and the standby has it."""
+    """The same, and wait until the standby has replayed it."""
     transaction = set_big_in_one(primary, table, value)
     wait_until(lambda: caught_up(primary, standby), "standby that has caught up")
     return transaction
@@ -148,7 +148,7 @@ def set_big_in_one_and_wait(primary: Postgres, standby: Postgres, table: TableId
 def test_s15_the_primary_answers_for_a_replica_that_is_behind(
     stack_postgres: Postgres, stack_standby: Postgres, table: TableId, both: ReselectOptions, open_source: Opener
 ) -> None:
-    """S15: with the primary in the list, an event that the standby cannot prove is answered by the primary."""
+    """S15: with the primary in the list, the primary answers what the standby cannot prove."""
     stack_standby.execute("SELECT pg_wal_replay_pause()")
     assert read(open_source(both), table, set_big_in_one(stack_postgres, table, "v5")) == "v5"
 
@@ -161,7 +161,10 @@ def test_s15_without_a_transaction_id_only_the_primary_counts(
     both: ReselectOptions,
     open_source: Opener,
 ) -> None:
-    """S15: what nothing can prove is asked of the primary, is not cached, and is refused where there is none."""
+    """S15: only the primary answers for an event without a transaction id; the answer is not cached.
+
+    Without it, it fails.
+    """
     stack_standby.execute("SELECT pg_wal_replay_pause()")
     set_big_in_one(stack_postgres, table, "v5")
     source = open_source(both)
@@ -176,7 +179,7 @@ def test_s15_without_a_transaction_id_only_the_primary_counts(
 def test_a_standby_is_no_primary(
     stack_standby: Postgres, primary: ReselectOptions, replica: ReselectOptions, open_source: Opener
 ) -> None:
-    """Without ``reselect.read.from=replica`` a standby is refused at start, and the message says how to allow it."""
+    """Without ``reselect.read.from=replica`` a standby is refused at start, and the message names the option."""
     assert primary.database is not None
     only_standby = replace(primary, database=replace(primary.database, port=stack_standby.port))
     with pytest.raises(ConfigError, match=r"is a standby.*reselect\.read\.from=replica"):
@@ -187,7 +190,7 @@ def test_a_standby_is_no_primary(
 def test_s16_transaction_in_progress_is_waited_for(
     stack_postgres: Postgres, table: TableId, primary: ReselectOptions, open_source: Opener
 ) -> None:
-    """S16: while the event's transaction is not visible nothing is read; once it is, its value is."""
+    """S16: nothing is read while the event's transaction is not visible; then its value is."""
     impatient, source = open_source(primary), open_source(replace(primary, visibility_timeout_ms=20_000))
     with stack_postgres.connect(table.database) as writer:
         writer.execute("BEGIN")
@@ -206,11 +209,11 @@ def test_s16_transaction_in_progress_is_waited_for(
 def in_progress(
     stack_postgres: Postgres, stack_standby: Postgres, table: TableId, replica: ReselectOptions
 ) -> Iterator[tuple[psycopg.Connection[tuple[object, ...]], int]]:
-    """A writer whose transaction the standby has replayed past its row's record, but not its commit; and its id."""
+    """A writer and the id of its transaction: the standby has replayed its row's record, but not its commit."""
     with stack_postgres.connect(table.database) as writer:
         writer.execute("BEGIN")
         transaction = set_big(writer, "B")
-        stack_postgres.execute("SELECT txid_current()")  # a commit of somebody else, which flushes the log
+        stack_postgres.execute("SELECT txid_current()")  # a commit of another session, which flushes the log
         wait_until(lambda: caught_up(stack_postgres, stack_standby), "standby that has caught up")
         yield writer, transaction
 
@@ -223,7 +226,7 @@ def test_n01_replayed_row_is_not_yet_committed(
     open_source: Opener,
     in_progress: tuple[psycopg.Connection[tuple[object, ...]], int],
 ) -> None:
-    """N1: a standby that has replayed the row's record, but not the commit that follows, is not trusted."""
+    """N1: a standby that has replayed the row's record, but not the commit after it, is refused."""
     writer, transaction = in_progress
     source = open_source(replica)
     with pytest.raises(Retriable, match="not visible yet"):
@@ -233,14 +236,14 @@ def test_n01_replayed_row_is_not_yet_committed(
     assert read(source, table, transaction) == "B"
 
 
-def test_n02_the_snapshot_of_a_standby_is_not_asked(
+def test_n02_the_snapshot_of_a_standby_is_not_queried(
     stack_standby: Postgres,
     table: TableId,
     replica: ReselectOptions,
     open_source: Opener,
     in_progress: tuple[psycopg.Connection[tuple[object, ...]], int],
 ) -> None:
-    """N2: a standby calls a transaction in progress visible in its snapshot; its status tells the truth."""
+    """N2: a standby's snapshot reports a transaction in progress as visible; the status of the transaction is right."""
     _, transaction = in_progress
     with stack_standby.connect(table.database) as reader:
         said = reader.execute("SELECT txid_visible_in_snapshot(%s, txid_current_snapshot())", (transaction,)).fetchone()
@@ -257,7 +260,7 @@ def test_n04_row_security_is_refused(
     open_source: Opener,
     unique: Callable[[str], str],
 ) -> None:
-    """N4: rows hidden by row security would look deleted, so the table is refused with the way out."""
+    """N4: rows hidden by row security would look deleted, so the table is refused with the remedy."""
     user = unique("hidden_from")
     with stack_postgres.connect(table.database) as connection:
         for statement in (

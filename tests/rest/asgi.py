@@ -1,4 +1,4 @@
-"""A client that sends requests to an ASGI application as they were recorded: raw path, raw headers, raw body."""
+"""A client that sends recorded requests to an ASGI application: raw path, raw headers, raw body."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Answer:
 async def request(
     app: ASGIApp, method: str, target: str, headers: Mapping[str, str] | None = None, body: bytes = b""
 ) -> Answer:
-    """Send one request; ``target`` is the path with its query, percent-encoded as it goes over the wire."""
+    """Send one request; ``target`` is the path with its query, percent-encoded."""
     path, _, query = target.partition("?")
     scope = {
         "type": "http",

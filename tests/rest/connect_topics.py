@@ -1,4 +1,4 @@
-"""The config and status topics that a Kafka Connect worker left behind (``tests/fixtures/connect-rest``)."""
+"""The config and status topics of a stopped Kafka Connect worker (``tests/fixtures/connect-rest``)."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from headrace.rest.server import RestServer, bind
 
 @asynccontextmanager
 async def served(app: ASGIApp) -> AsyncIterator[str]:
-    """The URL at which ``app`` answers inside of the block."""
+    """The URL of ``app``, which is served within the block."""
     listener = bind("127.0.0.1", 0)
     server = RestServer(app, listener)
     server.start()

@@ -1,4 +1,4 @@
-"""Stands in for Kafka Connect's FileStreamSink, the connector of the recorded requests, and for its tasks."""
+"""Replaces Kafka Connect's FileStreamSink, the connector of the recorded requests, and its tasks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from headrace.core.connect.table_status import TableReport
 
 
 class FileStreamSinkConnector:
-    """Takes any key, as Connect does."""
+    """A connector that accepts any key, as Connect does."""
 
     class_name = "org.apache.kafka.connect.file.FileStreamSinkConnector"
     task_class = "org.apache.kafka.connect.file.FileStreamSinkTask"
@@ -31,11 +31,11 @@ class FileStreamSinkConnector:
     version = "4.3.1"
 
     def definitions(self, defaults: WorkerDefaults) -> ConfigDef:
-        """Its one option and the framework's."""
+        """Its only option and those of the framework."""
         return ConfigDef((_FILE,)) + FRAMEWORK_OPTIONS.with_defaults({"connector.plugin.version": self.version})
 
     def validate(self, properties: Properties, defaults: WorkerDefaults) -> ConfigInfos:
-        """Headrace's checks, without those that know better than Connect and what is about tables."""
+        """Headrace's checks, without those that Connect does not have and those of tables."""
         infos = validation.validate(properties, replace(defaults, version=self.version))
         shown = [info for info in infos.configs if _is_connects(info)]
         own = [ConfigInfo(_FILE, ConfigValue("file", properties.get("file")))]
@@ -47,12 +47,12 @@ class FileStreamSinkConnector:
         )
 
     def config(self, properties: Mapping[str, str], defaults: WorkerDefaults) -> SinkConnectorConfig:
-        """The typed form, without transforms: Connect accepts a predicate that is unknown until the tasks start."""
+        """The typed form, without transforms: Connect accepts an unknown predicate until the tasks start."""
         used = {name: value for name, value in properties.items() if name != "transforms"}
         return validation.sink_connector_config(used, defaults)
 
     def task_count(self, config: SinkConnectorConfig) -> int:
-        """As many as are allowed, whatever the topics."""
+        """tasks.max, for any topics."""
         return config.framework.tasks_max
 
 
@@ -62,7 +62,7 @@ _ALIASES = ("transforms.", "predicates.")
 
 
 def _is_connects(info: ConfigInfo) -> bool:
-    """Whether Connect would list it: an option of the framework's, or one that the configuration has and is wrong."""
+    """Whether Connect lists the option: one of the framework, or an invalid one of the configuration."""
     name, errors = info.definition.name, info.value.errors
     if name in FRAMEWORK_OPTIONS or name.startswith((*CLIENT_OVERRIDES, *_ALIASES)) or name.endswith(_STRING_OPTIONS):
         return True
@@ -70,7 +70,7 @@ def _is_connects(info: ConfigInfo) -> bool:
 
 
 class StandInTask:
-    """A task that does nothing and lets a test make it fail."""
+    """A task that does nothing; a test can make it fail."""
 
     def __init__(self, connector: str, number: int, fail: Callable[[BaseException], None]) -> None:
         self.name = f"{connector}-{number}"
@@ -108,11 +108,11 @@ class StandInTask:
         self.calls.append("resume")
 
     def reports(self) -> list[TableReport]:
-        """Its tables."""
+        """The tables of the task."""
         return self.tables
 
     def restart_table(self, table: str) -> bool:
-        """One of its tables is restarted."""
+        """Record the restart of a table."""
         found = table in {each.table for each in self.tables}
         if found:
             self.calls.append(f"restart {table}")
@@ -120,7 +120,7 @@ class StandInTask:
 
 
 class StandInTasks:
-    """A task factory that remembers the newest task of each number and its options, and whether starts shall fail."""
+    """A task factory that keeps the newest task of each number and its options, and can let starts fail."""
 
     def __init__(self) -> None:
         self.tasks: dict[str, StandInTask] = {}
@@ -131,7 +131,7 @@ class StandInTasks:
     async def __call__(
         self, connector: str, number: int, config: SinkConnectorConfig, on_failure: Callable[[BaseException], None]
     ) -> StandInTask:
-        """Make a task, or raise what a test asked for."""
+        """Make a task, or raise the error that a test has set."""
         self.made += 1
         if self.refusal is not None:
             raise self.refusal

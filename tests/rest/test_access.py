@@ -1,4 +1,4 @@
-"""What the worker allows: pages of other origins, extra headers, client properties that connectors set."""
+"""Access to the worker: pages of other origins, extra headers, client properties that connectors override."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def ask(method: str, target: str, headers: dict[str, str], **worker: str) -> Ans
     ],
 )
 def test_only_pages_of_named_origins_may_read_answers(origins: str, expected: str | None) -> None:
-    """The answer repeats the origin that asked, as Connect's does; a refused path has it as well."""
+    """The answer repeats the requested origin, as Connect's does, also for an unknown path."""
     options = {"access.control.allow.origin": origins}
     for target in ("/", "/connectors/none", "/connectors/%2f"):
         assert ask("GET", target, PAGE, **options).headers.get(ALLOWED) == expected
 
 
 def test_browsers_learn_which_methods_they_may_send() -> None:
-    """Jetty allows GET, POST and HEAD where the worker does not say."""
+    """By default Jetty allows GET, POST and HEAD."""
     asked = {**PAGE, "Access-Control-Request-Method": "PUT"}
     options = {"access.control.allow.origin": "*"}
     assert ask("OPTIONS", "/connectors", asked, **options).status == 400
@@ -53,15 +53,15 @@ def test_browsers_learn_which_methods_they_may_send() -> None:
 
 
 def test_every_answer_has_the_headers_that_rules_ask_for() -> None:
-    """Errors and paths that no route takes have them too."""
+    """Errors and unknown paths have the headers as well."""
     rules = 'set X-Frame-Options: DENY, "add Cache-Control: no-cache, no-store"'
     for target in ("/", "/connectors/none", "/connectors/%2f"):
         headers = ask("GET", target, {}, **{"response.http.headers.config": rules}).headers
         assert (headers["x-frame-options"], headers["cache-control"]) == ("DENY", "no-cache, no-store")
 
 
-def test_rules_set_add_and_tell_dates() -> None:
-    """``set`` replaces what is there, dates are milliseconds from now."""
+def test_rules_set_and_add_headers_and_dates() -> None:
+    """``set`` replaces a header; dates are milliseconds from now."""
     app = ResponseHeaders(
         PlainTextResponse("", headers={"Server": "inner", "Vary": "Accept"}),
         header_rules("set server:outer,ADD Vary:Origin,setDate Expires:90000"),
@@ -84,7 +84,7 @@ def test_rules_set_add_and_tell_dates() -> None:
     ],
 )
 def test_rules_that_say_nothing_are_refused(rules: str, message: str) -> None:
-    """Before the worker starts, in Connect's words."""
+    """The worker does not start, and reports Connect's message."""
     with pytest.raises(ConfigError, match=message):
         WorkerConfig({**WORKER, "response.http.headers.config": rules})
 
@@ -101,7 +101,7 @@ def test_rules_that_say_nothing_are_refused(rules: str, message: str) -> None:
     ],
 )
 def test_connectors_set_what_the_policy_allows(policy: dict[str, str], refused: tuple[str, ...] | None) -> None:
-    """Each property that may not be set has Connect's text as its error."""
+    """Each property that may not be overridden has Connect's message as its error."""
     given = ("max.poll.records", "sasl.mechanism")
     worker = {f"connector.client.config.override.{key}": value for key, value in policy.items()}
     overrides = {"consumer.override.max.poll.records": "7", "consumer.override.sasl.mechanism": "X"}
@@ -115,6 +115,6 @@ def test_connectors_set_what_the_policy_allows(policy: dict[str, str], refused: 
 
 
 def test_unknown_policies_are_refused() -> None:
-    """A misspelt one must not mean All."""
+    """A misspelt policy does not mean All."""
     with pytest.raises(ConfigError, match="must be one of: All, None, Principal, Allowlist"):
         WorkerConfig({**WORKER, "connector.client.config.override.policy": "Nothing"})

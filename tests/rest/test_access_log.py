@@ -1,4 +1,4 @@
-"""One line per request in the log; polls that went well only at DEBUG."""
+"""The access log has one line per request; successful polls are logged at DEBUG."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def application(status: int) -> ConnectTransport:
 async def test_polls_are_quiet_until_they_fail(
     caplog: pytest.LogCaptureFixture, target: str, status: int, level: int
 ) -> None:
-    """Probes and scrapes come every few seconds; what matters about them is an error."""
+    """Probes and scrapes come every few seconds, so only their errors are logged at INFO or above."""
     caplog.set_level(logging.DEBUG, "headrace.rest")
     await request(application(status), "GET", target)
     assert [record.levelno for record in caplog.records if record.name == "headrace.rest"] == [level]

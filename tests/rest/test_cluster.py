@@ -1,4 +1,4 @@
-"""Workers of one cluster in memory: who may write, whose each task is, and what a stale leader can do."""
+"""Workers of one cluster in memory: write access, assignment of tasks, and a fenced leader."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TWO = {**SHOP, "tasks.max": "2"}
 
 @pytest.fixture
 async def pair() -> AsyncIterator[tuple[Api, Api]]:
-    """Two workers; the first one leads."""
+    """Two workers; the first one is the leader."""
     first = Api(host="one")
     second = Api(MemoryStores(shared=first.stores), host="two")
     await first.worker.start()
@@ -32,7 +32,7 @@ async def pair() -> AsyncIterator[tuple[Api, Api]]:
 
 
 async def test_tasks_are_spread_over_the_workers(pair: tuple[Api, Api]) -> None:
-    """tasks.max is the total; both tell the same of all of them."""
+    """tasks.max is the total, and both workers report all tasks."""
     first, second = pair
     await first.create(**{"tasks.max": "2"})
     for api in pair:
@@ -42,7 +42,7 @@ async def test_tasks_are_spread_over_the_workers(pair: tuple[Api, Api]) -> None:
 
 
 async def test_each_worker_counts_what_it_runs_itself(pair: tuple[Api, Api]) -> None:
-    """As in Connect: the sums over the workers are those of the cluster, also when one of them has died."""
+    """As in Connect, the sum over the workers is the number of the cluster, also after the death of a worker."""
     first, second = pair
     await first.create(**{"tasks.max": "4"})
     for api in pair:
@@ -57,7 +57,7 @@ async def test_each_worker_counts_what_it_runs_itself(pair: tuple[Api, Api]) -> 
 
 
 async def test_only_the_leader_writes(pair: tuple[Api, Api]) -> None:
-    """The other one says who does."""
+    """A follower writes no connector; its error names the leader."""
     _, second = pair
     with pytest.raises(RequestTargetError) as error:
         await second.herder.create("shop", SHOP, None)
@@ -66,7 +66,7 @@ async def test_only_the_leader_writes(pair: tuple[Api, Api]) -> None:
 
 
 async def test_pause_stop_and_delete_reach_every_worker(pair: tuple[Api, Api]) -> None:
-    """What is wanted is written once and read by all."""
+    """The leader writes the target state once, and all workers read it."""
     first, second = pair
     await first.create(**{"tasks.max": "2"})
     await second.until("RUNNING", "RUNNING", "RUNNING")
@@ -82,7 +82,7 @@ async def test_pause_stop_and_delete_reach_every_worker(pair: tuple[Api, Api]) -
 
 
 async def test_a_dead_workers_tasks_and_lead_move(pair: tuple[Api, Api]) -> None:
-    """The tasks of the living one go on as they are."""
+    """The living worker becomes the leader, takes the other's task, and does not restart its own."""
     first, second = pair
     await first.create(**{"tasks.max": "2"})
     await second.until("RUNNING", "RUNNING", "RUNNING")
@@ -101,7 +101,7 @@ async def test_a_dead_workers_tasks_and_lead_move(pair: tuple[Api, Api]) -> None
 
 
 async def test_a_stale_leaders_write_is_refused(pair: tuple[Api, Api], caplog: pytest.LogCaptureFixture) -> None:
-    """It has not heard yet that the group has gone on without it: it writes nothing, and disturbs nobody."""
+    """A leader that the group has removed, and that does not know it yet, cannot write, and the others continue."""
     first, second = pair
     await first.create()
     await second.until("RUNNING", "RUNNING")
@@ -121,7 +121,10 @@ async def test_a_stale_leaders_write_is_refused(pair: tuple[Api, Api], caplog: p
 
 
 async def test_a_restart_with_tasks_reaches_the_task_of_the_other_worker(pair: tuple[Api, Api]) -> None:
-    """By a record in the config topic; the answer shows what it takes. One task is restarted by its owner alone."""
+    """The request is a record in the config topic; the answer lists the restarted tasks.
+
+    The owner of a task restarts a single one.
+    """
     first, second = pair
     await first.create(**{"tasks.max": "2"})
     await first.until("RUNNING", "RUNNING", "RUNNING")
@@ -135,7 +138,7 @@ async def test_a_restart_with_tasks_reaches_the_task_of_the_other_worker(pair: t
 
 
 async def test_a_worker_that_comes_back_takes_its_share(pair: tuple[Api, Api]) -> None:
-    """One task moves; the status is its new owner's, however late the old one lets go."""
+    """One task moves; its status comes from the new owner, even if the old one releases it late."""
     first, second = pair
     await second.worker.stop()
     await first.create(**{"tasks.max": "2"})
@@ -150,8 +153,8 @@ async def test_a_worker_that_comes_back_takes_its_share(pair: tuple[Api, Api]) -
     await again.worker.stop()
 
 
-async def test_a_task_that_was_anothers_for_a_while_is_told_of_again(pair: tuple[Api, Api]) -> None:
-    """Its worker slept, missed the group's move and the way back, and has run it all along."""
+async def test_a_task_that_was_reassigned_and_came_back_is_reported_again(pair: tuple[Api, Api]) -> None:
+    """Its worker was suspended, missed the assignment to another one and back, and has run the task all the time."""
     first, second = pair
     await first.create(**{"tasks.max": "2"})
     await first.until("RUNNING", "RUNNING", "RUNNING")
@@ -172,7 +175,7 @@ async def test_a_task_that_was_anothers_for_a_while_is_told_of_again(pair: tuple
 
 
 async def counted(api: Api) -> tuple[int, int]:
-    """The numbers of connectors and tasks that the worker's metrics give."""
+    """The numbers of connectors and tasks from the worker's metrics."""
     text = (await api.call("GET", "/metrics")).body.decode()
     connectors, tasks = (
         re.search(rf"^kafka_connect_worker_{what}_count (\d+)", text, re.M) for what in ("connector", "task")

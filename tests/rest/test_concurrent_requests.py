@@ -1,7 +1,7 @@
-"""Requests about one connector that are sent at once: the answers are those of some order, one after the other.
+"""Concurrent requests about one connector: the answers are those of some sequential order.
 
-The log takes its time as a broker does, so that every request is in hand before the first has been written, and what
-was written takes its effect before the writer hears of it.
+An append to the log takes time, as on a broker. So the worker has read all requests before the first record is written,
+and a record takes effect before its writer returns.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _TURNS = 30
 
 
 class SlowLog(MemoryLog):
-    """Takes one append after the other, and some turns of the loop for each."""
+    """Appends one record after the other, each after some turns of the loop."""
 
     def __init__(self) -> None:
         super().__init__()
         self._writing = asyncio.Lock()
 
     async def append(self, records: Sequence[LogRecord]) -> None:
-        """As the log does it."""
+        """Append after a delay."""
         async with self._writing:
             await _turns()
             await super().append(records)
@@ -51,7 +51,7 @@ async def api() -> AsyncIterator[Api]:
 
 
 async def test_of_two_creations_one_is_a_conflict(api: Api) -> None:
-    """The second does not write over the first, whose client was told 201."""
+    """The second creation returns 409 and does not replace the first, whose client received 201."""
     answers = await asyncio.gather(*(api.create(**{"batch.max.records": number}) for number in ("1", "2")))
     assert _statuses(answers) == [201, 409]
     assert answers[1].json()["message"] == "Connector shop already exists"
@@ -59,7 +59,7 @@ async def test_of_two_creations_one_is_a_conflict(api: Api) -> None:
 
 
 async def test_two_patches_change_both_keys(api: Api) -> None:
-    """The second is merged into what the first has written."""
+    """The worker merges the second patch into the configuration of the first."""
     await api.create()
     patches = ({"batch.max.records": "7"}, {"batch.linger.ms": "9"})
     answers = await asyncio.gather(*(api.call("PATCH", "/connectors/shop/config", patch) for patch in patches))
@@ -69,7 +69,7 @@ async def test_two_patches_change_both_keys(api: Api) -> None:
 
 
 async def test_a_patch_does_not_bring_back_what_is_deleted(api: Api) -> None:
-    """It comes too late: 404."""
+    """A patch after a delete returns 404."""
     await api.create()
     patch = api.call("PATCH", "/connectors/shop/config", {"batch.linger.ms": "9"})
     answers = await asyncio.gather(api.call("DELETE", "/connectors/shop"), patch)
@@ -79,14 +79,14 @@ async def test_a_patch_does_not_bring_back_what_is_deleted(api: Api) -> None:
 
 
 async def test_of_two_creating_puts_the_second_is_a_change(api: Api) -> None:
-    """201 and a Location for the first, 200 for the second."""
+    """The first PUT returns 201 and a Location, the second 200."""
     put = ("PUT", "/connectors/shop/config", SHOP)
     answers = await asyncio.gather(api.call(*put), api.call(*put))
     assert _statuses(answers) == [201, 200]
 
 
 async def test_a_resume_counts_behind_a_stop_that_is_not_written_yet(api: Api) -> None:
-    """It is not taken for one that changes nothing."""
+    """The worker writes a resume after a stop that is not written yet."""
     await api.create()
     await api.until("RUNNING", "RUNNING")
     answers = await asyncio.gather(*(api.call("PUT", f"/connectors/shop/{verb}") for verb in ("stop", "resume")))
@@ -95,7 +95,7 @@ async def test_a_resume_counts_behind_a_stop_that_is_not_written_yet(api: Api) -
 
 
 async def test_a_removal_before_the_first_tasks_leaves_nothing_behind(api: Api) -> None:
-    """The instance that is about to write them finds its connector gone; a later one of its name has none of them."""
+    """The tasks that were about to be written are not; a later connector of the same name has none of them."""
     await api.create()
     assert (await api.call("DELETE", "/connectors/shop")).status == 204
     again = {"name": "shop", "config": SHOP, "initial_state": "PAUSED"}
@@ -106,7 +106,7 @@ async def test_a_removal_before_the_first_tasks_leaves_nothing_behind(api: Api) 
 
 @pytest.mark.parametrize(("flags", "state"), [("includeTasks=true", "RESTARTING"), ("onlyFailed=true", "RUNNING")])
 async def test_a_restart_shows_what_it_takes_even_if_that_runs_again(api: Api, flags: str, state: str) -> None:
-    """The connector as well as its tasks: kcctl and Strimzi count what is RESTARTING in the answer."""
+    """The answer shows RESTARTING for the connector and its tasks, which kcctl and Strimzi count."""
     await api.create()
     await api.until("RUNNING", "RUNNING")
     answer = await api.call("POST", f"/connectors/shop/restart?{flags}")

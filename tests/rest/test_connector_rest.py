@@ -1,4 +1,4 @@
-"""Putting a connector to rest for a moment: what is asked of the worker, and what becomes of a connector in the end."""
+"""A connector paused for a repair: the requests to the worker, and the state of the connector at the end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headrace.runtime.verify.table_verifier import Clock
 
 
 class Worker(ThreadingHTTPServer):
-    """Answers as a worker does; its task comes to rest one question after it was asked to."""
+    """Answers as a worker does; its task is paused one status request after the pause."""
 
     def __init__(self, connector: str, state: str) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
@@ -54,7 +54,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def worker(request: pytest.FixtureRequest) -> Iterator[Worker]:
-    """A worker whose connector is in the state that the test names."""
+    """A worker whose connector has the state that the test names."""
     with Worker("our%20shop", request.param) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
@@ -68,7 +68,7 @@ def rest(port: int) -> ConnectorRest:
 
 
 @pytest.mark.parametrize("worker", ["RUNNING"], indirect=True)
-def test_a_running_connector_rests_and_goes_on(worker: Worker) -> None:
+def test_a_running_connector_is_paused_and_resumed(worker: Worker) -> None:
     """The block begins when no task runs any more."""
     with rest(worker.server_port).paused():
         assert worker.asked == ["PUT pause"]
@@ -77,8 +77,8 @@ def test_a_running_connector_rests_and_goes_on(worker: Worker) -> None:
 
 
 @pytest.mark.parametrize("worker", ["RUNNING"], indirect=True)
-def test_it_goes_on_whatever_happens(worker: Worker) -> None:
-    """An error gets out, behind the resume."""
+def test_it_is_resumed_after_an_error(worker: Worker) -> None:
+    """The connector is resumed before an error of the block is raised."""
     with pytest.raises(KeyError), rest(worker.server_port).paused():
         raise KeyError
     assert worker.asked == ["PUT pause", "PUT resume"]
@@ -86,14 +86,14 @@ def test_it_goes_on_whatever_happens(worker: Worker) -> None:
 
 @pytest.mark.parametrize("worker", ["PAUSED", "STOPPED"], indirect=True)
 def test_one_that_does_not_run_is_left_as_it_is(worker: Worker) -> None:
-    """Nobody would thank us for resuming it."""
+    """A connector that was paused or stopped before is not resumed."""
     with rest(worker.server_port).paused():
         pass
     assert worker.asked == []
 
 
-def test_where_nobody_answers_the_block_runs_all_the_same() -> None:
-    """The worker may be elsewhere, or not run at all."""
+def test_without_an_answer_the_block_runs() -> None:
+    """The block runs without an answer: the worker may run under another address, or not at all."""
     with Worker("shop", "RUNNING") as server:
         port = server.server_port
     with rest(port).paused():

@@ -1,4 +1,4 @@
-"""What the transcript cannot show: start-up, offsets, failures, restarts of the worker, our own connector."""
+"""Requests that the transcript lacks: start-up, offsets, failures, restarts of the worker, Headrace's connector."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 async def api() -> AsyncIterator[Api]:
-    """A worker that is up."""
+    """A worker that has started."""
     api = Api()
     await api.worker.start()
     yield api
@@ -31,7 +31,7 @@ async def api() -> AsyncIterator[Api]:
 
 
 async def test_every_path_answers_503_with_a_body_until_the_worker_is_up() -> None:
-    """From the first moment, so that probes and clients can tell a start from a fault."""
+    """Probes and clients can distinguish a start from a fault from the first moment."""
     api = Api()
     health, listing = await api.call("GET", "/health"), await api.call("GET", "/connectors")
     assert (health.status, health.json()["status"]) == (503, "starting")
@@ -40,26 +40,26 @@ async def test_every_path_answers_503_with_a_body_until_the_worker_is_up() -> No
     await api.worker.stop()
 
 
-async def test_what_is_not_guaranteed_stands_in_the_tasks_status(api: Api) -> None:
-    """Beside its state and only where there is something; a restart by request starts afresh, a failure does not."""
+async def test_notes_are_in_the_tasks_status(api: Api) -> None:
+    """The status has notes only if there are any; a requested restart removes them, a failure does not."""
     await api.create()
     await api.until("RUNNING", "RUNNING")
     assert all("notes" not in task for task in (await api.status())["tasks"])
     api.worker.statuses.note("shop", 0, "no positions", "shop.public.orders")
-    said = [{"note": "no positions", "where": ["shop.public.orders"]}]
+    note = [{"note": "no positions", "where": ["shop.public.orders"]}]
     api.tasks.tasks["shop-0"].fail(Fatal("broken"))
     await api.until("RUNNING", "FAILED")
-    assert [task["notes"] for task in (await api.status())["tasks"]] == [said]
-    assert (await api.call("GET", "/connectors/shop/tasks/0/status")).json()["notes"] == said
+    assert [task["notes"] for task in (await api.status())["tasks"]] == [note]
+    assert (await api.call("GET", "/connectors/shop/tasks/0/status")).json()["notes"] == note
     expanded = (await api.call("GET", "/connectors?expand=status")).json()
-    assert expanded["shop"]["status"]["tasks"][0]["notes"] == said
+    assert expanded["shop"]["status"]["tasks"][0]["notes"] == note
     await api.call("POST", "/connectors/shop/tasks/0/restart")
     await api.until("RUNNING", "RUNNING")
     assert all("notes" not in task for task in (await api.status())["tasks"])
 
 
 async def test_a_target_state_that_cannot_be_written_is_an_error(api: Api) -> None:
-    """Kafka is down: nothing has changed, and the answer says so."""
+    """Kafka is down: the answer is an error and the state has not changed."""
     await api.create()
     await api.until("RUNNING", "RUNNING")
     api.stores.configs.outage = "no broker"
@@ -69,7 +69,7 @@ async def test_a_target_state_that_cannot_be_written_is_an_error(api: Api) -> No
 
 
 async def test_a_fatal_error_fails_the_task_with_a_trace_that_consoles_can_read(api: Api) -> None:
-    """The first line is the error, then frames, then Caused by."""
+    """The first line of the trace is the error, then frames, then Caused by."""
     await api.create()
     await api.until("RUNNING", "RUNNING")
     error = Fatal("the table is somebody else's; stop the other writer")
@@ -82,7 +82,7 @@ async def test_a_fatal_error_fails_the_task_with_a_trace_that_consoles_can_read(
 
 
 async def test_a_failed_task_runs_again_after_restart_with_only_failed(api: Api) -> None:
-    """The healthy task is left alone."""
+    """The restart starts the failed task and does not restart the running one."""
     await api.create(**{"tasks.max": "2"})
     await api.until("RUNNING", "RUNNING", "RUNNING")
     healthy = api.tasks.tasks["shop-1"]
@@ -97,7 +97,7 @@ async def test_a_failed_task_runs_again_after_restart_with_only_failed(api: Api)
 
 
 async def test_a_passing_failure_heals_by_itself(api: Api) -> None:
-    """The task restarts with back-off and shows why meanwhile."""
+    """The task restarts with back-off, and its status has the error until then."""
     await api.create()
     await api.until("RUNNING", "RUNNING")
     first = api.tasks.tasks["shop-0"]
@@ -113,7 +113,7 @@ async def test_a_passing_failure_heals_by_itself(api: Api) -> None:
 
 
 async def test_pause_keeps_the_task_and_stop_ends_it(api: Api) -> None:
-    """A paused member stays in its group; a stopped connector has no tasks."""
+    """The task of a paused connector stays in its group; a stopped connector has no tasks."""
     await api.create()
     await api.until("RUNNING", "RUNNING")
     task = api.tasks.tasks["shop-0"]
@@ -128,7 +128,7 @@ async def test_pause_keeps_the_task_and_stop_ends_it(api: Api) -> None:
 
 
 async def test_a_task_that_cannot_pause_is_ended_instead(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Everything else that is asked of the connector would wait for it."""
+    """The worker stops a task that does not pause, because later requests for the connector would wait for it."""
     api = Api(**{"task.shutdown.graceful.timeout.ms": "10"})
     await api.worker.start()
     await api.create()
@@ -146,7 +146,7 @@ async def test_a_task_that_cannot_pause_is_ended_instead(monkeypatch: pytest.Mon
 
 
 async def test_a_paused_connector_is_paused_after_a_restart_of_the_worker(api: Api) -> None:
-    """And its tasks are not started before it is resumed."""
+    """A restarted worker starts the tasks of a paused connector only after resume."""
     await api.create(**{"tasks.max": "2"})
     await api.until("RUNNING", "RUNNING", "RUNNING")
     await api.call("PUT", "/connectors/shop/pause")
@@ -162,7 +162,7 @@ async def test_a_paused_connector_is_paused_after_a_restart_of_the_worker(api: A
 
 
 async def test_a_task_that_fails_while_paused_waits_for_resume(api: Api) -> None:
-    """A passing failure must not start reading again behind the operator's back."""
+    """A retriable error does not restart a task during the pause."""
     await api.create()
     await api.until("RUNNING", "RUNNING")
     await api.call("PUT", "/connectors/shop/pause")
@@ -177,7 +177,7 @@ async def test_a_task_that_fails_while_paused_waits_for_resume(api: Api) -> None
 
 
 async def test_a_new_configuration_restarts_the_tasks_and_the_same_one_does_not(api: Api) -> None:
-    """Strimzi and Terraform send the same configuration again and again."""
+    """Strimzi and Terraform send the same configuration repeatedly."""
     await api.create()
     await api.until("RUNNING", "RUNNING")
     await api.call("PUT", "/connectors/shop/config", SHOP)
@@ -189,7 +189,7 @@ async def test_a_new_configuration_restarts_the_tasks_and_the_same_one_does_not(
 
 
 async def test_unknown_options_are_refused_with_the_right_one(api: Api) -> None:
-    """POST and validate say the same."""
+    """POST and validate return the same error."""
     answer = await api.create(**{"taks.max": "2"})
     assert answer.status == 400
     assert "Unknown configuration 'taks.max'. Did you mean 'tasks.max'" in answer.json()["message"]
@@ -201,7 +201,7 @@ async def test_unknown_options_are_refused_with_the_right_one(api: Api) -> None:
 
 
 async def test_secrets_are_not_in_validation_answers(api: Api) -> None:
-    """Consoles show and log them."""
+    """The answers contain no secrets, because consoles display and log them."""
     target = "/connector-plugins/LakehouseSink/config/validate"
     config = {
         **SHOP,
@@ -217,7 +217,7 @@ async def test_secrets_are_not_in_validation_answers(api: Api) -> None:
 
 
 async def test_the_state_of_every_task_is_a_metric(api: Api) -> None:
-    """Operators alert on it."""
+    """The metrics contain the state of every task, for alerts."""
     await api.create()
     await api.until("RUNNING", "RUNNING")
     text = (await api.call("GET", "/metrics")).body.decode()
@@ -226,7 +226,7 @@ async def test_the_state_of_every_task_is_a_metric(api: Api) -> None:
 
 
 async def test_what_strimzis_dashboard_asks_for_is_there(api: Api) -> None:
-    """Counts of this worker and of each connector, its class, type and version, and starts by how they went."""
+    """Counts of this worker and of each connector, its class, type and version, and starts by result."""
     await api.create()
     await api.create("pair", **{"tasks.max": "2"})
     await api.until("RUNNING", "RUNNING")
@@ -259,7 +259,7 @@ async def test_what_strimzis_dashboard_asks_for_is_there(api: Api) -> None:
 
 
 async def test_a_worker_shows_what_it_runs_itself(api: Api) -> None:
-    """So that sums over all workers count every task once."""
+    """The sum over all workers counts every task once."""
     elsewhere = Status(State.RUNNING, "other:8083", 1)
     await api.worker.configs.put_connector("theirs", SHOP, TargetState.STOPPED)
     await api.until("STOPPED", name="theirs")
@@ -272,7 +272,7 @@ async def test_a_worker_shows_what_it_runs_itself(api: Api) -> None:
 
 
 async def test_a_deleted_connector_can_be_made_again_at_once(api: Api) -> None:
-    """Its old tasks end before new ones start."""
+    """The worker stops the old tasks before it starts the new ones."""
     await api.create()
     await api.until("RUNNING", "RUNNING")
     old = api.tasks.tasks["shop-0"]
@@ -286,7 +286,7 @@ async def test_a_deleted_connector_can_be_made_again_at_once(api: Api) -> None:
 
 
 async def test_a_level_for_the_cluster_reaches_every_worker() -> None:
-    """Through the config topic; one that may not be set is refused before it is written."""
+    """The level is written to the config topic; an invalid one is refused before."""
     stores = MemoryStores()
     workers = [Api(stores), Api(stores)]
     loggers = [Loggers(each.worker.now, logging.Manager(logging.RootLogger(logging.INFO))) for each in workers]
@@ -302,15 +302,15 @@ async def test_a_level_for_the_cluster_reaches_every_worker() -> None:
 
 
 async def test_levels_are_not_served_where_they_are_switched_off() -> None:
-    """admin.listeners is set to nothing, as in Connect."""
+    """admin.listeners is empty, as in Connect."""
     api = Api(**{"admin.listeners": ""})
     await api.worker.start()
     assert (await api.call("GET", "/admin/loggers")).status == 404
     await api.worker.stop()
 
 
-async def test_a_secret_reaches_the_task_and_nobody_else(tmp_path: Path) -> None:
-    """The reference is what is stored and shown; what it stands for is read again at each start of the task."""
+async def test_only_the_task_gets_a_secret(tmp_path: Path) -> None:
+    """The worker stores and shows the reference; it reads the value at each start of the task."""
     secret = tmp_path / "user"
     secret.write_text("reader")
     api = Api(**{"config.providers": "dir", "config.providers.dir.class": "DirectoryConfigProvider"})
@@ -327,10 +327,10 @@ async def test_a_secret_reaches_the_task_and_nobody_else(tmp_path: Path) -> None
     await api.worker.stop()
 
 
-async def test_a_secret_that_is_no_number_any_more_is_not_told(
+async def test_a_secret_that_is_no_number_any_more_is_not_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The task fails when it starts again by itself; trace and log name the option alone."""
+    """The restarted task fails; trace and log contain only the name of the option."""
     secret = tmp_path / "rows"
     secret.write_text("500")
     api = Api(**{"config.providers": "dir", "config.providers.dir.class": "DirectoryConfigProvider"})

@@ -1,4 +1,4 @@
-"""A request that another worker has to answer is sent on to it, over a real connection (``connect.md`` section 1.6)."""
+"""A worker forwards requests to the leader over a real connection (``connect.md`` section 1.6)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 async def pair() -> AsyncIterator[tuple[Api, Api]]:
-    """The worker that leads, behind its server, and one that follows."""
+    """The leader behind its server, and a follower."""
     async with workers("127.0.0.1") as both:
         yield both
 
@@ -42,7 +42,7 @@ async def workers(host: str) -> AsyncIterator[tuple[Api, Api]]:
 
 
 async def test_a_connectors_life_through_a_worker_that_only_follows(pair: tuple[Api, Api]) -> None:
-    """Status, body and Location are the leader's; what was written is known here when the answer comes."""
+    """Status, body and Location are the leader's; the follower has read the written record before it answers."""
     leader, follower = pair
     created = await follower.create("ä b")
     assert created.status == 201
@@ -63,12 +63,12 @@ async def test_a_connectors_life_through_a_worker_that_only_follows(pair: tuple[
 
 @pytest.mark.parametrize("host", ["::1", "[::1]"])
 def test_an_ipv6_address_is_fit_for_a_url(host: str) -> None:
-    """A pod's own address, given as it is or in brackets."""
+    """A pod's own address, with or without brackets."""
     assert Api(host=host).worker.worker_id == "[::1]:8083"
 
 
 async def test_workers_reach_each_other_over_ipv6() -> None:
-    """Location leads there, too."""
+    """Location contains the IPv6 address, too."""
     try:
         bind("::1", 0).close()
     except ConfigError:
@@ -80,7 +80,7 @@ async def test_workers_reach_each_other_over_ipv6() -> None:
 
 
 async def test_a_request_is_sent_on_once(pair: tuple[Api, Api]) -> None:
-    """Two workers that take each other for the leader do not play ball; clients repeat a 409."""
+    """Two workers that take each other for the leader do not forward in a loop; clients retry a 409."""
     _, follower = pair
     answer = await follower.call("PUT", "/connectors/shop/pause?forward=false")
     assert answer.status == 409
@@ -88,7 +88,7 @@ async def test_a_request_is_sent_on_once(pair: tuple[Api, Api]) -> None:
 
 
 async def test_a_leader_that_is_not_up_is_a_409(pair: tuple[Api, Api]) -> None:
-    """Its own 503 would be final for clients that sent a request to a worker which is."""
+    """A follower returns 409 if the leader has not started: the leader's 503 would be final for clients."""
     leader, follower = pair
     leader.worker.ready = False
     answer = await follower.create()
@@ -96,7 +96,7 @@ async def test_a_leader_that_is_not_up_is_a_409(pair: tuple[Api, Api]) -> None:
 
 
 async def test_a_leader_that_cannot_be_reached_is_a_409() -> None:
-    """It has died, and the group does not know yet."""
+    """A follower returns 409 if the leader has died and the group has not elected another one yet."""
     with bind("127.0.0.1", 0) as listener:
         port = listener.getsockname()[1]
     leader = Api(host="127.0.0.1", port=port)

@@ -1,4 +1,4 @@
-"""What probes are told of a worker that starts, works, is stuck or stops, and clients that have waited for it."""
+"""The health check of a worker that starts, runs, is blocked or stops, and the timeouts of its requests."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ WRITING = "writing a config for connector shop to the config topic, which began 
 
 
 class HeldLog(MemoryLog):
-    """Takes nothing before it is let."""
+    """Blocks appends until it is released."""
 
     def __init__(self) -> None:
         super().__init__()
         self.let = asyncio.Event()
 
     async def append(self, records: Sequence[LogRecord]) -> None:
-        """As the log does it."""
+        """Append after the release."""
         await self.let.wait()
         await super().append(records)
 
 
 @pytest.fixture
 async def held() -> AsyncIterator[tuple[Api, HeldLog]]:
-    """A worker that has begun to create a connector, which its log does not take."""
+    """A worker with a request to create a connector that its log blocks."""
     stores = MemoryStores()
     stores.configs = log = HeldLog()
     api = Api(stores, now=lambda: NOW, **{"rest.request.timeout.ms": "50"})
@@ -47,8 +47,8 @@ async def held() -> AsyncIterator[tuple[Api, HeldLog]]:
     await api.worker.stop()
 
 
-async def test_a_worker_says_whether_it_starts_works_or_stops() -> None:
-    """Each with its status, in Connect's words; stopping is ours, as Connect's server is gone by then."""
+async def test_health_reports_whether_a_worker_starts_runs_or_stops() -> None:
+    """Each state has its status code and Connect's text; Connect has no text for a stopping worker."""
     api = Api(now=lambda: NOW)
     began = "which began at 2026-01-01T00:00:00.000Z."
     starting = f"Worker is still starting up. The worker is currently starting, {began}"
@@ -61,7 +61,7 @@ async def test_a_worker_says_whether_it_starts_works_or_stops() -> None:
 
 
 async def test_a_worker_whose_requests_wait_for_too_long_is_unhealthy(held: tuple[Api, HeldLog]) -> None:
-    """Longer than Connect's check waits for its turn; until then, and again once the change is made, it is healthy."""
+    """The worker is unhealthy after the timeout of Connect's check, and healthy again when the change is written."""
     api, log = held
     api.worker.now = lambda: NOW + timedelta(seconds=9)
     assert (await _health(api))[:2] == (200, "healthy")
@@ -73,8 +73,8 @@ async def test_a_worker_whose_requests_wait_for_too_long_is_unhealthy(held: tupl
     assert (await _health(api))[:2] == (200, "healthy")
 
 
-async def test_a_request_that_waits_for_too_long_is_told_for_what(held: tuple[Api, HeldLog]) -> None:
-    """A change waits for the one before it; what reads does not."""
+async def test_a_request_that_times_out_reports_what_it_waits_for(held: tuple[Api, HeldLog]) -> None:
+    """A change waits for the one before it; a read does not."""
     api, _ = held
     answer = await api.call("PUT", "/connectors/other/pause")
     assert (answer.status, answer.json()["message"]) == (500, f"Request timed out. The worker is currently {WRITING}")
@@ -82,7 +82,7 @@ async def test_a_request_that_waits_for_too_long_is_told_for_what(held: tuple[Ap
 
 
 async def test_a_question_that_brokers_do_not_answer_times_out() -> None:
-    """Nobody knows why then."""
+    """A request times out if the brokers do not answer; the error names no cause."""
     api = Api(**{"rest.request.timeout.ms": "50"})
     await api.worker.start()
     await api.create()
@@ -93,7 +93,7 @@ async def test_a_question_that_brokers_do_not_answer_times_out() -> None:
 
 
 class Unanswered(MemoryGroupOffsets):
-    """Offsets of groups whose coordinator is silent."""
+    """Offsets of groups whose coordinator does not answer."""
 
     async def committed(self, group: str) -> Mapping[TopicPartition, int]:
         """Never returns."""

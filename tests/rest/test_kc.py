@@ -1,4 +1,4 @@
-"""``kc``, the command of PyPI's kafka-connect-py, drives a connector through its life over real connections."""
+"""``kc``, the command of PyPI's kafka-connect-py, manages a connector over real connections."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ pytestmark = pytest.mark.anyio
 
 
 class Kc:
-    """Runs ``kc`` commands against one worker; whatever they raise fails the test."""
+    """Runs ``kc`` commands against one worker; any error of a command fails the test."""
 
     def __init__(self, url: str, api: Api) -> None:
         self.url = url
         self.api = api
 
     async def run(self, *arguments: str) -> Any:
-        """What the command prints, read as JSON; None where it prints nothing."""
+        """The output of the command as JSON, or None if there is none."""
         result = await asyncio.to_thread(CliRunner().invoke, cli, ["--url", self.url, *arguments])
         if result.exception is not None:
             raise result.exception
         return json.loads(result.stdout) if result.stdout.strip() else None
 
     async def refused(self, *arguments: str) -> str:
-        """What the command says about an answer that is an error."""
+        """The output of the command after an error."""
         result = await asyncio.to_thread(CliRunner().invoke, cli, ["--url", self.url, *arguments])
         return str(result.exception)
 
@@ -50,7 +50,7 @@ def _handlers_of_kc() -> Iterator[None]:
 
 @pytest.fixture
 async def kc(_handlers_of_kc: None) -> AsyncIterator[Kc]:
-    """A worker that is up, and ``kc`` beside it."""
+    """A started worker with ``kc``."""
     api = Api()
     await api.worker.start()
     async with served(api.app) as url:
@@ -59,7 +59,7 @@ async def kc(_handlers_of_kc: None) -> AsyncIterator[Kc]:
 
 
 async def test_kc_leads_a_connector_through_its_whole_life(kc: Kc) -> None:
-    """Create, look, update, pause, resume, restart, reset, delete: every command works, and shows what it did."""
+    """Create, show, update, pause, resume, restart, reset, delete: every command works and prints its effect."""
     assert (await kc.run("info"))["version"] == "4.3.1"
     created = await kc.run("create", "--config-data", json.dumps({"name": "shop", "config": SHOP}))
     assert created == {"name": "shop", "config": {**SHOP, "name": "shop"}, "tasks": [], "type": "sink"}
@@ -79,7 +79,7 @@ async def test_kc_leads_a_connector_through_its_whole_life(kc: Kc) -> None:
     await kc.run("resume", "shop")
     await kc.api.until("RUNNING", "RUNNING", "RUNNING")
 
-    client = KafkaConnect(kc.url)  # the command knows no stop
+    client = KafkaConnect(kc.url)  # the command has no stop
     await asyncio.to_thread(client.stop_connector, "shop")
     await kc.api.until("STOPPED")
     assert await kc.run("list-tasks", "shop") == []
@@ -99,7 +99,7 @@ async def test_kc_finds_what_has_failed_and_restarts_it(kc: Kc) -> None:
     await kc.run("restart", "shop", "--include-tasks", "--only-failed")
     await kc.api.until("RUNNING", "RUNNING")
     made = kc.api.tasks.made
-    await kc.run("restart", "shop")  # includeTasks=False&onlyFailed=False: the connector alone
+    await kc.run("restart", "shop")  # includeTasks=False&onlyFailed=False: only the connector
     await kc.api.until("RUNNING", "RUNNING")
     assert kc.api.tasks.made == made
     await kc.run("restart-task", "shop", "0")
@@ -109,7 +109,7 @@ async def test_kc_finds_what_has_failed_and_restarts_it(kc: Kc) -> None:
 
 
 async def test_kc_pauses_and_removes_connectors_by_pattern(kc: Kc) -> None:
-    """With the list that carries states."""
+    """The command uses the list of connectors with their states."""
     for name in ("orders", "offers", "people"):
         await kc.run("create", "--config-data", json.dumps({"name": name, "config": SHOP}))
         await kc.api.until("RUNNING", "RUNNING", name=name)
@@ -131,7 +131,7 @@ async def test_kc_pauses_and_removes_connectors_by_pattern(kc: Kc) -> None:
 
 
 async def test_kc_lists_tasks_topics_and_plugins(kc: Kc) -> None:
-    """And starts the list of topics afresh."""
+    """The command resets the list of topics as well."""
     await kc.run("create", "--config-data", json.dumps({"name": "shop", "config": SHOP}))
     await kc.api.until("RUNNING", "RUNNING")
     kc.api.worker.statuses.put_topic(TopicStatus("shop.public.orders", "shop", 0, 1))
@@ -143,10 +143,12 @@ async def test_kc_lists_tasks_topics_and_plugins(kc: Kc) -> None:
 
 
 async def test_kc_checks_a_configuration(kc: Kc) -> None:
-    """Through the client behind the command: the command itself sends the text as a JSON string, and Connect, too,
-    answers that with 500."""
+    """The test uses the client behind the command.
+
+    The command sends the configuration as a JSON string, which Connect answers with 500, too.
+    """
     client = KafkaConnect(kc.url)
     infos = await asyncio.to_thread(client.validate_connector_config, "LakehouseSink", {**SHOP, "tasks.max": "x"})
-    assert infos["error_count"] == 3  # the two of tasks.max, and no name
+    assert infos["error_count"] == 3  # the two errors are those of tasks.max and the name
     config = json.dumps(SHOP)
     assert "500" in await kc.refused("validate-config", "LakehouseSink", "--config-data", config)

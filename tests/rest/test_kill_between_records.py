@@ -1,7 +1,7 @@
-"""A worker that dies at any record that it writes: the next one shows what was acknowledged last.
+"""A worker is killed at any record that it writes: the next one shows the last acknowledged state.
 
-The law cuts a connector's life, from its creation to its removal, before each record of the config and the status
-topic in turn. What a request that got no answer wanted may have come to pass or not, but nothing in between.
+The test kills the worker before each record of the config and the status topic, from the creation of a connector to its
+removal. A request without an answer may have taken effect or not, but not partly.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ RUNNING, PAUSED, STOPPED = "RUNNING", "PAUSED", "STOPPED"
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a client was told."""
+    """The acknowledged state of a connector."""
 
     config: dict[str, str]
     state: str
     tasks: int
 
     def states(self) -> tuple[str, ...]:
-        """What the status comes to show."""
+        """The states that the status shows at the end."""
         return (self.state, *(self.state,) * self.tasks)
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A request, and what is wanted once it has been answered."""
+    """A request, and the acknowledged state after its answer."""
 
     method: str
     path: str
@@ -61,14 +61,14 @@ LIFE = [
 
 
 class Disk:
-    """Takes a number of records, then no more: whoever writes the next one never hears of it, as when killed."""
+    """Accepts a number of records; the writer of the next one gets no answer, as if killed."""
 
     def __init__(self, records: int) -> None:
         self.left = records
         self.dead = asyncio.Event()
 
     async def take(self) -> None:
-        """One record."""
+        """Count one record."""
         if self.left == 0:
             self.dead.set()
             await asyncio.Event().wait()
@@ -76,21 +76,21 @@ class Disk:
 
 
 class CutLog(MemoryLog):
-    """A log whose records go to such a disk one by one."""
+    """A log that appends its records to such a disk one by one."""
 
     def __init__(self, disk: Disk) -> None:
         super().__init__()
         self.disk = disk
 
     async def append(self, records: Sequence[LogRecord]) -> None:
-        """Keep those for which there is room."""
+        """Append the records that the disk accepts."""
         for record in records:
             await self.disk.take()
             await super().append([record])
 
 
 class Life:
-    """Sends the steps and remembers what has been answered."""
+    """Sends the steps and records the answers."""
 
     def __init__(self, disk: Disk) -> None:
         self.disk = disk
@@ -100,7 +100,7 @@ class Life:
         self.asked: Wanted | None = None
 
     async def run(self) -> None:
-        """Until the end or until killed; then nothing of the worker runs any more."""
+        """Run to the end or to the kill; afterwards no code of the worker runs."""
         before = asyncio.all_tasks()
         steps = asyncio.create_task(self._steps(Api(self.stores)))
         killed = asyncio.create_task(self.disk.dead.wait())
@@ -124,7 +124,7 @@ class Life:
 
 
 def seen(api: Api) -> tuple[str, ...]:
-    """The states that the status shows, none if there is no connector."""
+    """The states in the status; none if there is no connector."""
     statuses = api.worker.statuses
     found = statuses.connector("shop")
     return () if found is None else (found.state, *(task.state for _, task in statuses.tasks("shop")))
@@ -132,7 +132,7 @@ def seen(api: Api) -> tuple[str, ...]:
 
 @asynccontextmanager
 async def restarted(life: Life) -> AsyncIterator[Api]:
-    """A worker on what is left; the dead one has lost its hold on it."""
+    """A new worker on the same logs, from which the killed one is fenced."""
     stores = MemoryStores()
     for log, left in ((stores.configs, life.stores.configs), (stores.statuses, life.stores.statuses)):
         records: list[LogRecord] = []
@@ -152,7 +152,7 @@ async def config_of(api: Api) -> dict[str, str] | None:
 
 
 async def settled(api: Api, wanted: Sequence[Wanted | None]) -> Wanted | None:
-    """Which of them the worker comes to show: configuration, states and tasks' configurations belong together."""
+    """The state that the worker reaches: configuration, states and tasks' configurations belong together."""
     config = await config_of(api)
     found, *_ = [each for each in wanted if config == (each.config if each else None) and _targeted(api, each)]
     tasks = [{**found.config, "task.class": TASK_CLASS}] * found.tasks if found else []
@@ -167,14 +167,14 @@ def _targeted(api: Api, wanted: Wanted | None) -> bool:
 
 
 async def records_of_a_life() -> int:
-    """How many records are written when nobody is killed."""
+    """The number of records without a kill."""
     life = Life(Disk(10_000))
     await life.run()
     return 10_000 - life.disk.left
 
 
 async def test_after_a_kill_at_any_record_the_state_is_the_last_acknowledged_one() -> None:
-    """And the next request of the client finds no trace of a request that was cut."""
+    """The next request of the client finds no trace of the interrupted one."""
     total = await records_of_a_life()
     assert total > 3 * len(LIFE)
     for cut in range(total):
@@ -184,6 +184,6 @@ async def test_after_a_kill_at_any_record_the_state_is_the_last_acknowledged_one
         assert life.disk.left == 0
         async with restarted(life) as api:
             found = await settled(api, [life.acknowledged, life.asked])
-            if found is None:  # what the cut request left behind counts no more for a new connector of the name
+            if found is None:  # records of the interrupted request have no effect on a new connector of the name
                 await api.create()
                 await settled(api, [Wanted(ONE, RUNNING, 1)])

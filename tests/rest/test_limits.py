@@ -1,4 +1,4 @@
-"""No single request takes a worker down: what it may ask for is bounded before it is stored."""
+"""No single request can block or crash a worker: requests are limited before they are stored."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def _sent(api: Api, method: str, target: str, body: bytes) -> Answer:
     [({"topics": "a,b,c"}, 3), ({"topics": "", "topics.regex": "a.*"}, MAX_TASKS)],
 )
 async def test_a_huge_number_of_tasks_is_bounded_before_it_is_stored(topics: dict[str, str], tasks: int) -> None:
-    """By the topics, since one belongs to one task, and for a pattern by a constant."""
+    """The limit is the number of topics, since one task reads a topic, and a constant for a pattern."""
     api = Api()
     await api.worker.start()
     assert (await api.create(**{"tasks.max": "999999999", **topics})).status == 201
@@ -40,7 +40,7 @@ async def test_a_huge_number_of_tasks_is_bounded_before_it_is_stored(topics: dic
 
 
 async def test_tasks_that_are_stored_in_excess_are_read_safely() -> None:
-    """An older worker has stored the connector and some of its tasks; this one writes as many as there are topics."""
+    """An older worker stored the connector and some of its tasks; this one writes one task per topic."""
     api = Api()
     properties = {**SHOP, "name": "shop", "tasks.max": "999999999"}
     record = json.dumps({"properties": properties}).encode()
@@ -58,8 +58,8 @@ async def test_tasks_that_are_stored_in_excess_are_read_safely() -> None:
     await api.worker.stop()
 
 
-async def test_records_that_nobody_can_read_do_not_end_the_worker() -> None:
-    """Whatever somebody has written into the config and the status topic."""
+async def test_unreadable_records_do_not_end_the_worker() -> None:
+    """Invalid records of other writers in the config and the status topic."""
     api = Api()
     await api.worker.start()
     deep = b"[" * 200_000
@@ -82,7 +82,7 @@ async def test_records_that_nobody_can_read_do_not_end_the_worker() -> None:
     ("method", "target"), [("POST", "/connectors"), ("PUT", VALIDATE), ("PUT", "/connectors/a/config")]
 )
 async def test_a_large_body_is_refused(method: str, target: str) -> None:
-    """With 413, and without being parsed."""
+    """The worker returns 413 without parsing the body."""
     api = Api()
     await api.worker.start()
     answer = await _sent(api, method, target, b"{" + b" " * MAX_BODY_BYTES)
@@ -91,7 +91,7 @@ async def test_a_large_body_is_refused(method: str, target: str) -> None:
 
 
 async def test_a_body_that_is_nested_deeply_is_refused() -> None:
-    """With a message, and with the status that Connect has for bodies that it cannot parse."""
+    """The answer has a message, and Connect's status for bodies that it cannot parse."""
     api = Api()
     await api.worker.start()
     answer = await _sent(api, "POST", "/connectors", b"[" * 500_000)
@@ -113,7 +113,7 @@ async def test_a_body_that_is_nested_deeply_is_refused() -> None:
     ids=lambda options: next(reversed(options))[:40],
 )
 async def test_a_validation_takes_seconds_at_most(options: dict[str, str]) -> None:
-    """Nothing else is answered meanwhile, and the worker's membership depends on it."""
+    """The worker answers nothing else during a validation, and its group membership depends on that."""
     api = Api()
     await api.worker.start()
     began = time.process_time()
@@ -123,7 +123,7 @@ async def test_a_validation_takes_seconds_at_most(options: dict[str, str]) -> No
 
 
 async def test_a_name_is_short_enough_for_a_path() -> None:
-    """A connector that no request reaches could not be removed."""
+    """A connector with a longer name could not be deleted."""
     api = Api()
     await api.worker.start()
     assert (await api.create("ä" * 600)).status == 400
@@ -138,7 +138,7 @@ async def test_a_name_is_short_enough_for_a_path() -> None:
 
 
 async def test_the_head_of_a_request_is_bounded() -> None:
-    """By the HTTP server: many headers, a long query or a long path end the connection."""
+    """The HTTP server closes connections with many headers, a long query or a long path."""
     api = Api()
     await api.worker.start()
     heads = (

@@ -1,7 +1,7 @@
-"""What the API says of itself, and schemathesis sending whatever that allows and forbids: no bug's 500, no hang.
+"""The OpenAPI description, and requests that schemathesis generates from it: no unexpected 500, no timeout.
 
 Connect answers 500 to bodies that it cannot read and to offsets that Kafka refuses; ``CONNECTS_OWN`` has its texts.
-Names and keys that exist are mixed into what is generated, so that requests get past the first check.
+Names and keys that exist are mixed into the generated ones, so that requests pass the first check.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _aimed(case: Case, label: str) -> Case:
 
 
 def _cases(label: str) -> st.SearchStrategy[Case]:
-    """What the description allows and what it forbids, half of it about things that exist."""
+    """Valid and invalid requests, half of them for existing objects."""
     operation = REQUESTS[label]
     anywhere = [operation.as_strategy(generation_mode=mode) for mode in GenerationMode]
     there = next((paths for beginning, paths in AIMED_PATHS.items() if beginning in label), [])
@@ -79,7 +79,7 @@ def _cases(label: str) -> st.SearchStrategy[Case]:
 
 
 class Served(threading.Thread):
-    """A worker behind its HTTP server, in a thread of its own."""
+    """A worker behind its HTTP server, in a separate thread."""
 
     def __init__(self) -> None:
         super().__init__(name="worker")
@@ -96,7 +96,7 @@ class Served(threading.Thread):
     async def _serve(self) -> None:
         self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
         api = Api()
-        manager = logging.Manager(logging.RootLogger(logging.INFO))  # what requests do to it reaches no other test
+        manager = logging.Manager(logging.RootLogger(logging.INFO))  # its requests affect no other test
         manager.getLogger("headrace")
         api.worker.loggers = Loggers(api.worker.now, manager)
         api.stores.groups.partitions = {"shop.public.orders": 2}
@@ -119,7 +119,7 @@ def worker() -> Iterator[Served]:
 
 @pytest.fixture
 def url(worker: Served) -> str:
-    """Where the worker answers, with both connectors as they were before other tests."""
+    """The URL of the worker, with both connectors in their initial state."""
     for name, verb in (("shop", "resume"), ("stopped", "stop")):
         requests.put(f"{worker.url}/connectors/{name}/config", json=SHOP, timeout=SECONDS).raise_for_status()
         requests.put(f"{worker.url}/connectors/{name}/{verb}", timeout=SECONDS).raise_for_status()
@@ -132,8 +132,8 @@ REQUESTS = {operation.label: operation for operation in (each.ok() for each in S
 
 
 @pytest.mark.parametrize("label", REQUESTS)
-def test_whatever_is_sent_gets_an_answer_of_the_description(url: str, label: str) -> None:
-    """In time, with a described status and body; 500 only where Connect itself gives it."""
+def test_any_request_gets_an_answer_of_the_description(url: str, label: str) -> None:
+    """The answer arrives in time, with a described status and body, and is 500 only if Connect's is."""
     with requests.Session() as session:
 
         @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
@@ -149,7 +149,7 @@ def test_whatever_is_sent_gets_an_answer_of_the_description(url: str, label: str
 
 
 def test_every_request_is_described() -> None:
-    """And nothing that does not exist; 422 never stands there."""
+    """All existing requests are described and no others; the description has no status 422."""
     described = {
         f"{method} {path}": each for path, methods in DOCUMENT["paths"].items() for method, each in methods.items()
     }
@@ -159,7 +159,7 @@ def test_every_request_is_described() -> None:
 
 @pytest.mark.anyio
 async def test_the_page_shows_the_description() -> None:
-    """For a browser, which asks for HTML."""
+    """A browser requests HTML."""
     app = Api().app
     page = await request(app, "GET", "/docs", {"Accept": "text/html"})
     assert page.status == 200
@@ -169,7 +169,7 @@ async def test_the_page_shows_the_description() -> None:
 
 @pytest.mark.anyio
 async def test_the_page_needs_no_other_server() -> None:
-    """Its script, style and icon are the worker's own."""
+    """The worker serves the page's script, style and icon."""
     app = Api().app
     page = (await request(app, "GET", "/docs", {"Accept": "text/html"})).body.decode()
     files = re.findall(r'(?:src|href)="([^"]+)"', page)

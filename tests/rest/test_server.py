@@ -11,7 +11,7 @@ from headrace.rest.server import bind
 
 @pytest.mark.parametrize("host", ["", "127.0.0.1"])
 def test_no_answer_waits_for_the_clients_acknowledgement(host: str) -> None:
-    """On a connection that is kept open, an answer in two pieces would else take 40 ms (Nagle, delayed ACK)."""
+    """An answer in two packets on a kept-open connection would take 40 ms (Nagle, delayed ACK)."""
     with bind(host, 0) as listener, socket.create_connection(("127.0.0.1", listener.getsockname()[1])):
         accepted, _ = listener.accept()
         with accepted:

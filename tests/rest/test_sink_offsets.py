@@ -1,4 +1,4 @@
-"""Offsets of a sink by request, where the transcript has nothing to show: groups, members, outages, histories."""
+"""Sink offset requests that the transcript lacks: groups, members, outages, histories."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ HISTORY = {"insert.mode": "insert"}
 
 
 def entries(offsets: Mapping[TopicPartition, int | None]) -> dict[str, Any]:
-    """The body that sets them."""
+    """The body of the request."""
     return {
         "offsets": [
             {
-                "partition": {"kafka_topic": place.topic, "kafka_partition": place.partition},
+                "partition": {"kafka_topic": partition.topic, "kafka_partition": partition.partition},
                 "offset": None if offset is None else {"kafka_offset": offset},
             }
-            for place, offset in offsets.items()
+            for partition, offset in offsets.items()
         ]
     }
 
 
 class Lake(MemoryLakehouse):
-    """A lake that may be out of reach."""
+    """A lake that can be made unreachable."""
 
     outage: str | None = None
 
     def table(self, namespace: str, name: str, options: TableOptions) -> Any:
-        """Open, unless it cannot be."""
+        """Open a table, or raise the error of an unreachable lake."""
         if self.outage:
             raise Retriable(self.outage)
         return super().table(namespace, name, options)
@@ -55,21 +55,21 @@ class Lake(MemoryLakehouse):
         self._tables.clear()
 
     def hold(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Let the history of TOPIC have a commit with these next offsets."""
+        """Commit these next offsets to the history of TOPIC."""
         table = self.table("headrace", "shop_public_orders", TableOptions(history=True))
         table.evolve(pa.schema([("id", pa.int64())]), ())
-        table.truncate(UNVERSIONED, Commit(1, "shop", group, offsets))  # a commit that needs no rows
+        table.truncate(UNVERSIONED, Commit(1, "shop", group, offsets))  # a commit without rows
 
 
 @pytest.fixture
 def lake() -> Lake:
-    """Without a table."""
+    """A lake without a table."""
     return Lake()
 
 
 @pytest.fixture
 async def api(lake: Lake) -> AsyncIterator[Api]:
-    """A worker that is up; TOPIC has two partitions."""
+    """A started worker; TOPIC has two partitions."""
     stores = MemoryStores()
     stores.groups.partitions = {TOPIC: 2}
     with ThreadPoolExecutor(1) as executor:
@@ -80,7 +80,7 @@ async def api(lake: Lake) -> AsyncIterator[Api]:
 
 
 async def stopped(api: Api, offsets: Mapping[TopicPartition, int], **config: str) -> None:
-    """A connector that has read so far and is stopped."""
+    """A stopped connector with these committed offsets."""
     await api.create(**config)
     await api.call("PUT", "/connectors/shop/stop")
     await api.until("STOPPED")
@@ -93,12 +93,12 @@ async def alter(api: Api, offsets: Mapping[TopicPartition, int | None]) -> Answe
 
 
 def committed(api: Api) -> Mapping[TopicPartition, int]:
-    """What Kafka has of its group now."""
+    """The committed offsets of its group in Kafka."""
     return api.stores.groups.offsets.get("connect-shop", {})
 
 
 async def test_offsets_come_from_the_connectors_group(api: Api) -> None:
-    """Of connect-<name>, or of the group that the connector names."""
+    """The group is connect-<name>, or the one that the connector names."""
     api.stores.groups.offsets = {
         "connect-shop": {TopicPartition("shop.public.orders", 0): 7},
         "mine": {TopicPartition("shop.public.orders", 1): 9},
@@ -113,7 +113,7 @@ async def test_offsets_come_from_the_connectors_group(api: Api) -> None:
 
 
 async def test_a_group_that_a_config_provider_names_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the tasks read it."""
+    """The reference is resolved as for the tasks."""
     monkeypatch.setenv("SHOP_GROUP", "ours")
     stores = MemoryStores()
     stores.groups.offsets = {"ours": {FIRST: 7}}
@@ -125,7 +125,7 @@ async def test_a_group_that_a_config_provider_names_is_found(monkeypatch: pytest
 
 
 class FarGroups(MemoryStores):
-    """Stores of a worker one of whose connectors reads another cluster."""
+    """The stores of a worker with a connector for another cluster."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -133,12 +133,12 @@ class FarGroups(MemoryStores):
         self.far.partitions = {TOPIC: 2}
 
     def group_offsets(self, connector: str, settings: KafkaSettings) -> MemoryGroupOffsets:
-        """As its configuration says."""
+        """The groups of the cluster in the connector's configuration."""
         return self.far if settings.admin.get("bootstrap.servers") == "far:9092" else self.groups
 
 
-async def test_offsets_are_seen_and_set_where_the_connector_says() -> None:
-    """``admin.override.*``: not in the worker's cluster, which may have a group of the same name."""
+async def test_offsets_are_read_and_set_on_the_connectors_brokers() -> None:
+    """``admin.override.*`` names another cluster than the worker's, which may have a group of the same name."""
     stores = FarGroups()
     stores.groups.offsets = {"connect-shop": {FIRST: 1}}
     api = Api(stores)
@@ -155,7 +155,7 @@ async def test_offsets_are_seen_and_set_where_the_connector_says() -> None:
 
 
 async def test_offsets_without_brokers_are_an_error_with_connects_text(api: Api) -> None:
-    """500, not a hang."""
+    """The request returns 500 with Connect's text and does not block."""
     await api.create()
     api.stores.groups.outage = "no broker"
     answer = await api.call("GET", "/connectors/shop/offsets")
@@ -164,7 +164,7 @@ async def test_offsets_without_brokers_are_an_error_with_connects_text(api: Api)
 
 
 async def test_offsets_are_those_of_the_workers_group_where_it_names_one() -> None:
-    """consumer.group.id in the worker's file is what its consumers use."""
+    """The consumers of the worker use its option consumer.group.id."""
     stores = MemoryStores()
     stores.groups.offsets = {"ours": {FIRST: 7}}
     api = Api(stores, **{"consumer.group.id": "ours"})
@@ -174,8 +174,8 @@ async def test_offsets_are_those_of_the_workers_group_where_it_names_one() -> No
     await api.worker.stop()
 
 
-async def test_a_stopped_table_is_read_again_from_where_one_says(api: Api) -> None:
-    """A merge does nothing with changes that are in the table, so any way back is allowed."""
+async def test_a_stopped_table_is_read_again_from_any_offset(api: Api) -> None:
+    """A merge ignores changes that are already in the table, so any earlier offset is allowed."""
     await stopped(api, {FIRST: 7, SECOND: 8})
     assert (await alter(api, {FIRST: 0})).status == 200
     assert committed(api) == {FIRST: 0, SECOND: 8}
@@ -184,7 +184,7 @@ async def test_a_stopped_table_is_read_again_from_where_one_says(api: Api) -> No
 
 
 async def test_offsets_of_a_group_that_still_has_members_stay(api: Api) -> None:
-    """A task somewhere has not ended yet: try again, says Connect."""
+    """A task has not ended yet; the error has Connect's text, which asks to try again."""
     await stopped(api, {FIRST: 7})
     api.stores.groups.active.add("connect-shop")
     altered, reset = await alter(api, {FIRST: 1}), await api.call("DELETE", "/connectors/shop/offsets")
@@ -197,7 +197,7 @@ async def test_offsets_of_a_group_that_still_has_members_stay(api: Api) -> None:
 
 
 async def test_offsets_wait_until_the_last_task_has_ended(api: Api) -> None:
-    """A connector that is to stop is not stopped yet: its task commits once more."""
+    """A connector that is stopping has a task that commits once more."""
     await api.create()
     await api.until("RUNNING", "RUNNING")
     ended = asyncio.Event()
@@ -221,7 +221,7 @@ async def test_numbers_that_java_could_not_hold_are_no_integers(api: Api) -> Non
 
 @pytest.mark.parametrize("offset", [0, 4, None])
 async def test_a_history_that_holds_the_events_is_not_rewound(api: Api, lake: Lake, offset: int | None) -> None:
-    """Nothing would be appended, so the answer says what would have to be done; nothing has changed."""
+    """No event would be appended again, so the error names the remedy and no offset changes."""
     await stopped(api, {FIRST: 5}, **HISTORY)
     lake.hold("connect-shop", {FIRST: 5})
     answer = await alter(api, {FIRST: offset})
@@ -231,7 +231,7 @@ async def test_a_history_that_holds_the_events_is_not_rewound(api: Api, lake: La
 
 
 async def test_a_history_is_not_reset_unless_it_holds_nothing(api: Api, lake: Lake) -> None:
-    """Its table dropped, the group may begin anew: then all events are appended again."""
+    """After its table is dropped, the group may be reset: then all events are appended again."""
     await stopped(api, {FIRST: 5}, **HISTORY)
     lake.hold("connect-shop", {FIRST: 5})
     assert (await api.call("DELETE", "/connectors/shop/offsets")).status == 400
@@ -243,7 +243,7 @@ async def test_a_history_is_not_reset_unless_it_holds_nothing(api: Api, lake: La
 async def test_a_history_may_skip_events_and_a_group_that_begins_at_the_end_may_begin_there(
     api: Api, lake: Lake
 ) -> None:
-    """Neither goes back."""
+    """A request may set offsets of a history forward, and remove them with auto.offset.reset=latest."""
     await stopped(api, {FIRST: 5}, **HISTORY, **{"consumer.override.auto.offset.reset": "latest"})
     lake.hold("connect-shop", {FIRST: 5})
     assert (await alter(api, {FIRST: 5, SECOND: 9})).status == 200
@@ -252,7 +252,7 @@ async def test_a_history_may_skip_events_and_a_group_that_begins_at_the_end_may_
 
 
 async def test_a_history_named_by_its_events_is_never_rewound(api: Api) -> None:
-    """Which table it is cannot be seen from a request, so nobody could say whether anything would be appended."""
+    """The request does not contain the table's name, so the worker cannot check its offsets."""
     await stopped(api, {FIRST: 5}, **HISTORY, **{"collection.name.format": "${source.table}"})
     answer = await alter(api, {FIRST: 0})
     assert answer.status == 400
@@ -260,7 +260,7 @@ async def test_a_history_named_by_its_events_is_never_rewound(api: Api) -> None:
 
 
 async def test_a_lake_out_of_reach_lets_no_history_be_rewound(api: Api, lake: Lake) -> None:
-    """500 with Connect's text; the reason is in the log."""
+    """The answer is 500 with Connect's text; the cause is in the log."""
     await stopped(api, {FIRST: 5}, **HISTORY)
     lake.outage = "the warehouse is down"
     answer = await alter(api, {FIRST: 0})

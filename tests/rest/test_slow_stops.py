@@ -1,4 +1,4 @@
-"""Tasks that do not stop in time: nothing starts in their place while they may still write."""
+"""Tasks that do not stop in time: no other task starts in their place while they may still write."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ QUICK = {"task.shutdown.graceful.timeout.ms": "50"}
 
 
 async def _with_a_write_in_flight() -> tuple[Api, asyncio.Event]:
-    """A worker whose task 0 has a write that ends with the event."""
+    """A worker whose task 0 has a write that ends when the event is set."""
     api = Api(**QUICK)
     await api.worker.start()
     await api.create()
@@ -26,7 +26,7 @@ async def _with_a_write_in_flight() -> tuple[Api, asyncio.Event]:
 
 
 async def test_a_connector_that_is_made_again_waits_for_the_write_of_the_old_one() -> None:
-    """The old task leaves its group; the status says what the new one waits for, and then it runs."""
+    """The old task leaves its group. The status names what the new one waits for, and then it runs."""
     api, ended = await _with_a_write_in_flight()
     old = api.tasks.tasks["shop-0"]
     assert (await api.call("DELETE", "/connectors/shop")).status == 204
@@ -43,7 +43,7 @@ async def test_a_connector_that_is_made_again_waits_for_the_write_of_the_old_one
 
 
 async def test_a_restarted_task_waits_as_well() -> None:
-    """Also for a new configuration."""
+    """A task with a new configuration waits in the same way."""
     api, ended = await _with_a_write_in_flight()
     old = api.tasks.tasks["shop-0"]
     assert (await api.call("PUT", "/connectors/shop/config", {**SHOP, "batch.linger.ms": "7"})).status == 200
@@ -56,7 +56,7 @@ async def test_a_restarted_task_waits_as_well() -> None:
 
 
 async def test_a_worker_that_stops_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The process ends, and with it the write."""
+    """The process ends after its deadline, although a write is running."""
     monkeypatch.setattr(worker_connector, "_LEAVE_SECONDS", 0.05)
     api, _ = await _with_a_write_in_flight()
     async with asyncio.timeout(30):

@@ -1,7 +1,7 @@
-"""Follows Strimzi's operator through the reconciliation of a KafkaConnector resource (``connect.md`` section 16).
+"""The requests of Strimzi's operator for the reconciliation of a KafkaConnector (``connect.md`` section 16).
 
-The operator compares the configuration that it finds with the one of its resource key by key, as texts: one value that
-a worker added, dropped or put in another form would make it write, and restart the connector, every two minutes.
+The operator compares the stored configuration with that of its resource, key by key, as texts. If a worker added,
+removed or reformatted a value, the operator would write it again, and so restart the connector, every two minutes.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ class KafkaConnector:
     state: str = "running"
 
     def desired(self) -> dict[str, Any]:
-        """What the operator sends; values keep the types that YAML gave them."""
+        """The configuration that the operator sends; values have the types of YAML."""
         return {"connector.class": self.class_name, "tasks.max": self.tasks_max, **self.config}
 
     def wanted(self) -> dict[str, str]:
-        """What it compares with: Java's texts of the values, and the name."""
+        """The configuration that it compares with: Java's texts of the values, and the name."""
         return {"name": self.name, **{key: _java_text(value) for key, value in self.desired().items()}}
 
 
 @dataclass
 class Operator:
-    """``reconcile`` makes the operator's calls in its order and fails on the statuses on which it fails."""
+    """``reconcile`` sends the operator's requests in its order, and fails on the statuses on which it fails."""
 
     http: httpx.AsyncClient
     log: list[str] = field(default_factory=list)
 
     async def reconcile(self, resource: KafkaConnector) -> dict[str, Any]:
-        """One pass over a resource; what it would write into the resource's status."""
+        """One reconciliation of a resource; returns the status that it would write into the resource."""
         classes = [plugin["class"] for plugin in (await self.ask("GET", "/connector-plugins", {200})).json()]
         assert resource.class_name in classes
         await self.ask("GET", "/connectors", {200})
@@ -65,7 +65,7 @@ class Operator:
         return await self.ask("POST", f"/connectors/{name}/restart?{flags}", {202, 204})
 
     async def delete(self, name: str) -> None:
-        """The resource has gone: delete, then ask for the status until there is none."""
+        """The resource is deleted: delete the connector, then read its status until it does not exist."""
         await self.ask("DELETE", f"/connectors/{name}", {204})
         for _ in range(_TRIES):
             if (await self.ask("GET", f"/connectors/{name}/status", {200, 404})).status_code == 404:
@@ -82,7 +82,7 @@ class Operator:
         return answer
 
     def writes(self) -> list[str]:
-        """What it wrote since the last call."""
+        """The writing requests since the last call."""
         written = [entry for entry in self.log if not entry.startswith("GET")]
         self.log.clear()
         return written
@@ -137,7 +137,7 @@ SHOP = {
 
 @pytest.fixture
 async def api() -> AsyncIterator[Api]:
-    """A worker that is up."""
+    """A started worker."""
     api = Api()
     await api.worker.start()
     yield api
@@ -152,7 +152,7 @@ async def operator(api: Api) -> AsyncIterator[Operator]:
 
 
 async def test_a_second_look_finds_nothing_to_change(api: Api, operator: Operator) -> None:
-    """The configuration comes back exactly as it was given, also after a change and in every state."""
+    """The configuration is returned unchanged, also after an update and in every state."""
     resource = KafkaConnector("shop", SHOP)
     await operator.reconcile(resource)
     assert operator.writes() == ["POST /connectors 201"]
@@ -175,7 +175,7 @@ async def test_a_second_look_finds_nothing_to_change(api: Api, operator: Operato
 
 @pytest.mark.parametrize("state", ["paused", "stopped"])
 async def test_a_connector_begins_in_the_state_of_its_resource(api: Api, operator: Operator, state: str) -> None:
-    """No task of it ever starts."""
+    """The connector starts no task before."""
     await operator.reconcile(KafkaConnector("shop", SHOP, state=state))
     assert operator.writes() == ["POST /connectors 201"]
     await api.until(state.upper())
@@ -208,7 +208,7 @@ async def test_offsets_are_listed_altered_and_reset_while_stopped(api: Api, oper
 
 
 async def test_levels_and_the_end(api: Api, operator: Operator) -> None:
-    """Loggers for the whole cluster, then a delete whose status goes away."""
+    """The operator sets loggers for the cluster, then deletes the connector and waits until its status is removed."""
     await operator.reconcile(KafkaConnector("shop", SHOP))
     await api.until("RUNNING", "RUNNING")
     loggers = (await operator.ask("GET", "/admin/loggers", {200})).json()

@@ -1,4 +1,4 @@
-"""``/connectors/{name}/tables``: of the tasks of one worker, and of several that ask each other."""
+"""``/connectors/{name}/tables``: tables of the tasks of one worker, and of several workers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 async def api() -> AsyncIterator[Api]:
-    """A worker that is up."""
+    """A started worker."""
     api = Api()
     await api.worker.start()
     yield api
@@ -26,7 +26,7 @@ async def api() -> AsyncIterator[Api]:
 
 
 def report(table: str, state: TableState = TableState.RUNNING) -> TableReport:
-    """A table without a past."""
+    """A table without a last batch or error."""
     return TableReport(table, state, [f"shop.{table}"], 0, 0, None, None, None, None)
 
 
@@ -35,7 +35,7 @@ def failed(table: str) -> TableStatus:
 
 
 async def test_a_table_with_all_that_is_known(api: Api) -> None:
-    """Times in UTC; the freshness is the age of the oldest change that the table does not have."""
+    """Times are in UTC; the freshness is the age of the oldest change that is not in the table."""
     await api.create()
     await api.until("RUNNING", "RUNNING")
     now = time.time()
@@ -73,7 +73,7 @@ async def test_a_table_with_all_that_is_known(api: Api) -> None:
 
 
 async def test_a_table_is_restarted(api: Api) -> None:
-    """A table that nobody has is 404 with the way to the names."""
+    """The 404 for an unknown table contains the URL of the list of names."""
     await api.create()
     await api.until("RUNNING", "RUNNING")
     task = api.tasks.tasks["shop-0"]
@@ -88,7 +88,7 @@ async def test_a_table_is_restarted(api: Api) -> None:
 
 
 async def test_a_stopped_connector_has_nothing_to_restart(api: Api) -> None:
-    """As with its tasks."""
+    """A restart of a table of a stopped connector returns the same error as a restart of its tasks."""
     await api.create()
     await api.until("RUNNING", "RUNNING")
     await api.call("PUT", "/connectors/shop/stop")
@@ -96,7 +96,7 @@ async def test_a_stopped_connector_has_nothing_to_restart(api: Api) -> None:
 
 
 async def test_the_table_of_a_failed_task_restarts_the_task(api: Api) -> None:
-    """The last table of a task fails it; its name still leads to a restart."""
+    """The last table of a task fails the task; a restart of the table restarts it."""
     await api.create()
     await api.until("RUNNING", "RUNNING")
     api.worker.statuses.put_tables("shop", 0, [failed("items")])
@@ -109,7 +109,7 @@ async def test_the_table_of_a_failed_task_restarts_the_task(api: Api) -> None:
 
 
 async def test_workers_ask_each_other() -> None:
-    """The follower knows its own task's tables, and gets those of the leader's task over a connection."""
+    """The follower reports the tables of its own task, and requests those of the leader's task over a connection."""
     async with workers("127.0.0.1") as (leader, follower):
         await follower.create(**{"tasks.max": "2"})
         await follower.until("RUNNING", "RUNNING", "RUNNING")

@@ -1,4 +1,4 @@
-"""The topics of a stopped Connect cluster: read as they are, shown, and carried on (``connect.md`` section 18)."""
+"""Headrace reads, shows and continues the topics of a stopped Connect cluster (``connect.md`` section 18)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 async def api() -> AsyncIterator[Api]:
-    """A worker that was given them."""
+    """A worker with these topics."""
     stores = MemoryStores()
     await stores.configs.append(records("configs"))
     await stores.statuses.append(records("status"))
@@ -31,7 +31,10 @@ async def api() -> AsyncIterator[Api]:
 
 
 def test_what_connect_has_written_is_what_is_written_here() -> None:
-    """Every configuration, target state and commit of a recorded cluster, as JSON: Jackson escapes emoji."""
+    """Headrace writes every configuration, target state and commit of a recorded cluster as the same JSON.
+
+    Jackson escapes emoji.
+    """
     state, alive = config_state.ClusterConfigState(), 0
     for key, value in records("configs"):
         state.apply(key, value)
@@ -44,13 +47,13 @@ def test_what_connect_has_written_is_what_is_written_here() -> None:
 
 
 def test_statuses_are_written_as_connect_writes_them() -> None:
-    """Byte for byte, of connectors, tasks and topics."""
+    """Headrace writes the statuses of connectors, tasks and topics byte for byte as Connect does."""
     for key, value in records("status"):
         assert value is None or _status_value(key, value) == value
 
 
 async def test_connectors_of_an_unknown_class_are_listed_as_failed_with_the_reason(api: Api) -> None:
-    """And so are their tasks: what another worker has seen of them holds no longer."""
+    """Connectors of an unknown class and their tasks are FAILED with the reason, whatever another worker wrote."""
     await api.until("FAILED", "FAILED", name="d1")
     listed = (await api.call("GET", "/connectors?expand=status&expand=info")).json()
     assert len(listed) == 16
@@ -61,30 +64,30 @@ async def test_connectors_of_an_unknown_class_are_listed_as_failed_with_the_reas
         assert f"the class '{ALIEN}' is not installed on this worker" in one["trace"]
 
 
-async def test_a_stopped_connector_stays_stopped_whatever_its_class(api: Api) -> None:
-    """Nothing is asked of it."""
+async def test_a_stopped_connector_of_an_unknown_class_stays_stopped(api: Api) -> None:
+    """A stopped connector of an unknown class stays STOPPED, because it is not started."""
     await api.until("STOPPED", name="s1")
 
 
-async def test_a_connector_that_was_taken_over_runs_with_a_class_of_ours(api: Api) -> None:
-    """The migration: one PUT, under the same name and with the same consumer group."""
+async def test_a_connector_of_connect_runs_with_a_class_of_headrace(api: Api) -> None:
+    """The migration is one PUT, under the same name and with the same consumer group."""
     await api.until("FAILED", "FAILED", name="d1")
     assert (await api.call("PUT", "/connectors/d1/config", {**SHOP, "tasks.max": "2"})).status == 200
     await api.until("RUNNING", "RUNNING", "RUNNING", name="d1")
     assert "trace" not in (await api.status("d1"))["tasks"][0]
 
 
-async def test_a_connector_that_nobody_wants_can_be_deleted(api: Api) -> None:
-    """Nothing is left of it, in either topic."""
+async def test_a_connector_of_an_unknown_class_can_be_deleted(api: Api) -> None:
+    """A DELETE removes the records of a connector from both topics."""
     await api.until("FAILED", "FAILED", name="d2")
     assert (await api.call("DELETE", "/connectors/d2")).status == 204
     await api.until("none", name="d2")
 
 
 async def test_a_connector_that_is_created_again_finds_its_groups_offsets(api: Api) -> None:
-    """A DELETE leaves the consumer group alone, as in Connect."""
-    place = TopicPartition("shop.public.orders", 0)
-    api.stores.groups.offsets = {"connect-shop": {place: 7}}
+    """A DELETE does not delete the consumer group, as in Connect."""
+    partition = TopicPartition("shop.public.orders", 0)
+    api.stores.groups.offsets = {"connect-shop": {partition: 7}}
     await api.create()
     await api.call("DELETE", "/connectors/shop")
     await api.until("none")
@@ -94,14 +97,14 @@ async def test_a_connector_that_is_created_again_finds_its_groups_offsets(api: A
 
 
 def _config_record(state: config_state.ClusterConfigState, key: str) -> LogRecord | None:
-    """What Headrace writes where the state is as it is after a record; None for what is no state."""
-    kind, _, name = key.partition("-")
-    if kind == "connector":
+    """The record that Headrace writes for the state after a record; None if the key is no state."""
+    record_type, _, name = key.partition("-")
+    if record_type == "connector":
         return config_state.connector_records(name, state.connector_config(name) or {})[0]
-    if kind == "target":
+    if record_type == "target":
         name = name.removeprefix("state-")
         return config_state.target_state_record(name, TargetState(state.target_state(name)))
-    if kind == "commit":
+    if record_type == "commit":
         return config_state.task_records(name, state.task_configs(name))[-1]
     return None
 

@@ -1,4 +1,4 @@
-"""The topics that a connector has read from (KIP-558): kept up by its tasks, started afresh by request."""
+"""The topics that a connector has read (KIP-558): its tasks record them, and a request resets them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TOPICS = "/connectors/shop/topics"
 
 @pytest.fixture
 async def api() -> AsyncIterator[Api]:
-    """A worker that runs a connector."""
+    """A worker with a running connector."""
     api = Api()
     await api.worker.start()
     await api.create()
@@ -28,7 +28,7 @@ async def api() -> AsyncIterator[Api]:
 
 
 async def test_a_topic_is_listed_again_with_the_next_record_after_a_reset(api: Api) -> None:
-    """The task goes on meanwhile; it need not restart."""
+    """The running task lists a topic again with the next record after a reset."""
     task = _task(api, 0)
     task.decoded(ORDERS, 5, 0)
     assert await _listed(api) == ["shop.public.orders"]
@@ -39,7 +39,7 @@ async def test_a_topic_is_listed_again_with_the_next_record_after_a_reset(api: A
 
 
 async def test_the_last_records_of_a_deleted_connector_list_nothing(api: Api) -> None:
-    """Its tasks may end after its statuses have been removed."""
+    """Its tasks may end after its statuses are deleted."""
     task = _task(api, 0)
     await api.call("DELETE", "/connectors/shop")
     await api.until("none")
@@ -56,7 +56,7 @@ async def test_the_last_records_of_a_deleted_connector_list_nothing(api: Api) ->
     ],
 )
 async def test_what_the_worker_does_not_track_is_forbidden(option: str, method: str, target: str, message: str) -> None:
-    """In Connect's words, also about connectors that do not exist."""
+    """The error has Connect's text, also for connectors that do not exist."""
     api = Api(**{option: "false"})
     await api.worker.start()
     answer = await api.call(method, target)
@@ -65,7 +65,7 @@ async def test_what_the_worker_does_not_track_is_forbidden(option: str, method: 
 
 
 async def test_where_topics_are_not_tracked_none_is_noted() -> None:
-    """Connect writes no such record to the status topic either."""
+    """Like Connect, the worker then writes no such record to the status topic."""
     api = Api(**{"topic.tracking.enable": "false"})
     await api.worker.start()
     await api.create()
@@ -75,7 +75,7 @@ async def test_where_topics_are_not_tracked_none_is_noted() -> None:
 
 
 def _task(api: Api, number: int) -> TaskMetrics:
-    """As the service makes them."""
+    """The task in the form of the service."""
     return api.metrics.task("shop", number, partial(api.worker.topic_read, "shop", number))
 
 

@@ -1,9 +1,9 @@
-"""Replays requests that were recorded from Kafka Connect 4.3.1 (distributed, one worker) and compares the answers.
+"""Sends requests that were recorded from Kafka Connect 4.3.1 (distributed, one worker) and compares the answers.
 
-The fixture holds all requests of the recording, in order; later ones build on what earlier ones have done, and on what
-tasks did meanwhile (``PROGRESS``, ``FAILURES``). ``DIFFERENT`` names every answer that is meant to differ, with the
-reason. Texts of status 500 are Jackson's or the JVM's: there only the code counts. GET bodies list keys in no fixed
-order, so bodies are compared as JSON.
+The fixture has all requests of the recording, in order; they build on earlier ones and on what the tasks did
+(``PROGRESS``, ``FAILURES``). ``DIFFERENT`` names every intended difference, with the reason. Texts of status 500 come
+from Jackson or the JVM, so only the code is compared. GET bodies have no fixed order of keys, so bodies are compared as
+JSON.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _recorded() -> list[dict[str, Any]]:
 
 @pytest.mark.anyio
 async def test_recorded_requests_get_the_recorded_answers() -> None:
-    """Status, body, Location and Allow of every recorded request, but for the named differences."""
+    """Status, body, Location and Allow of every recorded request are equal, except for the named differences."""
     stores = MemoryStores()
     stores.groups.partitions = {"snk-in": 1}
     plugins, tasks = Plugins([FileStreamSinkConnector()]), StandInTasks()
@@ -125,7 +125,7 @@ def _progress(worker: Worker, stores: MemoryStores, request: int) -> None:
 
 
 def _connects_loggers() -> logging.Manager:
-    """The loggers that the recorded worker had, beside Python's own: root was set to WARN, two namespaces to INFO."""
+    """The loggers of the recorded worker, beside Python's: root was set to WARN, two namespaces to INFO."""
     manager = logging.Manager(logging.RootLogger(logging.WARNING))
     manager.root.manager = manager
     listed = next(each for each in _recorded() if each["path"] == "/admin/loggers")
@@ -142,7 +142,7 @@ async def _send(app: FastAPI, recorded: dict[str, Any]) -> Answer:
 
 
 async def _let_happen() -> None:
-    """What was asked for, that is: nothing here waits for anything outside."""
+    """Run the event loop until requested changes have taken effect; they wait for no other process."""
     for _ in range(30):
         await asyncio.sleep(0)
 
@@ -179,7 +179,7 @@ def _body_difference(recorded: str, answer: Answer) -> str | None:
 
 
 def _comparable(body: Any) -> Any:
-    """The body without what may differ in any answer: times of changes, Java's traces, our own words and classes."""
+    """The body without values that may differ in any answer: times, Java's traces, Headrace's own texts and classes."""
     if isinstance(body, list):
         return [_comparable(entry) for entry in body]
     if not isinstance(body, dict):

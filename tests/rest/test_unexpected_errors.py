@@ -1,4 +1,4 @@
-"""An error that nobody foresaw, and requests that provoke one: an answer in JSON, and a log that quotes nothing."""
+"""Unexpected errors, and requests that provoke one: the answer is JSON, and the log contains no values."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ async def api() -> AsyncIterator[Api]:
 async def test_a_bug_is_answered_and_logged_like_any_other_request(
     api: Api, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its message may quote a value, so it is in neither; the extra headers and the line of the access log are."""
+    """Its message may contain a value, so answer and log omit it; extra headers and the access log line are there."""
     monkeypatch.setattr(api.herder, "connectors", _broken)
     caplog.set_level(logging.INFO)
     async with served(api.app) as url:
         status, headers, body = await to_thread(_post, url.removeprefix("http://"))
-    said = {"error_code": 500, "message": "Internal error: ValueError; see the worker's log"}
-    assert (status, json.loads(body)) == (500, said)
+    expected = {"error_code": 500, "message": "Internal error: ValueError; see the worker's log"}
+    assert (status, json.loads(body)) == (500, expected)
     assert (headers["x-frame-options"], headers["access-control-allow-origin"]) == ("DENY", "http://console")
     lines = [record.getMessage() for record in caplog.records]
     assert any(line.startswith("POST /connectors failed: ValueError\n\tat _broken(") for line in lines)
@@ -47,7 +47,7 @@ async def test_a_bug_is_answered_and_logged_like_any_other_request(
 
 @pytest.mark.parametrize("body", [b"[" * 100_000, json.dumps({"name": "\ud800", "config": SHOP}).encode()])
 async def test_documents_that_no_parser_foresaw_are_errors_with_a_body(api: Api, body: bytes) -> None:
-    """Nested too deep; half of a pair of surrogates. Nothing of them is kept."""
+    """The body is nested too deeply, or contains a single surrogate. Nothing of it is stored."""
     answer = await request(api.app, "POST", "/connectors", JSON, body)
     assert (answer.status, answer.json()["error_code"]) == (500, 500)
     assert api.worker.configs.state.connectors() == []

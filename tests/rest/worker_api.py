@@ -1,4 +1,4 @@
-"""A worker on memory stores with stand-in tasks, as a client of its REST API sees it."""
+"""A worker on memory stores with stand-in tasks, and a client of its REST API."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SHOP = {
 
 
 class Api:
-    """A worker with its application on memory stores, which outlive it."""
+    """A worker with its application on memory stores, which outlive the worker."""
 
     def __init__(
         self,

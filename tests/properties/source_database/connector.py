@@ -1,4 +1,4 @@
-"""A simulated Debezium connector: what it sends of a database's log, as Kafka holds it."""
+"""A simulated Debezium connector: it reads a database's log and sends records as they are stored in Kafka."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Uid = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Setup:
-    """How tables, connector and topics are set up.
+    """The setup of tables, connector and topics.
 
-    ``identity`` is PostgreSQL's replica identity; ``headers`` the header converter; ``salt`` changes which key lies in
-    which partition.
+    ``identity`` is PostgreSQL's replica identity; ``headers`` the header converter; ``salt`` changes the partition of
+    each key.
     """
 
     dialect: str = "postgresql"
@@ -41,13 +41,16 @@ class Setup:
         return "shop.public.all" if self.shared_topic else f"shop.public.t{table}"
 
     def partition(self, key: bytes) -> int:
-        """As a producer chooses it."""
+        """The partition that a producer chooses."""
         return zlib.crc32(key, self.salt) % self.partitions
 
 
 @dataclass(slots=True)
 class SentRecord:
-    """A record as Kafka holds it. ``version`` is that of the database when it was sent, ``text`` for a reader."""
+    """A record in Kafka.
+
+    ``version`` is that of the database when the record was sent; ``text`` is for the reader of a report.
+    """
 
     topic: str
     partition: int
@@ -115,10 +118,10 @@ class Connector:
             send(0, "d", old, self._before(change), None)
             send(1, "", old, None, None)
             send.source = source | self._dialect.second_half(source)
-            send(2, "c", new, None, dict(change.after))  # a row that was deleted and inserted, as far as the log tells
+            send(2, "c", new, None, dict(change.after))  # a row that was deleted and inserted, according to the log
 
     def _before(self, change: Change) -> Row | None:
-        """The row as it was, as far as the database's log has it."""
+        """The row before the change, as far as the database's log contains it."""
         if change.what == "insert":
             return None
         if self._setup.identity == "full" or self._dialect.logs_old_rows:
@@ -129,7 +132,7 @@ class Connector:
         return {name: key.get(name) for name in change.before}
 
     def _after(self, change: Change) -> Row:
-        """The new row, without what the log leaves out."""
+        """The new row without the cells that the log omits."""
         row, dialect = dict(change.after), self._dialect
         if dialect.omits and self._setup.identity != "full" and change.what != "insert":
             for column in change.columns:

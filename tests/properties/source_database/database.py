@@ -1,4 +1,4 @@
-"""A simulated source database: sessions, transactions, a log in the order of commits, and the truth about every row."""
+"""A simulated source database: sessions, transactions, a log in the order of commits, and all states of every row."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from properties.source_database.tables import ARRAYS, COLUMNS, Column, Row, key_
 
 @dataclass(frozen=True)
 class Change:
-    """A change of one row (or a truncate). ``position`` is its place in the log; ``serial`` counts within a statement.
+    """A change of one row (or a truncate).
+
+    ``position`` is its position in the log; ``serial`` counts within a statement.
 
     ``what``: insert, update, delete, move (from ``key`` to ``new_key``) or truncate. ``columns`` are those that the
     table had then.
@@ -33,7 +35,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Transaction:
-    """Changes that became visible together."""
+    """Changes that became visible in one commit."""
 
     id: int
     changes: tuple[Change, ...]
@@ -43,9 +45,9 @@ class Transaction:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The connector reads tables: ``rows`` by table and key, as they are committed now.
+    """The connector reads tables: ``rows`` by table and key, as committed at that moment.
 
-    ``ahead``: streaming continues from so many transactions before (a blocking snapshot of a connector that lags).
+    ``ahead``: streaming continues that many transactions earlier (a blocking snapshot of a connector that lags).
     """
 
     kind: str
@@ -59,7 +61,7 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Restart:
-    """The connector starts again and resends the last ``back`` transactions."""
+    """The connector restarts and sends the last ``back`` transactions again."""
 
     statement: int
     back: int
@@ -71,7 +73,7 @@ Rows = dict[int, Row]
 
 @dataclass
 class Table:
-    """``rows`` with what sessions have not committed yet, ``committed`` without it.
+    """``rows`` includes uncommitted changes, ``committed`` does not.
 
     ``remains`` has, by key, the last values of columns that were dropped since the row got its key.
     """
@@ -86,7 +88,7 @@ class Table:
 
 
 class Database:
-    """Executes statements. What cannot be done now (a locked row, a key that exists) is not done at all.
+    """Executes statements. A statement that is not possible now (a locked row, an existing key) has no effect.
 
     ``states`` has all states that a row of each table and key ever had, by ``(table, key)``; ``versions`` the committed
     tables after each transaction.
@@ -108,7 +110,7 @@ class Database:
         self._connected = False
 
     def run(self, statements: Sequence[Statement]) -> None:
-        """Execute all, and commit what is open in the end."""
+        """Execute all statements, and commit open transactions at the end."""
         for statement in statements:
             self._execute(statement)
         self._commit(0)
@@ -116,7 +118,7 @@ class Database:
 
     @property
     def final(self) -> Sequence[Rows]:
-        """The rows of each table in the end."""
+        """The rows of each table at the end."""
         return [table.committed for table in self.tables]
 
     def _execute(self, statement: Statement) -> None:
@@ -136,7 +138,7 @@ class Database:
             statement = _aimed(table, statement)
             together = statement.what in ("shift", "swap")
             if together and any(change.what == "move" for change in self._open.get(session, ())):
-                self._commit(session)  # docs/guarantees.md, "Keys that are checked late": one statement a transaction
+                self._commit(session)  # docs/guarantees.md, "Keys that are checked late": one statement per transaction
             if statement.what == "truncate" and self._together != "moves":
                 self._commit(session)
             keys = set(table.rows) if statement.what in ("shift", "truncate") else {statement.key, statement.other}
@@ -146,7 +148,7 @@ class Database:
             if together:
                 self._commit(session)
             if statement.what == "truncate" and self._together != "moves":
-                self._commit(session)  # MySQL's truncate is a transaction of its own; SQL Server's may be as well
+                self._commit(session)  # MySQL's truncate is a separate transaction; SQL Server's may be
 
     # -- statements ---------------------------------------------------------------------------------------------------
 
@@ -184,7 +186,7 @@ class Database:
         elif what == "delete":
             after = {}
         else:
-            few = what == "move" and statement.pick % 3 > 0  # most key changes change nothing but the key
+            few = what == "move" and statement.pick % 3 > 0  # most key changes change only the key
             after = dict(before) if few else self._written(table, statement, before, new_key or key, all_columns=False)
             after |= key_columns(table.key_kind, new_key or key)
         if after:
@@ -281,7 +283,7 @@ class Database:
         self.layouts.append([table.columns for table in self.tables])
 
     def _make_visible(self, change: Change) -> None:
-        """The keys of a transaction are locked, so what its session sees of them is what everybody sees from now on."""
+        """Publish a transaction. Its keys are locked, so its session's view of them becomes the committed one."""
         table, key = self.tables[change.table], change.new_key or change.key
         if change.what == "truncate":
             table.committed.clear()
@@ -329,7 +331,7 @@ class Database:
 
 
 def _aimed(table: Table, statement: Statement) -> Statement:
-    """The statement with keys that let it do something."""
+    """The statement with keys for which it has an effect."""
     rows = sorted(table.rows)
     free = [key for key in range(1, KEYS + 1) if key not in table.rows]
     key, other = statement.key, statement.other

@@ -1,4 +1,4 @@
-"""What the connectors of different databases say of a change: its position, transaction and time."""
+"""The source blocks of different databases' connectors: position, transaction and time of a change."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ Source = dict[str, Any]
 class Dialect:
     """PostgreSQL's connector; the others override what differs.
 
-    ``omits``: unchanged large values are left out, with ``omits_nulls`` also those that are null.
-    ``key_change_headers``: both halves of a key change name the other key. ``logs_old_rows``: the log has every row as
-    it was. ``together``: how the log shows keys that one statement exchanges (``Database``).
+    ``omits``: unchanged large values are unavailable, with ``omits_nulls`` also those that are null.
+    ``key_change_headers``: both halves of a key change contain the other key. ``logs_old_rows``: the log contains the
+    complete old row. ``together``: how the log shows keys that one statement exchanges (``Database``).
     """
 
     connector = "postgresql"
@@ -32,15 +32,15 @@ class Dialect:
         return self._common(transaction.time, "false") | {"txId": transaction.id, "lsn": change.position}
 
     def read_source(self, snapshot: Snapshot, mark: str) -> Source:
-        """That of a row that a snapshot has read."""
+        """The source block of a row that a snapshot read."""
         return self._common(snapshot.time, mark) | {"txId": 1, "lsn": 1}
 
     def second_half(self, source: Source) -> Source:
-        """What differs in the insert of a key change that is logged as a delete and an insert."""
+        """The changed fields for the insert of a key change that is logged as a delete and an insert."""
         return {}
 
     def position_text(self, source: Mapping[str, Any]) -> str:
-        """The position for a reader."""
+        """The position as text, for reports."""
         shown = ("txId", "lsn", "file", "pos", "row", "commit_scn", "txSeq", "commit_lsn", "change_lsn")
         if source["snapshot"] != "false":
             return "read"
@@ -57,7 +57,10 @@ class Dialect:
 
 
 class MySql(Dialect):
-    """Keys are checked row by row, so a statement moves the highest first. ``row`` counts within a binlog event."""
+    """MySQL checks keys row by row, so a statement moves the highest key first.
+
+    ``row`` counts within a binlog event.
+    """
 
     connector = "mysql"
     omits = False
@@ -73,7 +76,7 @@ class MySql(Dialect):
         return self._at(snapshot.time, mark, 4, 0)
 
     def _row(self, transaction: Transaction, number: int) -> int:
-        """The place of a change among those of its statement: only keys that are moved together are of one."""
+        """The index of a change within its statement: only keys that are moved together share one."""
         row = 0
         while row < number:
             before, change = transaction.changes[number - row - 1 : number - row + 1]
@@ -96,7 +99,7 @@ class CompressedMySql(MySql):
 
 
 class Oracle(Dialect):
-    """With ``lob.enabled=true`` a LOB that a statement does not set is left out, null or not."""
+    """With ``lob.enabled=true`` a LOB that a statement does not set is unavailable, null or not."""
 
     connector = "oracle"
     omits_nulls = True

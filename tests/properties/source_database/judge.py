@@ -1,4 +1,4 @@
-"""Compares lake tables with the truth: the database's rows in the end, and every state that a row ever had."""
+"""Compares lake tables with the database: with its rows at the end, and with every state that a row ever had."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from properties.source_database.database import Change, Snapshot, Transaction
 from properties.source_database.dialects import DIALECTS
-from properties.source_database.scenario import Scenario, Told
+from properties.source_database.scenario import Scenario, Simulation
 from properties.source_database.tables import OMITTED, is_stored_out_of_line, key_columns
 from properties.source_database.wire import key_document
 
@@ -16,9 +16,9 @@ LakeRow = Mapping[str, Any]
 
 
 class Judge:
-    """Of one scenario. ``key_of`` gives the number of a row by its key's values."""
+    """The judge of one scenario. ``key_of`` returns the number of a row for its key's values."""
 
-    def __init__(self, scenario: Scenario, truth: Told) -> None:
+    def __init__(self, scenario: Scenario, truth: Simulation) -> None:
         self._scenario = scenario
         self._truth = truth
         kind = scenario.setup.key_kind
@@ -38,7 +38,7 @@ class Judge:
         self._returns_hollow = scenario.sink.unresolved == "null" and bool(scenario.deaths or scenario.moves)
 
     def at_commit(self, table: int, rows: Sequence[LakeRow]) -> str:
-        """What is wrong with a table after a commit: rows that never were so. Empty if nothing is."""
+        """The rows of a table after a commit that equal no earlier state of the source row; empty if there are none."""
         found = []
         for row in rows:
             key = self._number(row)
@@ -48,7 +48,7 @@ class Judge:
         return "\n".join(found)
 
     def at_end(self, table: int, rows: Sequence[LakeRow]) -> str:
-        """How a table differs from its source in the end."""
+        """The differences between a table and its source at the end."""
         ours = {self._number(row): row for row in rows}
         theirs = self._truth.database.final[table]
         found = [] if len(ours) == len(rows) else [f"t{table}: several rows of one key"]
@@ -66,22 +66,24 @@ class Judge:
             return any(self._equals(table, key, row, state, at_end=False) for state in states)
         return all(
             any(self._cell(table, key, name, value, state, at_end=False) for state in states)
-            or (value is None and name in self._omitted)  # the database has shown that the row is gone
+            or (value is None and name in self._omitted)  # the database answered that the row does not exist
             or self._came_along(table, key, name, value)
             for name, value in row.items()
         )
 
     def _came_along(self, table: int, key: int, name: str, value: Any) -> bool:
-        """Whether a cell was read again for a key that the row has had before: of a later row with that key, perhaps.
+        """Whether a cell was reselected for an earlier key of the row, and belongs to a later row with that key.
 
-        The row is gone from the source if nothing better was found, so its own end follows in the topic.
+        The row itself does not exist in the source any more, so its delete follows in the topic.
         """
         known = self.answers.get((table, name), ())
         return any(value == answer for origin, answer in known if origin in self._origins.get((table, key), ()))
 
     def _is_of_a_read_ahead(self, table: int, key: int, name: str, value: Any) -> bool:
-        """Whether a key change may have taken a cell from a later row of its old key, which a snapshot had read before:
-        docs/guarantees.md, "Key changes behind a snapshot that reads ahead"."""
+        """Whether a key change carried a cell from a later row with its old key that a snapshot had read before.
+
+        docs/guarantees.md, "Key changes behind a snapshot that reads ahead".
+        """
         states = self._truth.database.states
         return (table, key) in self._updated_behind_reads and any(
             value == state.get(name)
@@ -96,7 +98,7 @@ class Judge:
         )
 
     def _cell(self, table: int, key: int, name: str, value: Any, state: LakeRow, *, at_end: bool) -> bool:
-        """Whether a cell is that of a state. A column that was dropped keeps its last value until a new image."""
+        """Whether a cell equals that of a state. A dropped column keeps its last value until the next complete row."""
         if value is None and (table, key) in self._hollow and name in self._omitted:
             return True
         if value is None and not at_end and self._returns_hollow and name in self._omitted:
@@ -111,8 +113,8 @@ class Judge:
         return value is None or any(value == each.get(name) for each in self._truth.database.states[table, key])
 
 
-def origins(truth: Told) -> Mapping[tuple[int, int], set[int]]:
-    """The keys from which rows came to each key, on any way, by table and key."""
+def origins(truth: Simulation) -> Mapping[tuple[int, int], set[int]]:
+    """The keys from which rows moved to each key, directly or not, by table and key."""
     found: defaultdict[tuple[int, int], set[int]] = defaultdict(set)
     moves = _key_changes(truth)
     for _ in moves:
@@ -121,7 +123,7 @@ def origins(truth: Told) -> Mapping[tuple[int, int], set[int]]:
     return found
 
 
-def _key_changes(truth: Told) -> list[Change]:
+def _key_changes(truth: Simulation) -> list[Change]:
     return [
         change
         for entry in truth.database.log
@@ -131,11 +133,11 @@ def _key_changes(truth: Told) -> list[Change]:
     ]
 
 
-def hollow_keys(scenario: Scenario, truth: Told) -> set[tuple[int, int]]:
-    """The rows, by table and key, of which a value may be lost without a database (``docs/configuration.md``,
-    reselect.unresolved.insert.mode): a key change left it out whose halves lie in two partitions, that lies behind a
-    snapshot that reads ahead, or that a worker writes which was overtaken (so named in ``docs/guarantees.md``), or such
-    a row moved.
+def hollow_keys(scenario: Scenario, truth: Simulation) -> set[tuple[int, int]]:
+    """The rows, by table and key, that may lose a value without a database (reselect.unresolved.insert.mode).
+
+    Their key change omits the value, and its halves are in two partitions, or it is behind a snapshot that reads ahead,
+    or a fenced worker writes it (``docs/guarantees.md``); or they moved from such a row.
     """
     setup, ahead = scenario.setup, _behind_reads(truth)
     omits_nulls = DIALECTS[setup.dialect].omits_nulls
@@ -158,8 +160,8 @@ def hollow_keys(scenario: Scenario, truth: Told) -> set[tuple[int, int]]:
     return found
 
 
-def _behind_reads(truth: Told) -> set[int]:
-    """The positions of key changes of a table that a snapshot has read before it goes on with older events."""
+def _behind_reads(truth: Simulation) -> set[int]:
+    """The positions of key changes of a table that a snapshot read before it continued with older events."""
     read: set[int] = set()
     found: set[int] = set()
     for entry in truth.database.log:
@@ -170,8 +172,8 @@ def _behind_reads(truth: Told) -> set[int]:
     return found
 
 
-def _updated_behind_reads(truth: Told) -> set[tuple[int, int]]:
-    """The rows, by table and key, that an update and then a key change concern behind a snapshot that reads ahead."""
+def _updated_behind_reads(truth: Simulation) -> set[tuple[int, int]]:
+    """The rows, by table and key, with an update and then a key change behind a snapshot that reads ahead."""
     read: set[int] = set()
     updated: set[tuple[int, int]] = set()
     found: set[tuple[int, int]] = set()

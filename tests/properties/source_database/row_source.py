@@ -1,4 +1,4 @@
-"""The database as reselect reads it: rows and catalog of a version that may be later than the events."""
+"""The row source of the simulated database: rows and catalog of a version that may be later than the events."""
 
 from __future__ import annotations
 
@@ -30,30 +30,30 @@ _KEYS = {"int": {"id": "int32"}, "text": {"id": "text"}, "composite": {"part": "
 
 
 class LaterSource(MemoryRowSource):
-    """Every call is answered from the version that the database has then."""
+    """Every call is answered from the database's version at that time."""
 
     def __init__(self, world: World) -> None:
         super().__init__()
         self._world = world
 
     def catalog(self, table: TableId) -> CatalogTable | None:
-        """The table as it is now."""
+        """The table in its current version."""
         self._advance(table)
         return super().catalog(table)
 
     def schema(self, catalog: CatalogTable) -> Schema:
-        """As the entry says, which may be older than the table."""
+        """The schema of the catalog entry, which may be older than the table."""
         return Schema("struct", fields=tuple(Field(each.name, _SCHEMAS[each.type.name]) for each in catalog.columns))
 
     def fetch(self, catalog: CatalogTable, request: RowRequest) -> RowAnswer:
-        """The rows as they are now."""
+        """The rows in their current version."""
         self._advance(catalog.table)
         answer = super().fetch(catalog, request)
         version, number = self._world.version, int(catalog.table.table[1:])
         rows = self._world.truth.database.versions[version][number]
         for column in request.columns:
-            told = self._world.judge.answers[number, column.name]
-            told += [(key, row.get(column.name)) for key, row in rows.items()]
+            answers = self._world.judge.answers[number, column.name]
+            answers += [(key, row.get(column.name)) for key, row in rows.items()]
         return answer
 
     def _advance(self, table: TableId) -> None:

@@ -1,7 +1,7 @@
-"""A scenario: a source database's history, how its records reach a sink task, and what happens to that task.
+"""A scenario: a source database's history, the arrival of its records at a sink task, and the faults of that task.
 
-Everything that is not listed in a ``Scenario`` follows from its seed and from the names of statements and records, so
-that a scenario stays the same when statements or faults are taken out of it.
+Everything that is not listed in a ``Scenario`` follows from its seed and from the names of statements and records. So a
+scenario stays the same when statements or faults are removed from it.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class Death:
 
 @dataclass(frozen=True)
 class Overtaking:
-    """The first worker stands still before its ``still``-th call of a table, and its successor takes the partitions.
+    """The first worker pauses before its ``still``-th call of a table, and its successor gets the partitions.
 
-    It continues before the ``again``-th call of its successor, or when that has finished.
+    It resumes before the ``again``-th call of its successor, or when that has finished.
     """
 
     still: int
@@ -42,10 +42,12 @@ class Overtaking:
 
 @dataclass(frozen=True)
 class Pace:
-    """How records arrive. ``lag``: how far partitions overtake each other. One in ``chunk`` records ends a chunk.
+    """The arrival of records.
+
+    ``lag``: by how much partitions differ in progress. One in ``chunk`` records ends a chunk.
 
     ``stall`` and ``slow`` are per cent of the chunks that are followed by a stall, and of the calls that take long.
-    ``live``: a partition holds nothing behind the statement that is read.
+    ``live``: a partition has no records behind the statement that is read.
     """
 
     lag: int = 0
@@ -58,7 +60,7 @@ class Pace:
 
 @dataclass(frozen=True)
 class Sink:
-    """The connector's options. ``database``: rows are read again. ``unresolved``: of rows that nothing completes."""
+    """The connector's options. ``database``: cells are reselected. ``unresolved``: reselect.unresolved.insert.mode."""
 
     database: bool = False
     unresolved: str = "auto"
@@ -70,7 +72,7 @@ class Sink:
 
 @dataclass(frozen=True)
 class Scenario:
-    """See the module. ``moves`` are numbers of chunks after which the assignment is revoked and given again."""
+    """See the module. ``moves`` are indexes of chunks after which the assignment is revoked and assigned again."""
 
     seed: int
     setup: Setup
@@ -84,7 +86,7 @@ class Scenario:
 
 
 @dataclass(frozen=True)
-class Told:
+class Simulation:
     """A scenario's database after all statements, and its records in the order of their arrival."""
 
     database: Database
@@ -93,29 +95,29 @@ class Told:
     ends: Mapping[Place, int]
 
 
-def told(scenario: Scenario) -> Told:
-    """Run the statements and send what the connector makes of them."""
+def simulate(scenario: Scenario) -> Simulation:
+    """Run the statements and send the connector's records."""
     setup = scenario.setup
     database = Database(setup.tables, setup.key_kind, setup.arrays, DIALECTS[setup.dialect].together)
     database.run(scenario.statements)
     records = Connector(setup, database).records()
     ends = {(record.topic, record.partition): record.offset + 1 for record in records}
-    return Told(database, records, _arrivals(scenario, records), ends)
+    return Simulation(database, records, _arrivals(scenario, records), ends)
 
 
 def chance(scenario: Scenario, *what: int) -> int:
-    """A number that only depends on the scenario's seed and ``what``."""
+    """A number that depends only on the scenario's seed and ``what``."""
     return hash((scenario.seed, *what, 7)) % 1_000_003
 
 
 def _arrivals(scenario: Scenario, records: Sequence[SentRecord]) -> Sequence[SentRecord]:
-    """Each partition in its order, but not in step with the others."""
+    """Each partition in its order, at different speeds."""
     lag, latest = scenario.pace.lag + 1, dict[Place, int]()
     timed = []
     for index, record in enumerate(records):
-        place = record.topic, record.partition
+        partition = record.topic, record.partition
         own = chance(scenario, record.partition, len(record.topic)) % lag
         due = index + own + chance(scenario, *record.uid) % lag
-        latest[place] = max(due, latest.get(place, 0))
-        timed.append((latest[place], index))
+        latest[partition] = max(due, latest.get(partition, 0))
+        timed.append((latest[partition], index))
     return [records[index] for _, index in sorted(timed)]

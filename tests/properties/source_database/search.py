@@ -1,4 +1,4 @@
-"""Plays scenarios, makes one that fails as small as it can be, and tells it to a reader."""
+"""Runs scenarios, reduces one that fails as far as possible, and reports it."""
 
 from __future__ import annotations
 
@@ -7,17 +7,20 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from properties.source_database.judge import hollow_keys
-from properties.source_database.scenario import Pace, Scenario, Told
+from properties.source_database.scenario import Pace, Scenario, Simulation
 from properties.source_database.world import World, played
 
 
 @dataclass(frozen=True)
 class AllowedStop:
-    """An error that may stop a task, by a part of its message; ``where`` it is documented, and ``when`` it may come."""
+    """An error that may stop a task, by a part of its message.
+
+    ``where`` is its documentation, and ``when`` the condition for it.
+    """
 
     message: str
     where: str
-    when: Callable[[Scenario, Told], bool]
+    when: Callable[[Scenario, Simulation], bool]
 
 
 ALLOWED_STOPS = (
@@ -42,12 +45,12 @@ ALLOWED_STOPS = (
 
 
 def problem(scenario: Scenario) -> str:
-    """What is wrong with a scenario's tables; empty if nothing is."""
+    """The problem of a scenario's tables; empty if there is none."""
     return judged(played(scenario))
 
 
 def judged(world: World) -> str:
-    """The same of one that was played."""
+    """The same for a scenario that has run."""
     found = list(world.wrong)
     for stop in world.stops:
         allowed = any(each.message in str(stop) and each.when(world.scenario, world.truth) for each in ALLOWED_STOPS)
@@ -62,7 +65,7 @@ def check(scenario: Scenario) -> None:
 
 
 def report(scenario: Scenario) -> str:
-    """A scenario with its problem, and how to play it again."""
+    """A scenario with its problem, and the call that runs it again."""
     return "\n".join(
         (
             f"seed {scenario.seed}: play it again with check(of_seed({scenario.seed})) in "
@@ -79,8 +82,8 @@ def story(scenario: Scenario) -> Iterator[str]:
     world = World(scenario)
     yield from (f"  {statement}" for statement in scenario.statements)
     for record in world.truth.arrivals:
-        place = f"{record.topic}-{record.partition}:{record.offset}"
-        yield f"  {place} {record.text}"
+        coordinate = f"{record.topic}-{record.partition}:{record.offset}"
+        yield f"  {coordinate} {record.text}"
     yield f"  {scenario.setup}"
     yield f"  {scenario.sink}"
     yield f"  {scenario.pace}"
@@ -88,7 +91,7 @@ def story(scenario: Scenario) -> Iterator[str]:
 
 
 def smallest(scenario: Scenario) -> Scenario:
-    """The scenario without faults, options and statements that its problem does not need."""
+    """The scenario without the faults, options and statements that its problem does not need."""
     wanted = _kind(problem(scenario))
 
     def fails(smaller: Scenario) -> bool:
@@ -110,7 +113,7 @@ def smallest(scenario: Scenario) -> Scenario:
 
 
 def _kind(text: str) -> str:
-    """What kind of problem it is, so that a scenario does not become one of another problem."""
+    """The class of a problem, so that the reduction does not change to a scenario with another problem."""
     return text[:16]
 
 

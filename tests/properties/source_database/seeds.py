@@ -1,4 +1,4 @@
-"""From a seed to a scenario. ``NOT_YET_FIXED`` switches off what known defects of the product need."""
+"""Generates a scenario from a seed. ``NOT_YET_FIXED`` removes what triggers known defects of the product."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ STATEMENTS = 14
 
 
 def _without_other_lives(scenario: Scenario) -> Scenario:
-    """A key change leaves nothing out where events of its old key may arrive from another time."""
+    """Key changes omit no cell if events of another row with their old key may arrive at another time."""
     needed = scenario.sink.database or scenario.setup.partitions > 1 or scenario.features.snapshots
     return _with_whole_key_changes(scenario) if needed else scenario
 
 
 def _without_lost_values(scenario: Scenario) -> Scenario:
-    """A key change leaves nothing out where no database supplies it."""
+    """Key changes omit no cell if no database supplies it."""
     return scenario if scenario.sink.database else _with_whole_key_changes(scenario)
 
 
@@ -87,7 +87,7 @@ Choose = Callable[[int], bool]
 
 
 def of_seed(seed: int, *, avoided: Collection[str] = NOT_YET_FIXED) -> Scenario:
-    """A small scenario. Half of all seeds look closer at one thing, by ``seed % 8``."""
+    """A small scenario. Half of all seeds concentrate on one topic, by ``seed % 8``."""
     choose = Random(seed)
     scenario = _any(choose, seed)
     focus = _FOCUSES.get(seed % 8)
@@ -103,9 +103,10 @@ def of_seed(seed: int, *, avoided: Collection[str] = NOT_YET_FIXED) -> Scenario:
 
 
 def _within_limits_of_late_keys(scenario: Scenario) -> Scenario:
-    """docs/guarantees.md, "Keys that are checked late": of values that the second of two moves leaves out.
+    """Remove what docs/guarantees.md, "Keys that are checked late", excludes.
 
-    They are lost if a batch ends between the two, and may be another row's if a worker is overtaken there.
+    Values that the second of two moves omits are lost if a batch ends between the two moves, and may be another row's
+    if a worker is fenced there.
     """
     if not scenario.sink.database:
         return _with_whole_key_changes(scenario)
@@ -113,7 +114,7 @@ def _within_limits_of_late_keys(scenario: Scenario) -> Scenario:
 
 
 def _any(choose: Random, seed: int) -> Scenario:
-    flag: Choose = lambda percent: choose.randrange(100) < percent  # noqa: E731 - short, and of this function only
+    flag: Choose = lambda percent: choose.randrange(100) < percent  # noqa: E731 - short, and used only in this function
     features = Features(
         moves=flag(80),
         deferred=flag(15),
@@ -170,7 +171,7 @@ def _death(choose: Random) -> Death:
 
 
 def _other_lives(choose: Random, scenario: Scenario) -> Scenario:
-    """Keys are left and taken again, in partitions that overtake each other; a database answers."""
+    """Rows leave keys and other rows get them, in partitions of different progress; a database answers."""
     setup = replace(
         scenario.setup, dialect="postgresql", identity="default", partitions=2, key_kind="int", schemas=True
     )
@@ -188,7 +189,7 @@ def _split_halves(choose: Random, scenario: Scenario) -> Scenario:
 
 
 def _truncates(choose: Random, scenario: Scenario) -> Scenario:
-    """Truncates that other partitions are behind of."""
+    """Truncates that are behind or ahead of other partitions."""
     setup = replace(scenario.setup, partitions=choose.choice((2, 3)))
     features = Features(moves=False, truncates=True, incremental=choose.randrange(3) == 0)
     pace = replace(scenario.pace, lag=choose.choice((8, 30)), chunk=choose.choice((1, 2)))
@@ -197,7 +198,7 @@ def _truncates(choose: Random, scenario: Scenario) -> Scenario:
 
 
 def _shared_topics(choose: Random, scenario: Scenario) -> Scenario:
-    """Two tables in a topic."""
+    """Two tables in one topic."""
     setup = replace(scenario.setup, tables=2, shared_topic=True, partitions=choose.choice((1, 2, 2)))
     return replace(scenario, setup=setup)
 

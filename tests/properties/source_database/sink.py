@@ -1,4 +1,4 @@
-"""The sink's surroundings: a scripted feed and its group, and a lakehouse whose calls can be the last of a worker."""
+"""The environment of the sink task: a scripted feed with its group, and a lakehouse whose calls may kill the worker."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ STALLS = (0.02, 0.3, 2.0, 6.0)
 
 
 class Fate:
-    """Counts what becomes durable, and kills the worker where a death is due."""
+    """Counts durable steps, and kills the worker at the scheduled ones."""
 
     def __init__(self, deaths: Sequence[Death]) -> None:
         self._due = {(death.point, death.count, death.before) for death in deaths}
         self._counts: dict[str, int] = {}
 
     def before(self, point: str) -> None:
-        """Something is about to become durable. Raises Killed."""
+        """Call this before a step becomes durable. Raises Killed."""
         self._counts[point] = self._counts.get(point, 0) + 1
         self._perhaps(point, before=True)
 
     def after(self, point: str) -> None:
-        """It is. Raises Killed."""
+        """Call this after a step has become durable. Raises Killed."""
         self._perhaps(point, before=False)
 
     def _perhaps(self, point: str, *, before: bool) -> None:
@@ -55,7 +55,7 @@ class Fate:
 
 
 class MortalTable:
-    """A ``ports.LakeTable`` of one life: its calls are counted, its commits judged, and each may be the last."""
+    """A ``ports.LakeTable`` of one life: its calls are counted, its commits judged, and each may kill the worker."""
 
     def __init__(self, table: LakeTable, name: str, life: Life) -> None:
         self._table = table
@@ -63,7 +63,7 @@ class MortalTable:
         self._life = life
 
     def __getattr__(self, name: str) -> Any:
-        """What changes nothing is the table's own."""
+        """Methods without a durable effect are those of the table."""
         self._life.call()
         return getattr(self._table, name)
 
@@ -112,7 +112,7 @@ class MortalLakehouse:
 
 
 class ScriptedFeed:
-    """``ports.Feed`` that brings a scenario's records in their order of arrival, from the group's offsets on."""
+    """A ``ports.Feed`` that delivers a scenario's records in their order of arrival, from the group's offsets on."""
 
     def __init__(self, life: Life, divide: Divide | None) -> None:
         self._life = life
@@ -146,18 +146,18 @@ class ScriptedFeed:
         self._wake.set()
 
     def throttle(self, topics: Collection[str]) -> None:
-        """Do not fetch from these."""
+        """Fetch no records of these topics."""
         self._throttled = frozenset(topics)
         self._wake.set()
 
     async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit next offsets; a member of an older generation is fenced."""
+        """Commit next offsets; raise Fenced for a member of an older generation."""
         if self._life.is_overtaken:
             raise Fenced("the group has another generation")
         try:
             self._life.before("offsets")
             self._world.committed.update({(each.topic, each.partition): at for each, at in offsets.items()})
-            self._world.notes.update({place: self._notes[place] for place in offsets})
+            self._world.notes.update({partition: self._notes[partition] for partition in offsets})
             self._life.after("offsets")
         except Killed:
             loop = asyncio.get_running_loop()
@@ -165,7 +165,7 @@ class ScriptedFeed:
             await loop.create_future()
 
     def committed(self) -> Mapping[TopicPartition, OffsetNote]:
-        """What the group had committed when the assignment began."""
+        """The committed offsets of the group when the assignment began."""
         return self._begun
 
     def note(self, notes: Mapping[TopicPartition, str]) -> None:
@@ -173,7 +173,7 @@ class ScriptedFeed:
         self._notes |= notes
 
     def lag(self) -> Mapping[TopicPartition, int]:
-        """Nobody looks."""
+        """Not used by the tests."""
         return {}
 
     @property
@@ -198,7 +198,7 @@ class ScriptedFeed:
             self._listener.failed(error)
 
     async def _until_moved(self) -> bool:
-        """Bring what is not committed yet; True where the assignment is to be given anew."""
+        """Deliver uncommitted records; return True if the partitions should be assigned again."""
         world, scenario = self._world, self._world.scenario
         begin = dict(world.committed)
         for chunk in self._cut(begin):
@@ -222,14 +222,14 @@ class ScriptedFeed:
         return False
 
     def _cut(self, begin: Mapping[tuple[str, int], int]) -> list[list[SentRecord]]:
-        """What is left to read, in chunks of one partition each."""
+        """The remaining records in chunks of one partition each."""
         chunks: list[list[SentRecord]] = []
         scenario, ended = self._world.scenario, True
         for record in self._world.truth.arrivals:
-            place = record.topic, record.partition
-            if record.offset < begin.get(place, 0):
+            partition = record.topic, record.partition
+            if record.offset < begin.get(partition, 0):
                 continue
-            if ended or (chunks[-1][-1].topic, chunks[-1][-1].partition) != place:
+            if ended or (chunks[-1][-1].topic, chunks[-1][-1].partition) != partition:
                 chunks.append([])
             chunks[-1].append(record)
             ended = chance(scenario, *record.uid, self._life.number) % scenario.pace.chunk == 0
@@ -237,27 +237,29 @@ class ScriptedFeed:
 
     def _chunk(self, records: Sequence[SentRecord], begin: dict[tuple[str, int], int]) -> Chunk:
         first, last = records[0], records[-1]
-        place = first.topic, first.partition
+        partition = first.topic, first.partition
         self._world.seen(max(record.version for record in records))
         chunk = Chunk(
             self._epoch,
             self._sequence,
-            TopicPartition(*place),
+            TopicPartition(*partition),
             [self._as_fetched(record) for record in records],
-            begin.get(place, 0),
+            begin.get(partition, 0),
             last.offset + 1,
             self._behind(last),
         )
-        begin[place] = last.offset + 1
+        begin[partition] = last.offset + 1
         self._sequence += 1
         return chunk
 
     def _behind(self, last: SentRecord) -> int:
-        place = last.topic, last.partition
+        partition = last.topic, last.partition
         if not self._world.scenario.pace.live:
-            return self._world.truth.ends[place] - last.offset - 1
+            return self._world.truth.ends[partition] - last.offset - 1
         return sum(
-            (record.topic, record.partition) == place and record.offset > last.offset and record.uid[0] == last.uid[0]
+            (record.topic, record.partition) == partition
+            and record.offset > last.offset
+            and record.uid[0] == last.uid[0]
             for record in self._world.truth.records
         )
 

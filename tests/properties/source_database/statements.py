@@ -1,4 +1,4 @@
-"""What sessions do to a simulated database, as plain values that can be taken out one by one."""
+"""Statements of a simulated database, as plain values that can be removed one by one."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ KEYS = 4
 
 @dataclass(frozen=True)
 class Statement:
-    """``what`` is done by ``session`` to the row ``key`` of ``table``.
+    """``session`` does ``what`` to the row ``key`` of ``table``.
 
-    ``other`` is a second key, or a number whose meaning ``what`` gives; ``pick`` chooses columns and values.
+    ``other`` is a second key, or a number whose meaning depends on ``what``; ``pick`` chooses columns and values.
     """
 
     number: int
@@ -37,7 +37,7 @@ inserted under the key that was left, and perhaps deleted."""
 
 @dataclass(frozen=True)
 class Features:
-    """Which kinds of statements a history has."""
+    """The kinds of statements in a history."""
 
     moves: bool = True
     deferred: bool = False
@@ -50,7 +50,7 @@ class Features:
 
     @property
     def whats(self) -> tuple[str, ...]:
-        """The statements to choose from, those that are frequent several times."""
+        """The statements to choose from, frequent ones several times."""
         found = list(ROWS)
         for flag, words in (
             (self.moves, MOVES),
@@ -67,7 +67,7 @@ class Features:
 
 
 def statements(choose: Random, features: Features, tables: int, most: int) -> Sequence[Statement]:
-    """A random history: first rows that an initial snapshot finds, then sessions side by side."""
+    """A random history: first rows for an initial snapshot, then concurrent sessions."""
     initial = choose.choice((0, 0, 1, 2, 3))
     found = [
         Statement(n, 0, "insert", choose.randrange(tables), choose.randint(1, KEYS), pick=choose.randrange(1 << 16))

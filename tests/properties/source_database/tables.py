@@ -47,15 +47,17 @@ def key_columns(kind: str, number: int) -> dict[str, Any]:
 
 
 def is_stored_out_of_line(column: Column, value: Any) -> bool:
-    """Whether the database keeps the value apart from its row, and its log does not repeat it."""
+    """Whether the database stores the value apart from its row, so that its log omits an unchanged one."""
     if value is None or column.type not in OMITTED:
         return False
     return column.type != "large" or value.startswith(LARGE)
 
 
 def new_value(column: Column, number: int, choice: int) -> Any:
-    """A value that no other statement writes. An array is never set to null: without a database it could not be told
-    from one that is left out (docs/guarantees.md)."""
+    """A value that no other statement writes.
+
+    An array is never set to null, because without a database a null could hide a value (docs/guarantees.md).
+    """
     if column.type in ("int32", "int64"):
         return number + (1 << 40 if column.type == "int64" else 0)
     if column.type == "texts":

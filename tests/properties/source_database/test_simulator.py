@@ -1,4 +1,4 @@
-"""The simulated databases and connectors themselves: what they send, applied one by one, is what the database has."""
+"""Tests of the simulated databases and connectors: their records, applied one by one, give the rows of the database."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from properties.source_database.connector import Connector, SentRecord, Setup
 from properties.source_database.database import Database, Snapshot, Transaction
 from properties.source_database.dialects import DIALECTS
-from properties.source_database.scenario import Scenario, told
+from properties.source_database.scenario import Scenario, simulate
 from properties.source_database.seeds import of_seed
 from properties.source_database.statements import Features, Statement, statements
 from properties.source_database.tables import key_columns
@@ -25,9 +25,9 @@ IN_ORDER = Features(truncates=True, alters=True, incremental=True)
 
 
 def applied(setup: Setup, records: list[SentRecord]) -> list[dict[str, Any]]:
-    """The rows of each table after all events, as a reader applies them who knows neither positions nor batches.
+    """The rows of each table after all events, applied in order without positions or batches.
 
-    A value that is left out is that of the row as it was, under its old key in a key change.
+    An unavailable cell gets the value of the old row, which a key change has under its old key.
     """
     tables: list[dict[str, Any]] = [{} for _ in range(setup.tables)]
     moved: Mapping[str, Any] = {}
@@ -51,7 +51,7 @@ def applied(setup: Setup, records: list[SentRecord]) -> list[dict[str, Any]]:
 
 
 def final_rows(database: Database) -> list[list[dict[str, Any]]]:
-    """The rows of each table, in an order of their own; columns that rows were not sent with are null."""
+    """The rows of each table, sorted; columns that a row's events did not contain are null."""
     return [sorted(map(_text, table.values())) for table in database.final]
 
 
@@ -62,7 +62,7 @@ def _text(row: Mapping[str, Any]) -> str:
 @pytest.mark.parametrize("dialect", sorted(DIALECTS))
 @pytest.mark.parametrize("key_kind", ["int", "text", "composite"])
 def test_events_in_order_make_the_rows_of_the_database(dialect: str, key_kind: str) -> None:
-    """So what the database calls the truth is what its connector sends."""
+    """The records of the connector give the rows that the database has at the end."""
     for seed in range(60):
         setup = Setup(dialect=dialect, key_kind=key_kind, tables=1 + seed % 2, schemas=seed % 3 > 0, salt=seed)
         database = Database(setup.tables, key_kind, False, DIALECTS[dialect].together)
@@ -72,7 +72,7 @@ def test_events_in_order_make_the_rows_of_the_database(dialect: str, key_kind: s
 
 
 def test_keys_that_one_statement_exchanges() -> None:
-    """UPDATE t SET id = id + 1: PostgreSQL shows one key change after the other, both with the keys of their own."""
+    """UPDATE t SET id = id + 1: PostgreSQL logs one key change after the other, each with its two keys."""
     database = Database(1, "int", False)
     given = [Statement(1, 0, "insert", key=1), Statement(2, 0, "insert", key=2), Statement(3, 0, "start connector")]
     database.run([*given, Statement(4, 0, "shift", key=1, pick=1)])
@@ -86,7 +86,7 @@ def test_keys_that_one_statement_exchanges() -> None:
 def test_a_state_is_recorded_for_every_row_that_ever_was() -> None:
     """All committed rows of all versions are among the states."""
     for seed in range(100):
-        database = told(of_seed(seed, avoided=())).database
+        database = simulate(of_seed(seed, avoided=())).database
         for version in database.versions:
             for number, rows in enumerate(version):
                 for key, row in rows.items():
@@ -95,16 +95,16 @@ def test_a_state_is_recorded_for_every_row_that_ever_was() -> None:
 
 
 def test_a_scenario_is_the_same_again() -> None:
-    """Also without some of its statements: the other records keep their names."""
+    """A scenario can be repeated, also without some of its statements: the other records keep their names."""
     scenario = of_seed(11, avoided=())
-    once, again = told(scenario), told(scenario)
+    once, again = simulate(scenario), simulate(scenario)
     assert [record.text for record in once.arrivals] == [record.text for record in again.arrivals]
-    shorter = told(replace(scenario, statements=scenario.statements[:-3]))
+    shorter = simulate(replace(scenario, statements=scenario.statements[:-3]))
     assert {record.uid[0] for record in shorter.records} <= {record.uid[0] for record in once.records}
 
 
 def test_everything_occurs() -> None:
-    """Each kind of change, snapshot, dialect and option is met often in a thousand scenarios."""
+    """Each kind of change, snapshot, dialect and option occurs often in a thousand scenarios."""
     seen: Counter[str] = Counter()
     for seed in range(1_000):
         scenario = of_seed(seed, avoided=())
@@ -123,7 +123,7 @@ _WANTED = (
 
 
 def _properties(scenario: Scenario) -> set[str]:
-    truth, setup = told(scenario), scenario.setup
+    truth, setup = simulate(scenario), scenario.setup
     found = {setup.dialect, setup.headers, setup.key_kind, setup.identity}
     for entry in truth.database.log:
         if isinstance(entry, Transaction):

@@ -1,9 +1,9 @@
-"""The law of laws: whatever a database does and whatever happens on the way, its tables in the lake become its rows.
+"""The main property: for any history and any faults, the tables in the lake equal those of the database.
 
-Simulated databases do random things; a simulated Debezium sends them as JSON to topics of several partitions; the real
-task reads these in virtual time, is killed, rebalanced, overtaken, stalled and paused. At every commit each row is a
-state that it once had, and at rest the tables equal the database's. A red test prints the smallest scenario that it
-found, and the seed to play it again.
+Simulated databases run random statements. A simulated Debezium sends their changes as JSON to topics of several
+partitions. The real task reads these in virtual time, is killed, rebalanced, fenced, stalled and paused. At every
+commit each row equals a state of its source row, and at the end the tables equal the database's. A failed test prints
+the smallest scenario that it found, and the seed to run it again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from properties.source_database.virtual_time import virtual_time
 
 @pytest.fixture(autouse=True)
 def _quiet_and_fast() -> Iterator[None]:
-    """Time is virtual, and the thousands of warnings of overtaken workers are not kept."""
+    """Time is virtual, and the thousands of warnings of fenced workers are not recorded."""
     logger = logging.getLogger("headrace")
     level = logger.level
     logger.setLevel(logging.CRITICAL)
@@ -31,7 +31,7 @@ def _quiet_and_fast() -> Iterator[None]:
 
 @pytest.mark.timeout(900)
 def test_two_thousand_databases() -> None:
-    """None of them differs from its tables."""
+    """The tables of all scenarios equal their databases."""
     for seed in range(2_000):
         check(of_seed(seed))
 

@@ -1,7 +1,7 @@
 """An event loop whose clock jumps to the next timer when nothing is ready, so that minutes take milliseconds.
 
-Calls that go to an executor run at once, on the loop's own thread; their results arrive after a delay that the caller
-chooses, so that everything else may happen in between.
+Calls on an executor run at once, on the loop's thread. Their results arrive after a delay that the caller chooses, so
+that anything else can happen in between.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ _current = threading.local()
 
 
 class Killed(BaseException):
-    """The process ends here: no code of the product may handle this."""
+    """The process is killed: no code of the product may handle this."""
 
 
 class NothingLeft(Exception):
-    """Every coroutine waits for something that never happens."""
+    """All coroutines wait and there is no timer."""
 
 
 class _Selector:
-    """Waits for timers only, by moving the clock."""
+    """A selector that only waits for timers, by advancing the clock."""
 
     def __init__(self) -> None:
         self.now = START
@@ -44,7 +44,7 @@ class _Selector:
 
 
 class VirtualLoop(base_events.BaseEventLoop):
-    """``delay`` gives the virtual seconds after which the result of an executor's call arrives."""
+    """``delay`` returns the virtual seconds after which the result of an executor's call arrives."""
 
     def __init__(self, delay: Callable[[], float], begin: float = START) -> None:
         super().__init__()
@@ -57,13 +57,13 @@ class VirtualLoop(base_events.BaseEventLoop):
         return self._selector.now
 
     def _process_events(self, event_list: Any) -> None:
-        """There are no files."""
+        """Do nothing: there are no files."""
 
     def _write_to_self(self) -> None:
-        """Nobody waits in ``select``."""
+        """Do nothing: no thread waits in ``select``."""
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
-        """Call now, answer later. A killed process answers nothing and runs nothing more."""
+        """Call now, return the result later. A killed process returns nothing and runs nothing more."""
         future = self.create_future()
         try:
             result = func(*args)
@@ -76,7 +76,7 @@ class VirtualLoop(base_events.BaseEventLoop):
         return future
 
     def run(self, main: Coroutine[Any, Any, None]) -> bool:
-        """Run to the end; False if the process was killed on the way."""
+        """Run to the end; return False if the process was killed."""
         outer, _current.loop = getattr(_current, "loop", None), self
         try:
             self.run_until_complete(main)
@@ -92,10 +92,10 @@ class VirtualLoop(base_events.BaseEventLoop):
             self.close()
 
     def _drop_coroutines(self) -> None:
-        """What a killed process leaves behind never continues."""
+        """Drop the coroutines of a killed process, so that they never resume."""
         for task in asyncio.all_tasks(self):
             coroutine = task.get_coro()
-            with suppress(RuntimeError):  # it would wait for something on its way out
+            with suppress(RuntimeError):  # otherwise it would wait in its cleanup
                 coroutine.close()
 
 
@@ -111,7 +111,7 @@ def _now() -> float:
 
 @contextmanager
 def virtual_time() -> Iterator[None]:
-    """The modules that ask for the time get that of the loop that runs in their thread."""
+    """Replace the clock of the modules that read the time by that of the loop in their thread."""
     clock = SimpleNamespace(monotonic=_now, time=_now)
     with pytest.MonkeyPatch.context() as patched:
         for module in (sink_task, table_lane, batch_writer, committed_offsets):

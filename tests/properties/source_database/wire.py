@@ -1,4 +1,4 @@
-"""How Debezium and Connect's converters write keys, rows, envelopes and headers (as recorded in tests/fixtures)."""
+"""Serializes keys, rows, envelopes and headers as Debezium and Connect's converters do (recorded in tests/fixtures)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _PLACEHOLDERS: Mapping[str, Any] = {"large": PLACEHOLDER, "texts": [PLACEHOLDER]
 
 
 def placeholder(column: Column) -> Any:
-    """What PostgreSQL's connector writes for an unchanged value that is stored out of line."""
+    """The placeholder of PostgreSQL's connector for an unchanged value that is stored out of line."""
     return _PLACEHOLDERS[column.type]
 
 
@@ -49,7 +49,7 @@ def key_document(kind: str, key: Row, *, schemas: bool) -> bytes:
 def header(kind: str, key: Row, converter: str) -> bytes:
     """A key in a header. ``json`` is JsonConverter with schemas, ``simple`` Connect's SimpleHeaderConverter.
 
-    The latter writes a struct like JSON, but decimals as bare numbers and no escape for line feeds
+    The latter writes a struct like JSON, but decimals as bare numbers and line feeds without escapes
     (org.apache.kafka.connect.data.Values).
     """
     if converter == "json":

@@ -1,4 +1,4 @@
-"""Lives of sink tasks over one group and one lakehouse, until everything that was sent is written and committed."""
+"""Consecutive workers over one group and one lakehouse, until all records are written and committed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from properties.source_database.judge import Judge
 from properties.source_database.row_source import LaterSource
-from properties.source_database.scenario import Place, Scenario, chance, told
+from properties.source_database.scenario import Place, Scenario, chance, simulate
 from properties.source_database.sink import Fate, MortalLakehouse, ScriptedFeed
 from properties.source_database.virtual_time import Killed, NothingLeft, VirtualLoop
 
@@ -34,11 +34,11 @@ NAMESPACE = "lake"
 
 
 class World:
-    """What outlives a worker."""
+    """The state that outlives a worker."""
 
     def __init__(self, scenario: Scenario) -> None:
         self.scenario = scenario
-        self.truth = told(scenario)
+        self.truth = simulate(scenario)
         self.judge = Judge(scenario, self.truth)
         self.lakehouse = MemoryLakehouse()
         self.fate = Fate(scenario.deaths)
@@ -55,7 +55,7 @@ class World:
         self.version = 0
 
     def run(self) -> None:
-        """Live until everything is committed, or something is wrong."""
+        """Run workers until all offsets are committed, or a problem is found."""
         while not self.is_done and not self.wrong and not self.stops:
             if self.lives == LIVES:
                 self.wrong.append(f"not done after {LIVES} lives")
@@ -63,14 +63,14 @@ class World:
             Life(self).run()
 
     def finish(self) -> None:
-        """Compare what is left in the end."""
+        """Compare the tables at the end."""
         for number in range(self.scenario.setup.tables) if not (self.wrong or self.stops) else ():
             if difference := self.judge.at_end(number, self.rows(number)):
                 self.wrong.append(difference)
 
     @property
     def is_done(self) -> bool:
-        """Whether the group has committed everything."""
+        """Whether the group has committed all offsets."""
         return all(self.committed.get(place, 0) == end for place, end in self.truth.ends.items())
 
     def table_name(self, number: int) -> str:
@@ -82,17 +82,17 @@ class World:
         return list(self.lakehouse.table(NAMESPACE, self.table_name(number), TableOptions()).rows().values())
 
     def judge_commit(self, name: str) -> None:
-        """A table has a new state."""
+        """Judge a new commit of a table."""
         number = int(name[-1])
         if wrong := self.judge.at_commit(number, self.rows(number)):
             self.wrong.append(f"after a commit: {wrong}")
 
     def seen(self, version: int) -> None:
-        """Records of this version of the database are read: nobody reads an older one from now on."""
+        """Record that records of this database version were read: later reads return no older version."""
         self.version = max(self.version, version)
 
     def answer_version(self) -> int:
-        """The version that the database has when it is asked: that of the newest record, or a later one."""
+        """The database version for a query: that of the newest record, or a later one."""
         last = len(self.truth.database.versions) - 1
         ahead = chance(self.scenario, self.version, self.lives, 11)
         if ahead % 2:
@@ -101,7 +101,7 @@ class World:
 
 
 class Inline(Executor):
-    """Never used: the loop calls at once."""
+    """An executor that is never used: the loop calls functions at once."""
 
 
 class Life:
@@ -121,7 +121,7 @@ class Life:
 
     @property
     def is_overtaken(self) -> bool:
-        """Whether the partitions belong to a successor, which this worker does not know."""
+        """Whether the partitions belong to a successor, which this worker does not know yet."""
         return self.generation != self.world.generation
 
     def run(self) -> None:
@@ -137,7 +137,7 @@ class Life:
             self._thread.join()
 
     def call(self) -> None:
-        """A table is about to be called; here a worker may be overtaken, or let the one that it overtook continue."""
+        """Handle a call of a table: here a worker may be paused and fenced, or let the fenced worker resume."""
         if self._is_dead:
             raise Killed
         self._calls += 1
@@ -151,15 +151,15 @@ class Life:
             self.world.overtaken._released.wait()
 
     def before(self, point: str) -> None:
-        """Something is about to become durable. Raises Killed.
+        """Call this before a step becomes durable. Raises Killed.
 
-        An overtaken worker is not killed: docs/guarantees.md excludes that under "A worker that stands still".
+        A fenced worker is not killed: docs/guarantees.md excludes that under "A worker that stands still".
         """
         if not self.is_overtaken:
             self.world.fate.before(point)
 
     def after(self, point: str) -> None:
-        """It is. Raises Killed."""
+        """Call this after a step has become durable. Raises Killed."""
         if not self.is_overtaken:
             self.world.fate.after(point)
 
@@ -227,7 +227,7 @@ class _Feeds:
         return AsyncioAgent(name, body)
 
     def compacted(self, connector: str, task: int, settings: KafkaSettings) -> Any:
-        """No topic is."""
+        """No topic is compacted."""
         return lambda topic: False
 
     async def dead_letter_queue(self, connector: str, task: int, settings: KafkaSettings) -> DeadLetterQueue | None:
@@ -277,7 +277,7 @@ def _config(shared_topic: bool, schemas: bool, lobs: bool, sink: Any) -> SinkCon
 
 
 def played(scenario: Scenario) -> World:
-    """Play a scenario to its end."""
+    """Run a scenario to its end."""
     world = World(scenario)
     try:
         world.run()
