@@ -1,1 +1,1 @@
-"""Benchmarks of Headrace against what a user would otherwise write by hand (``make bench``)."""
+"""Benchmarks of Headrace against a hand-written Spark job (``make bench``)."""

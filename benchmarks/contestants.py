@@ -1,9 +1,9 @@
-"""The contestants: Headrace's real worker, and the hand-written stream. Each in a process of its own.
+"""The contestants: Headrace's worker and the hand-written stream, each in a separate process.
 
-Both read the whole topic three times, into tables of one shape that hold the same rows: in many small merges, so that
-their JVMs are warm; as it is measured, so that they know merges of that size; and then measured, after a rest until
-their compilers have nothing left to do. What is measured begins when the reading begins and ends when the last row is
-visible and, for Headrace, the group's offsets are committed. The start of processes and JVMs is no part of it.
+Both read the whole topic three times, into tables of one layout with the same rows: first in many small merges, so
+that their JVMs are warm; then in merges of the measured size; and then measured, after a pause until
+their compilers are idle. The measurement begins when the reading begins and ends when the last row is
+visible and, for Headrace, the group's offsets are committed. It excludes the start of processes and JVMs.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _STAGE_CPU = "headrace_stage_cpu_seconds_total"
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """What the measured reading took. ``stages`` are CPU seconds of Headrace's own threads by stage."""
+    """The cost of the measured reading. ``stages`` are CPU seconds of Headrace's own threads by stage."""
 
     seconds: float
     cpu: Cpu
@@ -51,17 +51,17 @@ class Course:
 
     @property
     def warm_up_batch(self) -> int:
-        """Events of a merge while warming up. How many a measured merge takes is the contestant's own affair."""
+        """Return the events of a merge of the warm-up. Each contestant chooses the size of a measured merge."""
         return self.events // self.merges
 
     @property
     def rest(self) -> int:
-        """Seconds that a contestant may rest after the warm-up, at most."""
+        """Return the seconds that a contestant may wait after the warm-up, at most."""
         return 2 * self.merges
 
 
 def run_headrace(course: Course) -> Effort:
-    """Let a worker read the topic, with nothing but the defaults of worker and connector."""
+    """Let a worker read the topic, with the defaults of worker and connector."""
     worker = Worker(course.root, course.kafka, course.warehouse, name="headrace-bench", properties=SPARK)
     worker.start()
     try:
@@ -78,7 +78,7 @@ def run_headrace(course: Course) -> Effort:
 
 
 def _consume(worker: Worker, course: Course, config: Mapping[str, str]) -> None:
-    """A connector from its creation until the group's offsets stand at the end of the topic."""
+    """Run a connector until the group's committed offset is the end of the topic."""
     name = config["collection.name.format"]
     worker.put_connector(name, config)
     progress, group = Progress(course.kafka), config.get("consumer.override.group.id", f"connect-{name}")
@@ -89,7 +89,7 @@ def _consume(worker: Worker, course: Course, config: Mapping[str, str]) -> None:
 
 
 def connector(table: str) -> dict[str, str]:
-    """The connector's configuration: what to read and the table's name, all else as it is by default."""
+    """Return the connector's configuration: topic and table name; all other options have their defaults."""
     return {
         "connector.class": "headrace.LakehouseSinkConnector",
         "topics": TOPIC,
@@ -99,7 +99,7 @@ def connector(table: str) -> dict[str, str]:
 
 
 def _stages(worker: Worker) -> dict[str, float]:
-    """CPU seconds of the measured connector by stage."""
+    """Return CPU seconds of the measured connector by stage."""
     found: dict[str, float] = {}
     for (name, labels), value in worker.metrics().items():
         of = dict(labels)
@@ -109,7 +109,7 @@ def _stages(worker: Worker) -> dict[str, float]:
 
 
 def run_stream(course: Course, max_offsets: int) -> Effort:
-    """Let the hand-written stream read the topic, so many records a trigger."""
+    """Let the hand-written stream read the topic, at most ``max_offsets`` records a trigger."""
     command = [sys.executable, "-m", "benchmarks.stream", "--bootstrap-servers", course.kafka.bootstrap_servers]
     command += ["--warehouse", str(course.warehouse), "--checkpoints", str(course.root / f"checkpoints-{max_offsets}")]
     command += ["--max-offsets-per-trigger", str(max_offsets), "--rest", str(course.rest)]

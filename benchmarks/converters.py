@@ -1,4 +1,4 @@
-"""What decoding costs by form: one recorded topic as JSON with schemas, and as Avro with its schemas in a registry.
+"""The cost of decoding by format: one recorded topic as JSON with schemas, and as Avro with schemas in a registry.
 
 ``python -m benchmarks.converters`` prints microseconds of CPU for each event, of the best of five rounds: of as many
 records at once as a poll brings while a worker catches up (``max.poll.records`` is 4000), and of fewer.
@@ -24,7 +24,7 @@ EVENTS = 20_000
 
 
 def main() -> None:
-    """Print both, and how many times as much Avro costs."""
+    """Print both costs, and their ratio."""
     recorded = [each for each in recording(AVRO)[TOPIC] if each.value is not None]
     records = (recorded * (EVENTS // len(recorded) + 1))[:EVENTS]
     divide = JsonConverter(True).divide

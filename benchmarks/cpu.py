@@ -1,4 +1,4 @@
-"""CPU time of a process and everything it started, from /proc."""
+"""CPU time of a process and its descendants, from /proc."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ class Cpu:
 
     @property
     def total(self) -> float:
-        """All of it."""
+        """Return the sum of user and system time."""
         return self.python + self.jvm
 
     def since(self, before: Cpu) -> Cpu:
-        """What was used after ``before`` was taken."""
+        """Return the CPU time that was used after ``before``."""
         return Cpu(*(getattr(self, name) - getattr(before, name) for name in Cpu.__slots__))
 
 
 def cpu_of(pid: int) -> Cpu:
-    """What the process ``pid`` and its descendants have used so far."""
+    """Return the CPU time that the process ``pid`` and its descendants have used."""
     python = jvm = compiler = collector = 0.0
     for process in _family(pid):
         if _name(process) == "java":
@@ -53,7 +53,7 @@ def cpu_of(pid: int) -> Cpu:
 
 
 def wait_until_quiet(pid: int, seconds: float) -> None:
-    """Wait until the process and its descendants rest, ``seconds`` at most: compilers finish what the warm-up began."""
+    """Wait at most ``seconds`` until the process and its descendants are idle: the JIT compilers have finished."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         before = cpu_of(pid)
@@ -63,7 +63,7 @@ def wait_until_quiet(pid: int, seconds: float) -> None:
 
 
 def _family(pid: int) -> Iterator[Path]:
-    """The process and its descendants that live now."""
+    """Yield the process and its descendants that run now."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and (fields := _fields(entry)):
@@ -76,7 +76,7 @@ def _family(pid: int) -> Iterator[Path]:
 
 
 def _threads(process: Path, *names: str) -> float:
-    """CPU seconds of the threads that live now and whose names begin so."""
+    """Return CPU seconds of the running threads whose names begin with one of ``names``."""
     tasks = process.joinpath("task").iterdir() if process.exists() else ()
     return sum(_seconds(task) for task in tasks if _name(task).startswith(names))
 
@@ -94,7 +94,7 @@ def _seconds(task: Path) -> float:
 
 
 def _fields(task: Path) -> list[str]:
-    """``stat`` from the state on (proc(5)): [1] is the parent, [11] user and [12] system time; empty if it has gone."""
+    """Return ``stat`` from the state on (proc(5)): [1] parent, [11] user, [12] system time; empty after its end."""
     try:
         return (task / "stat").read_text().rpartition(")")[2].split()
     except OSError:

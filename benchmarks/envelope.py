@@ -1,4 +1,4 @@
-"""Events in Debezium's envelope with Connect's JSON schemas, byte for byte as JsonConverter lays them out."""
+"""Events in Debezium's envelope with Connect's JSON schemas, with the same bytes as JsonConverter."""
 
 from __future__ import annotations
 

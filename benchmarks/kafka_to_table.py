@@ -1,8 +1,8 @@
-"""``make bench``: Kafka to table, Headrace and a hand-written stream one after the other over the same load.
+"""``make bench``: Kafka to table, Headrace and then a hand-written stream with the same load.
 
 300,000 events of 100,000 keys go into a table that holds 1,000,000 rows (``workload.py``); both contestants write the
 same format with the same Spark settings, both start with warm JVMs, and both results are compared with the expected
-rows. ``QUICK=1`` is a short form that proves that the benchmark works; its figures mean little.
+rows. ``QUICK=1`` is a short run that only checks that the benchmark works.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ QUICK = Workload(events=30_000, keys=10_000, rows=100_000)
 WARM_UP_MERGES = 10
 SMALL_TRIGGER = 50_000
 BEST_TRIGGERS = (150_000, 300_000)
-"""Records a trigger. Of those above 50,000 one is the stream's best, which one depends on the machine."""
+"""Records a trigger. Which size above 50,000 is best for the stream depends on the machine."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the benchmark and print what it found. Returns 1 if a result is wrong."""
+    """Run the benchmark and print the results. Return 1 if a result is wrong."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a tenth of the load, one run of the stream")
     parser.add_argument("--logs", type=Path, default=Path(".logs"), help="where logs go if something fails")
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 class Benchmark:
-    """One load, and what the contestants make of it after so many ``merges`` to warm up.
+    """One load, and the results of the contestants after ``merges`` merges to warm up.
 
     ``root`` is a folder for the warehouse and all else.
     """
@@ -67,7 +67,7 @@ class Benchmark:
         self._course = Course(stack.kafka, root, self._lake.warehouse, workload.events, merges)
 
     def run(self, best_triggers: Sequence[int]) -> list[Score]:
-        """All scores: Headrace's, the stream's with small triggers, and the stream's with each of the larger ones."""
+        """Return all scores: Headrace's, the stream's with small triggers, and the stream's with each larger size."""
         self._prepare()
         scores = [self._measure("Headrace", HEADRACE, partial(run_headrace, self._course))]
         for size in (SMALL_TRIGGER, *best_triggers):

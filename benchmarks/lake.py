@@ -1,7 +1,7 @@
-"""The warehouse that every contestant finds: the same rows in the same format, written once, copied back each time.
+"""The warehouse of every contestant: the same rows in the same format, written once and restored before each run.
 
 Each contestant has three tables of one shape: two to warm up on and one that is measured. Iceberg's metadata hold
-absolute paths, so the copies return to the very place where they were written.
+absolute paths, so the copies are restored to their original path.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ HEADRACE, STREAM = "headrace", "stream"
 
 WARM_UP, REHEARSAL, MEASURED = "acct_warm_up", "acct_rehearsal", "acct"
 LSN = "__lsn"
-"""The stream's own column: which change a row reflects."""
+"""The stream's additional column: the position of the last change of a row."""
 
 _FILES = 4
 _MERGE_ON_READ = "'format-version'='3', " + ", ".join(
@@ -44,12 +44,12 @@ class Lake:
         self._template = root / "template"
 
     def restore(self) -> None:
-        """Put the warehouse back to what it was before the first event."""
+        """Restore the warehouse to its state before the first event."""
         shutil.rmtree(self.warehouse, ignore_errors=True)
         shutil.copytree(self._template, self.warehouse)
 
     def keep(self) -> None:
-        """Make what stands in the warehouse now the state to which ``restore`` returns."""
+        """Save the current warehouse as the state to which ``restore`` returns."""
         shutil.rmtree(self._template, ignore_errors=True)
         self.warehouse.rename(self._template)
 
@@ -88,7 +88,7 @@ def prefill(warehouse: Path, workload: Workload) -> None:
 
 
 def _write_source(folder: Path, rows: pa.Table) -> None:
-    """As a few files, so that Spark reads and writes them with all cores."""
+    """Write a few files, so that Spark reads and writes them with all cores."""
     folder.mkdir()
     share = -(-len(rows) // _FILES)
     for number in range(_FILES):
@@ -96,7 +96,7 @@ def _write_source(folder: Path, rows: pa.Table) -> None:
 
 
 def _headrace_columns() -> str:
-    """The rows with the version of an early change of each."""
+    """Return the rows with the version of an early change of each."""
     return (
         f"*, concat('00000.', lpad({KEY}, 20, '0')), '{TOPIC}', 0, CAST(-1 AS BIGINT), "
         "timestamp_micros(unix_micros(updated))"

@@ -68,7 +68,7 @@ class Run:
         self._producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "linger.ms": 20, "log_level": 3})
 
     def run(self) -> int:
-        """All of it."""
+        """Run all steps."""
         for topic in self._topics:
             self._kafka.create_topic(topic)
             self._send(topic)
@@ -106,7 +106,7 @@ class Run:
     # -- the load -----------------------------------------------------------------------------------------------------
 
     def _send(self, topic: str, **cells: Any) -> None:
-        """Send one change of a table; its time is that of the source."""
+        """Send one change of a table; its source time is the current time."""
         self._lsn += 1
         now = time.time()
         row = {"id": self._lsn % KEYS, "name": f"name {self._lsn}", "amount": self._lsn, **cells}
@@ -168,7 +168,7 @@ class Run:
         self._producer.flush()
 
     def _repair(self, typed: str, read_only: str, bad: str) -> int:
-        """Show what is said of the three, remove the causes, restart the tables and wait for them."""
+        """Print the status of the three tables, remove the causes, restart the tables and wait for them."""
         for each in self._worker.tables(CONNECTOR):
             print(f"{each['table']}: {each['state']}: {each['trace'].splitlines()[0]}")
         states = {

@@ -1,4 +1,4 @@
-"""The benchmark's findings as text."""
+"""The results of the benchmark as text."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ class Score:
 
     @property
     def per_second(self) -> float:
-        """Events a second, from the beginning of the reading until the last row is visible."""
+        """Return events a second, from the start of reading until the last row is visible."""
         return self.events / self.effort.seconds
 
     @property
     def per_cpu_second(self) -> float:
-        """Events a CPU second of all its processes."""
+        """Return events a CPU second of all processes."""
         return self.events / self.effort.cpu.total
 
 
 def table(scores: Sequence[Score]) -> str:
-    """A line per contestant."""
+    """Return a table with a line per contestant."""
     lines = [
         f"{'':<34}{'events/s':>10}{'CPU s':>8}{'JIT':>7}{'GC':>6}{'events per CPU s':>18}{'wrong rows':>12}",
     ]
@@ -59,7 +59,7 @@ def table(scores: Sequence[Score]) -> str:
 
 
 def ratios(headrace: Score, others: Sequence[Score]) -> str:
-    """How many times the others' events Headrace does with a CPU second."""
+    """Return how many times as many events a CPU second Headrace applies as the others."""
     return "\n".join(
         f"Headrace does {headrace.per_cpu_second / other.per_cpu_second:.1f} times the events per CPU second "
         f"(and {headrace.per_second / other.per_second:.1f} times the events per second) of {other.name}"
@@ -68,7 +68,7 @@ def ratios(headrace: Score, others: Sequence[Score]) -> str:
 
 
 def breakdown(headrace: Score) -> str:
-    """Where Headrace's CPU time goes."""
+    """Return Headrace's CPU time by part."""
     parts = cpu_by_part(headrace.effort)
     total = headrace.effort.cpu.total
     lines = ["where Headrace's CPU time goes:"]
@@ -83,7 +83,7 @@ def breakdown(headrace: Score) -> str:
 
 
 def cpu_by_part(effort: Effort) -> dict[str, float]:
-    """CPU seconds by part: of the stages what their threads used, and what is left of the process."""
+    """Return CPU seconds by part: those of each stage's threads, and the rest of the process."""
     parts = {_STAGES.get(stage, stage): seconds for stage, seconds in effort.stages.items()}
     parts |= {"fetch": effort.cpu.fetch, "loop": effort.cpu.loop}
     parts["rest"] = max(0.0, effort.cpu.python - sum(parts.values()))

@@ -1,4 +1,4 @@
-"""``make bench``, second part: what it costs to give back the values that placeholder events leave out.
+"""``make bench``, second part: the cost of reselecting the values that placeholder events omit.
 
 Debezium's own reselect post-processor and Headrace read the same rows again from the same database; every event is of
 another row. Each is measured with its reselect and without; the difference, divided by the events, is what one
@@ -37,7 +37,7 @@ DATABASE, TABLE = "perf", "public.docs"
 PLAIN, RESELECTING = "plain", "reselecting"
 """The source connectors, and their topic prefixes."""
 VALUE = 4096
-"""Bytes of each value that events leave out."""
+"""Bytes of each value that events omit."""
 _NO_LEADER_YET = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
 BATCH = 10_000
 WARM_UP, ROUNDS = 3, 3
@@ -50,25 +50,25 @@ POST_PROCESSOR = {
     "post.processors.reselector.reselect.null.values": "false",
 }
 ENOUGH = 5.0
-"""So many times cheaper must Headrace be with its cache off."""
+"""The minimum factor by which Headrace must be cheaper, with its cache off."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a run over all events took: CPU seconds of the process that reads again and of the database, and time."""
+    """The cost of a run over all events: CPU seconds of the process that reselects and of the database, and time."""
 
     process: float
     database: float
     seconds: float
 
     def since(self, before: Cost) -> Cost:
-        """What was used after ``before`` was taken."""
+        """Return what was used after ``before``."""
         return Cost(self.process - before.process, self.database - before.database, self.seconds - before.seconds)
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One way to reselect: its runs, and those of the same work without reselect."""
+    """One implementation of reselect: its runs, and those of the same work without reselect."""
 
     name: str
     events: int
@@ -77,7 +77,7 @@ class Finding:
 
     @property
     def marginal(self) -> Cost:
-        """CPU microseconds for one placeholder event."""
+        """Return CPU microseconds for one placeholder event."""
         micros = 1e6 / self.events
         process = _median(self.runs, "process") - _median(self.without, "process")
         database = _median(self.runs, "database") - _median(self.without, "database")
@@ -85,11 +85,11 @@ class Finding:
 
     @property
     def cpu(self) -> float:
-        """The same, of both together."""
+        """Return the CPU time of process and database together."""
         return self.marginal.process + self.marginal.database
 
     def line(self) -> str:
-        """As the table shows it."""
+        """Return the line of the table."""
         rate = self.events / _median(self.runs, "seconds")
         parts = f"{self.marginal.process:>9.1f} {self.marginal.database:>9.1f}"
         return f"{self.name:<32} {rate:>10,.0f} {self.cpu:>12.1f} {parts}"
@@ -100,7 +100,7 @@ def _median(runs: Sequence[Cost], what: str) -> float:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the benchmark and print what it found. Returns 1 if a value is wrong or Headrace is not cheap enough."""
+    """Run the benchmark and print the results. Return 1 if a value is wrong or Headrace is not cheap enough."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a tenth of the rows, one round")
     parser.add_argument("--logs", type=Path, default=Path(".logs"), help="where logs go if something fails")
@@ -116,7 +116,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def report(debezium: Finding, headrace: Sequence[Finding], rows: int, *, binding: bool) -> int:
-    """Print the table and the verdict."""
+    """Print the table and the result, and return the exit status."""
     print(f"\nreselect of {rows:,} placeholder events, each of another row, 4 KB each")
     print("CPU is microseconds an event: with reselect minus without")
     print(f"{'':<32} {'events/s':>10} {'CPU':>12} {'process':>9} {'database':>9}")
@@ -128,7 +128,7 @@ def report(debezium: Finding, headrace: Sequence[Finding], rows: int, *, binding
 
 
 class Benchmark:
-    """One table, and what it costs to read it again."""
+    """One table, and the cost to reselect its rows."""
 
     def __init__(self, stack: Stack, rows: int, rounds: int, short_rounds: int) -> None:
         self._stack = stack
@@ -137,7 +137,7 @@ class Benchmark:
         self._short_rounds = short_rounds
 
     def load(self) -> None:
-        """A table of which every row has a value that is stored out of line."""
+        """Create a table of which every row has a value that is stored out of line."""
         self._stack.postgres.create_database(DATABASE)
         with self._connect() as connection:
             connection.execute(
@@ -153,7 +153,7 @@ class Benchmark:
     # -- Debezium -----------------------------------------------------------------------------------------------------
 
     def debezium(self) -> Finding:
-        """The source connector with its post-processor, and without; both write the events to Kafka."""
+        """Run the source connector with its post-processor, and without; both write the events to Kafka."""
         runs = {}
         for name, settings in ((PLAIN, {}), (RESELECTING, POST_PROCESSOR)):
             with self._connector(name, settings):
@@ -179,7 +179,7 @@ class Benchmark:
             return connection.execute(statement, (name,)).fetchone() == (True,)
 
     def _debezium_round(self, name: str, number: int) -> Cost:
-        """Update every row; the log is decoded when the transaction commits, and that is when measuring begins."""
+        """Update every row. Debezium decodes the log when the transaction commits; the measurement begins there."""
         expected = (number + 1) * self._rows
         with self._connect() as connection:
             connection.execute("VACUUM docs")
@@ -193,7 +193,7 @@ class Benchmark:
     # -- Headrace -----------------------------------------------------------------------------------------------------
 
     def headrace(self) -> list[Finding]:
-        """Decode, fold and reselect the events that the connector without post-processor wrote last."""
+        """Decode, fold and reselect the last events of the connector without post-processor."""
         records = last_records(self._stack.kafka.bootstrap_servers, f"{PLAIN}.{TABLE}", self._rows)
         off = self._options()
         without = self._headrace_rounds(records, replace(off, source_reads="none"), check=False)
@@ -247,9 +247,9 @@ class Benchmark:
     # -- measuring ----------------------------------------------------------------------------------------------------
 
     def _cost(self, process: int | None) -> Cost:
-        """What was used so far: by ``process`` and its children, or by this process alone, and by the database.
+        """Return the cost so far of ``process`` and its children, or of this process alone, and of the database.
 
-        Without the JVM's compilers, which work on what is hot for a while and then no more.
+        The JVM's compiler threads are excluded: they work only at the beginning.
         """
         used = None if process is None else cpu_of(process)
         own = time.process_time() if used is None else used.total - used.compiler
@@ -261,7 +261,7 @@ class Benchmark:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What the decoder reads of a Kafka record."""
+    """The fields of a Kafka record that the decoder reads."""
 
     key: bytes | None
     value: bytes | None

@@ -1,8 +1,8 @@
-"""What a user would otherwise write by hand: Structured Streaming from Kafka, from_json, foreachBatch, MERGE.
+"""The hand-written alternative: Structured Streaming from Kafka, from_json, foreachBatch, MERGE.
 
 A job for one known table: no schema evolution, no unavailable values, no dead letters, no late events after a delete.
-It runs in a process of its own, three times, each time over the whole topic into a table of its own: with small
-triggers to warm up, as it is measured, and measured. It prints what the last time took as one line of JSON.
+It runs in a separate process and reads the whole topic three times, into one table each: with small
+triggers to warm up, with triggers of the measured size, and measured. It prints the last cost as a line of JSON.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _COLUMNS = [*SCHEMA.names, LSN]
 
 
 def main() -> None:
-    """Run the job as the arguments say."""
+    """Run the job with the options of the command line."""
     chosen = _arguments()
     spark = _session(chosen.warehouse)
     _consume(spark, chosen, WARM_UP, chosen.max_offsets_per_warm_up_trigger)
@@ -89,7 +89,7 @@ def _session(warehouse: Path) -> Any:
 
 
 def _consume(spark: Any, chosen: argparse.Namespace, table: str, max_offsets: int) -> None:
-    """Bring everything that the topic holds now into the table."""
+    """Write all records that the topic contains now to the table."""
     query = (
         _changes(spark, chosen.bootstrap_servers, max_offsets)
         .writeStream.foreachBatch(lambda batch, number: _merge(batch, f"lake.{STREAM}.{table}"))
@@ -122,7 +122,7 @@ def _changes(spark: Any, bootstrap_servers: str, max_offsets: int) -> DataFrame:
 
 
 def _merge(batch: DataFrame, table: str) -> None:
-    """The last change of every row, merged."""
+    """Merge the last change of every row."""
     newest = Window.partitionBy(KEY).orderBy(sf.desc(LSN))
     last = batch.withColumn("place", sf.row_number().over(newest)).where("place = 1").drop("place")
     last.createOrReplaceTempView("changes")

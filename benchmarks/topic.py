@@ -1,4 +1,4 @@
-"""Brings the load into Kafka, and finds out from outside how far a group has come."""
+"""Write the load to Kafka, and read from the broker how far a group has committed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _COORDINATOR_STARTS = (
 
 
 def produce(kafka: Kafka, source: Source) -> int:
-    """Write all events of ``source`` to the topic, which has one partition; their bytes, uncompressed."""
+    """Write all events of ``source`` to the topic, which has one partition. Return their bytes, uncompressed."""
     kafka.create_topic(TOPIC, config={"retention.ms": "-1"})
     producer = Producer(
         {
@@ -26,7 +26,7 @@ def produce(kafka: Kafka, source: Source) -> int:
             "linger.ms": 20,
             "batch.size": 500_000,
             "enable.idempotence": True,
-            "log_level": 3,  # the first request may meet a broker whose coordinator still starts
+            "log_level": 3,  # the coordinator of the broker may still start at the first request
             "queue.buffering.max.messages": _QUEUE,
         }
     )
@@ -43,7 +43,7 @@ def produce(kafka: Kafka, source: Source) -> int:
 
 
 class Progress:
-    """The offsets that a group has committed. Asks the broker, not the worker, whose CPU time is measured."""
+    """The offsets that a group has committed, from the broker: a request to the worker would use measured CPU time."""
 
     def __init__(self, kafka: Kafka) -> None:
         self._admin = kafka.admin()

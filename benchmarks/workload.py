@@ -3,11 +3,11 @@
 300,000 events of 100,000 keys (40 % inserts, 50 % updates, 10 % deletes; schema-embedded JSON, 4 kB each) for a table
 that holds 1,000,000 rows before the first of them. The keys are spread evenly over the whole range of the table's ids,
 and every stored position is lower than that of any event. The events are consistent with the stored rows: an insert
-takes an id that is absent, an update or a delete one that stands. With this mix at most a tenth of the keys can stand
+takes an id that is absent, an update or a delete one that exists. With this mix at most a tenth of the keys can stand
 at the beginning, so a tenth does.
 
-Everything follows from the seed. Nothing here uses Headrace's code, so that the expected rows are an oracle of their
-own.
+All values follow from the seed. Nothing here uses Headrace's code, so that the expected rows are an independent
+oracle.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ SCHEMA = pa.schema(
 """The table's columns in the lake."""
 
 FIRST_LSN = 1_000_000_000
-"""Of the first event; the stored rows have their id as their position, far below."""
+"""The position of the first event; stored rows have their id as their position, which is lower."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _START = 1_767_225_600_000_000  # 2026-01-01, microseconds
-_PRESENT = 10  # one key in so many stands in the table at the beginning
+_PRESENT = 10  # one key in so many exists in the table at the beginning
 _INSERTS, _UPDATES = 0.4, 0.9  # bounds of a random number: 40 % inserts, 50 % updates, the rest deletes
 _RECENT_DELETES = 1000
 
 Row = dict[str, Any]
-"""A row as it stands in an event: Connect values in JSON."""
+"""A row as an event contains it: Connect values in JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +67,12 @@ class Event:
 
     @property
     def lsn(self) -> int:
-        """Its position in the source's log."""
+        """Return its position in the source's log."""
         return FIRST_LSN + self.number * 64
 
     @property
     def key(self) -> int:
-        """The row's id."""
+        """Return the row's id."""
         row = self.after or self.before
         assert row is not None
         return int(row[KEY])
@@ -80,7 +80,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """How much: ``rows`` stand in the table before ``events`` over ``keys`` come."""
+    """The size of the load: the table has ``rows`` rows before ``events`` changes of ``keys`` keys."""
 
     events: int = 300_000
     keys: int = 100_000
@@ -94,14 +94,14 @@ class Workload:
         return 1 + np.arange(self.keys, dtype=np.int64) * range_of_ids // self.keys
 
     def stored(self) -> pa.Table:
-        """The rows that the table holds before the first event, by id."""
+        """Return the rows of the table before the first event, by id."""
         absent = np.delete(self.key_ids, np.s_[::_PRESENT])
         ids = np.setdiff1d(np.arange(1, self.rows + len(absent) + 1), absent, assume_unique=True)
         return _stored_rows(ids, np.random.default_rng(self.seed))
 
 
 class Source:
-    """The source table's rows under the keys that have events, while those happen."""
+    """The source table's rows whose keys have events, during these events."""
 
     def __init__(self, workload: Workload) -> None:
         self._workload = workload
@@ -115,7 +115,7 @@ class Source:
         self._random.shuffle(self._absent)
 
     def events(self) -> Iterator[Event]:
-        """All events in order. To be taken to the end once; ``expected`` then says what they lead to."""
+        """Yield all events in order. Consume the iterator completely and once; ``expected`` then returns the result."""
         for number in range(self._workload.events):
             chosen = self._random.random()
             if (chosen < _INSERTS and self._absent) or not self._live:
@@ -126,7 +126,7 @@ class Source:
                 yield self._delete(number)
 
     def expected(self) -> pa.Table:
-        """The rows that the table must hold after all events, by id."""
+        """Return the rows that the table must contain after all events, by id."""
         untouched = self._stored.filter(pc.invert(pc.is_in(self._stored[KEY], pa.array(self._workload.key_ids))))
         changed = pa.Table.from_pylist([_as_lake_row(row) for row in self._rows.values()], SCHEMA)
         return pa.concat_tables([untouched, changed]).sort_by(KEY)
@@ -147,7 +147,7 @@ class Source:
         place = self._random.randrange(len(self._live))
         key, self._live[place] = self._live[place], self._live[-1]
         self._live.pop()
-        # Some ids come back soon, most much later.
+        # Some ids occur again soon, most much later.
         near = self._random.randrange(len(self._absent) + 1) if len(self._absent) < _RECENT_DELETES else 0
         self._absent.insert(near, key)
         return Event(number, "d", self._rows.pop(key), None)
@@ -182,7 +182,7 @@ def _with_nulls(values: pa.Array, chance: np.random.Generator, share: float) -> 
 
 
 def _decimals(cents: npt.NDArray[np.int64]) -> pa.Array:
-    """Whole cents as decimals: in memory, a decimal128 is its unscaled number in 16 bytes."""
+    """Convert cents to decimals: in memory, a decimal128 is its unscaled number in 16 bytes."""
     words = np.ascontiguousarray(np.column_stack([cents, cents >> 63]))
     return pa.Array.from_buffers(pa.decimal128(12, 2), len(cents), [None, pa.py_buffer(words)])
 

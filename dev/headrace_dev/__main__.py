@@ -31,9 +31,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m headrace_dev", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="command")
     jars_command = commands.add_parser("jars", help="fetch the bundles that are not there yet")
-    jars_command.add_argument(
-        "bundles", nargs="*", metavar="bundle", help=f"of {', '.join(BUNDLES)}; all if none is named"
-    )
+    jars_command.add_argument("bundles", nargs="*", metavar="bundle", help=f"of {', '.join(BUNDLES)}; default: all")
     jars_command.set_defaults(run=_jars)
     commands.add_parser("lock", help="fetch every bundle anew and pin its files").set_defaults(run=_lock)
     commands.add_parser("stack", help="run the stack until Enter or Ctrl-C").set_defaults(run=_stack)

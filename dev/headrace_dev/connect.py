@@ -24,7 +24,7 @@ class ConnectorError(RuntimeError):
 class Connect:
     """A distributed worker whose state lives in topics of ``kafka``; ``kill`` and ``start`` keep its connectors.
 
-    ``plugins`` are folders of further plug-ins. A ``standalone`` worker forgets its connectors when it ends, and needs
+    ``plugins`` are folders of further plug-ins. A ``standalone`` worker loses its connectors when it ends, and needs
     no rebalance to start one. ``sustained``: see ``jvm_options``.
     """
 
@@ -55,15 +55,15 @@ class Connect:
         self.server = Server("connect", command, folder)
 
     def start(self) -> None:
-        """Start and wait until the worker takes requests."""
+        """Start and wait until the worker answers requests."""
         self.server.start(self._answers, seconds=120)
 
     def stop(self) -> None:
-        """Shut down in order."""
+        """Shut down gracefully."""
         self.server.stop()
 
     def kill(self) -> None:
-        """``kill -9``: the connectors go on where their offsets say, so some events come twice."""
+        """Send SIGKILL; the connectors resume at their committed offsets, so Kafka gets some events twice."""
         self.server.kill()
 
     def put_connector(self, name: str, config: Mapping[str, str], seconds: float = 60.0) -> None:
@@ -76,13 +76,13 @@ class Connect:
         httpx.delete(f"{self.url}/connectors/{name}", timeout=30).raise_for_status()
 
     def status(self, name: str) -> dict[str, Any]:
-        """What the worker says about a connector and its tasks; empty while it says nothing."""
+        """Return the status of a connector and its tasks; empty while the worker has none."""
         answer = httpx.get(f"{self.url}/connectors/{name}/status", timeout=30)
         status: dict[str, Any] = answer.json() if answer.status_code == httpx.codes.OK else {}
         return status
 
     def runs(self, name: str) -> bool:
-        """Whether connector and tasks run. Raises ConnectorError with the trace if one has failed."""
+        """Return whether connector and tasks run. Raises ConnectorError with the trace if one has failed."""
         status = self.status(name)
         parts = [status["connector"], *status["tasks"]] if status else []
         for part in parts:
@@ -104,7 +104,7 @@ class Connect:
 
 
 def debezium_postgres(postgres: Postgres, database: str, prefix: str, **settings: str) -> dict[str, str]:
-    """A configuration of Debezium's PostgreSQL connector: JSON with schemas, a slot and publication named ``prefix``.
+    """Return a configuration of Debezium's PostgreSQL connector: JSON with schemas, slot and publication ``prefix``.
 
     ``settings`` are further options with dots written as ``__``.
     """

@@ -38,17 +38,17 @@ class FetchError(RuntimeError):
 
 
 def cache_folder() -> Path:
-    """Where downloads are kept, outside of the repository: ``$HEADRACE_CACHE``, else ``~/.cache/headrace``."""
+    """Return the folder of downloads, outside of the repository: ``$HEADRACE_CACHE``, else ``~/.cache/headrace``."""
     return Path(os.environ.get("HEADRACE_CACHE") or Path.home() / ".cache" / "headrace")
 
 
 def resolve(bundle: str) -> list[Path]:
-    """The files of ``bundle``, sorted by name; fetched and checked if they are not there yet. Raises FetchError."""
+    """Return the files of ``bundle``, sorted by name. Fetch and check them if they are missing. Raises FetchError."""
     return sorted(folder(bundle).iterdir())
 
 
 def folder(bundle: str) -> Path:
-    """The folder that holds exactly the files of ``bundle``; fetched if needed. Raises FetchError."""
+    """Return the folder that contains exactly the files of ``bundle``. Fetch it if needed. Raises FetchError."""
     pins = pinned(bundle)
     home = cache_folder() / "jars" / f"{bundle}-{_fingerprint(bundle, pins)}"
     if not home.exists():
@@ -70,7 +70,7 @@ def unpacked(bundle: str) -> Path:
 
 
 def pinned(bundle: str) -> dict[str, str]:
-    """SHA-256 by file name, as committed."""
+    """Return the committed SHA-256 of each file name."""
     pins = {}
     for line in PINS.read_text().splitlines():
         digest, path = line.split("  ")
@@ -81,7 +81,7 @@ def pinned(bundle: str) -> dict[str, str]:
 
 
 def pin() -> None:
-    """Fetch every bundle anew and write ``jars.sha256`` from what came (``make lock``)."""
+    """Fetch every bundle again and write ``jars.sha256`` from the files (``make lock``)."""
     lines = []
     for bundle in sorted(BUNDLES):
         with _locked(), tempfile.TemporaryDirectory() as target:
@@ -92,7 +92,7 @@ def pin() -> None:
 
 @retry(stop=stop_after_attempt(3), wait=wait_exponential(max=10), reraise=True)
 def fetch(name: str, artifacts: Sequence[Artifact], target: Path, expected: int = 0) -> None:
-    """Let Ivy copy artifacts and what they need into ``target``; the network gets three attempts."""
+    """Let Ivy copy artifacts and their dependencies into ``target``, with at most three attempts."""
     with tempfile.TemporaryDirectory() as scratch:
         module = Path(scratch, "ivy.xml")
         module.write_bytes(_ivy_module(name, artifacts))
@@ -112,7 +112,7 @@ def _fetch_checked(bundle: str, pins: Mapping[str, str], target: Path) -> None:
 
 
 def _run_with_progress(command: Sequence[str], title: str, expected: int) -> list[str]:
-    """Run Ivy; its lines drive a progress bar on stderr (one line at the end where that is no terminal)."""
+    """Run Ivy and show a progress bar from its output on stderr (one line at the end if that is no terminal)."""
     output = []
     with (
         _progress() as progress,
@@ -169,7 +169,7 @@ def _unpack(archive: Path, target: Path) -> None:
 
 
 def _publish(make: Callable[[Path], None], home: Path) -> None:
-    """Let ``make`` fill a folder beside ``home``, then put it in place at once: no reader sees half a bundle."""
+    """Let ``make`` fill a folder beside ``home``, then rename it: no reader finds an incomplete bundle."""
     home.parent.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(dir=home.parent, prefix=".draft-"))
     try:

@@ -1,4 +1,4 @@
-"""Finds the Java that runs Kafka, Connect, Ivy and Spark."""
+"""Find the Java that runs Kafka, Connect, Ivy and Spark."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class JavaError(RuntimeError):
 
 
 def jvm_options(*, sustained: bool = False) -> tuple[str, ...]:
-    """Options of a server's JVM on a machine with few cores: serial collection, and the quick compiler alone.
+    """Return options of a server's JVM for a machine with few cores: serial garbage collector, C1 compiler only.
 
-    That halves the CPU time of its start. ``sustained`` also optimises what runs for long, for measurements.
+    That halves the CPU time of its start. ``sustained`` also enables the C2 compiler, for measurements.
     """
     compiler = () if sustained else ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m")
     return ("-XX:+UseSerialGC", "-XX:-UsePerfData", *compiler)
@@ -27,7 +27,7 @@ def jvm_options(*, sustained: bool = False) -> tuple[str, ...]:
 
 @cache
 def java() -> str:
-    """Path of a ``java`` of version 17 or newer: that of JAVA_HOME, else of PATH. Raises JavaError."""
+    """Return the path of a ``java`` of version 17 or newer: that of JAVA_HOME, else of PATH. Raises JavaError."""
     home = os.environ.get("JAVA_HOME")
     found = str(Path(home, "bin", "java")) if home else shutil.which("java")
     if found is None or not Path(found).exists():

@@ -25,7 +25,7 @@ rootLogger.appenderRef.console.ref = console
 
 
 class Kafka:
-    """A broker with a data folder of its own; ``kill`` and ``start`` keep the data.
+    """A broker with its own data folder; ``kill`` and ``start`` keep the data.
 
     ``sustained``: see ``jvm_options``.
     """
@@ -47,19 +47,19 @@ class Kafka:
         self.server.start(self._answers)
 
     def stop(self) -> None:
-        """Shut down in order; the data stay."""
+        """Shut down gracefully; the data stay."""
         self.server.stop()
 
     def kill(self) -> None:
-        """``kill -9``; the data stay as they are at that moment."""
+        """Send SIGKILL; the data stay as they are at that moment."""
         self.server.kill()
 
     def admin(self) -> AdminClient:
-        """A client for topics, groups and offsets."""
+        """Return a client for topics, groups and offsets."""
         return AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
 
     def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
-        """Create a topic and wait until the broker knows it. A topic that exists already is left as it is."""
+        """Create a topic and wait until the broker lists it. A topic that exists is not changed."""
         admin = self.admin()  # its futures die with it
         try:
             admin.create_topics([NewTopic(name, partitions, 1, config=dict(config or {}))])[name].result(timeout=30)
@@ -69,7 +69,7 @@ class Kafka:
         wait_until(lambda: name in self.topics(), f"topic {name}")
 
     def topics(self) -> list[str]:
-        """The names of all topics but Kafka's own."""
+        """Return the names of all topics except Kafka's internal ones."""
         return sorted(name for name in self.admin().list_topics(timeout=10).topics if not name.startswith("__"))
 
     @property
@@ -85,7 +85,7 @@ class Kafka:
     def _format(self) -> None:
         (self._folder / "log4j2.properties").write_text(LOGGING)
         self._file.write_text("".join(f"{key}={value}\n" for key, value in self._settings.items()))
-        # Any 16 bytes in URL-safe base64 are a cluster id; one stack never talks to another, so a fixed one will do.
+        # A cluster id is any 16 bytes in URL-safe base64. Stacks do not connect to each other, so all have the same id.
         arguments = ("format", "--standalone", "-t", _CLUSTER, "-c", self._file)
         subprocess.run(self._java("-Xmx128m", "kafka.tools.StorageTool", *arguments), check=True, capture_output=True)
 
@@ -117,7 +117,7 @@ def _settings(folder: Path, port: int, controller: int) -> dict[str, str]:
         "share.coordinator.state.topic.replication.factor": "1",
         "share.coordinator.state.topic.min.isr": "1",
         "group.initial.rebalance.delay.ms": "0",
-        # A broker that was killed may come back only when its old session is over.
+        # After a kill the broker can register again only when its old session has expired.
         "broker.session.timeout.ms": "4000",
         "broker.heartbeat.interval.ms": "500",
         "log.cleaner.dedupe.buffer.size": "16777216",

@@ -1,7 +1,7 @@
 """A PostgreSQL with logical decoding, on 127.0.0.1 only (``stack.md`` section 4).
 
 Debian's server if it is installed, because it brings the contrib extensions; else the binaries of PyPI's pgserver,
-which need no root. The superuser ``postgres`` needs no password, everybody else does, so that a wrong one can be tried.
+which need no root. The superuser ``postgres`` needs no password. All others do.
 PostgreSQL refuses to run as root: then it runs as ``postgres`` or ``nobody``.
 """
 
@@ -32,7 +32,7 @@ host all all {LOOPBACK}/32 scram-sha-256
 
 
 class Postgres:
-    """A server with a data folder of its own; ``stop``, ``kill`` and ``start`` keep the data.
+    """A server with its own data folder; ``stop``, ``kill`` and ``start`` keep the data.
 
     With ``primary`` it is a standby of that server, which must run when this one starts for the first time.
     """
@@ -55,7 +55,7 @@ class Postgres:
         self.server.start(self._answers)
 
     def stop(self) -> None:
-        """Shut down in order; the data stay."""
+        """Shut down in fast mode; the data stay."""
         self.server.stop()
 
     def kill(self) -> None:
@@ -68,11 +68,11 @@ class Postgres:
         return _DEBIAN in self._binaries.parents and (_contrib_of(self._binaries) / "hstore.control").exists()
 
     def dsn(self, database: str = "postgres", user: str = SUPERUSER) -> str:
-        """How libpq reaches a database of this server."""
+        """Return the connection string of a database of this server for libpq."""
         return f"host={LOOPBACK} port={self.port} user={user} dbname={database}"
 
     def connect(self, database: str = "postgres") -> psycopg.Connection[tuple[Any, ...]]:
-        """An autocommit connection of the superuser."""
+        """Return an autocommit connection of the superuser."""
         return psycopg.connect(self.dsn(database), autocommit=True, connect_timeout=5)
 
     def create_database(self, name: str) -> None:
@@ -81,7 +81,7 @@ class Postgres:
             connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
 
     def execute(self, script: LiteralString, database: str = "postgres") -> None:
-        """Run a script of statements, each committed by itself unless it says otherwise."""
+        """Run a script of statements over an autocommit connection."""
         with self.connect(database) as connection:
             connection.execute(script)
 
@@ -109,7 +109,7 @@ class Postgres:
             file.writelines(f"{key} = {value}\n" for key, value in settings.items())
 
     def _copy(self, primary: Postgres) -> None:
-        """A physical copy that goes on to follow the primary (streaming replication)."""
+        """Copy the primary physically, and follow it by streaming replication."""
         if self._account:
             os.chown(self._folder, self._account.user, self._account.group)
         backup = [self._binaries / "pg_basebackup", "-D", self._data, "-d", primary.dsn(), "-R", "-X", "stream"]
@@ -127,7 +127,7 @@ def _settings(port: int) -> dict[str, str]:
         "max_replication_slots": "20",
         "max_wal_senders": "20",
         "timezone": "'UTC'",
-        # The data outlive a kill of the process, not of the machine; nobody wants them after that.
+        # The data must survive a kill of the process, but not a crash of the machine.
         "fsync": "off",
         "full_page_writes": "off",
     }

@@ -15,7 +15,7 @@ from headrace_dev.versions import APICURIO
 
 
 class Registry:
-    """One registry. ``stop`` forgets the schemas."""
+    """One registry. ``stop`` discards the schemas."""
 
     def __init__(self, root: Path) -> None:
         [port] = free_ports(1)
@@ -29,15 +29,15 @@ class Registry:
         self.server = Server("registry", [java(), "-Xmx384m", *jvm_options(), *address, "-jar", str(runner)], folder)
 
     def start(self) -> None:
-        """Start and wait until it answers."""
+        """Start and wait until the registry answers."""
         self.server.start(self._answers, seconds=180)
 
     def stop(self) -> None:
-        """Shut down in order."""
+        """Shut down gracefully."""
         self.server.stop()
 
     def register(self, subject: str, schema: object, kind: str = "AVRO", references: list[Any] | None = None) -> int:
-        """Make a version of a subject, as serializers do; its id. A text is sent as it is, anything else as JSON."""
+        """Register a version of a subject and return its id. A text is sent unchanged, any other schema as JSON."""
         body = {
             "schema": schema if isinstance(schema, str) else json.dumps(schema),
             "schemaType": kind,

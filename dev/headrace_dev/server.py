@@ -1,4 +1,4 @@
-"""A server of the stack: one process group under a supervisor, with its log file; and the waiting for conditions."""
+"""A server of the stack: one process group under a supervisor, with its log file; and polling for conditions."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from typing import TypeVar
 T = TypeVar("T")
 
 LOOPBACK = "127.0.0.1"
-# Below the ephemeral range of Linux, so that no outgoing connection takes a port between our choice and its use.
+# Below Linux's ephemeral range, so that no outgoing connection takes a port between its choice and its use.
 _PORTS = range(20_000, 32_000)
 _SUPERVISOR = Path(__file__).with_name("supervisor.py")
 
 
 class ServerError(RuntimeError):
-    """A server did not start, or ended by itself; the message has the end of its log."""
+    """A server did not start, or ended by itself; the message contains the end of its log."""
 
 
 def wait_until(condition: Callable[[], T], what: str, seconds: float = 60.0, pause: float = 0.05) -> T:
@@ -39,7 +39,7 @@ def wait_until(condition: Callable[[], T], what: str, seconds: float = 60.0, pau
 
 
 def free_ports(count: int) -> list[int]:
-    """``count`` different ports of 127.0.0.1 on which nothing listens now."""
+    """Return ``count`` different ports of 127.0.0.1 on which no process listens."""
     found: list[int] = []
     with contextlib.ExitStack() as held:
         while len(found) < count:
@@ -52,7 +52,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def accepts(port: int) -> bool:
-    """Whether somebody listens on ``port`` of 127.0.0.1."""
+    """Return whether a process listens on ``port`` of 127.0.0.1."""
     with socket.socket() as probe:
         probe.settimeout(1)
         return probe.connect_ex((LOOPBACK, port)) == 0
@@ -60,14 +60,14 @@ def accepts(port: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """Who a server runs as when the parent is root and the server refuses to be."""
+    """The account of a server that refuses to run as root, when the parent is root."""
 
     user: int
     group: int
 
 
 class Server:
-    """One server process. Not running at first; may be started, stopped and killed any number of times."""
+    """One server process. It can be started, stopped and killed any number of times."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class Server:
 
     @property
     def running(self) -> bool:
-        """Whether the process lives."""
+        """Whether the process runs."""
         return self._supervisor is not None and self._supervisor.poll() is None
 
     def start(self, ready: Callable[[], object], seconds: float = 90.0) -> None:
@@ -118,13 +118,13 @@ class Server:
             raise ServerError(f"{error}; end of {self.log}:\n{self.log_end()}") from error
 
     def stop(self, seconds: float = 30.0) -> None:
-        """End the process in its own orderly way; after ``seconds`` by force. Idempotent."""
-        # To the server alone, as a service manager does it: what it started (a JVM) is its own to end.
+        """Shut the process down gracefully; kill it after ``seconds``. Idempotent."""
+        # Signal the server alone, as a service manager does: it ends its own children (a JVM).
         self._signal(os.kill, self._stop_signal)
         self._wait(seconds)
 
     def kill(self) -> None:
-        """``kill -9`` of the whole process group. Idempotent."""
+        """Send SIGKILL to the process group. Idempotent."""
         self._signal(os.killpg, signal.SIGKILL)
         self._wait(10)
 

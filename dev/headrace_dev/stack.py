@@ -1,4 +1,4 @@
-"""The real systems as one: start what is wanted, hand it out, leave nothing behind."""
+"""The servers of the development stack: start them, give access to them, and remove their data at the end."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _NEEDS = {Part.CONNECT: Part.KAFKA, Part.STANDBY: Part.POSTGRES}
 
 
 class Stack:
-    """Kafka, PostgreSQL, Connect, a registry, in a temporary folder of their own; several stacks may run at once.
+    """Kafka, PostgreSQL, Connect, a registry, in one temporary folder; several stacks may run at the same time.
 
     As a context manager it starts the parts it was made with, and keeps the logs in ``logs`` if the block fails.
     ``start`` may be called again for more parts. ``sustained``: see ``jvm_options``.
@@ -46,7 +46,7 @@ class Stack:
 
     @cached_property
     def root(self) -> Path:
-        """The stack's folder, made when it is first needed: what never started has nothing to leave behind."""
+        """The stack's folder, created at the first access, so that a stack that was never started has none."""
         root = Path(tempfile.mkdtemp(prefix="headrace-stack-"))
         root.chmod(0o711)  # PostgreSQL may run as another account
         return root
@@ -77,16 +77,16 @@ class Stack:
         return Registry(self.root)
 
     def start(self, *parts: Part | str) -> None:
-        """Start those of ``parts`` (without any: those the stack was made with) that do not run yet."""
+        """Start those of ``parts`` that do not run yet; without arguments, the parts of the constructor."""
         wanted = {Part(part) for part in parts or self._wanted}
         wanted |= {_NEEDS[part] for part in wanted if part in _NEEDS}
-        # Kafka and PostgreSQL do not know each other; Connect wants a broker that answers, a standby its primary.
+        # Kafka and PostgreSQL are independent; Connect needs a running broker, a standby needs its primary.
         with ThreadPoolExecutor() as pool:
             list(pool.map(self._start, [self._server(part) for part in sorted(wanted - set(_NEEDS))]))
             list(pool.map(self._start, [self._server(part) for part in sorted(wanted & set(_NEEDS))]))
 
     def stop(self, *, failed: bool = False) -> None:
-        """Stop all parts and remove their data; ``failed`` keeps the logs and says where. Idempotent."""
+        """Stop all parts and remove their data; ``failed`` keeps the logs and prints their folder. Idempotent."""
         while self._started:
             self._started.pop().stop()
         if "root" not in self.__dict__:

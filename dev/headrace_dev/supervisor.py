@@ -1,9 +1,9 @@
-"""Runs one server for a parent that may die at any moment, and leaves nothing behind.
+"""Run one server for a parent process that may be killed at any time, and remove the server and its files then.
 
 Started as ``python -I supervisor.py '{"command": […], …}'`` with a pipe as standard input that the parent holds
 open and never writes to. When the pipe closes (the parent stopped, crashed or was killed with -9) the server's
-whole process group gets SIGTERM, then SIGKILL, and its folder and log go. When the server ends by itself, its
-exit status is passed on. PR_SET_PDEATHSIG is no way to do this: it fires when the *thread* that started the child ends.
+whole process group gets SIGTERM, then SIGKILL, and its folder and log are removed. When the server ends by itself, its
+exit status is passed on. PR_SET_PDEATHSIG does not work: it fires when the *thread* that started the child ends.
 
 Only the standard library, because it runs isolated from the environment of the parent.
 """
@@ -26,13 +26,13 @@ GRACE_SECONDS = 10
 
 def main(order: dict[str, Any]) -> int:
     """Run ``order["command"]`` as ``order["user"]`` until it ends or the parent is gone."""
-    # The group of the terminal must not reach us: the parent alone says when to stop.
+    # The signals of the terminal's process group must not reach this process: only the parent ends it.
     for name in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
         signal.signal(name, signal.SIG_IGN)
     server = subprocess.Popen(
         order["command"],
         stdin=subprocess.DEVNULL,
-        stdout=sys.stderr,  # the log: our own output is a pipe that nobody empties, and a server would stop at it
+        stdout=sys.stderr,  # the log: no process reads our pipe for output, so a server that fills it would block
         env=order["environment"],
         cwd=order["folder"],
         user=order["user"],
@@ -63,7 +63,7 @@ def _default_signals() -> None:
 
 
 def _parent_gone(server: subprocess.Popen[bytes]) -> bool:
-    """Wait for whichever comes first: the end of our standard input, or the end of the server (False)."""
+    """Wait for the end of standard input (True) or the end of the server (False), the first of the two."""
     watched = os.pidfd_open(server.pid)
     ready, _, _ = select.select([sys.stdin, watched], [], [])
     os.close(watched)

@@ -1,7 +1,7 @@
-"""Which foreign software the development stack runs: the one place where its versions stand.
+"""The versions of the external software in the development stack.
 
 A bundle is a folder of files that one JVM puts on its class path, or one archive. Python packages have their versions
-in ``pyproject.toml``; those of Iceberg and Delta stand in the service, which needs them without this package. After a
+in ``pyproject.toml``; those of Iceberg and Delta are in the service, which needs them without this package. After a
 change run ``make lock``: ``jars.sha256`` pins every file of every bundle.
 """
 
@@ -24,7 +24,7 @@ JAVA = 17
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """What Maven Central calls it. ``transitive`` brings in what its POM needs at run time."""
+    """An artifact of Maven Central. ``transitive`` adds the dependencies that its POM needs at run time."""
 
     organisation: str
     name: str
@@ -52,7 +52,7 @@ BUNDLES: dict[str, tuple[Artifact, ...]] = {
     "debezium-postgres": (Artifact("io.debezium", "debezium-connector-postgres", DEBEZIUM, False, "tar.gz", "plugin"),),
     "apicurio": (Artifact("io.apicurio", "apicurio-registry-app", APICURIO, False, "tar.gz", "all"),),
     "lakehouse": tuple(map(_single, (*PACKAGES, LOCAL_FILES))),
-    # The hand-written stream that the benchmark compares with. 4.1.4 of the first two is missing on Maven Central.
+    # For the hand-written stream of the benchmark. Maven Central does not have 4.1.4 of the first two.
     "spark-kafka": (
         _single("org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.1"),
         _single("org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0"),

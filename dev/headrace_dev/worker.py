@@ -17,9 +17,9 @@ from headrace_dev.server import LOOPBACK, Server, free_ports, wait_until
 SHORT_LIVED = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
 }
-"""Settings of a Spark session that ends before optimised code would pay: its first merges take less CPU time.
+"""Settings of a Spark session that ends too soon to profit from optimised code: its first merges use less CPU time.
 
-The quick compiler alone would have room for a minute of merges, and then leave the rest to the interpreter.
+The C1 compiler's default code cache is full after a minute of merges; then the JVM interprets the rest.
 """
 
 
@@ -49,15 +49,15 @@ class Worker:
         self.server = Server(name, command, folder, environment=jar_folder | dict(environment or {}))
 
     def start(self, seconds: float = 120.0) -> None:
-        """Start and wait until the worker takes requests."""
+        """Start and wait until the worker answers requests."""
         self.server.start(self.answers, seconds)
 
     def stop(self) -> None:
-        """SIGTERM: writes in flight are finished."""
+        """Send SIGTERM; the worker finishes the writes in progress."""
         self.server.stop(seconds=90)
 
     def kill(self) -> None:
-        """``kill -9`` of the worker and its JVM."""
+        """Send SIGKILL to the worker and its JVM."""
         self.server.kill()
 
     def put_connector(self, name: str, config: Mapping[str, str], seconds: float = 120.0) -> None:
@@ -68,13 +68,13 @@ class Worker:
         wait_until(lambda: self.states(name)[1:] and set(self.states(name)) == {"RUNNING"}, f"running {name}", seconds)
 
     def call(self, method: str, path: str) -> Any:
-        """One REST call, such as ``call("PUT", "/connectors/shop/pause")``; the JSON answer, None if there is none."""
+        """Send one REST request, such as ``call("PUT", "/connectors/shop/pause")``. Return the JSON answer, or None."""
         answer = httpx.request(method, f"{self.url}{path}", timeout=60)
         answer.raise_for_status()
         return answer.json() if answer.content else None
 
     def status(self, name: str) -> dict[str, Any]:
-        """What the worker says about a connector and its tasks; empty while it says nothing: one may be new."""
+        """Return the status of a connector and its tasks; empty while the worker has none (a new connector)."""
         answer = httpx.get(f"{self.url}/connectors/{name}/status", timeout=30)
         if answer.status_code == httpx.codes.NOT_FOUND:
             return {}
@@ -82,31 +82,31 @@ class Worker:
         return status
 
     def tasks(self, name: str) -> list[dict[str, Any]]:
-        """The statuses of a connector's tasks; none while the worker knows nothing of it."""
+        """Return the statuses of a connector's tasks; empty while the worker does not know the connector."""
         tasks: list[dict[str, Any]] = self.status(name).get("tasks", [])
         return tasks
 
     def tables(self, name: str) -> list[dict[str, Any]]:
-        """The statuses of a connector's tables that do not run."""
+        """Return the statuses of a connector's tables that are not in state RUNNING."""
         return [table for task in self.tasks(name) for table in task.get("tables", [])]
 
     def traces(self, name: str) -> str:
-        """The traces of a connector's tasks and tables, whatever their states."""
+        """Return the traces of a connector's tasks and tables in any state."""
         return " ".join(each.get("trace", "") for each in (*self.tasks(name), *self.tables(name)))
 
     def states(self, name: str) -> list[str]:
-        """The state of a connector, then those of its tasks; empty while the worker knows nothing of it."""
+        """Return the states of a connector and its tasks; empty while the worker does not know the connector."""
         status = self.status(name)
         return [part["state"] for part in (status["connector"], *status["tasks"])] if status else []
 
     def metrics(self) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
-        """Every sample of ``/metrics`` by name and labels."""
+        """Return every sample of ``/metrics`` by name and labels."""
         text = httpx.get(f"{self.url}/metrics", timeout=10).raise_for_status().text
         families = text_string_to_metric_families(text)
         return {(s.name, frozenset(s.labels.items())): s.value for family in families for s in family.samples}
 
     def committed(self, name: str) -> dict[tuple[str, int], int]:
-        """The next offset of each topic and partition that a connector has committed."""
+        """Return the next offset of each topic and partition that a connector has committed."""
         offsets = self.call("GET", f"/connectors/{name}/offsets")["offsets"]
         return {
             (entry["partition"]["kafka_topic"], entry["partition"]["kafka_partition"]): entry["offset"]["kafka_offset"]
@@ -114,7 +114,7 @@ class Worker:
         }
 
     def answers(self) -> bool:
-        """Whether anybody serves requests at the worker's URL."""
+        """Return whether a process answers requests at the worker's URL."""
         try:
             return httpx.get(f"{self.url}/health", timeout=5).status_code == httpx.codes.OK
         except httpx.TransportError:

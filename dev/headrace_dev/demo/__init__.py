@@ -1,5 +1,5 @@
-"""The demo: a small shop whose tables stand in the lake while people buy (``make demo``).
+"""The demo: a small shop and its tables in the lake, while customers place orders (``make demo``).
 
-``schema`` creates the shop, ``load`` keeps it busy, ``compare`` proves that lake and database are equal, ``view`` shows
-what goes on, ``show`` ties them together.
+``schema`` creates the shop, ``load`` keeps it busy, ``compare`` checks that lake and database are equal, ``view`` shows
+the progress, ``show`` runs all of them.
 """

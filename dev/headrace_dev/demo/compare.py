@@ -1,4 +1,4 @@
-"""Database and lake, cell by cell, without a JVM: psycopg on one side, PyIceberg on the other."""
+"""Compare database and lake, cell by cell, without a JVM: psycopg reads one, PyIceberg the other."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyiceberg.table import StaticTable
 
 from headrace_dev.demo.load import Connection
 
-# Debezium sends these as text, so the lake holds text.
+# Debezium sends these types as text, so the lake contains text.
 _AS_TEXT = ("jsonb", "json", "uuid")
 _MISSING = object()
 _OWN_COLUMNS = "__headrace_"
@@ -22,7 +22,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One row that is not the same; ``columns`` is empty if it stands on one side only (``where``)."""
+    """One row that differs; ``columns`` is empty if only one side (``where``) has it."""
 
     table: str
     key: tuple[Any, ...]
@@ -55,7 +55,7 @@ def data_rows(table: StaticTable) -> list[dict[str, Any]]:
 
 
 def database_rows(connection: Connection, table: str) -> list[dict[str, Any]]:
-    """Every row as the lake should hold it."""
+    """Return every row as the lake must contain it."""
     typed = connection.execute(
         "SELECT attname, atttypid::regtype::text FROM pg_attribute"
         " WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped ORDER BY attnum",
@@ -77,7 +77,7 @@ def key_columns(connection: Connection, table: str) -> list[str]:
 
 
 def differences(table: str, key: Sequence[str], wanted: Sequence[Row], found: Sequence[Row]) -> Iterator[Difference]:
-    """Every row that ``wanted`` (database) and ``found`` (lake) do not share in every cell, or that stands twice."""
+    """Yield each row that differs between ``wanted`` (database) and ``found`` (lake), or that occurs twice."""
     database = {_key(row, key): row for row in wanted}
     seen = set()
     for row in found:

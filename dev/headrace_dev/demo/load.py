@@ -31,7 +31,7 @@ _STATES = ("paid", "packed", "shipped", "delivered")
 
 
 class Shop:
-    """What the customers know: which keys exist. All changes go through its methods, each one transaction."""
+    """The shop's data: which keys exist. Each method changes them in one transaction."""
 
     def __init__(self, connection: Connection, seed: int = 1) -> None:
         self._connection = connection
@@ -57,7 +57,7 @@ class Shop:
         )
 
     def open(self, customers: int = 500, products: int = 100, orders: int = 1000, reviews: int = 50) -> None:
-        """Create the tables and fill the shelves, so that the connector has a snapshot to take."""
+        """Create the tables and the products, so that the connector has rows for its snapshot."""
         self._connection.execute(_SCHEMA.read_bytes())
         counts = (customers, products, orders, reviews)
         for count, change in zip(counts, (self.register, self.launch_product, self.order, self.review), strict=True):
@@ -65,7 +65,7 @@ class Shop:
                 change()
 
     def reopen(self, connection: Connection) -> None:
-        """Go on over another connection: what became of the transaction in hand, only the database knows."""
+        """Continue over another connection. Read the keys again: the last transaction may have committed or not."""
         self._connection = connection
         self._customers = self._keys("SELECT id FROM customers ORDER BY id")
         self._skus = self._keys("SELECT sku FROM products ORDER BY sku")
@@ -73,12 +73,12 @@ class Shop:
         self._reviews = self._keys("SELECT id FROM reviews ORDER BY id")
 
     def change(self) -> None:
-        """One transaction of the mix."""
+        """Run one transaction of the mix."""
         weights, changes = zip(*self._mix, strict=True)
         self._random.choices(changes, weights)[0]()
 
     def register(self) -> None:
-        """A new customer."""
+        """Insert a customer."""
         number = self._number()
         preferences = Jsonb({"theme": self._word(), "mails": self._random.random() < 0.5, "größe": [1, None, 2.5]})
         self._run(
@@ -96,7 +96,7 @@ class Shop:
         self._customers.append(number)
 
     def launch_product(self) -> None:
-        """A new product with a long description and a picture."""
+        """Insert a product with a long description and a picture."""
         sku = f"{self._word()}-{self._number()}"
         tags = self._maybe([self._word(), None, self._word()])
         row = (
@@ -113,7 +113,7 @@ class Shop:
         self._skus.append(sku)
 
     def order(self) -> None:
-        """An order of one to four lines."""
+        """Insert an order of one to four lines."""
         number = self._number()
         due = self._maybe(date(2026, 1, 1) + timedelta(days=self._random.randrange(400)))
         with self._connection.transaction():
@@ -135,52 +135,52 @@ class Shop:
             self._run("UPDATE customers SET balance = balance + %s, vip = NOT vip WHERE id = %s", paid)
 
     def change_price(self) -> None:
-        """Description and picture stay as they are, so the event leaves them out: this is what reselect is for."""
+        """Change a price. The event has placeholders for description and picture, which Headrace reselects."""
         change = (self._amount(), _now(), self._random.choice(self._skus))
         self._run("UPDATE products SET price = %s, updated = %s WHERE sku = %s", change)
 
     def describe(self) -> None:
-        """A new description, or none."""
+        """Set a new description, or null."""
         self._run("UPDATE products SET description = %s WHERE sku = %s", (self._maybe(self._text()), self._sku()))
 
     def rename_product(self) -> None:
-        """The key changes, the long columns do not travel, and every order line follows by cascade."""
+        """Change the key of a product. The event omits the long columns, and every order line changes by cascade."""
         place = self._random.randrange(len(self._skus))
         renamed = f"{self._word()}-{self._number()}"
         self._run("UPDATE products SET sku = %s WHERE sku = %s", (renamed, self._skus[place]))
         self._skus[place] = renamed
 
     def renumber_line(self) -> None:
-        """A part of a composite key changes."""
+        """Change a part of a composite key."""
         order = self._random.choice(self._orders)
         self._run("UPDATE order_items SET line = line + 10 WHERE order_id = %s AND line < 3000", (order,))
 
     def cancel_order(self) -> None:
-        """An order and its lines go."""
+        """Delete an order and its lines."""
         order = self._take(self._orders)
         with self._connection.transaction():
             self._run("DELETE FROM order_items WHERE order_id = %s", (order,))
             self._run("DELETE FROM orders WHERE id = %s", (order,))
 
     def review(self) -> None:
-        """A review, often a long one."""
+        """Insert a review, often a long one."""
         number = uuid.UUID(int=self._random.getrandbits(128), version=4)
         row = (number, self._random.choice(self._customers), self._random.randint(1, 5), self._maybe(self._text()), 0)
         self._run("INSERT INTO reviews VALUES (%s, %s, %s, %s, %s)", row)
         self._reviews.append(number)
 
     def vote(self) -> None:
-        """Somebody finds a review helpful; its text stays."""
+        """Count a vote for a review; its text does not change."""
         if self._reviews:
             self._run("UPDATE reviews SET helpful = helpful + 1 WHERE id = %s", (self._random.choice(self._reviews),))
 
     def withdraw_review(self) -> None:
-        """A review goes."""
+        """Delete a review."""
         if self._reviews:
             self._run("DELETE FROM reviews WHERE id = %s", (self._take(self._reviews),))
 
     def close(self) -> int:
-        """One last order in a transaction of its own; what stands before it in the log came before. Returns its id."""
+        """Insert a last order in its own transaction, after all others in the log. Return its id."""
         self.order()
         return self._orders[-1]
 
@@ -222,7 +222,7 @@ class Shop:
 
 
 class Load:
-    """Changes the shop at a steady pace in a thread of its own; a failure there is raised by ``stop``."""
+    """Change the shop at a constant rate in a thread; ``stop`` raises an error of the thread."""
 
     def __init__(self, shop: Shop, transactions_per_second: int) -> None:
         self.transactions = 0
@@ -233,11 +233,11 @@ class Load:
         self._thread = threading.Thread(target=self._run, name="shop", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End after the transaction in hand. Raises what went wrong in the thread."""
+        """Stop after the current transaction. Raises the error of the thread."""
         self._ended.set()
         self._thread.join()
         if self._error is not None:

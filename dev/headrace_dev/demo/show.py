@@ -1,4 +1,4 @@
-"""``make demo``: PostgreSQL, Debezium, Kafka and a Headrace worker, a busy shop, and what becomes of it in the lake."""
+"""``make demo``: run PostgreSQL, Debezium, Kafka and a Headrace worker with a load, and show the tables in the lake."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _SHOWN_DIFFERENCES = 20
 
 
 def demo(*, once: bool) -> int:
-    """Run the demo until Ctrl-C, or with ``once`` for a minute and a comparison. Returns the exit status."""
+    """Run the demo until Ctrl-C; with ``once``, run it for a minute and compare. Return the exit status."""
     begin = time.monotonic()
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir()
@@ -48,7 +48,7 @@ def demo(*, once: bool) -> int:
 
 
 class _Demo:
-    """The running parts; leaving the block stops them all."""
+    """The running servers; the end of the ``with`` block stops them all."""
 
     def __init__(self) -> None:
         self._stack = Stack(logs=FOLDER / "logs")
@@ -63,7 +63,7 @@ class _Demo:
         self._exit.__exit__(*error)  # type: ignore[arg-type]  # the same three values, passed on
 
     def start(self) -> None:
-        """Everything up to the first row of every table."""
+        """Start all servers and wait for the first row of every table."""
         with _step("starting Kafka and PostgreSQL"):
             self._stack.start("kafka", "postgres")
         with _step("starting Debezium and Headrace; opening the shop"), ThreadPoolExecutor() as pool:
@@ -74,7 +74,7 @@ class _Demo:
         with _step("creating the connectors"):
             source = debezium_postgres(self._stack.postgres, NAME, NAME, heartbeat__interval__ms="1000")
             self._stack.connect.put_connector(NAME, source)
-            # A subscription by pattern sees new topics with the next refresh of the metadata; here they come first.
+            # A pattern subscription finds new topics at the next metadata refresh; here the topics exist before it.
             topics = {f"{NAME}.public.{table}" for table in TABLES}
             wait_until(lambda: topics <= set(self._stack.kafka.topics()), "topic of every table")
             self._worker.put_connector(NAME, sink_config(self._stack))
@@ -82,7 +82,7 @@ class _Demo:
             wait_until(lambda: all(map(view.row_count, self._folders.values())), "row in every table", 120, pause=0.25)
 
     def watch(self, seconds: float | None) -> None:
-        """Let the shop be busy and show what happens, for ``seconds`` or until Ctrl-C."""
+        """Run the load and show the progress, for ``seconds`` or until Ctrl-C."""
         load = Load(self._shop, TRANSACTIONS_PER_SECOND)
         end = time.monotonic() + (seconds if seconds is not None else float("inf"))
         load.start()
@@ -95,7 +95,7 @@ class _Demo:
             load.stop()
 
     def prove(self) -> int:
-        """Wait until all is applied, compare every cell, and say so in the last line. Returns the exit status."""
+        """Wait until all events are applied, compare every cell, and print the result. Return the exit status."""
         with _step("the load has ended; waiting until all of it is applied"):
             self._settle(self._shop.close())
         found = []
@@ -113,7 +113,7 @@ class _Demo:
         return 0
 
     def _settle(self, last_order: int) -> None:
-        """Debezium publishes in commit order, so when the last order stands in the lake, every event is in Kafka."""
+        """Wait for the last order: Debezium publishes in commit order, so Kafka has all earlier events as well."""
         wait_until(lambda: self._has_order(last_order), "last order in the lake", SETTLE_SECONDS, pause=0.5)
         ends = self._end_offsets()
         wait_until(lambda: _reached(self._worker.committed(NAME), ends), "end of the lag", SETTLE_SECONDS, pause=0.5)
@@ -154,7 +154,7 @@ class _Demo:
 
 
 def sink_config(stack: Stack) -> Mapping[str, str]:
-    """The connector of the demo: what a user would send to ``PUT /connectors/shop/config``."""
+    """Return the configuration of the demo's connector, as a user sends it to ``PUT /connectors/shop/config``."""
     return {
         "connector.class": "headrace.LakehouseSinkConnector",
         "tasks.max": "1",

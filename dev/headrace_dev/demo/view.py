@@ -1,4 +1,4 @@
-"""The live view: what the worker says about itself (``/metrics``) and what its tables say (their newest snapshots)."""
+"""The live view of the demo: the worker's ``/metrics`` and the newest snapshots of its tables."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rich.text import Text
 from headrace_dev.demo.compare import lake_table
 from headrace_dev.worker import Worker
 
-# How the figures of the view are called on /metrics: sample name, and the labels that it must have.
+# The figures of the view on /metrics: sample name, and the labels that the sample must have.
 Metric = tuple[str, Mapping[str, str]]
 EVENTS: Metric = ("kafka_connect_sink_task_sink_record_read_total", {})
 WRITTEN: Metric = ("headrace_events_total", {})
@@ -30,7 +30,7 @@ CACHE_HITS: Metric = ("reselect_cache_requests_total", {"result": "hit"})
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What stands there at one moment; ``rows`` and ``freshness`` (seconds behind the source) by table."""
+    """The figures at one moment; ``rows`` and ``freshness`` (seconds behind the source) by table."""
 
     time: float
     transactions: int
@@ -49,7 +49,7 @@ class Sample:
 
 
 def take_sample(worker: Worker, folders: Mapping[str, Path], transactions: int) -> Sample:
-    """Ask the worker and look at the tables."""
+    """Read the worker's metrics and the tables' snapshots."""
     metrics = worker.metrics()
 
     def total(metric: Metric) -> int:
@@ -104,7 +104,7 @@ def panel(sample: Sample, before: Sample, help_text: str) -> RenderableType:
 
 @contextmanager
 def display(help_text: str) -> Iterator[Show]:
-    """A live panel on a terminal; elsewhere the help once, then a line every five seconds."""
+    """Show a live panel on a terminal; elsewhere print the help once, then a line every five seconds."""
     if sys.stdout.isatty():
         with Live(refresh_per_second=2) as live:
             yield Show(lambda now, before: live.update(panel(now, before, help_text)), every=1)
@@ -114,7 +114,7 @@ def display(help_text: str) -> Iterator[Show]:
 
 
 class Show:
-    """Shows every ``every``-th sample, with the one shown before it for the rates."""
+    """Show every ``every``-th sample with the previous one, from which the rates are computed."""
 
     def __init__(self, show: Callable[[Sample, Sample], None], every: int) -> None:
         self._show = show
@@ -123,7 +123,7 @@ class Show:
         self._before: Sample | None = None
 
     def __call__(self, sample: Sample) -> None:
-        """Take the next sample."""
+        """Show the next sample."""
         if self._count % self._every == 0:
             self._show(sample, self._before or sample)
             self._before = sample
