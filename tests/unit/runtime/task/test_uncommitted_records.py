@@ -1,4 +1,4 @@
-"""Records are kept until they are durable, and only where they may be asked for."""
+"""Tests of the records that a task keeps until they are durable."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def chunk(begin: int, end: int) -> Chunk:
 
 
 def test_a_record_is_kept_until_its_chunk_is_durable() -> None:
-    """Offsets that end within a chunk leave it."""
+    """The task keeps all records of a chunk until its last record is durable."""
     kept = UncommittedRecords(wanted=True)
     kept.keep(chunk(0, 3))
     kept.keep(chunk(3, 5))
@@ -31,8 +31,8 @@ def test_a_record_is_kept_until_its_chunk_is_durable() -> None:
         kept.record(PLACE, 4)
 
 
-def test_nothing_is_kept_that_nobody_may_ask_for() -> None:
-    """Batches are bounded by memory."""
+def test_nothing_is_kept_if_no_reader_needs_it() -> None:
+    """The task keeps no records if dead letters do not need them."""
     kept = UncommittedRecords(wanted=False)
     kept.keep(chunk(0, 3))
     with pytest.raises(Fatal):
