@@ -1,4 +1,4 @@
-"""Commits of offsets whose steps end in any order: on threads, on the way to the broker, cancelled or failed."""
+"""Tests of offset commits whose steps end in any order, fail or are cancelled."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class Steps:
         self.waiting: list[asyncio.Future[None]] = []
 
     async def wait(self) -> None:
-        """One step."""
+        """Begin a step, and wait until the test ends it."""
         step = asyncio.get_running_loop().create_future()
         self.waiting.append(step)
         await step
 
     def end(self, index: int, error: Exception | None = None) -> None:
-        """Let a step that waits end, or fail."""
+        """End a step that waits, or fail it with the error."""
         step = self.waiting.pop(index % len(self.waiting))
         if step.done():  # its caller was cancelled
             return
@@ -54,7 +54,7 @@ class Nobody:
 
 
 class World:
-    """One task's offsets over a broker; ``lowest`` is the law that the group's offsets never go back."""
+    """The committed offsets of one task over a broker in memory."""
 
     def __init__(self) -> None:
         self.threads, self.network = Steps(), Steps()
@@ -81,13 +81,13 @@ class World:
         self.commits.append(asyncio.ensure_future(work))
 
     async def rest(self) -> None:
-        """Run what can run."""
+        """Run the event loop until no step can continue, and record the group's offsets."""
         for _ in range(8):
             await asyncio.sleep(0)
         self.seen.append(self.broker.committed(GROUP))
 
     async def finish(self) -> None:
-        """Let everything end, the last first."""
+        """Commit once more, and end all steps, the last one first."""
         self.begin(self.offsets.commit())
         await self.rest()
         while self.threads.waiting or self.network.waiting:
@@ -116,9 +116,9 @@ ACTIONS = st.lists(
 @settings(max_examples=400)
 @given(ACTIONS)
 def test_offsets_of_the_group_never_go_back_and_reach_what_is_durable(actions: list[tuple[str, int]]) -> None:
-    """Whatever ends when: an older commit never arrives behind a newer one, and nothing that moved is forgotten."""
+    """The group's offsets never decrease in any order of steps, and reach all durable offsets at the end."""
 
-    async def story() -> World:
+    async def run_actions() -> World:
         world = World()
         await world.open()
         for action, number in actions:
@@ -138,7 +138,7 @@ def test_offsets_of_the_group_never_go_back_and_reach_what_is_durable(actions: l
         await world.finish()
         return world
 
-    world = asyncio.run(story())
+    world = asyncio.run(run_actions())
     for place in PLACES:
         offsets = [committed.get(place, 0) for committed in world.seen]
         assert offsets == sorted(offsets), f"the group's offset of {place} went back"
@@ -150,8 +150,8 @@ def test_offsets_of_the_group_never_go_back_and_reach_what_is_durable(actions: l
 
 
 @pytest.mark.anyio
-async def test_failed_commit_of_an_ended_assignment_is_not_tried_again() -> None:
-    """Its partitions may be another worker's by then, who has committed more."""
+async def test_failed_commit_of_an_ended_assignment_is_not_retried() -> None:
+    """A task does not retry a commit after its assignment ended: another worker may have committed later offsets."""
     world = World()
     await world.open()
     world.move(0)
@@ -168,7 +168,7 @@ async def test_failed_commit_of_an_ended_assignment_is_not_tried_again() -> None
 @pytest.mark.anyio
 @pytest.mark.parametrize("ends", ["stop", "revoked", "pause"])
 async def test_commit_in_flight_is_awaited(harness: Harness, ends: str) -> None:
-    """No commit reaches the broker after the task has given its partitions back, stopped or paused."""
+    """Revocation, stop and pause wait for a commit in flight, so that no commit reaches the broker afterwards."""
     arrives = asyncio.Event()
     commits = Counting(arrives)
     harness.broker.commit_arrives = commits
@@ -190,7 +190,7 @@ async def test_commit_in_flight_is_awaited(harness: Harness, ends: str) -> None:
 
 @pytest.mark.anyio
 async def test_regular_commit_in_flight_is_awaited_by_stop(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The commit that repeats a failed one is not cancelled on its way, where it could arrive behind the last one."""
+    """A stop does not cancel the retry of a failed commit, which could then arrive after the last commit."""
     monkeypatch.setattr("headrace.runtime.task.sink_task.COMMIT_INTERVAL", 0.01)
     arrives = asyncio.Event()
     commits = Counting(arrives, failing=1)
@@ -210,7 +210,7 @@ async def test_regular_commit_in_flight_is_awaited_by_stop(harness: Harness, mon
 
 
 class Counting:
-    """Commits that wait for an event; the first ``failing`` ones fail at once. Those of offset 0 do not count."""
+    """Commits that wait for an event. The first ``failing`` ones fail at once. Commits of offset 0 are not counted."""
 
     def __init__(self, arrives: asyncio.Event, failing: int = 0) -> None:
         self._arrives = arrives

@@ -187,7 +187,10 @@ def move(harness: Harness, old: int, new: int, lsn: int, name: str = PLACEHOLDER
 
 @pytest.mark.parametrize("stored", [False, True])
 async def test_a_row_that_moves_onto_a_used_key_stays(harness: Harness, stored: bool) -> None:
-    """``UPDATE t SET id = id + 1`` with deferred keys: the delete of the old row 2 follows the create of the new one."""
+    """After ``UPDATE t SET id = id + 1`` the new row 2 stays.
+
+    The delete of the old row 2 follows the create of the new one.
+    """
     insert(harness, 1, 10, "one")
     insert(harness, 2, 11, "two")
     async with running(harness.task()):
