@@ -146,7 +146,7 @@ async def test_a_dry_run_tells_what_is_there() -> None:
 
 
 async def test_letters_from_before_what_a_table_remembers_are_left_alone() -> None:
-    """The delete of their row may have been removed since."""
+    """The delete of their row may have been forgotten since."""
     scene = Scene(tombstone__retention__ms="1000")
     await scene.insert(7, 20, "old")
     assert oldest(scene.sink, NOW / 1000 + 2) == NOW + 1000

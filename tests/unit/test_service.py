@@ -30,7 +30,7 @@ async def _refused(folder: Path, *documents: object) -> str:
 
 
 @pytest.mark.parametrize(
-    ("config", "words"),
+    ("config", "said"),
     [
         ({"taks.max": "1"}, "Did you mean 'tasks.max'"),
         ({"consumer.override.max.poll.recods": "5"}, "did you mean max.poll.records"),
@@ -39,12 +39,12 @@ async def _refused(folder: Path, *documents: object) -> str:
     ],
 )
 async def test_connector_files_are_checked_before_kafka_is_asked(
-    tmp_path: Path, config: dict[str, str], words: str
+    tmp_path: Path, config: dict[str, str], said: str
 ) -> None:
     """An operator sees at once what is wrong, and in which file."""
     message = await _refused(tmp_path, {"name": "shop", "config": {**SHOP, **config}})
     assert message.startswith(f"{tmp_path}/0.json: ")
-    assert words in message
+    assert said in message
 
 
 async def test_files_that_cannot_be_used_together_are_refused(tmp_path: Path) -> None:

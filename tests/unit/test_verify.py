@@ -13,7 +13,7 @@ SINK = {"connector.class": "LakehouseSink", "topics": "shop.public.item", "tasks
 
 
 def called(folder: Path, config: dict[str, str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
-    """Exit status, and what was words to the operator."""
+    """Exit status, and what was said to the operator."""
     worker, connector = folder / "worker.properties", folder / "connector.json"
     worker.write_text(f"bootstrap.servers=127.0.0.1:1\nwarehouse={folder / 'warehouse'}\n")
     connector.write_text(json.dumps({"name": "shop", "config": config}))
@@ -22,23 +22,23 @@ def called(folder: Path, config: dict[str, str], capsys: pytest.CaptureFixture[s
 
 def test_a_connector_without_a_database_cannot_be_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """There is nothing to compare with."""
-    status, words = called(tmp_path, SINK, capsys)
+    status, said = called(tmp_path, SINK, capsys)
     assert status == 2
-    assert "set reselect.database.*" in words
+    assert "set reselect.database.*" in said
 
 
 def test_a_wrong_configuration_is_refused_as_by_the_worker(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """With the worker's own words."""
-    status, words = called(tmp_path, {**SINK, "batch.linger.ms": "soon"}, capsys)
+    status, said = called(tmp_path, {**SINK, "batch.linger.ms": "soon"}, capsys)
     assert status == 2
-    assert "batch.linger.ms" in words
+    assert "batch.linger.ms" in said
 
 
 def test_another_connectors_file_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A source connector's, for instance."""
-    status, words = called(tmp_path, {"connector.class": "PostgresConnector"}, capsys)
+    status, said = called(tmp_path, {"connector.class": "PostgresConnector"}, capsys)
     assert status == 2
-    assert "connector.class" in words
+    assert "connector.class" in said
 
 
 def test_a_history_is_no_copy_of_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -48,9 +48,9 @@ def test_a_history_is_no_copy_of_a_table(tmp_path: Path, capsys: pytest.CaptureF
         "reselect.database.dbname": "shop",
         "reselect.database.user": "u",
     }
-    status, words = called(tmp_path, {**SINK, **database, "insert.mode": "insert"}, capsys)
+    status, said = called(tmp_path, {**SINK, **database, "insert.mode": "insert"}, capsys)
     assert status == 2
-    assert "a row for every event" in words
+    assert "a row for every event" in said
 
 
 def test_a_call_without_files_is_usage(capsys: pytest.CaptureFixture[str]) -> None:

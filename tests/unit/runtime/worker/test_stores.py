@@ -127,7 +127,7 @@ async def test_the_owner_of_a_task_overwrites_a_late_status() -> None:
 
 
 async def test_the_status_of_a_later_generation_is_not_overwritten() -> None:
-    """If two workers own a task, the status of the later generation is kept, so that they do not overwrite endlessly."""
+    """If two workers own a task, the later generation's status is kept, so that they do not overwrite it endlessly."""
     stale = StatusStore(MemoryLog())
     owner = StatusStore(shared := MemoryLog(stale._log))
     await stale.start()
