@@ -221,7 +221,7 @@ def test_last_guard_stops_an_events_placeholder() -> None:
 
 
 def test_unavailable_values_false_never_queries() -> None:
-    """With ``reselect.unavailable.values=false`` placeholders are filled from fold and cache, or keep the stored value."""
+    """With ``reselect.unavailable.values=false`` placeholders are filled from fold or cache, or keep stored values."""
     lake = Lake(database(row(1, "A")), replace(CACHE, unavailable_values=False))
     lake.each(c(1, big="B"), u(1, big=P))
     lake.post.cache.truncate(TABLE)
