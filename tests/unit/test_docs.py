@@ -78,7 +78,7 @@ def test_make_targets_that_are_named_exist(page: Path) -> None:
 
 
 @on_every_page
-def test_no_word_is_lost_as_a_tag(page: Path) -> None:
+def test_no_text_is_treated_as_an_html_tag(page: Path) -> None:
     """A page has no <name> outside of code, which a renderer treats as HTML and does not show."""
     text = re.sub(r"```.*?```|`[^`]*`", "", page.read_text(), flags=re.DOTALL)
     assert re.findall(r"(?<!\\)</?[a-zA-Z][\w.-]*/?>", text) == []

@@ -24,7 +24,7 @@ def test_the_format_is_that_of_java() -> None:
     assert "Caused by: ValueError" in lines
 
 
-def test_messages_of_foreign_errors_are_not_shown() -> None:
+def test_messages_of_library_errors_are_not_shown() -> None:
     """A trace omits the message of a library's exception, because it can contain the value of a cell."""
     assert "customer" not in render(_raised())
 

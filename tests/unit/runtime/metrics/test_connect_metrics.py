@@ -197,7 +197,7 @@ def test_recent_values_expire_after_a_minute() -> None:
     assert (recent.average(70.1), recent.largest(70.1)) == (1, 1)
 
 
-def test_every_name_of_a_task_is_there(scene: Scene) -> None:
+def test_every_metric_of_a_task_exists(scene: Scene) -> None:
     """A scrape contains every metric name of a task."""
     scene.metrics.task_state("shop", 0, State.RUNNING)
     scene.task.lag(lambda: {ORDERS: 7})

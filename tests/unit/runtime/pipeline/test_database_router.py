@@ -53,7 +53,7 @@ def test_table_of_no_database_is_not_read() -> None:
         router.schema(catalog())
 
 
-def test_check_and_close_reach_all() -> None:
+def test_check_and_close_include_all_databases() -> None:
     """The check fails if one database is unavailable. The router closes all databases."""
     shop, crm = holding(TABLE, ""), holding(TABLE, "")
     router = DatabaseRouter([(SHOP, shop), (CRM, crm)])

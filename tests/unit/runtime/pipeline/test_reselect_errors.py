@@ -130,7 +130,7 @@ def test_mode_dlq_keeps_the_last_known_value() -> None:
     assert lake.rows[3] == {"big": "old", "doc": "z"}
 
 
-def test_values_that_do_not_fit_stay_open() -> None:
+def test_values_that_do_not_fit_are_not_used() -> None:
     """A value that does not fit the column's type is neither written nor cached. The cell keeps the stored value."""
     lake = Lake(database({"id": 1, "big": 5, "doc": "D"}), CACHE)
     lake.rows[1] = {"big": "kept", "doc": "kept"}

@@ -39,7 +39,7 @@ def update(harness: Harness, lsn: int, number: int = 1) -> None:
     harness.broker.append(TOPIC, change("u", {"id": number, "name": PLACEHOLDER}, lsn), key({"id": number}))
 
 
-async def test_oldest_record_is_an_update_of_a_row_that_is_gone(harness: Harness) -> None:
+async def test_oldest_record_is_an_update_of_a_deleted_row(harness: Harness) -> None:
     """If the database no longer has the row, the omitted cell is NULL until the delete event of the row."""
     update(harness, 10)
     async with running(harness.task(processor=Reselect(OPTIONS, source()))):
@@ -72,7 +72,7 @@ async def test_missing_rows_are_read_for_updates_as_well(harness: Harness) -> No
 
 
 @pytest.mark.parametrize(
-    ("options", "database", "said"),
+    ("options", "database", "message_part"),
     [
         ({}, None, "no database is configured"),
         ({"visibility_check": False}, source(proven=False), "reselect.visibility.check=off"),
@@ -87,7 +87,7 @@ async def test_missing_rows_are_read_for_updates_as_well(harness: Harness) -> No
     ],
 )
 async def test_message_names_what_prevents_the_read(
-    harness: Harness, options: dict[str, Any], database: MemoryRowSource | None, said: str
+    harness: Harness, options: dict[str, Any], database: MemoryRowSource | None, message_part: str
 ) -> None:
     """The error names the option or state that prevents the read. It advises a database only if none is configured."""
     update(harness, 10)
@@ -96,7 +96,7 @@ async def test_message_names_what_prevents_the_read(
         await eventually(lambda: bool(harness.failures))
     (failure,) = harness.failures
     assert isinstance(failure, Fatal)
-    assert said in str(failure)
+    assert message_part in str(failure)
     assert ("configure reselect.database.*" in str(failure)) == (database is None)
     assert str(failure).startswith("lake.shop_public_items: shop.public.items-0 at offset 0 omits column(s) name")
 

@@ -19,7 +19,7 @@ from headrace.runtime.observation import NO_OBSERVER
 from headrace.runtime.task.committed_offsets import CommittedOffsets
 from headrace_connectors.memory.feed import MemoryBroker, MemoryFeeds
 
-PLACES = (TopicPartition("orders", 0), TopicPartition("orders", 1))
+PARTITIONS = (TopicPartition("orders", 0), TopicPartition("orders", 1))
 GROUP = "connect-orders"
 
 
@@ -43,7 +43,7 @@ class Steps:
         step.set_result(None) if error is None else step.set_exception(error)
 
 
-class Nobody:
+class NullListener:
     """A listener for a feed that only commits."""
 
     def __getattr__(self, name: str) -> Callable[..., Awaitable[None]]:
@@ -61,21 +61,21 @@ class World:
         self.broker = MemoryBroker()
         self.broker.commit_arrives = self._arrives
         self.seen: list[Mapping[TopicPartition, int]] = []
-        self.moved = dict.fromkeys(PLACES, 0)
+        self.moved = dict.fromkeys(PARTITIONS, 0)
         self.commits: list[asyncio.Task[None]] = []
         self.settled: list[Mapping[TopicPartition, int]] = []
 
     async def open(self) -> None:
         await self.broker.create_topic("orders", 2)
         self.feed = MemoryFeeds(self.broker).open("orders", 0, settings_of({"topics": "orders"}))
-        await self.feed.start(Nobody())  # type: ignore[arg-type]  # it has every method
+        await self.feed.start(NullListener())  # type: ignore[arg-type]  # it has every method
         self.offsets = CommittedOffsets("orders", self.feed, self.settled.append, NO_OBSERVER, self._in_thread)
-        for place in PLACES:
+        for place in PARTITIONS:
             self.offsets.begins(place, 0)
 
     def move(self, number: int) -> None:
-        self.moved[PLACES[number]] += 1
-        self.offsets.moved({PLACES[number]: self.moved[PLACES[number]]})
+        self.moved[PARTITIONS[number]] += 1
+        self.offsets.moved({PARTITIONS[number]: self.moved[PARTITIONS[number]]})
 
     def begin(self, work: Awaitable[None]) -> None:
         self.commits.append(asyncio.ensure_future(work))
@@ -115,7 +115,7 @@ ACTIONS = st.lists(
 
 @settings(max_examples=400)
 @given(ACTIONS)
-def test_offsets_of_the_group_never_go_back_and_reach_what_is_durable(actions: list[tuple[str, int]]) -> None:
+def test_offsets_of_the_group_increase_to_the_durable_ones(actions: list[tuple[str, int]]) -> None:
     """The group's offsets never decrease in any order of steps, and reach all durable offsets at the end."""
 
     async def run_actions() -> World:
@@ -127,7 +127,7 @@ def test_offsets_of_the_group_never_go_back_and_reach_what_is_durable(actions: l
             elif action == "commit":
                 world.begin(world.offsets.commit())
             elif action == "confirm":
-                world.begin(world.offsets.confirm(dict.fromkeys(PLACES, 0)))
+                world.begin(world.offsets.confirm(dict.fromkeys(PARTITIONS, 0)))
             elif action == "thread" and world.threads.waiting:
                 world.threads.end(number)
             elif action in ("network", "fail") and world.network.waiting:
@@ -139,7 +139,7 @@ def test_offsets_of_the_group_never_go_back_and_reach_what_is_durable(actions: l
         return world
 
     world = asyncio.run(run_actions())
-    for place in PLACES:
+    for place in PARTITIONS:
         offsets = [committed.get(place, 0) for committed in world.seen]
         assert offsets == sorted(offsets), f"the group's offset of {place} went back"
         settled = [each[place] for each in world.settled if place in each]

@@ -29,10 +29,10 @@ class Registry:
 
     def __init__(self, name: str, options: Mapping[str, str]) -> None:
         self.name, self.options = name, options
-        self.asked: list[SchemaId] = []
+        self.requests: list[SchemaId] = []
 
     def fetch(self, schema_id: SchemaId) -> RegisteredSchema:
-        self.asked.append(schema_id)
+        self.requests.append(schema_id)
         return RegisteredSchema('"int"')
 
 
@@ -65,7 +65,7 @@ def test_a_schema_in_the_connector_configuration() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "url", "document", "asked"),
+    ("name", "url", "document", "requests"),
     [
         (CONFLUENT, {"schema.registry.url": "http://r"}, b"\0\0\0\0\7\x04", "id 7"),
         (APICURIO, {"apicurio.registry.url": "http://r"}, b"\0" + bytes(7) + b"\7\x04", "globalId 7"),
@@ -77,7 +77,7 @@ def test_a_schema_in_the_connector_configuration() -> None:
         ),
     ],
 )
-def test_avro_converters(name: str, url: dict[str, str], document: bytes, asked: str) -> None:
+def test_avro_converters(name: str, url: dict[str, str], document: bytes, requests: str) -> None:
     """Key and value have separate converters and registry options. A connector inherits those of the worker."""
     options = {f"value.converter.{option}": value for option, value in url.items()}
     given = {**MINIMAL, "value.converter": name, **options}
@@ -96,13 +96,13 @@ def test_avro_converters(name: str, url: dict[str, str], document: bytes, asked:
         assert read(conversion.value, document) == SchemaAndValue(Schema("int32"), 2)
         (registry,) = registries
         assert registry.name == ("apicurio" if name == APICURIO else "confluent")
-        assert list(map(str, registry.asked)) == [asked]
+        assert list(map(str, registry.requests)) == [requests]
         assert {option: registry.options[option] for option in url} == url
         assert converter_classes(config)[Stage.VALUE_CONVERTER] == name
 
 
 @pytest.mark.parametrize(
-    ("strategy", "asked"),
+    ("strategy", "requests"),
     [
         ("", ["id 7 of subject a-value", "id 7 of subject b-value", GUID]),
         ("TopicNameStrategy", ["id 7 of subject a-value", "id 7 of subject b-value", GUID]),
@@ -111,7 +111,7 @@ def test_avro_converters(name: str, url: dict[str, str], document: bytes, asked:
         ("RecordNameStrategy", ["id 7", GUID]),
     ],
 )
-def test_a_topic_names_the_subject_of_its_schemas(strategy: str, asked: list[str]) -> None:
+def test_a_topic_names_the_subject_of_its_schemas(strategy: str, requests: list[str]) -> None:
     """The registry is queried once per topic for an id, which is valid in a subject's context, and once for a GUID."""
     given = {**MINIMAL, "value.converter": CONFLUENT, "value.converter.schema.registry.url": "http://r"}
     if strategy:
@@ -124,7 +124,7 @@ def test_a_topic_names_the_subject_of_its_schemas(strategy: str, asked: list[str
         for each in topics:
             assert each.value is not None
             assert read(each.value, document).value == 2
-    assert list(map(str, registry.asked)) == asked
+    assert list(map(str, registry.requests)) == requests
 
 
 @pytest.mark.parametrize(
@@ -149,15 +149,15 @@ def test_json_with_schemas_in_a_registry(name: str, option: str, document: bytes
 
 
 @pytest.mark.parametrize(
-    ("version", "use_id", "asked"),
+    ("version", "use_id", "requests"),
     [("v2", "", "globalId 7"), ("v3", "", "contentId 7"), ("v2", "contentId", "contentId 7")],
 )
-def test_documents_of_apicurios_json_converter(version: str, use_id: str, asked: str) -> None:
+def test_documents_of_apicurios_json_converter(version: str, use_id: str, requests: str) -> None:
     """One object has the id and the payload. ``use-id``, or else the API version, determines the type of the id."""
 
     class Json(Registry):
         def fetch(self, schema_id: SchemaId) -> RegisteredSchema:
-            self.asked.append(schema_id)
+            self.requests.append(schema_id)
             return RegisteredSchema('{"type":"struct","fields":[{"type":"int32","field":"id"}]}')
 
     given = {**MINIMAL, "value.converter": "io.apicurio.registry.utils.converter.ExtJsonConverter"}
@@ -170,7 +170,7 @@ def test_documents_of_apicurios_json_converter(version: str, use_id: str, asked:
     for number in (1, 2):
         document = b'{"schemaId":7,"payload":{"id":%d}}' % number
         assert read(conversion.value, document).value == {"id": number}
-    assert list(map(str, registry.asked)) == [asked]
+    assert list(map(str, registry.requests)) == [requests]
     for wrong in (b'{"payload":{}}', b"{", b'{"schemaId":"x","payload":{}}'):
         with pytest.raises(BadRecord, match="schemaId"):
             read(conversion.value, wrong)
@@ -221,13 +221,13 @@ def test_a_class_that_names_contexts_is_refused() -> None:
     option = "value.converter.context.name.strategy"
     given = {**MINIMAL, "value.converter": CONFLUENT, "value.converter.schema.registry.url": "http://r"}
     contexts = "io.confluent.kafka.serializers.context.NullContextNameStrategy"
-    for name, told in ((contexts, []), ("com.example.ByTenant", ["…/contexts/.eu"])):
+    for name, messages in ((contexts, []), ("com.example.ByTenant", ["…/contexts/.eu"])):
         wrong = [info.value for info in validate({**given, option: name}, DEFAULTS).configs if info.value.errors]
-        assert [each.name for each in wrong] == [option] * len(told)
-        assert all(text in each.errors[0] for each, text in zip(wrong, told, strict=True))
+        assert [each.name for each in wrong] == [option] * len(messages)
+        assert all(text in each.errors[0] for each, text in zip(wrong, messages, strict=True))
 
 
-def test_a_registry_needs_an_address() -> None:
+def test_a_registry_needs_a_url() -> None:
     """Validation reports the missing URL of a registry at its option, before a client is opened."""
     given = {**MINIMAL, "value.converter": CONFLUENT, "value.converter.auto.register.schemas": "false"}
     wrong = {info.value.name: info.value.errors for info in validate(given, DEFAULTS).configs if info.value.errors}

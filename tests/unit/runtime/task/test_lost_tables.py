@@ -43,7 +43,7 @@ def set_offset(harness: Harness, offset: int) -> None:
     group.committed[FIRST], group.notes = offset, {}
 
 
-def refused(harness: Harness, *words: str) -> None:
+def assert_refused(harness: Harness, *words: str) -> None:
     """Assert that the task failed with TableMissing and these words in its message."""
     assert [type(error) for error in harness.failures] == [TableMissing]
     for word in words:
@@ -57,7 +57,9 @@ async def test_a_table_that_was_dropped_is_not_filled_from_the_middle(harness: H
     await written(harness, 1, 2, history=history)
     drop(harness)
     await written(harness, 3, history=history)
-    refused(harness, "lake.shop_public_items", f"{TOPIC}-0@2", "does not exist", "/connectors/items/offsets", "verify")
+    assert_refused(
+        harness, "lake.shop_public_items", f"{TOPIC}-0@2", "does not exist", "/connectors/items/offsets", "verify"
+    )
     assert (harness.rows(), harness.offset()) == ({}, 2)
     set_offset(harness, 0)
     await written(harness, history=history)
@@ -74,7 +76,7 @@ async def test_a_table_that_is_dropped_while_the_task_runs(harness: Harness) -> 
         drop(harness)
         harness.insert(2, 102)
         await until(lambda: bool(harness.failures), "a failure")
-    refused(harness, "does not exist", f"{TOPIC}-0@1")
+    assert_refused(harness, "does not exist", f"{TOPIC}-0@1")
     assert (harness.rows(), harness.offset()) == ({}, 1)
 
 
@@ -94,14 +96,14 @@ async def test_an_older_copy_is_not_continued(harness: Harness, stopped: bool) -
             restore()
             harness.insert(3, 103)
             await until(lambda: bool(harness.failures), "a failure")
-    refused(harness, "lake.shop_public_items", f"up to {TOPIC}-0@1", f"up to {TOPIC}-0@2", "older copy")
+    assert_refused(harness, "lake.shop_public_items", f"up to {TOPIC}-0@1", f"up to {TOPIC}-0@2", "older copy")
     assert (set(harness.rows()), harness.offset()) == ({"=1"}, 2)
     set_offset(harness, 1)
     await written(harness)
     assert (set(harness.rows()), harness.failures) == ({"=1", "=2", "=3"}, [])
 
 
-async def test_a_table_is_created_again_where_that_is_wanted(harness: Harness) -> None:
+async def test_a_missing_table_is_recreated_if_configured(harness: Harness) -> None:
     """With ``table.missing=recreate`` a new table begins at the group's offset. A later drop is detected again."""
     await written(harness, 1)
     drop(harness)
@@ -109,7 +111,7 @@ async def test_a_table_is_created_again_where_that_is_wanted(harness: Harness) -
     assert (set(harness.rows()), harness.failures) == ({"=2"}, [])
     drop(harness)
     await written(harness, 3)
-    refused(harness, f"{TOPIC}-0@2")
+    assert_refused(harness, f"{TOPIC}-0@2")
 
 
 async def test_offsets_that_are_set_by_hand_accept_the_table_as_it_is(harness: Harness) -> None:
@@ -122,7 +124,7 @@ async def test_offsets_that_are_set_by_hand_accept_the_table_as_it_is(harness: H
     assert (set(harness.rows()), harness.failures) == ({"=3"}, [])
 
 
-async def test_a_table_whose_first_row_comes_late_is_no_missing_one(harness: Harness) -> None:
+async def test_a_table_with_a_late_first_row_is_not_missing(harness: Harness) -> None:
     """Committed tombstones, bad records and rows of other tables do not require that a table exists."""
     await written(harness, 1)
     other = "shop.public.others"
@@ -139,7 +141,7 @@ async def test_a_table_whose_first_row_comes_late_is_no_missing_one(harness: Har
     assert (set(harness.rows("shop_public_others")), harness.failures) == ({"=7"}, [])
 
 
-async def test_a_table_ahead_of_its_group_is_no_older_one(harness: Harness) -> None:
+async def test_a_table_ahead_of_its_group_is_not_refused(harness: Harness) -> None:
     """A task that was killed between the table commit and the offset commit continues with the table as it is."""
     await written(harness, 1, 2)
     group = harness.broker.group(GROUP)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from headrace.runtime.task.memory_budget import MemoryBudget, unlimited
 
 
-def test_a_table_alone_may_take_half() -> None:
+def test_one_table_is_limited_to_half() -> None:
     """One table exceeds the budget above half of the limit. The other half is reserved for other tables."""
     budget = MemoryBudget(100)
     budget.hold("a", 50)
@@ -30,17 +30,17 @@ def test_a_large_table_does_not_stop_small_ones() -> None:
 
 def test_subscribers_are_notified_when_memory_is_free() -> None:
     """The budget notifies a subscriber once, when the held memory falls below the limit."""
-    budget, heard = MemoryBudget(100), []
-    budget.subscribe(lambda: heard.append(budget.total))
+    budget, totals = MemoryBudget(100), []
+    budget.subscribe(lambda: totals.append(budget.total))
     budget.hold("a", 80)
     budget.hold("a", 60)
-    assert heard == []
+    assert totals == []
     budget.hold("a", 10)
-    assert heard == [10]
+    assert totals == [10]
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 400)), max_size=60))
-def test_reading_only_what_is_allowed_stays_within_the_budget(reads: list[tuple[int, int]]) -> None:
+def test_reads_below_the_limit_stay_within_the_budget(reads: list[tuple[int, int]]) -> None:
     """Ten tables read in any order while the budget allows it: the sum exceeds the limit by one chunk per table."""
     budget, held = MemoryBudget(10_000), dict.fromkeys(range(10), 0)
     for table, size in reads * 20:

@@ -105,7 +105,7 @@ async def test_two_source_tables_are_not_written_to_one_table(harness: Harness) 
     assert (harness.rows()["=1"]["name"], harness.offset()) == ("new", 1)
 
 
-async def test_a_write_that_fails_for_a_while_is_repeated(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_write_that_fails_temporarily_is_repeated(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     """The task retries a batch after a retriable error of the lakehouse, and commits its offsets afterwards."""
     table = type(harness.lakehouse.table("lake", "x", TableOptions()))
     merge, attempts = table.merge, []

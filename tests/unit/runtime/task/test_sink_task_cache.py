@@ -137,16 +137,16 @@ async def test_a_dropped_tombstone_does_not_invalidate_the_cache(harness: Harnes
     assert harness.rows() == {"=1": {"id": 1, "name": "A"}}
 
 
-@pytest.mark.parametrize(("told", "name"), [({"__op": "u", "__lsn": 30}, "B"), ({"__op": "u"}, "A"), ({}, "A")])
+@pytest.mark.parametrize(("metadata", "name"), [({"__op": "u", "__lsn": 30}, "B"), ({"__op": "u"}, "A"), ({}, "A")])
 async def test_flattened_records_are_reselected_only_with_metadata(
-    harness: Harness, told: dict[str, Any], name: str
+    harness: Harness, metadata: dict[str, Any], name: str
 ) -> None:
     """A flattened record is reselected only with op, position and table. Otherwise the stored cell is kept."""
     source = {"__name": ITEMS.name, "__db": ITEMS.database, "__schema": ITEMS.schema, "__table": ITEMS.table}
     harness.insert(1, 10, "A")
     async with running(harness.task()):
         await eventually(lambda: harness.offset() == 1)
-    harness.broker.append(TOPIC, flattened({"id": 1, "name": PLACEHOLDER} | source | told), key({"id": 1}))
+    harness.broker.append(TOPIC, flattened({"id": 1, "name": PLACEHOLDER} | source | metadata), key({"id": 1}))
     async with running(harness.task(processor=cached_reselect("B"))):
         await eventually(lambda: harness.offset() == 2)
     assert harness.rows() == {"=1": {"id": 1, "name": name}}
@@ -171,11 +171,11 @@ async def test_a_schema_change_invalidates_the_cache(harness: Harness, monkeypat
     harness.insert(1, 10, "A")
     source = {"connector": "oracle", "name": ITEMS.name, "snapshot": "false"}
     altered = [{"type": "ALTER", "id": '"shop"."public"."items"', "table": {"columns": []}}]
-    told = {"source": source, "databaseName": "shop", "schemaName": "public", "ddl": "", "tableChanges": altered}
+    payload = {"source": source, "databaseName": "shop", "schemaName": "public", "ddl": "", "tableChanges": altered}
     schema = {"type": "struct", "name": "io.debezium.connector.oracle.SchemaChangeValue", "fields": []}
     async with running(harness.task(processor=cached_reselect("B"))):
         await eventually(lambda: harness.offset() == 1)
-        harness.broker.append("shop.changes", json.dumps({"schema": schema, "payload": told}).encode(), None)
+        harness.broker.append("shop.changes", json.dumps({"schema": schema, "payload": payload}).encode(), None)
         await eventually(lambda: harness.broker.committed(GROUP).get(TopicPartition("shop.changes", 0)) == 1)
         harness.broker.append(TOPIC, change("u", {"id": 1, "name": PLACEHOLDER}, 30), key({"id": 1}))
         await eventually(lambda: harness.offset() == 2)

@@ -84,11 +84,11 @@ async def test_a_dead_letter_is_no_row_until_a_complete_change(harness: Harness)
     """Updates that omit a value are dead letters until a complete update stores the row, each in its own batch."""
     queue = with_dead_letters(harness)
     async with running(harness.task(tolerate=True, dead_letters=True)):
-        for offset, name in enumerate([PLACEHOLDER, PLACEHOLDER, "told", PLACEHOLDER]):
+        for offset, name in enumerate([PLACEHOLDER, PLACEHOLDER, "complete", PLACEHOLDER]):
             change_ = change("u", {"id": 1, "name": name, "size": offset}, offset + 1)
             harness.broker.append(TOPIC, change_, key({"id": 1}))
             await eventually(lambda read=offset: harness.offset() == read + 1)
-    assert harness.rows() == {"=1": {"id": 1, "name": "told", "size": 3}}
+    assert harness.rows() == {"=1": {"id": 1, "name": "complete", "size": 3}}
     assert len(queue.letters) == 2
 
 
@@ -111,7 +111,7 @@ async def test_a_change_that_the_database_cannot_complete_is_a_dead_letter(harne
     assert [dict(letter.headers)["__connect.errors.offset"] for letter in queue.letters] == [b"3"]
 
 
-async def test_no_value_from_before_a_dead_letter_is_sure(harness: Harness) -> None:
+async def test_a_dead_letter_invalidates_earlier_values(harness: Harness) -> None:
     """After the dead letter of the update to B, an omitted name is not the earlier value A. The task reads it again."""
     queue = with_dead_letters(harness)
     rows = [{"name": "A"}, {"name": "B", "size": PLACEHOLDER}, {"name": PLACEHOLDER}]
@@ -226,7 +226,7 @@ async def test_dead_letters_name_their_converter(harness: Harness, monkeypatch: 
     assert headers["__connect.errors.stage"] == b"VALUE_CONVERTER"
 
 
-async def test_a_record_that_a_transform_cannot_use_keeps_its_place(harness: Harness) -> None:
+async def test_a_record_that_a_transform_refuses_is_a_dead_letter(harness: Harness) -> None:
     """A dead letter has the original record and offset, and the stage and class of the transform that failed.
 
     The task writes the other records.
@@ -236,7 +236,7 @@ async def test_a_record_that_a_transform_cannot_use_keeps_its_place(harness: Har
         "transforms": "rename,cast",
         "transforms.rename.type": "RegexRouter",
         "transforms.rename.regex": ".*",
-        "transforms.rename.replacement": "elsewhere",
+        "transforms.rename.replacement": "renamed",
         "transforms.cast.type": "org.apache.kafka.connect.transforms.ExtractField$Key",
         "transforms.cast.field": "id",
     }
@@ -248,7 +248,7 @@ async def test_a_record_that_a_transform_cannot_use_keeps_its_place(harness: Har
     async with running(task):
         await eventually(lambda: harness.offset() == 2)
     [letter] = harness.dead_letters.letters
-    told = {name.removeprefix("__connect.errors."): value.decode() for name, value in letter.headers if value}
-    assert (told["topic"], told["offset"], told["stage"]) == (TOPIC, "1", "TRANSFORMATION")
-    assert told["class.name"] == "org.apache.kafka.connect.transforms.ExtractField$Key"
-    assert [row["id"] for row in harness.rows("elsewhere").values()] == [1]
+    headers = {name.removeprefix("__connect.errors."): value.decode() for name, value in letter.headers if value}
+    assert (headers["topic"], headers["offset"], headers["stage"]) == (TOPIC, "1", "TRANSFORMATION")
+    assert headers["class.name"] == "org.apache.kafka.connect.transforms.ExtractField$Key"
+    assert [row["id"] for row in harness.rows("renamed").values()] == [1]

@@ -41,12 +41,14 @@ def read(harness: Harness, number: int, name: str) -> None:
 
 def delete(harness: Harness, number: int, lsn: int, new: int | None = None) -> None:
     headers = [] if new is None else [("__debezium.newkey", key({"id": new}))]
-    gone = change("d", None, lsn, columns=COLUMNS)
-    harness.broker.append(TOPIC, gone, key({"id": number}), headers=headers)
+    deletion = change("d", None, lsn, columns=COLUMNS)
+    harness.broker.append(TOPIC, deletion, key({"id": number}), headers=headers)
     harness.broker.append(TOPIC, None, key({"id": number}), headers=headers)
 
 
-def moved_in(harness: Harness, number: int, lsn: int, old: int, partition: int = 0, name: str = PLACEHOLDER) -> None:
+def create_moved(
+    harness: Harness, number: int, lsn: int, old: int, partition: int = 0, name: str = PLACEHOLDER
+) -> None:
     row = change("c", {"id": number, "name": name}, lsn)
     headers = [("__debezium.oldkey", key({"id": old}))]
     harness.broker.append(TOPIC, row, key({"id": number}), partition, headers)
@@ -62,7 +64,7 @@ async def test_a_row_keeps_its_own_value_when_its_old_key_is_used_again(harness:
     delete(harness, 117, 200, new=158)
     insert(harness, 117, 300, "SECOND")
     delete(harness, 117, 400)
-    moved_in(harness, 158, 200, old=117, partition=1)
+    create_moved(harness, 158, 200, old=117, partition=1)
     async with running(harness.task(linger=0.2)):
         await eventually(lambda: harness.broker.committed(GROUP).get(SECOND, 0) == 1 or bool(harness.failures))
         await eventually(lambda: harness.offset() == 6 or bool(harness.failures))
@@ -75,7 +77,7 @@ async def test_a_snapshot_that_reads_ahead_supplies_nothing_to_a_key_change(harn
     read(harness, 1, "new")
     read(harness, 2, "old")
     delete(harness, 1, 100, new=2)
-    moved_in(harness, 2, 100, old=1)
+    create_moved(harness, 2, 100, old=1)
     insert(harness, 1, 200, "new")
     async with running(harness.task(linger=0.2)):
         await eventually(lambda: bool(harness.failures) or harness.offset() == 6)
@@ -89,13 +91,13 @@ async def test_small_batches_keep_both_halves_together(harness: Harness, most: i
     async with running(harness.task(max_records=most)):
         await eventually(lambda: harness.offset() == 1)
         delete(harness, 1, 20, new=2)
-        moved_in(harness, 2, 20, old=1)
+        create_moved(harness, 2, 20, old=1)
         await eventually(lambda: harness.offset() == 4 or bool(harness.failures))
     assert not harness.failures
     assert names(harness) == {2: "one"}
 
 
-async def test_a_pause_between_the_halves_leaves_the_first_one_unwritten(harness: Harness) -> None:
+async def test_a_pause_between_the_halves_does_not_write_the_first(harness: Harness) -> None:
     """The task neither writes nor commits the first half before a pause, so the next worker reads both halves."""
     insert(harness, 1, 10, "one")
     async with running(harness.task()) as task:
@@ -105,7 +107,7 @@ async def test_a_pause_between_the_halves_leaves_the_first_one_unwritten(harness
         await eventually(lambda: names(harness).get(3) == "three")
         await task.pause()
         assert (names(harness), harness.offset()) == ({1: "one", 3: "three"}, 1)
-    moved_in(harness, 2, 20, old=1, partition=1)
+    create_moved(harness, 2, 20, old=1, partition=1)
     async with running(harness.task()):
         await eventually(lambda: harness.offset() == 4 or bool(harness.failures))
     assert not harness.failures
@@ -123,7 +125,7 @@ async def test_halves_in_two_partitions_wait_for_each_other(harness: Harness, mo
         insert(harness, 3, 40, "three")
         await eventually(lambda: names(harness).get(3) == "three")
         assert (names(harness), harness.offset()) == ({1: "one", 3: "three"}, 1)
-        moved_in(harness, 2, 20, old=1, partition=1)
+        create_moved(harness, 2, 20, old=1, partition=1)
         await eventually(lambda: harness.offset() == 5 or bool(harness.failures))
     assert not harness.failures
     assert names(harness) == {1: "next", 2: "one", 3: "three"}
@@ -135,8 +137,8 @@ async def test_a_second_half_that_arrives_first_waits(harness: Harness) -> None:
     insert(harness, 1, 10, "one")
     async with running(harness.task()):
         await eventually(lambda: harness.offset() == 1)
-        moved_in(harness, 2, 20, old=1, partition=1)
-        moved_in(harness, 4, 50, old=3, partition=1, name="four")
+        create_moved(harness, 2, 20, old=1, partition=1)
+        create_moved(harness, 4, 50, old=3, partition=1, name="four")
         await eventually(lambda: names(harness) == {1: "one", 4: "four"})
         delete(harness, 1, 20, new=2)
         delete(harness, 3, 50, new=4)
@@ -203,7 +205,7 @@ async def test_a_row_that_moves_onto_a_used_key_stays(harness: Harness, stored: 
     assert names(harness) == {2: "one", 3: "two"}
 
 
-async def test_a_row_that_moves_twice_in_a_transaction_leaves_the_key_between(harness: Harness) -> None:
+async def test_a_row_that_moves_twice_leaves_no_intermediate_row(harness: Harness) -> None:
     """If no row had the intermediate key, the table has no row with it after the transaction."""
     insert(harness, 1, 10, "one")
     async with running(harness.task()):

@@ -52,7 +52,7 @@ async def test_a_chunk_decoded_after_a_pause_waits_for_resume(harness: Harness) 
     assert set(harness.rows()) == {"=1"}
 
 
-async def test_a_rebalance_does_not_keep_a_pause_from_ending(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_rebalance_does_not_block_a_pause(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     """A rebalance discards the batch that waits behind the one in flight. The task reads it again after resume."""
     merge = Waiting()
     table = type(harness.lakehouse.table("lake", "x", TableOptions()))
@@ -97,7 +97,7 @@ async def test_a_rebalance_ends_the_throttling_of_a_full_queue(
     assert len(harness.rows()) == 7
 
 
-async def test_a_task_that_leaves_gives_its_topics_to_others_and_ends_with_its_write(
+async def test_a_task_that_leaves_does_not_commit_its_last_write(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A task whose ``stop`` timed out leaves the group before its write ends, and commits no offsets."""

@@ -89,8 +89,8 @@ async def test_rows_get_the_default_of_a_new_column(
         harness.broker.append(TOPIC, json.dumps(value).encode(), b'{"id":%d}' % number)
 
     await harness.broker.create_topic("shop")
-    told = [{"name": "qty", "typeName": "INT", "optional": True, "defaultValueExpression": "5"}]
-    changes = [{"type": "ALTER", "id": '"public"."items"', "table": {"columns": told}}]
+    columns = [{"name": "qty", "typeName": "INT", "optional": True, "defaultValueExpression": "5"}]
+    changes = [{"type": "ALTER", "id": '"public"."items"', "table": {"columns": columns}}]
     ddl = "alter table items add column qty int default 5"
     altered = mariadb(20, databaseName="public", schemaName=None, ddl=ddl, tableChanges=changes)
     row(1, 10)
@@ -117,8 +117,8 @@ async def test_writes_of_cassandra(harness: Harness, caplog: pytest.LogCaptureFi
     await harness.broker.create_topic(topic)
     for written, name, tags in ((5, "late", ["a"]), (3, "early", None)):
         harness.broker.append(topic, cassandra_write(written, id=7, name=name, tags=tags), key({"id": 7}))
-    told, metrics = list[tuple[str, str]](), Metrics()
-    observer = metrics.task("items", 0, lambda topic: None, lambda text, place: told.append((text, place)))
+    notes, metrics = list[tuple[str, str]](), Metrics()
+    observer = metrics.task("items", 0, lambda topic: None, lambda text, place: notes.append((text, place)))
     async with running(harness.task(observer=observer)):
         await eventually(lambda: harness.broker.committed(GROUP).get(TopicPartition(topic, 0)) == 2)
         harness.broker.append(topic, cassandra_write(7, id=8, tags=["b"]), key({"id": 8}))
@@ -126,7 +126,7 @@ async def test_writes_of_cassandra(harness: Harness, caplog: pytest.LogCaptureFi
     row = harness.rows("shop_hr_simple")["=7"]
     assert (row["id"], row["name"], row["tags"]) == (7, "late", ["a"])
     assert harness.failures == []
-    assert told == [(TEXTS[Loss.COLLECTION], "shop.hr.simple column tags")]
+    assert notes == [(TEXTS[Loss.COLLECTION], "shop.hr.simple column tags")]
     assert sum("shop.hr.simple column tags: adding to" in message for message in caplog.messages) == 1
     labels = {"connector": "items", "task": "0", "topic": topic, "kind": "collection"}
     assert metrics.registry.get_sample_value("headrace_source_losses_total", labels) == 2

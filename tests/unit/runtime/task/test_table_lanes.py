@@ -92,7 +92,7 @@ def states(task: SinkTask) -> dict[str, TableState]:
     return {each.table: each.state for each in task.tables()}
 
 
-async def test_a_table_that_cannot_be_written_stops_alone(harness: Harness, broken: Broken) -> None:
+async def test_a_table_that_cannot_be_written_fails_alone(harness: Harness, broken: Broken) -> None:
     """The task commits no offset of a failed table. It continues to write the other table, and does not fail."""
     broken.errors[ITEMS] = Fatal("items: the type changed")
     async with running(harness.task(isolated=True)) as task:
@@ -162,7 +162,7 @@ async def test_an_unknown_table_is_not_restarted(harness: Harness, broken: Broke
         harness.insert(1, 1)
         await eventually(lambda: harness.offset() == 1)
         epoch = task.epoch
-        assert not task.restart_table("nobody")
+        assert not task.restart_table("unknown")
         assert task.epoch == epoch
 
 
@@ -205,7 +205,7 @@ async def test_the_report_of_a_table(harness: Harness, broken: Broken) -> None:
         assert {each.state for each in task.reports()} == {TableState.RUNNING}
 
 
-async def test_a_bad_record_stops_its_table_alone(harness: Harness, broken: Broken) -> None:
+async def test_a_bad_record_fails_only_its_table(harness: Harness, broken: Broken) -> None:
     """A bad record fails only its table, also if the task has read no other record of that table."""
     harness.broker.append(TOPIC, b"{broken", key({"id": 1}))
     async with running(harness.task(isolated=True)) as task:
@@ -250,7 +250,7 @@ async def test_without_isolation_the_task_fails_as_in_kafka_connect(harness: Har
         assert task.tables() == []
 
 
-async def test_a_write_that_fails_for_a_passing_reason_is_repeated(
+async def test_a_write_with_a_retriable_error_is_repeated(
     harness: Harness, broken: Broken, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A table with a retriable error is RETRYING with cause and next attempt. The other tables continue."""

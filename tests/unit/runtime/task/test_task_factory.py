@@ -102,15 +102,15 @@ def test_a_history_accepts_records_without_a_key() -> None:
 
 def test_the_group_of_the_commits_is_the_one_that_the_tasks_join() -> None:
     """The group id is the connector's override, else the worker's option, else ``connect-<connector name>``."""
-    worker = replace(DEFAULTS, consumer_group="ours")
-    mine = {"consumer.override.group.id": "mine"}
+    worker = replace(DEFAULTS, consumer_group="worker")
+    connector = {"consumer.override.group.id": "connector"}
     found = [
         sink_connector_config(
             {"name": "shop", "connector.class": "LakehouseSink", "topics": "a", **given}, defaults
         ).group_id
-        for given, defaults in ((mine, worker), ({}, worker), ({}, DEFAULTS))
+        for given, defaults in ((connector, worker), ({}, worker), ({}, DEFAULTS))
     ]
-    assert found == ["mine", "ours", "connect-shop"]
+    assert found == ["connector", "worker", "connect-shop"]
 
 
 def test_ordering_field_of_other_sources() -> None:

@@ -11,7 +11,7 @@ from headrace.runtime.task.write_slots import WriteSlots
 pytestmark = pytest.mark.anyio
 
 
-async def settle() -> None:
+async def run_tasks() -> None:
     """Run every asyncio task that can continue."""
     for _ in range(5):
         await asyncio.sleep(0)
@@ -27,9 +27,9 @@ async def test_the_table_whose_event_has_waited_longest_is_next() -> None:
     slots.join("a")
     held = await slots.acquire("a", lambda: 0.0)
     late, early = waiting(slots, "a", 20.0), waiting(slots, "a", 10.0)
-    await settle()
+    await run_tasks()
     held.release()
-    await settle()
+    await run_tasks()
     assert (early.done(), late.done()) == (True, False)
     early.result().release()  # type: ignore[attr-defined]
     await late
@@ -41,10 +41,10 @@ async def test_a_connector_leaves_a_slot_to_others() -> None:
     slots.join("a")
     slots.join("b")
     first, second, third = (waiting(slots, "a", 0.0) for _ in range(3))
-    await settle()
+    await run_tasks()
     assert [each.done() for each in (first, second, third)] == [True, True, False]
     other = waiting(slots, "b", 99.0)
-    await settle()
+    await run_tasks()
     assert other.done()
     slots.leave("b")
     other.result().release()  # type: ignore[attr-defined]
@@ -65,12 +65,12 @@ async def test_a_cancelled_request_takes_no_slot() -> None:
     slots = WriteSlots(1)
     held = await slots.acquire("a", lambda: 0.0)
     waits, served = waiting(slots, "a", 1.0), waiting(slots, "a", 0.0)
-    await settle()
+    await run_tasks()
     waits.cancel()
-    await settle()
+    await run_tasks()
     held.release()  # serves the other request, which has not run yet
     served.cancel()
-    await settle()
+    await run_tasks()
     assert served.cancelled()
     held.release()  # the second release has no effect
     await slots.acquire("a", lambda: 0.0)

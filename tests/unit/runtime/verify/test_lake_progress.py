@@ -18,7 +18,7 @@ class Moving:
         self.source = MemoryRowSource()
         self.time = 0.0
         self.group = group
-        self.asked: list[str] = []
+        self.queried_topics: list[str] = []
         self._publish(published)
 
     def _publish(self, published: int | None) -> None:
@@ -31,7 +31,7 @@ class Moving:
         self._publish(None if known is None else known[0] + 1)
 
     def ends(self, topic: str) -> Mapping[TopicPartition, int]:
-        self.asked.append(topic)
+        self.queried_topics.append(topic)
         return {ONE: 10, TWO: 0}
 
     def committed(self) -> Mapping[TopicPartition, int]:
@@ -46,7 +46,7 @@ def test_source_connector_and_group_have_to_pass() -> None:
     """The source connector has published the position, then the group has committed the end of the topic."""
     moving = Moving(published=5, group=0)
     assert moving.wait(7)
-    assert (moving.group, moving.asked) == (10, ["t"])
+    assert (moving.group, moving.queried_topics) == (10, ["t"])
 
 
 def test_the_group_counts_only_after_the_source_connector() -> None:

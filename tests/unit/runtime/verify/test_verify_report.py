@@ -54,7 +54,7 @@ def test_values_are_printed_on_request() -> None:
     ("where", "words"),
     [(Where.SOURCE, "only in the source"), (Where.LAKE, "only in the lake"), (Where.TWICE, "stored twice in the lake")],
 )
-def test_a_row_of_one_side_says_which(where: Where, words: str) -> None:
+def test_a_row_of_one_side_is_reported_with_the_side(where: Where, words: str) -> None:
     """The report contains whether the row is only in the source, only in the lake, or twice in the lake."""
     assert words in printed(difference(where=where))[0][0]
 

@@ -52,7 +52,7 @@ def providers(folder: Path, environment: Mapping[str, str] | None = None) -> Con
         ("${env:DB_USER}", "app"),
         ("${file:F/db.properties:empty}", ""),
         ("${file:F/db.properties:unknown}", None),
-        ("${nobody:F/db.properties:password}", None),
+        ("${unknown:F/db.properties:password}", None),
         ("${env:HOME}", None),
         ("${env:DB_NONE}", None),
         ("${dir:F:none}", None),
@@ -110,7 +110,7 @@ def test_no_response_contains_the_value_of_a_reference(folder: Path) -> None:
     assert infos["topics"].value == config["topics"]
 
 
-def test_a_line_end_behind_a_secret_shows_nothing(folder: Path) -> None:
+def test_a_secret_with_a_line_end_is_masked(folder: Path) -> None:
     """An error masks a mounted secret that ends with a newline, also where the message omits the newline."""
     (folder / "allowed" / "mounted").write_text(f"{SECRET}\n")
     queue = f"${{dir:{folder}/allowed:mounted}}"
@@ -154,8 +154,8 @@ def test_a_missing_file_is_reported_for_unlisted_keys(folder: Path) -> None:
     validator = ConnectorValidator(Plugins([LakehouseSinkConnector()]), WorkerDefaults({}, "1"), providers(folder))
     option = "admin.override.client.id"
     answer = validator.validate("LakehouseSink", {**config, option: f"${{file:{folder}/allowed/none:x}}"})
-    told = {info.definition.name: info.value.errors for info in answer.configs if info.value.errors}
-    assert told == {option: (f"Could not read properties from file {folder}/allowed/none",)}
+    errors = {info.definition.name: info.value.errors for info in answer.configs if info.value.errors}
+    assert errors == {option: (f"Could not read properties from file {folder}/allowed/none",)}
 
 
 @given(st.text(alphabet="${}:ab\n", max_size=20))

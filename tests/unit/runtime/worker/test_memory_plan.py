@@ -31,6 +31,6 @@ def test_the_option_decides() -> None:
     assert memory_plan(GIBIBYTE, engine=0, available=64 * GIBIBYTE).changes == GIBIBYTE
 
 
-def test_this_process_has_memory() -> None:
+def test_the_available_memory_is_positive() -> None:
     """The available memory of this process is larger than 100 MiB, with or without a limit of a container."""
     assert available_memory() > 100 * MEBIBYTE

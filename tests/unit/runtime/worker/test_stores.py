@@ -21,12 +21,12 @@ FAILED = Status(State.FAILED, "w", trace="why")
 
 async def test_a_configuration_is_stored_when_put_returns() -> None:
     """When the put of a configuration returns, the store has it and has notified its listener."""
-    store, heard = ConfigStore(MemoryLog()), list[str]()
-    await store.start(heard.append)
+    store, notified = ConfigStore(MemoryLog()), list[str]()
+    await store.start(notified.append)
     await store.put_connector("n", {"a": "b"}, TargetState.PAUSED)
     assert store.state.connector_config("n") == {"a": "b"}
     assert store.state.target_state("n") is TargetState.PAUSED
-    assert set(heard) == {"n"}
+    assert set(notified) == {"n"}
 
 
 async def test_a_record_that_cannot_be_read_is_skipped() -> None:
@@ -40,13 +40,13 @@ async def test_a_record_that_cannot_be_read_is_skipped() -> None:
 
 async def test_logger_levels_apply_to_running_workers_only() -> None:
     """A store ignores logger levels from before its start, as in Kafka Connect, and skips a record without a level."""
-    log, heard = MemoryLog(), list[tuple[str, str]]()
+    log, notified = MemoryLog(), list[tuple[str, str]]()
     await log.append([("logger-cluster-old", b'{"level":"TRACE"}')])
     store = ConfigStore(log)
-    await store.start(lambda name: None, lambda logger, level: heard.append((logger, level)))
+    await store.start(lambda name: None, lambda logger, level: notified.append((logger, level)))
     await log.append([("logger-cluster-broken", b"{}")])
     await store.put_logger_level("new", "DEBUG")
-    assert heard == [("new", "DEBUG")]
+    assert notified == [("new", "DEBUG")]
 
 
 async def test_a_configuration_that_cannot_be_written_is_not_stored() -> None:
