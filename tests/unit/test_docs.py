@@ -74,7 +74,7 @@ def test_files_that_are_named_exist(page: Path) -> None:
 def test_make_targets_that_are_named_exist(page: Path) -> None:
     """Each ``make`` target that a page names is in the Makefile."""
     for target in re.findall(r"(?:^|`)make ([a-z]+)", page.read_text(), re.MULTILINE):
-        assert re.search(rf"^{target}:", MAKEFILE, re.MULTILINE), f"{page.name} says make {target}"
+        assert re.search(rf"^{target}:", MAKEFILE, re.MULTILINE), f"{page.name} names make {target}"
 
 
 @on_every_page
@@ -90,9 +90,9 @@ def test_every_page_is_reached_from_the_readme() -> None:
     assert [page.name for page in ROOT.glob("docs/*.md") if f"docs/{page.name}" not in text] == []
 
 
-OF_OTHERS = "migration.md"
+OTHER_SINKS_PAGE = "migration.md"
 """The page that names options of other sinks. ``config/test_other_sinks.py`` checks their equivalents."""
-OUR_PAGES = [page for page in PAGES if "helm" not in page.parts and page.name != OF_OTHERS]
+OUR_PAGES = [page for page in PAGES if "helm" not in page.parts and page.name != OTHER_SINKS_PAGE]
 
 
 @pytest.mark.parametrize("page", OUR_PAGES, ids=lambda path: path.name)

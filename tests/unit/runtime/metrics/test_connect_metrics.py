@@ -141,7 +141,7 @@ def test_starts_are_counted_by_result(scene: Scene) -> None:
         assert [started(kind, what) for what in ("attempts", "success", "failure")] == [2, 1, 1]
 
 
-class Letters:
+class UnreliableQueue:
     """A dead letter queue that can be unavailable."""
 
     down = False
@@ -161,7 +161,7 @@ class Letters:
 @pytest.mark.parametrize("tolerant", [True, False])
 async def test_errors_are_counted_by_their_handling(scene: Scene, tolerant: bool) -> None:
     """The metrics count failed records by their handling: skipped, logged, sent to the queue, or not sent."""
-    letters = Letters()
+    letters = UnreliableQueue()
     reporter = ErrantReporter(
         "shop", letters, tolerate_errors=tolerant, log_errors=True, log_messages=False, observer=scene.task
     )

@@ -163,7 +163,7 @@ def hung(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> Iterator[Event]:
     def waiting(*args: object) -> object:
         began.set()
         go.wait(10)
-        return merge(*args)  # type: ignore[arg-type]  # whatever it was called with
+        return merge(*args)  # type: ignore[arg-type]  # the arguments of the call
 
     monkeypatch.setattr(table, "merge", waiting)
     yield go

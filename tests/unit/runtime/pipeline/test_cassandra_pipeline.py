@@ -58,7 +58,7 @@ def writes(draw: st.DrawFn) -> Write:
 
 
 @dataclass(frozen=True)
-class Given:
+class SchemalessRecord:
     """A record without a schema, whose key has the names of the key columns and no clustering values."""
 
     value: bytes
@@ -106,7 +106,7 @@ class Lake:
 
     def records(self, *some: bytes) -> None:
         """Write a batch of records without schemas."""
-        decoded = self._reader.decode([Given(value) for value in some])
+        decoded = self._reader.decode([SchemalessRecord(value) for value in some])
         assert decoded.errant == []
         for piece in decoded.events:
             assert isinstance(piece, CassandraBatch)

@@ -20,7 +20,7 @@ AFTER = catalog(not_null=True)
 NARROW = Schema("struct", fields=(Field("big", TEXT),))
 
 
-class Source(MemoryRowSource):
+class CountingSource(MemoryRowSource):
     """A database that counts the reads of its catalog, and that can fail."""
 
     reads = 0
@@ -34,8 +34,8 @@ class Source(MemoryRowSource):
 
 
 @pytest.fixture
-def source() -> Source:
-    found = Source()
+def source() -> CountingSource:
+    found = CountingSource()
     found.add(BEFORE, database().schema(BEFORE))
     return found
 
@@ -46,12 +46,12 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def tables(source: Source, clock: Clock) -> SourceCatalog:
+def tables(source: CountingSource, clock: Clock) -> SourceCatalog:
     options = replace(NO_CACHE, errors_retry_timeout_ms=0)
     return SourceCatalog(SourceReader(source, options, NoMetrics(), clock), 1000, clock)
 
 
-def test_an_entry_is_read_again_after_the_interval(source: Source, tables: SourceCatalog, clock: Clock) -> None:
+def test_an_entry_is_read_again_after_the_interval(source: CountingSource, tables: SourceCatalog, clock: Clock) -> None:
     """An entry is read again after the refresh interval. Before that the database is not queried."""
     assert tables.table(TABLE) == BEFORE
     source.add(AFTER, NARROW)
@@ -60,7 +60,7 @@ def test_an_entry_is_read_again_after_the_interval(source: Source, tables: Sourc
     assert (tables.table(TABLE), source.reads) == (AFTER, 2)
 
 
-def test_a_discarded_entry_is_read_again_at_once(source: Source, tables: SourceCatalog) -> None:
+def test_a_discarded_entry_is_read_again_at_once(source: CountingSource, tables: SourceCatalog) -> None:
     """An entry that was discarded after an ALTER TABLE or a failed read is read again at once."""
     tables.table(TABLE)
     source.add(AFTER, NARROW)
@@ -69,7 +69,7 @@ def test_a_discarded_entry_is_read_again_at_once(source: Source, tables: SourceC
 
 
 def test_an_entry_outlives_its_interval_while_the_database_is_down(
-    source: Source, tables: SourceCatalog, clock: Clock
+    source: CountingSource, tables: SourceCatalog, clock: Clock
 ) -> None:
     """If the database is down, an expired entry is used. Without an earlier entry the error is raised."""
     source.down = True
@@ -81,7 +81,7 @@ def test_an_entry_outlives_its_interval_while_the_database_is_down(
     assert tables.table(TABLE) == BEFORE
 
 
-def test_the_current_schema_is_read_once_per_chunk(source: Source, tables: SourceCatalog) -> None:
+def test_the_current_schema_is_read_once_per_chunk(source: CountingSource, tables: SourceCatalog) -> None:
     """The current schema is read once per chunk, because an earlier entry can be older than the chunk's records."""
     tables.begin_chunk()
     tables.schema_now(TABLE)
@@ -92,7 +92,7 @@ def test_the_current_schema_is_read_once_per_chunk(source: Source, tables: Sourc
     assert tables.table(TABLE) == AFTER
 
 
-def test_the_current_schema_is_never_an_earlier_one(source: Source, tables: SourceCatalog) -> None:
+def test_the_current_schema_is_never_an_earlier_one(source: CountingSource, tables: SourceCatalog) -> None:
     """If the database is down, the read of the current schema fails instead of returning an earlier one."""
     tables.table(TABLE)
     tables.begin_chunk()

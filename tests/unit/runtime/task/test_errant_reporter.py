@@ -16,7 +16,7 @@ from headrace_connectors.memory.feed import MemoryRecord
 
 pytestmark = pytest.mark.anyio
 
-CONNECTS = (
+CONNECT_LINE = (
     "Error encountered in task d1-0. Executing stage 'VALUE_CONVERTER' with class "
     "'org.apache.kafka.connect.json.JsonConverter', where consumed record is {topic='snk-dlqin', partition=0, "
     "offset=1, timestamp=1795248426567, timestampType=CreateTime}."
@@ -24,14 +24,14 @@ CONNECTS = (
 
 
 @pytest.mark.parametrize("with_message", [True, False])
-async def test_the_line_is_connects(caplog: pytest.LogCaptureFixture, with_message: bool) -> None:
+async def test_the_line_equals_that_of_kafka_connect(caplog: pytest.LogCaptureFixture, with_message: bool) -> None:
     """The line equals Kafka Connect's, except the timestampType. It never contains the content of the record."""
     reporter = ErrantReporter("d1-0", None, tolerate_errors=True, log_errors=True, log_messages=with_message)
     record = MemoryRecord("snk-dlqin", 0, 1, 1795248426567, b"secret key", b"{secret", ())
     with caplog.at_level(logging.ERROR):
         await reporter.report([record], [Errant(0, Stage.VALUE_CONVERTER, BadRecord("not JSON"))])
     [line, *trace] = caplog.messages[0].split("\n")
-    wanted = CONNECTS.replace(", timestampType=CreateTime", "")
+    wanted = CONNECT_LINE.replace(", timestampType=CreateTime", "")
     assert line == (wanted if with_message else wanted.partition(", where")[0] + ".")
     assert trace == ["headrace.core.model.errors.BadRecord: not JSON"]
     assert "secret" not in caplog.text
@@ -45,7 +45,7 @@ async def test_nothing_is_logged_by_default(caplog: pytest.LogCaptureFixture) ->
     assert caplog.messages == []
 
 
-class Full:
+class RefusingQueue:
     """A dead letter queue that refuses every record."""
 
     async def report(self, errant: Sequence[ErrantRecord]) -> None:
@@ -57,7 +57,7 @@ class Full:
 
 async def test_the_log_contains_a_record_that_the_queue_refuses(caplog: pytest.LogCaptureFixture) -> None:
     """The reporter logs a bad record before it sends it to the dead letter queue, as in Kafka Connect."""
-    reporter = ErrantReporter("d1-0", Full(), tolerate_errors=True, log_errors=True, log_messages=True)
+    reporter = ErrantReporter("d1-0", RefusingQueue(), tolerate_errors=True, log_errors=True, log_messages=True)
     record = MemoryRecord("snk-dlqin", 0, 1, 1795248426567, b"k", b"v", ())
     with pytest.raises(Fatal):
         await reporter.report([record], [Errant(0, Stage.VALUE_CONVERTER, BadRecord("not JSON"))])

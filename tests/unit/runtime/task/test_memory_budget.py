@@ -41,7 +41,7 @@ def test_subscribers_are_notified_when_memory_is_free() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 400)), max_size=60))
 def test_reads_below_the_limit_stay_within_the_budget(reads: list[tuple[int, int]]) -> None:
-    """Ten tables read in any order while the budget allows it: the sum exceeds the limit by one chunk per table."""
+    """Ten tables read in any order while the budget allows it: the sum exceeds the limit by at most one chunk each."""
     budget, held = MemoryBudget(10_000), dict.fromkeys(range(10), 0)
     for table, size in reads * 20:
         if not budget.is_exceeded_by(table):

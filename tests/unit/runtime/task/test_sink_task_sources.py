@@ -46,14 +46,14 @@ def mariadb(pos: int, **other: Any) -> dict[str, Any]:
     return {"source": source | {"file": "bin.000001", "pos": pos, "row": 0, "ts_ms": pos}} | other
 
 
-class OfTopic:
+class TopicConverter:
     """A converter that records the topics for which it was created."""
 
     def __init__(self) -> None:
         self.topics: list[str] = []
         self._json = JsonData(True)
 
-    def of_topic(self, topic: str) -> OfTopic:
+    def of_topic(self, topic: str) -> TopicConverter:
         self.topics.append(topic)
         return self
 
@@ -65,7 +65,7 @@ class OfTopic:
 async def test_a_converter_receives_the_topic(harness: Harness, transformed: bool) -> None:
     """The task creates a converter once for each topic, because the subject of a schema can contain the topic."""
     route = {"transforms": "r", "transforms.r.type": "RegexRouter", "transforms.r.regex": "x"}
-    converter, other = OfTopic(), "shop.public.others"
+    converter, other = TopicConverter(), "shop.public.others"
     await harness.broker.create_topic(other)
     for number in range(3):
         harness.insert(number, 10 + number)

@@ -27,7 +27,7 @@ ITEMS, ORDERS = "shop_public_items", "shop_public_orders"
 
 
 @dataclass
-class Broken:
+class FailingLakehouse:
     """A lakehouse whose tables raise their entry in ``errors`` on a merge, and in ``upkeep`` on maintenance."""
 
     lakehouse: MemoryLakehouse
@@ -42,10 +42,10 @@ class Broken:
         """Open a table."""
         self.opened.append(name)
         table = self.lakehouse.table(namespace, name, options)
-        return _BrokenTable(table, lambda: self.errors.get(name), lambda: self.upkeep.get(name))
+        return _FailingTable(table, lambda: self.errors.get(name), lambda: self.upkeep.get(name))
 
 
-class _BrokenTable:
+class _FailingTable:
     def __init__(
         self, table: LakeTable, error: Callable[[], Exception | None], upkeep: Callable[[], Exception | None]
     ) -> None:
@@ -69,10 +69,10 @@ class _BrokenTable:
 
 
 @pytest.fixture
-async def broken(harness: Harness) -> Broken:
+async def broken(harness: Harness) -> FailingLakehouse:
     """Return the lakehouse of a harness with two topics, whose tables can fail."""
     await harness.broker.create_topic(OTHER)
-    broken = Broken(harness.lakehouse)
+    broken = FailingLakehouse(harness.lakehouse)
     harness.lakehouse = broken  # type: ignore[assignment] - it delegates everything else
     return broken
 
@@ -92,7 +92,7 @@ def states(task: SinkTask) -> dict[str, TableState]:
     return {each.table: each.state for each in task.tables()}
 
 
-async def test_a_table_that_cannot_be_written_fails_alone(harness: Harness, broken: Broken) -> None:
+async def test_a_table_that_cannot_be_written_fails_alone(harness: Harness, broken: FailingLakehouse) -> None:
     """The task commits no offset of a failed table. It continues to write the other table, and does not fail."""
     broken.errors[ITEMS] = Fatal("items: the type changed")
     async with running(harness.task(isolated=True)) as task:
@@ -107,7 +107,7 @@ async def test_a_table_that_cannot_be_written_fails_alone(harness: Harness, brok
     assert len(harness.rows(ORDERS)) == 2
 
 
-async def test_a_restarted_task_writes_the_table_that_had_failed(harness: Harness, broken: Broken) -> None:
+async def test_a_restarted_task_writes_the_table_that_had_failed(harness: Harness, broken: FailingLakehouse) -> None:
     """After a restart the task writes all records of the table that had failed."""
     broken.errors[ITEMS] = Fatal("items: the type changed")
     harness.insert(1, 1)
@@ -120,7 +120,7 @@ async def test_a_restarted_task_writes_the_table_that_had_failed(harness: Harnes
     assert set(harness.rows()) == {"=1"}
 
 
-async def test_a_table_is_restarted_alone(harness: Harness, broken: Broken) -> None:
+async def test_a_table_is_restarted_alone(harness: Harness, broken: FailingLakehouse) -> None:
     """A restart of one table reads its records again in order. The other table loses no record."""
     broken.errors[ITEMS] = Fatal("items: the type changed")
     async with running(harness.task(isolated=True)) as task:
@@ -141,7 +141,7 @@ async def test_a_table_is_restarted_alone(harness: Harness, broken: Broken) -> N
     assert len(harness.rows(ORDERS)) == 2
 
 
-async def test_a_table_that_is_restarted_in_a_pause_runs_after_it(harness: Harness, broken: Broken) -> None:
+async def test_a_table_that_is_restarted_in_a_pause_runs_after_it(harness: Harness, broken: FailingLakehouse) -> None:
     """A table that is restarted while the connector is paused has the state PAUSED, and is written after resume."""
     broken.errors[ITEMS] = Fatal("items: the type changed")
     async with running(harness.task(isolated=True)) as task:
@@ -156,7 +156,7 @@ async def test_a_table_that_is_restarted_in_a_pause_runs_after_it(harness: Harne
         await eventually(lambda: harness.offset() == 1)
 
 
-async def test_an_unknown_table_is_not_restarted(harness: Harness, broken: Broken) -> None:
+async def test_an_unknown_table_is_not_restarted(harness: Harness, broken: FailingLakehouse) -> None:
     """A restart of an unknown table returns False and reads no records again."""
     async with running(harness.task(isolated=True)) as task:
         harness.insert(1, 1)
@@ -166,7 +166,9 @@ async def test_an_unknown_table_is_not_restarted(harness: Harness, broken: Broke
         assert task.epoch == epoch
 
 
-async def test_nothing_is_written_between_the_request_and_the_rewind(harness: Harness, broken: Broken) -> None:
+async def test_nothing_is_written_between_the_request_and_the_rewind(
+    harness: Harness, broken: FailingLakehouse
+) -> None:
     """A restarted table stays FAILED until the next assignment rewinds it, so that no chunk is written out of order."""
     broken.errors[ITEMS] = Fatal("items: the type changed")
     async with running(harness.task(isolated=True)) as task:
@@ -177,7 +179,7 @@ async def test_nothing_is_written_between_the_request_and_the_rewind(harness: Ha
         await eventually(lambda: task.epoch == 2)
 
 
-async def test_the_report_of_a_table(harness: Harness, broken: Broken) -> None:
+async def test_the_report_of_a_table(harness: Harness, broken: FailingLakehouse) -> None:
     """A report has the waiting events, the last batch, and the last error, which stays when the table runs again."""
     broken.errors[ITEMS] = Fatal("items: the type changed")
     async with running(harness.task(isolated=True)) as task:
@@ -205,7 +207,7 @@ async def test_the_report_of_a_table(harness: Harness, broken: Broken) -> None:
         assert {each.state for each in task.reports()} == {TableState.RUNNING}
 
 
-async def test_a_bad_record_fails_only_its_table(harness: Harness, broken: Broken) -> None:
+async def test_a_bad_record_fails_only_its_table(harness: Harness, broken: FailingLakehouse) -> None:
     """A bad record fails only its table, also if the task has read no other record of that table."""
     harness.broker.append(TOPIC, b"{broken", key({"id": 1}))
     async with running(harness.task(isolated=True)) as task:
@@ -217,7 +219,7 @@ async def test_a_bad_record_fails_only_its_table(harness: Harness, broken: Broke
     assert committed(harness, FIRST) == 0
 
 
-async def test_offsets_are_not_committed_past_a_bad_record(harness: Harness, broken: Broken) -> None:
+async def test_offsets_are_not_committed_past_a_bad_record(harness: Harness, broken: FailingLakehouse) -> None:
     """With table isolation the task does not commit past the bad record of a failed table."""
     harness.insert(1, 1)
     harness.broker.append(TOPIC, b"{broken", key({"id": 2}))
@@ -229,7 +231,7 @@ async def test_offsets_are_not_committed_past_a_bad_record(harness: Harness, bro
     assert committed(harness, FIRST) <= 1
 
 
-async def test_the_task_fails_once_no_topic_is_left(harness: Harness, broken: Broken) -> None:
+async def test_the_task_fails_once_no_topic_is_left(harness: Harness, broken: FailingLakehouse) -> None:
     """If all tables of a task have failed, the task fails with the error of the last table."""
     broken.errors |= {ITEMS: Fatal("first"), ORDERS: Fatal("second")}
     async with running(harness.task(isolated=True)) as task:
@@ -241,7 +243,7 @@ async def test_the_task_fails_once_no_topic_is_left(harness: Harness, broken: Br
     assert str(harness.failures[0]) == "second"
 
 
-async def test_without_isolation_the_task_fails_as_in_kafka_connect(harness: Harness, broken: Broken) -> None:
+async def test_without_isolation_the_task_fails_as_in_kafka_connect(harness: Harness, broken: FailingLakehouse) -> None:
     """With ``errors.isolation=task`` the failure of one table fails the task."""
     broken.errors[ITEMS] = Fatal("items: the type changed")
     harness.insert(1, 1)
@@ -251,7 +253,7 @@ async def test_without_isolation_the_task_fails_as_in_kafka_connect(harness: Har
 
 
 async def test_a_write_with_a_retriable_error_is_repeated(
-    harness: Harness, broken: Broken, monkeypatch: pytest.MonkeyPatch
+    harness: Harness, broken: FailingLakehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A table with a retriable error is RETRYING with cause and next attempt. The other tables continue."""
     monkeypatch.setattr(table_lane, "BACKOFF", 0.01)
@@ -272,7 +274,7 @@ async def test_a_write_with_a_retriable_error_is_repeated(
 
 
 async def test_a_table_that_is_retried_for_long_is_opened_again(
-    harness: Harness, broken: Broken, monkeypatch: pytest.MonkeyPatch
+    harness: Harness, broken: FailingLakehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The task opens a table again after many retries, because its handle may be the cause."""
     monkeypatch.setattr(table_lane, "BACKOFF", 0.01)
@@ -283,7 +285,7 @@ async def test_a_table_that_is_retried_for_long_is_opened_again(
         await eventually(lambda: broken.opened.count(ITEMS) > 1)
 
 
-async def test_a_pause_does_not_wait_for_a_task_that_has_failed(harness: Harness, broken: Broken) -> None:
+async def test_a_pause_does_not_wait_for_a_task_that_has_failed(harness: Harness, broken: FailingLakehouse) -> None:
     """The pause of a failed task ends at once, because the task writes no more batches."""
     broken.errors[ITEMS] = Fatal("items: the type changed")
     async with running(harness.task(linger=60.0)) as task:
@@ -295,7 +297,7 @@ async def test_a_pause_does_not_wait_for_a_task_that_has_failed(harness: Harness
 
 
 async def test_a_pause_does_not_wait_for_a_table_that_cannot_be_written(
-    harness: Harness, broken: Broken, monkeypatch: pytest.MonkeyPatch
+    harness: Harness, broken: FailingLakehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A pause does not wait for a table that is RETRYING. The table's batch is written after resume."""
     monkeypatch.setattr(table_lane, "BACKOFF", 0.01)
@@ -311,7 +313,7 @@ async def test_a_pause_does_not_wait_for_a_table_that_cannot_be_written(
     assert set(harness.rows()) == {"=1"}
 
 
-async def test_a_failed_table_stays_failed_over_a_rebalance(harness: Harness, broken: Broken) -> None:
+async def test_a_failed_table_stays_failed_over_a_rebalance(harness: Harness, broken: FailingLakehouse) -> None:
     """A failed table stays FAILED after a rebalance, until a restart. The task reads no records of it."""
     broken.errors[ITEMS] = Fatal("items: the type changed")
     async with running(harness.task(isolated=True)) as task:
@@ -331,7 +333,9 @@ async def test_a_failed_table_stays_failed_over_a_rebalance(harness: Harness, br
     [Retriable("another writer changed the table"), TableMissing("items: the table does not exist any more")],
     ids=["conflict", "dropped table"],
 )
-async def test_failed_upkeep_does_not_write_the_batch_again(harness: Harness, broken: Broken, error: Exception) -> None:
+async def test_failed_upkeep_does_not_write_the_batch_again(
+    harness: Harness, broken: FailingLakehouse, error: Exception
+) -> None:
     """The batch is complete by then. The next batch tries the upkeep again, or reports the missing table."""
     broken.upkeep[ITEMS] = error
     async with running(harness.task(isolated=True)) as task:

@@ -147,7 +147,7 @@ def test_tasks_that_fill_in_the_defaults_of_new_columns() -> None:
     assert not options(**router, **{"transforms.r.regex": "a", "transforms.r.replacement": "b"}).fills_defaults
 
 
-class Queue(MemoryDeadLetterQueue):
+class ClosableQueue(MemoryDeadLetterQueue):
     """A dead letter queue that records whether it was closed."""
 
     closed = False
@@ -164,7 +164,7 @@ def open_in_another_process(kind: str, options: RowStoreOptions) -> RowStore:
 @pytest.mark.anyio
 async def test_a_task_that_cannot_be_created_leaves_no_queue_open() -> None:
     """The factory closes the dead letter queue if it cannot create the task, because each retry opens a new one."""
-    feeds, queue = MemoryFeeds(MemoryBroker()), Queue("shop", 0)
+    feeds, queue = MemoryFeeds(MemoryBroker()), ClosableQueue("shop", 0)
     feeds.queues["dead"] = queue
     json = "org.apache.kafka.connect.json.JsonConverter"
     config = {

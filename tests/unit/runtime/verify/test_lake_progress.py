@@ -11,7 +11,7 @@ from headrace_connectors.memory import MemoryRowSource
 ONE, TWO = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
-class Moving:
+class AdvancingConnector:
     """A source connector and a sink group whose positions increase by one with each sleep."""
 
     def __init__(self, published: int | None, group: int) -> None:
@@ -44,23 +44,23 @@ class Moving:
 
 def test_source_connector_and_group_have_to_pass() -> None:
     """The source connector has published the position, then the group has committed the end of the topic."""
-    moving = Moving(published=5, group=0)
-    assert moving.wait(7)
-    assert (moving.group, moving.queried_topics) == (10, ["t"])
+    connector = AdvancingConnector(published=5, group=0)
+    assert connector.wait(7)
+    assert (connector.group, connector.queried_topics) == (10, ["t"])
 
 
 def test_the_group_counts_only_after_the_source_connector() -> None:
     """The group's offset proves nothing before the source connector has published, as the events are not in Kafka."""
-    moving = Moving(published=5, group=99)
-    assert moving.wait(8)
-    assert moving.source.position.published == (8,)
+    connector = AdvancingConnector(published=5, group=99)
+    assert connector.wait(8)
+    assert connector.source.position.published == (8,)
 
 
 def test_a_source_without_published_positions_is_waited_for_once() -> None:
     """If the source reports no published position, the first wait ends at its deadline and the second one at once."""
-    moving = Moving(published=None, group=99)
-    progress = LakeProgress(moving.source, moving, "t", lambda: moving.time, moving.sleep)
+    connector = AdvancingConnector(published=None, group=99)
+    progress = LakeProgress(connector.source, connector, "t", lambda: connector.time, connector.sleep)
     assert not progress.wait(LogPosition("postgresql", (1,)), 5.0)
-    assert moving.time == 5.0
+    assert connector.time == 5.0
     assert not progress.wait(LogPosition("postgresql", (1,)), 60.0)
-    assert moving.time == 5.0
+    assert connector.time == 5.0
