@@ -1,4 +1,4 @@
-"""The design pages and what cites them: cited sections, named modules and named tests exist.
+"""Tests that the sections, modules and tests that design pages and their citations name exist.
 
 A citation is "``page.md`` section 2.1", or "``page.md`` sections 2 and 3". A file that cites pages may then write
 "section 2.1" alone.
@@ -35,13 +35,13 @@ on_every_page = pytest.mark.parametrize("page", PAGES, ids=lambda path: path.nam
 
 @cache
 def sections() -> Mapping[str, Collection[str]]:
-    """The numbers of the headings of each design page, by its file name."""
+    """Return the numbers of the headings of each design page, by its file name."""
     return {page.name: re.findall(rf"^#+ ({NUMBER})\.? ", page.read_text(), re.MULTILINE) for page in PAGES}
 
 
 @cache
 def markdown_files() -> Collection[str]:
-    """The names of all pages of the repository."""
+    """Return the names of all Markdown files of the repository."""
     folders = (ROOT / name for name in FOLDERS)
     return {path.name for folder in folders for path in folder.rglob("*.md")} | {
         path.name for path in ROOT.glob("*.md")
@@ -50,7 +50,7 @@ def markdown_files() -> Collection[str]:
 
 @cache
 def defined_tests() -> Mapping[str, Collection[str]]:
-    """The tests of each file below ``tests``, by the file's name."""
+    """Return the tests of each file below ``tests``, by the file's name."""
     found: dict[str, set[str]] = {}
     for path in (ROOT / "tests").rglob("*.py"):
         found.setdefault(path.name, set()).update(re.findall(r"\bdef (test_\w+)", path.read_text()))
@@ -59,18 +59,18 @@ def defined_tests() -> Mapping[str, Collection[str]]:
 
 @cache
 def modules() -> Collection[str]:
-    """The names of all Python files."""
+    """Return the names of all Python files."""
     return {path.name for path in FILES if path.suffix == ".py"} | {Path(__file__).name}
 
 
 def plain(text: str) -> str:
-    """``text`` in one line: without line ends, marks of comments, backticks and the targets of links."""
+    """Return ``text`` in one line, without comment marks, backticks and the targets of links."""
     text = re.sub(r"\[([^]]*)]\([^)]*\)", r"\1", text)
     return re.sub(r"\s*\n\s*(?:#+:? )?", " ", text).replace("`", "")
 
 
 def wrong_citations(text: str, own: str | None = None) -> Iterator[str]:
-    """What is wrong with the citations in a file; ``own`` is its name if it is a design page."""
+    """Return the errors of the citations in a file. ``own`` is its name if it is a design page."""
     text = plain(text)
     cited = {own} if own else set()
     for page in re.findall(r"(?<![\w>}*])([\w-]+\.md)\b", text):
@@ -92,8 +92,8 @@ def wrong_citations(text: str, own: str | None = None) -> Iterator[str]:
         )
 
 
-def test_citations_lead_somewhere() -> None:
-    """In every file: the page is in the repository, and it has the section."""
+def test_citations_name_existing_sections() -> None:
+    """Each page that a file of the repository cites exists, and has the cited section."""
     wrong = [
         f"{path.relative_to(ROOT)}: {problem}"
         for path in FILES
@@ -116,7 +116,7 @@ def test_citations_lead_somewhere() -> None:
     ],
 )
 def test_a_wrong_citation_is_found(text: str) -> None:
-    """However it is written and wherever a line ends."""
+    """A wrong citation is found in each form, also over two lines."""
     assert list(wrong_citations(text))
 
 
@@ -129,13 +129,13 @@ def test_a_wrong_citation_is_found(text: str) -> None:
     ],
 )
 def test_a_right_citation_is_accepted(text: str) -> None:
-    """Also over two lines, and beside other numbers."""
+    """A correct citation is accepted, also over two lines and next to other numbers."""
     assert list(wrong_citations(text)) == []
 
 
 @on_every_page
 def test_tests_that_are_named_exist(page: Path) -> None:
-    """As ``file.py::test_name``; a test that is renamed takes its mention along."""
+    """Each test that a design page cites as ``file.py::test_name`` exists."""
     text = page.read_text()
     named = re.findall(r"`(\w+\.py)::(test_\w+)`", text)
     assert [f"{file}::{test}" for file, test in named if test not in defined_tests().get(file, ())] == []
@@ -145,11 +145,11 @@ def test_tests_that_are_named_exist(page: Path) -> None:
 
 @on_every_page
 def test_modules_that_are_named_exist(page: Path) -> None:
-    """By their file name: where it is may change."""
+    """Each module that a design page names by its file name exists."""
     assert sorted(set(re.findall(r"\b(\w+\.py)\b", page.read_text())) - set(modules())) == []
 
 
 def test_the_index_has_every_page() -> None:
-    """With a link."""
+    """The index of the design pages links to each page."""
     index = (DESIGN / "README.md").read_text()
     assert [page.name for page in PAGES if page.name != "README.md" and f"]({page.name})" not in index] == []

@@ -1,4 +1,4 @@
-"""The documentation: links lead somewhere, commands exist, the table of types is what a real connector gives."""
+"""Tests of the documentation: links, commands, options, and the tables of types."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ on_every_page = pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path
 
 
 @on_every_page
-def test_links_lead_somewhere(page: Path) -> None:
-    """Relative ones to a file of the repository; a part of a page that is linked to has its heading."""
+def test_links_have_existing_targets(page: Path) -> None:
+    """Each relative link names an existing file, and each linked part of a page has its heading."""
     for target, _, part in re.findall(r"\]\(([^)#\s]*)(#([^)\s]*))?\)", page.read_text()):
         if not target.startswith(("http:", "https:", "mailto:")):
             found = page.parent / target if target else page
@@ -65,39 +65,39 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 @on_every_page
 def test_files_that_are_named_exist(page: Path) -> None:
-    """A file that was renamed takes its mention along."""
+    """Each file of the repository that a page names exists."""
     for name in re.findall(r"`((?:[\w.-]+/)+[\w.-]*\.(?:py|sh|md|toml|txt|sha256|properties|json))`", page.read_text()):
         assert any((ROOT / root / name).exists() for root in SOURCE_ROOTS), f"{page.name} names {name}"
 
 
 @on_every_page
 def test_make_targets_that_are_named_exist(page: Path) -> None:
-    """Commands that a reader copies."""
+    """Each ``make`` target that a page names is in the Makefile."""
     for target in re.findall(r"(?:^|`)make ([a-z]+)", page.read_text(), re.MULTILINE):
-        assert re.search(rf"^{target}:", MAKEFILE, re.MULTILINE), f"{page.name} says make {target}"
+        assert re.search(rf"^{target}:", MAKEFILE, re.MULTILINE), f"{page.name} names make {target}"
 
 
 @on_every_page
-def test_no_word_is_lost_as_a_tag(page: Path) -> None:
-    """A <name> outside of code is HTML to whoever renders the page, and is not shown."""
+def test_no_text_is_treated_as_an_html_tag(page: Path) -> None:
+    """A page has no <name> outside of code, which a renderer treats as HTML and does not show."""
     text = re.sub(r"```.*?```|`[^`]*`", "", page.read_text(), flags=re.DOTALL)
     assert re.findall(r"(?<!\\)</?[a-zA-Z][\w.-]*/?>", text) == []
 
 
 def test_every_page_is_reached_from_the_readme() -> None:
-    """A page that nobody finds helps nobody."""
+    """``README.md`` names each page of ``docs``."""
     text = (ROOT / "README.md").read_text()
     assert [page.name for page in ROOT.glob("docs/*.md") if f"docs/{page.name}" not in text] == []
 
 
-OF_OTHERS = "migration.md"
-"""Names other sinks' options; what stands beside them is checked by ``config/test_other_sinks.py``."""
-OUR_PAGES = [page for page in PAGES if "helm" not in page.parts and page.name != OF_OTHERS]
+OTHER_SINKS_PAGE = "migration.md"
+"""The page that names options of other sinks. ``config/test_other_sinks.py`` checks their equivalents."""
+OUR_PAGES = [page for page in PAGES if "helm" not in page.parts and page.name != OTHER_SINKS_PAGE]
 
 
 @pytest.mark.parametrize("page", OUR_PAGES, ids=lambda path: path.name)
 def test_options_that_are_named_exist(page: Path) -> None:
-    """A dotted name in code is an option of ours, or begins like one of Kafka's clients, Spark, Iceberg or a commit."""
+    """A dotted name in code is a Headrace option, or has a prefix of Kafka's clients, Spark, Iceberg or a commit."""
     options = (ROOT / "docs" / "configuration.md").read_text()
     of_transforms = {name for each in TRANSFORMS.values() for name in each.options.names()}
     for name in re.findall(r"`([a-z]+(?:[.-][a-z]+)*\.[a-z-]+)(?:=[^`]*)?`", page.read_text()):
@@ -108,14 +108,14 @@ def test_options_that_are_named_exist(page: Path) -> None:
 
 @cache
 def documented_types(section: str = "Types: database, Kafka Connect, lake") -> dict[str, str]:
-    """Lake type by the database's type, as that section of docs/types.md has them."""
+    """Return the lake type by the database's type, from that section of ``docs/types.md``."""
     text = (ROOT / "docs" / "types.md").read_text().partition(f"# {section}\n")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| (`.*?) \| .*? \| (.*?) \| .*\|$", text, re.MULTILINE)
     return {name: lake for names, lake in rows for name in re.findall(r"`([^`]+)`", names)}
 
 
 def recorded_types() -> Iterator[tuple[str, str, str]]:
-    """Column, PostgreSQL type and lake type of every column that a connector with default settings has sent."""
+    """Return name, PostgreSQL type and lake type of every column that a connector with default settings has sent."""
     for topic in ("pg_a.public.all_types", "pg_a.public.array_types"):
         declared = _declared_types(topic.rpartition(".")[2])
         envelope = json.loads(recording("a")[topic][0].value or b"")["schema"]
@@ -125,13 +125,16 @@ def recorded_types() -> Iterator[tuple[str, str, str]]:
             yield field["field"], declared[field["field"]], _general(lake)
 
 
-def test_types_are_what_a_connector_gives() -> None:
-    """Each column of the recorded tables of all types, arrays and domains by their base type."""
+def test_types_match_recorded_events() -> None:
+    """Each column of the recorded tables has the documented lake type.
+
+    Arrays and domains have that of their base type.
+    """
     table = documented_types()
     checked = 0
     for column, declared, lake in recorded_types():
         element = declared.removesuffix("[]").removesuffix("[]")
-        if element not in table or column == "a_bit":  # a domain; or bit(n)[], which docs/types.md tells apart
+        if element not in table or column == "a_bit":  # a domain; or bit(n)[], which docs/types.md distinguishes
             assert column.startswith("c_dom") or column == "a_bit", f"docs/types.md lacks {element}"
             continue
         wanted = table[element]
@@ -140,8 +143,8 @@ def test_types_are_what_a_connector_gives() -> None:
     assert checked > 90
 
 
-def test_types_of_mariadb_are_what_a_connector_gives() -> None:
-    """Each column of the recorded table of all types; widths that are shown but say nothing are left out."""
+def test_types_of_mariadb_match_recorded_events() -> None:
+    """Each column of the recorded MariaDB table has the documented lake type. Display widths are ignored."""
     table = documented_types("MySQL and MariaDB")
     declared = dump(variant("my").dump_file)["inv.types"].types
     envelope = json.loads(recording("my")["my.inv.types"][0].value or b"")["schema"]
@@ -153,7 +156,7 @@ def test_types_of_mariadb_are_what_a_connector_gives() -> None:
 
 
 def test_own_columns_are_documented() -> None:
-    """Under the types that they have in every table."""
+    """``docs/types.md`` lists the columns that Headrace adds, with the type that they have in every table."""
     text = (ROOT / "docs" / "types.md").read_text()
     missing = [
         column.name for column in VERSION_COLUMNS if f"| `{column.name}` | {sql_type(column.type)} |" not in text
@@ -167,7 +170,7 @@ def _anchors(page: Path) -> set[str]:
 
 
 def _declared_types(table: str) -> dict[str, str]:
-    """Column types as the recording's SQL declares them, lengths replaced by letters."""
+    """Return the column types that the recording's SQL declares, with lengths replaced by letters."""
     sql = (POSTGRES / "sql" / "00_schema.sql").read_text()
     body = re.search(rf"CREATE TABLE public\.{table} \((.*?)^\);", sql, re.DOTALL | re.MULTILINE)
     assert body is not None
@@ -177,7 +180,7 @@ def _declared_types(table: str) -> dict[str, str]:
 
 
 def _general(kind: str) -> str:
-    """``numeric(10,2)`` -> ``numeric(p,s)``, ``char(5)`` -> ``char(n)``; a length of 1 of bits is a type of its own."""
+    """``numeric(10,2)`` -> ``numeric(p,s)``, ``char(5)`` -> ``char(n)``; ``bit(1)`` is a separate type."""
     if kind == "bit(1)":
         return kind
     return re.sub(r"\(\d+\)", "(n)", re.sub(r"\(\d+, ?\d+\)", "(p,s)", kind))

@@ -1,4 +1,4 @@
-"""The row source in memory passes the suite of row sources."""
+"""Tests of the row source in memory with the suite of row sources."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from headrace_connectors.memory import MemoryRowSource
 
 
 class TestMemoryRowSource(RowSourceSuite):
-    """Rows of Connect values."""
+    """The suite over a source whose rows have Kafka Connect values."""
 
     @pytest.fixture
     def source(self) -> MemoryRowSource:
-        """A source with the suite's table."""
+        """Return a source with the suite's table."""
         columns = tuple(CatalogColumn(name, n, SqlType(25, "pg_catalog", "text")) for n, name in enumerate(SCHEMAS, 1))
         after = Schema("struct", fields=tuple(Field(name, schema) for name, schema in SCHEMAS.items()))
         source = MemoryRowSource()

@@ -1,4 +1,4 @@
-"""The table of mutations (``mutations/check.py``) matches the sources."""
+"""Tests that the table of mutations (``mutations/check.py``) matches the sources."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from mutations.table import MUTATIONS, Mutation
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
 def test_every_mutation_is_applicable(mutation: Mutation) -> None:
-    """Whoever changes a mutated line changes ``mutations/table.py`` as well."""
+    """The old text of each mutation occurs once in its source file: else correct ``mutations/table.py``."""
     for edit in mutation.edits:
         assert (ROOT / edit.path).read_text().count(edit.old) == 1
 
 
 def test_names_are_unique() -> None:
-    """The command selects mutations by name."""
+    """Mutations have unique names, because the command selects them by name."""
     names = [mutation.name for mutation in MUTATIONS]
     assert len(names) == len(set(names)) >= 30

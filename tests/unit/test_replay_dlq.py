@@ -1,4 +1,4 @@
-"""``headrace replay-dlq``: dead letters become rows, as the records that they were; nothing else changes."""
+"""Tests of ``headrace replay-dlq``, which writes dead letters to their tables."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Scene:
         self.out = io.StringIO()
 
     async def dead(self, offset: int, value: bytes | None, row: int = 1, connector: str = "items") -> None:
-        """A letter of the connector's."""
+        """Add a dead letter of the connector to the queue."""
         record = MemoryRecord(TOPIC, 0, offset, NOW, key({"id": row}), value, ())
         errant = ErrantRecord(record, Stage.VALUE_CONVERTER, JSON, BadRecord("no use"))
         queue = MemoryDeadLetterQueue(connector, 0)
@@ -73,7 +73,7 @@ class Scene:
 
 
 async def test_letters_become_rows_in_the_order_of_their_offsets() -> None:
-    """However often and in whatever order they stand in the queue, and however often they are sent."""
+    """A replay writes letters in the order of their offsets, also if they are duplicated or replayed twice."""
     scene = Scene()
     await scene.insert(7, 20, "second")
     await scene.insert(3, 10, "first")
@@ -84,8 +84,8 @@ async def test_letters_become_rows_in_the_order_of_their_offsets() -> None:
         assert sorted(scene.names()) == ["another row", "second"]
 
 
-async def test_a_change_that_its_table_has_overtaken_changes_nothing() -> None:
-    """The position in the row says so."""
+async def test_a_change_that_is_older_than_its_row_is_not_applied() -> None:
+    """A replay does not apply a letter whose position is below that of the stored row."""
     scene = Scene()
     await scene.insert(7, 20, "newer")
     await scene.replay()
@@ -95,8 +95,8 @@ async def test_a_change_that_its_table_has_overtaken_changes_nothing() -> None:
     assert scene.names() == ["newer"]
 
 
-async def test_a_history_takes_each_event_once() -> None:
-    """Also below the offsets that are in already: what was a dead letter is not."""
+async def test_a_history_contains_each_event_once() -> None:
+    """A replay appends each letter once to a history, also below the offsets that the table contains."""
     scene = Scene(insert__mode="insert")
     await scene.insert(7, 20, "later")
     await scene.replay()
@@ -106,16 +106,16 @@ async def test_a_history_takes_each_event_once() -> None:
         assert sorted(scene.names(history=True)) == ["earlier", "later"]
 
 
-async def test_commits_say_nothing_of_offsets() -> None:
-    """The connector's own are what they were."""
+async def test_commits_contain_no_offsets() -> None:
+    """The commit of a replay contains no offsets of the connector."""
     scene = Scene()
     await scene.insert(7, 20, "row")
     await scene.replay()
     assert scene.lakehouse.table("headrace", "shop_public_items", TableOptions()).offsets("connect-items") == {}
 
 
-async def test_what_still_cannot_be_used_is_named_and_keeps_nothing_from_its_table() -> None:
-    """By its original coordinate; the exit status tells."""
+async def test_a_letter_that_fails_again_is_reported() -> None:
+    """A letter that fails again is reported by its original offset with exit status 1. Other letters are written."""
     scene = Scene()
     await scene.dead(4, b"{broken")
     await scene.insert(5, 10, "good")
@@ -130,8 +130,8 @@ async def survey_of(scene: Scene) -> Any:
     return await survey(scene.feeds, scene.sink, 0, ReplayReport(io.StringIO(), io.StringIO()))
 
 
-async def test_a_dry_run_tells_what_is_there() -> None:
-    """By topic and reason, never what a record holds; letters of others and without headers are only counted."""
+async def test_a_dry_run_reports_the_letters() -> None:
+    """A dry run counts letters by topic and error, and letters of other connectors or without headers separately."""
     scene = Scene()
     await scene.insert(7, 20, "secret")
     await scene.dead(9, b"{", connector="other")
@@ -145,8 +145,8 @@ async def test_a_dry_run_tells_what_is_there() -> None:
     )
 
 
-async def test_letters_from_before_what_a_table_remembers_are_left_alone() -> None:
-    """The delete of their row may have been forgotten since."""
+async def test_letters_older_than_the_tombstones_are_not_replayed() -> None:
+    """Letters older than ``tombstone.retention.ms`` are not replayed: the tombstone of their row can have expired."""
     scene = Scene(tombstone__retention__ms="1000")
     await scene.insert(7, 20, "old")
     assert oldest(scene.sink, NOW / 1000 + 2) == NOW + 1000
@@ -157,7 +157,7 @@ async def test_letters_from_before_what_a_table_remembers_are_left_alone() -> No
 
 
 def test_a_connector_without_a_queue_has_nothing_to_replay(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Status 2, and the option that is missing."""
+    """The exit status is 2 without ``errors.deadletterqueue.topic.name``, and the error names the option."""
     worker, connector = tmp_path / "worker.properties", tmp_path / "shop.json"
     worker.write_text(f"bootstrap.servers=127.0.0.1:1\nwarehouse={tmp_path / 'warehouse'}\n")
     connector.write_text(json.dumps({"name": "shop", "config": {"connector.class": "LakehouseSink", "topics": "a"}}))

@@ -1,4 +1,4 @@
-"""Every case of reselect has a test of its name and a rule that can be taken out (``reselect_cases/take_out.py``)."""
+"""Tests that each case of reselect has a test, and a rule that ``reselect_cases/take_out.py`` can remove."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ CASES = [f"S{number}" for number in range(1, 36)] + ["S1b"] + [f"N{number}" for 
 
 @pytest.mark.parametrize("case", CASES)
 def test_every_case_has_a_test(case: str) -> None:
-    """``test_s01_…`` for S1, in one of the files here."""
+    """Each case has a test in ``tests/reselect_cases`` whose name begins with it, for example ``test_s01_…`` for S1."""
     letter, number = case[0].lower(), re.sub(r"(\d+)", lambda found: found[0].zfill(2), case[1:])
     sources = "".join(path.read_text() for path in CASE_TESTS.glob("test_*.py"))
     assert f"def test_{letter}{number}_" in sources
 
 
 def test_every_case_has_a_rule() -> None:
-    """Once each, in the order of the reference."""
+    """Each case has one entry in the table of rules."""
     assert sorted(rule.case for rule in RULES_OF_CASES) == sorted(CASES)
 
 
 @pytest.mark.parametrize("edit", [edit for rule in RULES_OF_CASES for edit in rule.edits], ids=lambda edit: edit.path)
-def test_every_rule_stands_in_its_place(edit: Edit) -> None:
-    """A change of the sources takes its line of the table along: correct ``reselect_cases/rules.py``."""
+def test_every_rule_matches_its_source(edit: Edit) -> None:
+    """The old text of each rule occurs once in its source file: else correct ``reselect_cases/rules.py``."""
     assert (ROOT / edit.path).read_text().count(edit.old) == 1

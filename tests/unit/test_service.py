@@ -1,4 +1,4 @@
-"""What a worker process does before it talks to anybody."""
+"""Tests of the checks of a worker process before it connects to Kafka."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SHOP = {"connector.class": "LakehouseSink", "topics": "shop.public.orders"}
 
 
 async def _refused(folder: Path, *documents: object) -> str:
-    """What a standalone worker without brokers says of these connector files."""
+    """Return the error of a standalone worker without brokers for these connector files."""
     paths = [folder / f"{number}.json" for number in range(len(documents))]
     for path, document in zip(paths, documents, strict=True):
         path.write_text(json.dumps(document))
@@ -30,7 +30,7 @@ async def _refused(folder: Path, *documents: object) -> str:
 
 
 @pytest.mark.parametrize(
-    ("config", "said"),
+    ("config", "message_part"),
     [
         ({"taks.max": "1"}, "Did you mean 'tasks.max'"),
         ({"consumer.override.max.poll.recods": "5"}, "did you mean max.poll.records"),
@@ -38,21 +38,21 @@ async def _refused(folder: Path, *documents: object) -> str:
         ({"connector.class": "Nothing"}, "Failed to find any class"),
     ],
 )
-async def test_connector_files_are_checked_before_kafka_is_asked(
-    tmp_path: Path, config: dict[str, str], said: str
+async def test_connector_files_are_validated_before_kafka_is_queried(
+    tmp_path: Path, config: dict[str, str], message_part: str
 ) -> None:
-    """An operator sees at once what is wrong, and in which file."""
+    """A standalone worker validates connector files at its start, and the error names the file and the problem."""
     message = await _refused(tmp_path, {"name": "shop", "config": {**SHOP, **config}})
     assert message.startswith(f"{tmp_path}/0.json: ")
-    assert said in message
+    assert message_part in message
 
 
 async def test_files_that_cannot_be_used_together_are_refused(tmp_path: Path) -> None:
-    """The second of one name would end a worker that runs the first."""
+    """The worker refuses two connector files with the same name at its start, before it runs the first one."""
     message = await _refused(tmp_path, *[{"name": "shop", "config": SHOP}] * 2)
     assert message == f"{tmp_path}/1.json: connector shop is already in {tmp_path}/0.json; give it another name"
 
 
 async def test_a_name_that_no_request_can_address_is_refused(tmp_path: Path) -> None:
-    """As by POST /connectors."""
+    """The worker refuses a connector name that a URL cannot contain, as POST /connectors does."""
     assert "cannot be addressed" in await _refused(tmp_path, {"name": "a/b", "config": SHOP})

@@ -1,4 +1,4 @@
-"""``headrace validate``: the REST API's answers about files, without a worker."""
+"""Tests of ``headrace validate``, which validates files as the REST API does, without a worker."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def written(folder: Path, document: Any, name: str = "shop.json") -> str:
 
 
 def test_a_valid_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """One line, status 0, in each form that a connector file may have."""
+    """A valid file gives one line and exit status 0, in each format of connector files."""
     body = written(tmp_path, {"name": "shop", "config": GOOD})
     flat = written(tmp_path, {"name": "shop", **GOOD}, "flat.json")
     properties = written(
@@ -40,8 +40,8 @@ def test_a_valid_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert capsys.readouterr().out == "".join(f"{path}: valid\n" for path in (body, flat, properties))
 
 
-def test_every_error_stands_at_its_key(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The error for another sink's key names its equivalent; a misspelt one gets a suggestion."""
+def test_every_error_is_reported_at_its_key(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each error names its option, with the equivalent of another sink's option or a suggestion for a misspelt one."""
     path = written(tmp_path, {"name": "shop", "config": BAD})
     assert main(["validate", path, written(tmp_path, {"name": "shop", **GOOD}, "good.json")]) == 1
     lines = capsys.readouterr().out.splitlines()
@@ -52,19 +52,21 @@ def test_every_error_stands_at_its_key(tmp_path: Path, capsys: pytest.CaptureFix
     assert lines[4].endswith("good.json: valid")
 
 
-def test_what_cannot_be_judged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """No such class is an error of the file; no such file is none."""
+def test_files_that_cannot_be_validated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An unknown class is an error of the file with status 1. A missing file gives status 2."""
     assert main(["validate", written(tmp_path, {"name": "shop", "connector.class": "JdbcSink"})]) == 1
     assert "Failed to find any class" in capsys.readouterr().out
     assert main(["validate", str(tmp_path / "none.json")]) == 2
     assert "none.json: cannot be read as a connector" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("content", "told"), [(None, "No such file"), ("a=\\u12", "Malformed"), ("é", "decode byte")])
+@pytest.mark.parametrize(
+    ("content", "reason"), [(None, "No such file"), ("a=\\u12", "Malformed"), ("é", "decode byte")]
+)
 def test_a_worker_file_that_cannot_be_read(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str | None, told: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str | None, reason: str
 ) -> None:
-    """It is named, with the reason; the status is that of a file that is not there, not of one with errors."""
+    """The error names a worker file that cannot be read and the reason, with exit status 2."""
     worker = tmp_path / "worker.properties"
     if content is not None:
         worker.write_text(content, encoding="latin-1")
@@ -72,7 +74,7 @@ def test_a_worker_file_that_cannot_be_read(
     assert main(["validate", "--worker", str(worker), connector]) == 2
     error = capsys.readouterr().err
     assert f"{worker}: cannot be read as a worker's configuration" in error
-    assert told in error
+    assert reason in error
 
 
 @pytest.mark.parametrize(
@@ -85,10 +87,10 @@ def test_a_worker_file_that_cannot_be_read(
     ],
 )
 @pytest.mark.anyio
-async def test_what_the_rest_api_refuses_is_not_valid(
+async def test_files_that_the_rest_api_refuses_are_not_valid(
     body: dict[str, Any], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of names, groups and shapes, too; a worker file that names a group is one of a cluster."""
+    """The command refuses the names, groups and formats that POST /connectors of a distributed worker refuses."""
     worker_file = written(tmp_path, "bootstrap.servers=127.0.0.1:9092\ngroup.id=connect-shop\n", "worker.properties")
     assert main(["validate", "--worker", worker_file, written(tmp_path, body)]) > 0
     assert words in capsys.readouterr().out
@@ -104,7 +106,7 @@ async def test_what_the_rest_api_refuses_is_not_valid(
 async def test_the_answer_is_that_of_the_rest_api(
     config: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """``--json`` prints the body of PUT …/config/validate, of a worker with the same file."""
+    """``--json`` prints the response of PUT …/config/validate of a worker with the same file."""
     properties = {
         "bootstrap.servers": "127.0.0.1:9092",
         "group.id": "cluster",

@@ -1,4 +1,4 @@
-"""What the tests of a sink task share."""
+"""Fixtures of the tests of a sink task."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headrace_connectors.memory.feed import MemoryBroker
 
 @pytest.fixture
 async def harness() -> AsyncIterator[Harness]:
-    """A harness with one topic of one partition."""
+    """Return a harness with one topic of one partition."""
     broker = MemoryBroker()
     await broker.create_topic(TOPIC)
     with WorkerThreads.start(4) as threads:

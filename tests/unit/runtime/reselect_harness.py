@@ -1,6 +1,6 @@
-"""A table fed with events in memory: fold -> post-processor -> a dict that keeps what the actions keep.
+"""A table in memory that events are written to: fold -> post-processor -> a dict with the resulting rows.
 
-Events are written as ``u(1, big=P)``: operation, key, cells. ``P`` is the placeholder, ``DOUBT`` a null that may hide a
+Events are written as ``u(1, big=P)``: operation, key, cells. ``P`` is the placeholder, ``DOUBT`` a null that may mean a
 value, ``GONE`` a column that the event's schema lacks, a real ``None`` a null.
 """
 
@@ -36,13 +36,13 @@ NO_CACHE = ReselectOptions(null_values=False)
 CACHE = ReselectOptions(null_values=False, cache_enabled=True)
 NULLS = ReselectOptions(null_values=True, cache_enabled=True, columns_include_list=".*")
 SNAPSHOT = 777
-"""The transaction of snapshot reads, which their events name and which ends rolled back."""
+"""The transaction of snapshot reads, which their events contain and which is rolled back."""
 P, DOUBT, GONE, HOLLOW = "<placeholder>", "<doubt>", "<no such column>", "<nothing to keep>"
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One change of one row; ``position`` is that of the source, 0 for none."""
+    """One change of one row. ``position`` is that of the source, 0 for none."""
 
     operation: Operation
     key: int
@@ -53,27 +53,27 @@ class Event:
 
 
 def c(key: int, old: int | None = None, **cells: Any) -> Event:
-    """An insert, or the second half of a key change from ``old``."""
+    """Return an insert, or the create event of a key change from ``old``."""
     return Event(Operation.CREATE, key, cells, old)
 
 
 def u(key: int, position: int | None = None, **cells: Any) -> Event:
-    """An update."""
+    """Return an update."""
     return Event(Operation.UPDATE, key, cells, None, position)
 
 
 def r(key: int, **cells: Any) -> Event:
-    """A snapshot read."""
+    """Return a snapshot read."""
     return Event(Operation.READ, key, cells, None, 0, SNAPSHOT)
 
 
 def d(key: int) -> Event:
-    """A delete."""
+    """Return a delete."""
     return Event(Operation.DELETE, key, {})
 
 
 def catalog(**changes: Any) -> CatalogTable:
-    """The table as PostgreSQL knows it; ``changes`` replace attributes of the text columns."""
+    """Return the table's PostgreSQL catalog entry. ``changes`` replace attributes of the text columns."""
     plain = [CatalogColumn(name, n, TEXT_TYPE, attstorage="x") for n, name in enumerate(COLUMNS, 2)]
     text = [replace(column, **changes) for column in plain]
     columns = (CatalogColumn("id", 1, INT_TYPE, attlen=4, not_null=True), *text)
@@ -81,12 +81,12 @@ def catalog(**changes: Any) -> CatalogTable:
 
 
 def row(key: int, big: str | None, doc: str | None = None) -> dict[str, Any]:
-    """A row as the database has it."""
+    """Return a row of the database."""
     return {"id": key, "big": big, "doc": doc}
 
 
 def database(*rows: Mapping[str, Any], **how: Any) -> MemoryRowSource:
-    """A source whose table has these rows now."""
+    """Return a source whose table has these rows now."""
     source = MemoryRowSource(**how)
     fields = (Field("id", ID), *(Field(name, TEXT) for name in COLUMNS))
     source.add(catalog(), Schema("struct", fields=fields), [dict(row) for row in rows])
@@ -94,7 +94,7 @@ def database(*rows: Mapping[str, Any], **how: Any) -> MemoryRowSource:
 
 
 class Clock:
-    """Monotonic seconds that pass only when told to."""
+    """A monotonic clock in seconds that the test sets."""
 
     now = 0.0
 
@@ -103,7 +103,7 @@ class Clock:
 
 
 class Counts:
-    """Metrics that add up what they are told, by kind and result."""
+    """Metrics that add up the reported numbers by counter and labels."""
 
     def __init__(self) -> None:
         self.seen: Counter[tuple[str, ...]] = Counter()
@@ -125,7 +125,7 @@ class Counts:
 
 @dataclass
 class Lake:
-    """The rows that stand, by key, and the way of events into them. A soft delete leaves the row standing."""
+    """The stored rows by key, and the pipeline that writes events to them. A soft delete keeps the row."""
 
     source: MemoryRowSource | None = None
     options: ReselectOptions = field(default_factory=lambda: ReselectOptions(null_values=False, cache_enabled=True))
@@ -151,7 +151,7 @@ class Lake:
         self.post.cache.commit(self.table)
 
     def each(self, *events: Event) -> None:
-        """Write events as a batch each."""
+        """Write each event as a separate batch."""
         for event in events:
             self.batch(event)
 
@@ -163,12 +163,12 @@ class Lake:
         return self.post.resolve(actions).actions
 
     def big(self, key: int = 1) -> Any:
-        """What stands in ``big``."""
+        """Return the stored value of ``big``."""
         return self.rows[key]["big"]
 
     @property
     def queries(self) -> int:
-        """How many SELECTs there were."""
+        """The number of SELECTs."""
         return len(self.source.requests) if self.source else 0
 
     def _apply(self, actions: Actions) -> None:

@@ -127,7 +127,7 @@ async def running(task: SinkTask) -> AsyncIterator[SinkTask]:
 
 
 def flattened(row: dict[str, Any]) -> bytes:
-    """A row without its envelope."""
+    """Return a flattened row, without its envelope."""
     types = {int: "int64", str: "string"}
     fields = [{"type": types[type(value)], "optional": True, "field": name} for name, value in row.items()]
     schema = {"type": "struct", "name": "shop.public.items.Value", "fields": fields}
@@ -135,12 +135,12 @@ def flattened(row: dict[str, Any]) -> bytes:
 
 
 def cached_reselect(name_now: str, rows: RowStore | None = None, **options: Any) -> Reselect:
-    """Reselect with a cache (or other ``options``), from a database where row 1 has this name."""
+    """Return Reselect with a cache (or other ``options``), from a database where row 1 has this name."""
     return reselect([name_now], rows, **{"cache_enabled": True} | options)
 
 
 def reselect(names: Sequence[str], rows: RowStore | None = None, **options: Any) -> Reselect:
-    """Reselect from a database whose rows, from 1 on, have these names."""
+    """Return Reselect from a database whose rows, from id 1 on, have these names."""
     columns = (CatalogColumn("id", 1, INT, attlen=8), CatalogColumn("name", 2, TEXT, attstorage="x"))
     schema = Schema("struct", fields=(Field("id", Schema("int64")), Field("name", Schema("string"))))
     source, stored = MemoryRowSource(), [{"id": number, "name": name} for number, name in enumerate(names, 1)]

@@ -1,4 +1,4 @@
-"""Failpoints: inert by default, exact when named."""
+"""Tests of failpoints, which have no effect unless the environment names them."""
 
 import threading
 from pathlib import Path
@@ -10,13 +10,13 @@ from headrace.runtime.failpoints import Failpoints
 
 
 def test_nothing_happens_at_a_point_that_is_not_named() -> None:
-    """A worker in production passes every failpoint."""
+    """A failpoint that the environment does not name has no effect."""
     Failpoints({}).reach("after-ledger")
     Failpoints({"HEADRACE_FAILPOINTS": "after-table-commit=error:Fatal"}).reach("after-ledger")
 
 
 def test_hold_leaves_a_marker_and_blocks(tmp_path: Path) -> None:
-    """The marker tells the test that the worker stands exactly there."""
+    """The action ``hold`` creates a marker file and blocks the thread at the failpoint."""
     points = Failpoints({"HEADRACE_FAILPOINTS": "after-ledger=hold:2", "HEADRACE_FAILPOINTS_DIR": str(tmp_path)})
     points.reach("after-ledger")
     assert not (tmp_path / "after-ledger").exists()
@@ -27,8 +27,8 @@ def test_hold_leaves_a_marker_and_blocks(tmp_path: Path) -> None:
     assert (tmp_path / "after-ledger").exists()
 
 
-def test_error_is_raised_as_often_as_asked() -> None:
-    """An error with a count passes afterwards; without one it stays."""
+def test_error_is_raised_as_often_as_configured() -> None:
+    """A failpoint raises an error with a count that often, and an error without a count always."""
     points = Failpoints({"HEADRACE_FAILPOINTS": "a=error:Retriable:1, b=error:Retriable"})
     with pytest.raises(Retriable):
         points.reach("a")
@@ -40,6 +40,6 @@ def test_error_is_raised_as_often_as_asked() -> None:
 
 @pytest.mark.parametrize("text", ["a", "a=explode", "a=error", "a=error:NoSuch", "a=hold:x"])
 def test_a_wrong_action_is_refused(text: str) -> None:
-    """A typing error must not make a crash test pass by doing nothing."""
+    """An unknown or incomplete action is refused, so that no crash test passes without its crash."""
     with pytest.raises(ConfigError):
         Failpoints({"HEADRACE_FAILPOINTS": text})

@@ -1,4 +1,4 @@
-"""What Kafka Connect's dashboards read: every name of ``connect.md`` section 15, each with a measured value."""
+"""Tests of Kafka Connect's metrics: every name of ``connect.md`` section 15 has a measured value."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TABLE = TableId("shop", "shop", "public", "orders")
 
 
 class Clock:
-    """Time as a test sets it."""
+    """A clock that the test sets."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -36,7 +36,7 @@ class Clock:
 
 
 class Scene:
-    """The metrics of one task and the clock."""
+    """The metrics of one task, and the clock."""
 
     def __init__(self) -> None:
         self.clock = Clock()
@@ -53,12 +53,12 @@ class Scene:
 
 @pytest.fixture
 def scene() -> Scene:
-    """A task that has just been made."""
+    """Return the metrics of a new task."""
     return Scene()
 
 
-def test_what_is_read_is_active_until_its_offsets_are_committed(scene: Scene) -> None:
-    """Also records that become no rows; a new assignment begins with nothing."""
+def test_records_are_active_until_their_offsets_are_committed(scene: Scene) -> None:
+    """Records are active until their offsets are committed. A new assignment begins with no active records."""
     scene.task.assigned([ORDERS])
     for end, records in ((5, 5), (8, 3)):
         scene.task.decoded(ORDERS, records, 0)
@@ -73,7 +73,7 @@ def test_what_is_read_is_active_until_its_offsets_are_committed(scene: Scene) ->
 
 
 def test_rates_and_averages_are_those_of_the_last_minute(scene: Scene) -> None:
-    """A minute later they tell of nothing, while totals stand."""
+    """Rates and averages cover the last minute, while totals keep their values."""
     scene.task.assigned([ORDERS])
     scene.task.decoded(ORDERS, 120, 0)
     scene.write(0.25)
@@ -88,8 +88,8 @@ def test_rates_and_averages_are_those_of_the_last_minute(scene: Scene) -> None:
     assert math.isnan(scene.value("sink_task_put_batch_max_time_ms") or 0)
 
 
-def test_commits_are_counted_by_how_they_went(scene: Scene) -> None:
-    """Refused ones came too late, others are tried again."""
+def test_commits_are_counted_by_result(scene: Scene) -> None:
+    """The metrics count completed, refused and failed offset commits, and their percentages and times."""
     scene.task.assigned([ORDERS])
     scene.task.committed({ORDERS: 1}, 0.02)
     scene.task.committed({ORDERS: 2}, 0.04)
@@ -104,8 +104,8 @@ def test_commits_are_counted_by_how_they_went(scene: Scene) -> None:
     assert scene.value("connector_task_offset_commit_max_time_ms") == pytest.approx(40)
 
 
-def test_the_time_in_a_state_is_a_share_of_the_task_life(scene: Scene) -> None:
-    """From the moment when the worker took it up."""
+def test_the_time_in_a_state_is_a_ratio(scene: Scene) -> None:
+    """The ratio of a state is its share of the time since the task was assigned to the worker."""
     for state, seconds in ((State.UNASSIGNED, 10), (State.RUNNING, 60), (State.PAUSED, 30)):
         scene.metrics.task_state("shop", 0, state)
         scene.clock.now += seconds
@@ -113,8 +113,8 @@ def test_the_time_in_a_state_is_a_share_of_the_task_life(scene: Scene) -> None:
     assert scene.value("connector_task_pause_ratio") == 0.3
 
 
-def test_a_task_that_has_gone_keeps_its_counts_alone(scene: Scene) -> None:
-    """An alert on what it showed would never end."""
+def test_a_destroyed_task_keeps_only_its_counters(scene: Scene) -> None:
+    """A destroyed task keeps its counters, but no gauges, so that alerts on them end."""
     scene.metrics.task_state("shop", 0, State.RUNNING)
     scene.task.decoded(ORDERS, 5, 0)
     scene.task.lag(lambda: {ORDERS: 7})
@@ -124,8 +124,8 @@ def test_a_task_that_has_gone_keeps_its_counts_alone(scene: Scene) -> None:
     assert scene.value("sink_task_sink_record_read_total") == 5
 
 
-def test_starts_are_counted_by_how_they_went(scene: Scene) -> None:
-    """A task that fails after it has run was started well; a resume is no start."""
+def test_starts_are_counted_by_result(scene: Scene) -> None:
+    """A task that fails after it was RUNNING counts as a successful start. A resume is not counted."""
     for state in (State.UNASSIGNED, State.FAILED, State.RESTARTING, State.RUNNING, State.PAUSED, State.RUNNING):
         scene.metrics.task_state("shop", 0, state)
     scene.metrics.task_state("shop", 0, State.FAILED)
@@ -141,8 +141,8 @@ def test_starts_are_counted_by_how_they_went(scene: Scene) -> None:
         assert [started(kind, what) for what in ("attempts", "success", "failure")] == [2, 1, 1]
 
 
-class Letters:
-    """A dead letter queue that may be down."""
+class UnreliableQueue:
+    """A dead letter queue that can be unavailable."""
 
     down = False
 
@@ -159,9 +159,9 @@ class Letters:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("tolerant", [True, False])
-async def test_errors_are_counted_where_records_are_given_up(scene: Scene, tolerant: bool) -> None:
-    """With what became of them: left out, logged, in the dead letter queue or not."""
-    letters = Letters()
+async def test_errors_are_counted_by_their_handling(scene: Scene, tolerant: bool) -> None:
+    """The metrics count failed records by their handling: skipped, logged, sent to the queue, or not sent."""
+    letters = UnreliableQueue()
     reporter = ErrantReporter(
         "shop", letters, tolerate_errors=tolerant, log_errors=True, log_messages=False, observer=scene.task
     )
@@ -187,8 +187,8 @@ async def test_errors_are_counted_where_records_are_given_up(scene: Scene, toler
     assert (scene.value("task_error_last_error_timestamp") or 0) > 1.6e12
 
 
-def test_recent_numbers_do_not_mix_with_those_of_the_same_second_a_minute_ago() -> None:
-    """The buckets are used again and again."""
+def test_recent_values_expire_after_a_minute() -> None:
+    """A reused bucket does not contain the values of the same second a minute before."""
     recent = Recent()
     recent.add(5, 10.5)
     recent.add(7, 10.9)
@@ -197,8 +197,8 @@ def test_recent_numbers_do_not_mix_with_those_of_the_same_second_a_minute_ago() 
     assert (recent.average(70.1), recent.largest(70.1)) == (1, 1)
 
 
-def test_every_name_of_a_task_is_there(scene: Scene) -> None:
-    """As a scrape of the text shows it."""
+def test_every_metric_of_a_task_exists(scene: Scene) -> None:
+    """A scrape contains every metric name of a task."""
     scene.metrics.task_state("shop", 0, State.RUNNING)
     scene.task.lag(lambda: {ORDERS: 7})
     scene.task.errant(1, skipped=True, logged=False)

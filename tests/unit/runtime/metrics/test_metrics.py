@@ -1,4 +1,4 @@
-"""The numbers of ``/metrics``."""
+"""Tests of the metrics of ``/metrics``."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _value(metrics: Metrics, name: str, **labels: str) -> float | None:
 
 
 def test_freshness_is_the_time_from_the_source_commit_to_the_visible_row() -> None:
-    """As a histogram and as the last value."""
+    """The freshness of a batch is reported as a histogram and as the last value."""
     metrics = Metrics()
     observer = metrics.task("shop", 0, lambda topic: None)
     observer.written(_batch(1_000_000_000), 0.5, now=1003.0)
@@ -40,8 +40,8 @@ def test_freshness_is_the_time_from_the_source_commit_to_the_visible_row() -> No
     assert _value(metrics, "headrace_batches_total", **labels, trigger="age") == 1.0
 
 
-def test_a_batch_without_source_time_says_nothing_about_freshness() -> None:
-    """Snapshots of old rows would look like a fault otherwise."""
+def test_a_batch_without_source_time_has_no_freshness() -> None:
+    """A batch without a source time, as of a snapshot, reports no freshness."""
     metrics = Metrics()
     metrics.task("shop", 0, lambda topic: None).written(_batch(0), 0.5, now=1003.0)
     labels = {"connector": "shop", "task": "0", "table": "orders"}
@@ -49,7 +49,7 @@ def test_a_batch_without_source_time_says_nothing_about_freshness() -> None:
 
 
 def test_the_topic_of_every_chunk_is_reported() -> None:
-    """The list of them may be started afresh at any time; empty chunks do not count."""
+    """The observer reports the topic of every chunk that has records, because the list of topics can be reset."""
     seen = list[str]()
     observer = Metrics().task("shop", 0, seen.append)
     for records in (0, 5, 5):
@@ -57,8 +57,8 @@ def test_the_topic_of_every_chunk_is_reported() -> None:
     assert seen == ["shop.orders", "shop.orders"]
 
 
-def test_losses_are_counted_and_notes_passed_on() -> None:
-    """By what is lost; a note goes to whoever shows the task's status."""
+def test_losses_are_counted_and_notes_reported() -> None:
+    """The metrics count losses by type. The observer passes notes to the status of the task."""
     metrics, noted = Metrics(), list[tuple[str, str]]()
     observer = metrics.task("shop", 0, lambda topic: None, lambda text, place: noted.append((text, place)))
     observer.lost("c.hr.t", {"varint": 2})
@@ -70,7 +70,7 @@ def test_losses_are_counted_and_notes_passed_on() -> None:
 
 
 def test_lag_is_shown_per_partition_and_at_its_largest() -> None:
-    """Under our name and under Connect's."""
+    """``headrace_lag_records`` has the lag of each partition, Kafka Connect's metric has the largest one."""
     metrics = Metrics()
     metrics.task("shop", 0, lambda topic: None).lag(lambda: {ORDERS: 4, TopicPartition("shop.orders", 1): 9})
     task = {"connector": "shop", "task": "0"}
@@ -78,8 +78,8 @@ def test_lag_is_shown_per_partition_and_at_its_largest() -> None:
     assert _value(metrics, "kafka_connect_sink_task_sink_record_lag_max", **task) == 9.0
 
 
-def test_a_task_that_has_gone_has_no_lag() -> None:
-    """An alert on the lag of a deleted connector would never end."""
+def test_a_destroyed_task_has_no_lag() -> None:
+    """A destroyed task has no lag, so that an alert on a deleted connector ends."""
     metrics = Metrics()
     metrics.task("shop", 0, lambda topic: None).lag(lambda: {ORDERS: 4})
     metrics.task("shop", 1, lambda topic: None).lag(lambda: {ORDERS: 5})
@@ -88,8 +88,8 @@ def test_a_task_that_has_gone_has_no_lag() -> None:
     assert _value(metrics, "kafka_connect_sink_task_sink_record_lag_max", connector="shop", task="1") == 5.0
 
 
-def test_every_kind_that_reselect_counts_has_a_metric() -> None:
-    """A kind without one would fail the batch."""
+def test_every_counter_of_reselect_has_a_metric() -> None:
+    """Each counter of reselect has a metric, because a counter without one would fail the batch."""
     metrics = Metrics()
     counter = metrics.reselects("shop", 0)
     for kind in ("requests", "drops", "contradictions", "flashback_fallbacks"):
@@ -117,14 +117,14 @@ def test_every_kind_that_reselect_counts_has_a_metric() -> None:
 
 @pytest.mark.parametrize("prefix", ["reselect_", "headrace_"])
 def test_every_metric_is_documented(prefix: str) -> None:
-    """In docs/operations.md."""
+    """``docs/operations.md`` names every metric."""
     page = (Path(__file__).parents[4] / "docs" / "operations.md").read_text()
     names = {family.name for family in Metrics().registry.collect() if family.name.startswith(prefix)}
     assert {name for name in names if not re.search(rf"`{name}(_total)?[`{{]", page)} == set()
 
 
-def test_stages_add_up_even_when_they_fail() -> None:
-    """Time was spent all the same."""
+def test_stages_are_measured_also_if_they_fail() -> None:
+    """The time of a stage is counted also if the stage raises an error."""
     metrics = Metrics()
     observer = metrics.task("shop", 0, lambda topic: None)
     with pytest.raises(ValueError), observer.stage("orders", "fold"):
@@ -134,7 +134,7 @@ def test_stages_add_up_even_when_they_fail() -> None:
 
 
 def test_the_exposition_is_text_with_our_version() -> None:
-    """What Prometheus reads."""
+    """The exposition is Prometheus text with the version of Headrace."""
     body, content_type = Metrics().exposition()
     assert content_type.startswith("text/plain")
     assert re.search(rb'headrace_info\{version="[^"]+"\} 1\.0', body)

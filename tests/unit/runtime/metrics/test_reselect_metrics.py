@@ -1,4 +1,4 @@
-"""What reselect and column cache count (``reselect.md`` section 9)."""
+"""Tests of the metrics of reselect and column cache (``reselect.md`` section 9)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from headrace.runtime.pipeline.reselect import Reselect
 
 
 def test_reads_of_the_current_state_are_counted() -> None:
-    """``reselect_flashback_fallbacks_total{code}``: how often Oracle could not say what was at the events' time."""
+    """``reselect_flashback_fallbacks_total{code}`` counts reads that Oracle could not return as of the event's SCN."""
     source = database(row(1, "A"))
     source.flashback_fallbacks = {"ORA-01555": 1}
     metrics = Metrics()
@@ -34,8 +34,8 @@ def test_reads_of_the_current_state_are_counted() -> None:
     assert metrics.registry.get_sample_value("reselect_flashback_fallbacks_total", labels) == 1.0
 
 
-def test_what_is_counted_about_queries() -> None:
-    """Section 9: how each ended, what it brought, what decided which column's cells, what was not there any more."""
+def test_metrics_of_queries() -> None:
+    """The metrics count results of queries, bytes read, resolved cells by column, and missing rows (section 9)."""
     lake = Lake(database(row(1, "AB")), replace(NO_CACHE, errors_retry_timeout_ms=60_000, errors_retry_delay_max_ms=1))
     assert lake.source is not None
     lake.source.failures += [TimedOut("slow"), Retriable("gone")]
@@ -51,8 +51,8 @@ def test_what_is_counted_about_queries() -> None:
     assert (seen["resolved", "target", "big"], seen["resolved", "target", "doc"]) == (1, 1)
 
 
-def test_how_full_the_cache_is_and_what_was_evicted() -> None:
-    """Section 9: rows, and those that went because of a bound."""
+def test_metrics_of_cached_and_evicted_rows() -> None:
+    """The metrics count cached rows, and rows that were evicted because of a limit (section 9)."""
     lake = Lake(None, replace(CACHE, cache_max_size=2))
     lake.batch(*(u(key, big="x") for key in range(5)))
     lake.batch(u(9, doc="y"))
@@ -61,8 +61,8 @@ def test_how_full_the_cache_is_and_what_was_evicted() -> None:
     assert lake.metrics.seen["writes", "event", "stored"] == 10
 
 
-def test_what_the_fold_decides_is_counted() -> None:
-    """Section 9: cells for which neither cache nor database is asked, since an event of the same batch has them."""
+def test_cells_that_the_fold_resolves_are_counted() -> None:
+    """The metrics count cells that another event of the same batch resolves (section 9)."""
     lake = Lake(None, NO_CACHE)
     lake.batch(u(1, big="A", doc="x"), u(1, big=P, doc=P), u(2, big=P, doc="y"), u(3, big=P), d(3))
     seen = lake.metrics.seen
@@ -70,8 +70,8 @@ def test_what_the_fold_decides_is_counted() -> None:
     assert (seen["cells", "unchanged", "big"], seen["resolved", "target", "big"]) == (1, 1)
 
 
-def test_cells_that_pass_the_cache_by_are_counted() -> None:
-    """Section 9: of new incarnations, and of columns or topics that are not cached; not where there is no cache."""
+def test_cells_that_bypass_the_cache_are_counted() -> None:
+    """The metrics count cells of inserted rows and of topics without a cache, unless the cache is off (section 9)."""
     lake = Lake(None, CACHE)
     lake.each(u(1, big="A"), c(1, big=P), u(1, big=P))
     assert lake.metrics.seen["requests", "bypassed"] == 1
@@ -83,8 +83,8 @@ def test_cells_that_pass_the_cache_by_are_counted() -> None:
     assert none.metrics.seen["requests", "bypassed"] == 0
 
 
-def test_how_old_the_oldest_cached_value_is() -> None:
-    """Section 9: looked for now and then, since all rows have to be looked at."""
+def test_the_age_of_the_oldest_cached_value() -> None:
+    """The metrics contain the age of the oldest cached value, which is measured periodically (section 9)."""
     lake = Lake(None, CACHE)
     lake.batch(u(1, big="A"))
     lake.clock.now = 20.0
@@ -96,8 +96,8 @@ def test_how_old_the_oldest_cached_value_is() -> None:
     assert lake.metrics.use.oldest == 11_000
 
 
-def test_connections_are_told_with_every_query() -> None:
-    """Section 9: those that wait, those in use, and servers that are left alone."""
+def test_connections_are_reported_with_every_query() -> None:
+    """The metrics contain idle and used connections, and servers that are not queried (section 9)."""
     lake = Lake(database(row(1, "A")), NO_CACHE)
     assert lake.source is not None
     lake.source.connected = Connections(2, 1, 1)
@@ -106,7 +106,7 @@ def test_connections_are_told_with_every_query() -> None:
 
 
 def test_position_that_falls_is_a_contradiction() -> None:
-    """Section 9: events that arrive again below the position of what was cached."""
+    """The metrics count events whose position is below that of the cached value (section 9)."""
     lake = Lake(None, CACHE)
     lake.each(u(1, position=20, big="new"), u(1, position=10, big="old"), u(1, position=30, big="next"))
     assert lake.metrics.seen["contradictions", "position_regression"] == 1

@@ -1,4 +1,4 @@
-"""Gauges that say how far a task is: they move while nothing is finished, and go when the task or table does."""
+"""Tests of the gauges of a task's progress, which change during a batch and are removed with the task or table."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SOURCE_TIME, OLDEST = "headrace_source_time_seconds", "headrace_oldest_unwritten
 
 
 class Time:
-    """The monotonic clock, and the wall clock 1,000 s ahead of it."""
+    """A monotonic clock, and a wall clock that is 1,000 s ahead of it."""
 
     def __init__(self) -> None:
         self.seconds = 100.0
@@ -38,7 +38,7 @@ class Time:
 
 
 class Scene:
-    """The metrics of a worker and its clocks."""
+    """The metrics of a worker, and its clocks."""
 
     def __init__(self) -> None:
         self.time = Time()
@@ -48,7 +48,7 @@ class Scene:
         return self.metrics.task("shop", 0, lambda topic: None)
 
     def written(self, task: TaskMetrics, source_time: float, table: str = "orders") -> None:
-        """A batch whose event was committed at the source at that wall time."""
+        """Report a written batch whose event was committed at the source at that wall time."""
         table_id = TableId("shop", "shop", "public", table)
         content = Truncate(table_id, RowVersion(b"", f"shop.{table}", 0, 1, int(source_time * 1_000_000)))
         batch = Batch(1, table, content, {}, Trigger.AGE, 0.0, ())
@@ -64,12 +64,12 @@ class Scene:
 
 @pytest.fixture
 def scene() -> Scene:
-    """A worker that has just begun."""
+    """Return the metrics of a worker without tasks."""
     return Scene()
 
 
-def test_freshness_grows_while_nothing_is_finished(scene: Scene) -> None:
-    """From the last batch's to how long ago the waiting event was committed; then it is the last batch's again."""
+def test_freshness_grows_while_an_event_waits(scene: Scene) -> None:
+    """The freshness of a table is that of its last batch, or the age of the oldest waiting event if there is one."""
     task = scene.run()
     task.assigned([ORDERS, ITEMS])
     scene.written(task, scene.time.wall() - 2)
@@ -86,7 +86,7 @@ def test_freshness_grows_while_nothing_is_finished(scene: Scene) -> None:
 
 
 def test_age_of_the_oldest_event_that_is_not_durable(scene: Scene) -> None:
-    """Since it was read, whatever its source's clock says; 0 where all is durable."""
+    """The gauge has the seconds since the oldest event was read, and 0 if all events are durable."""
     task = scene.run()
     task.assigned([ORDERS, ITEMS])
     oldest = {"orders": Unwritten(scene.time.seconds, 0), "items": Unwritten(scene.time.seconds, 5)}
@@ -98,8 +98,8 @@ def test_age_of_the_oldest_event_that_is_not_durable(scene: Scene) -> None:
     assert (scene.value(OLDEST), scene.value(OLDEST, "items")) == (0, 10)
 
 
-def test_series_of_a_table_that_has_moved_to_another_task_go(scene: Scene) -> None:
-    """Its new task shows them; here they would stay for ever."""
+def test_series_of_a_table_that_has_moved_are_removed(scene: Scene) -> None:
+    """A task removes the series of a table when the table moves to another task, which then reports them."""
     task = scene.run()
     task.assigned([ORDERS, ITEMS])
     for table in ("orders", "items"):
@@ -110,8 +110,8 @@ def test_series_of_a_table_that_has_moved_to_another_task_go(scene: Scene) -> No
         assert (scene.value(name) is None, scene.value(name, "items") is None) == (True, False)
 
 
-def test_series_of_a_partition_that_has_moved_go(scene: Scene) -> None:
-    """The lag is read when it is scraped."""
+def test_series_of_a_partition_that_has_moved_are_removed(scene: Scene) -> None:
+    """The lag is read on each scrape, so that a revoked partition has no series."""
     lag: dict[TopicPartition, int] = {ORDERS: 5, ITEMS: 7}
     scene.run().lag(lambda: lag)
     assert (scene.lag(ORDERS), scene.lag(ITEMS)) == (5, 7)
@@ -120,8 +120,8 @@ def test_series_of_a_partition_that_has_moved_go(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("state", [State.DESTROYED, State.FAILED])
-def test_series_of_a_task_that_is_not_here_or_failed_go(scene: Scene, state: State) -> None:
-    """Nobody measures them; what an abandoned run still reports does not bring them back."""
+def test_series_of_a_destroyed_or_failed_task_are_removed(scene: Scene, state: State) -> None:
+    """A destroyed or failed task has no series, also if its abandoned run still reports values."""
     task = scene.run()
     scene.metrics.task_state("shop", 0, State.RUNNING)
     task.lag(lambda: {ORDERS: 5})
@@ -139,8 +139,8 @@ def test_series_of_a_task_that_is_not_here_or_failed_go(scene: Scene, state: Sta
     assert scene.value(SOURCE_TIME) == 1_070
 
 
-def test_a_task_that_restarts_again_and_again_gets_older(scene: Scene) -> None:
-    """What the last run did not write is shown until the next one has read it again, or other topics instead."""
+def test_the_age_increases_over_restarts(scene: Scene) -> None:
+    """The gauges keep the oldest unwritten event of the last run until the next run has an assignment."""
     task = scene.run()
     task.assigned([ORDERS, ITEMS])
     oldest = {"orders": Unwritten(scene.time.seconds, int((scene.time.wall() - 5) * 1_000_000))}
@@ -155,7 +155,7 @@ def test_a_task_that_restarts_again_and_again_gets_older(scene: Scene) -> None:
 
 @contextmanager
 def hung(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> Iterator[Event]:
-    """Merges of the lakehouse begin, and wait for the event."""
+    """Make merges of the lakehouse wait for the returned event."""
     began, go = Event(), Event()
     table = type(harness.lakehouse.table("lake", "x", TableOptions()))
     merge = table.merge
@@ -163,7 +163,7 @@ def hung(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> Iterator[Event]:
     def waiting(*args: object) -> object:
         began.set()
         go.wait(10)
-        return merge(*args)  # type: ignore[arg-type]  # whatever it was called with
+        return merge(*args)  # type: ignore[arg-type]  # the arguments of the call
 
     monkeypatch.setattr(table, "merge", waiting)
     yield go
@@ -171,8 +171,8 @@ def hung(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> Iterator[Event]:
 
 
 @pytest.mark.anyio
-async def test_a_hung_writer_shows(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lag, freshness and the age of the oldest event, of a real task; all is well again once the writer goes on."""
+async def test_a_writer_that_hangs_is_visible(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lag, freshness and age of the oldest event increase while a writer hangs, and recover when it continues."""
     metrics = Metrics()
     place = {"connector": "items", "task": "0"}
 
@@ -200,7 +200,7 @@ async def test_a_hung_writer_shows(harness: Harness, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.anyio
 async def test_age_of_an_event_that_a_stopped_task_has_not_written(harness: Harness) -> None:
-    """It stays visible until the next run of the task has an assignment."""
+    """The age of an unwritten event is reported until the next run of the task has an assignment."""
     metrics = Metrics()
 
     def ages() -> list[float]:
@@ -218,7 +218,7 @@ async def test_age_of_an_event_that_a_stopped_task_has_not_written(harness: Harn
 
 @pytest.mark.anyio
 async def test_tables_of_a_task_that_loses_a_topic(harness: Harness) -> None:
-    """Another member takes one of two topics over."""
+    """A task that loses one of two topics reports the series of its remaining table only."""
     await harness.broker.create_topic("shop.public.notes")
     metrics = Metrics()
     tasks = [harness.task(n, observer=metrics.task("items", n, lambda topic: None)) for n in range(2)]

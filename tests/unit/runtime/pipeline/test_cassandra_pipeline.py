@@ -1,4 +1,4 @@
-"""Cassandra's writes in a lake table: whatever the batches, it is the table that a read with all replicas returns."""
+"""Tests of Cassandra's writes in a lake table, which equals a read from all replicas after any batches."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ def writes(draw: st.DrawFn) -> Write:
 
 
 @dataclass(frozen=True)
-class Given:
-    """A record without a schema; its key has the names of the key's columns and no clustering values."""
+class SchemalessRecord:
+    """A record without a schema, whose key has the names of the key columns and no clustering values."""
 
     value: bytes
     key: bytes = b'{"p":1,"c":null}'
@@ -70,19 +70,19 @@ class Given:
 
 
 def record(operation: str, written: int, **after: Any) -> bytes:
-    """An event without a schema."""
+    """Return an event without a schema."""
     source = {"connector": "cassandra", "name": "shop", "ts_us": written, "keyspace": "hr", "table": "kv"}
     cells = {name: value if isinstance(value, dict | None) else {"value": value} for name, value in after.items()}
     return json.dumps({"op": operation, "source": source, "after": cells}, separators=(",", ":")).encode()
 
 
 def bound(method: str, value: str) -> dict[str, Any]:
-    """A range's bound of the clustering column."""
+    """Return the bound of a range of the clustering column."""
     return {"method": method, "values": [{"name": "c", "value": value, "type": "o.a.c.db.marshal.Int32Type"}]}
 
 
 class Lake:
-    """A lake table and its pipeline, which may be restarted."""
+    """A lake table and its pipeline, which a test can restart."""
 
     def __init__(self, now: int) -> None:
         self._lakehouse = MemoryLakehouse()
@@ -106,7 +106,7 @@ class Lake:
 
     def records(self, *some: bytes) -> None:
         """Write a batch of records without schemas."""
-        decoded = self._reader.decode([Given(value) for value in some])
+        decoded = self._reader.decode([SchemalessRecord(value) for value in some])
         assert decoded.errant == []
         for piece in decoded.events:
             assert isinstance(piece, CassandraBatch)
@@ -123,7 +123,7 @@ class Lake:
 
 @given(made=st.lists(writes(), min_size=1, max_size=14), now=TIMES, data=st.data())
 def test_any_batches_give_what_all_replicas_would(made: list[Write], now: int, data: st.DataObject) -> None:
-    """Any order, any batch boundaries, anything again, a restart between any two batches."""
+    """The table is correct for any order of writes, repeated writes, any batches, and restarts between them."""
     delivered = data.draw(st.permutations([*made, *data.draw(st.lists(st.sampled_from(made), max_size=5))]))
     lake, model = Lake(now), CassandraTable()
     for write in made:
@@ -137,8 +137,8 @@ def test_any_batches_give_what_all_replicas_would(made: list[Write], now: int, d
     assert lake.rows() == model.visible(now)
 
 
-def test_a_late_write_does_not_bring_back_a_deleted_cell() -> None:
-    """Not even when its row has gone with it: the ledger remembers the cell."""
+def test_a_late_write_does_not_restore_a_deleted_cell() -> None:
+    """A late write does not restore a deleted cell, also if the row was deleted with it: the ledger has the cell."""
     lake = Lake(now=0)
     lake.batch(CellWrites((1, 1), {"x": value("new", 3)}))
     lake.batch(CellWrites((1, 1), {"x": value(None, 5)}))
@@ -149,15 +149,15 @@ def test_a_late_write_does_not_bring_back_a_deleted_cell() -> None:
 
 
 def test_cells_that_a_batch_does_not_touch_are_kept() -> None:
-    """Of the row itself, and of the other rows of a partition in which a range is deleted."""
+    """A batch keeps the other cells of its rows, and the other rows of a partition in which a range is deleted."""
     lake = Lake(now=0)
     lake.batch(*(CellWrites((1, c), {"x": value("a", 1), "y": value("b", 1)}) for c in range(3)))
     lake.batch(CellWrites((1, 0), {"x": value("z", 2)}), Delete((1,), 2, Range(Bound((1,)), Bound((1,)))))
     assert lake.rows() == {(1, 0): {"x": "z", "y": "b"}, (1, 2): {"x": "a", "y": "b"}}
 
 
-def test_a_late_insert_does_not_bring_back_a_row_that_has_ended() -> None:
-    """The later INSERT had a TTL, and its marker hides the earlier one for good."""
+def test_a_late_insert_does_not_restore_an_expired_row() -> None:
+    """A late INSERT does not restore a row whose later INSERT has expired."""
     lake = Lake(now=5)
     lake.batch(CellWrites((1, 1), {}, Cell(3, MARKED, expires=4)))
     lake.restart()
@@ -165,8 +165,8 @@ def test_a_late_insert_does_not_bring_back_a_row_that_has_ended() -> None:
     assert lake.rows() == {}
 
 
-def test_a_cell_that_has_ended_is_not_a_deleted_one() -> None:
-    """Written in the same microsecond, the cell with the later TTL wins, also where the other's row is gone."""
+def test_an_expired_cell_is_not_a_deleted_one() -> None:
+    """Of two cells with the same write time the one with the later expiry is kept, also if the row has expired."""
     lake = Lake(now=4)
     lake.batch(CellWrites((1, 1), {"x": value("short", 2, expires=3)}))
     assert lake.rows() == {}
@@ -175,8 +175,8 @@ def test_a_cell_that_has_ended_is_not_a_deleted_one() -> None:
     assert lake.rows() == {(1, 1): {"x": "long"}}
 
 
-def test_a_cell_that_has_ended_in_a_row_is_not_a_deleted_one() -> None:
-    """The same where the row lives by another cell: its stored versions have the end of the TTL."""
+def test_an_expired_cell_of_a_row_is_not_a_deleted_one() -> None:
+    """Of two cells with the same write time the one with the later expiry is kept, also if the row has other cells."""
     lake = Lake(now=4)
     lake.batch(CellWrites((1, 1), {"x": value("short", 2, expires=3), "y": value("stays", 2)}))
     assert lake.rows() == {(1, 1): {"y": "stays"}}
@@ -184,8 +184,8 @@ def test_a_cell_that_has_ended_in_a_row_is_not_a_deleted_one() -> None:
     assert lake.rows() == {(1, 1): {"x": "long", "y": "stays"}}
 
 
-def test_a_cell_that_has_ended_still_hides_older_ones() -> None:
-    """Also one without a TTL that was written in the same microsecond."""
+def test_an_expired_cell_still_shadows_older_ones() -> None:
+    """An expired cell shadows older cells, and a cell without a TTL with the same write time."""
     lake = Lake(now=4)
     lake.batch(CellWrites((1, 1), {"x": value("short", 2, expires=3)}))
     lake.restart()
@@ -203,7 +203,7 @@ RANGE_DELETE = record(
 
 @pytest.mark.parametrize("delete", [PARTITION_DELETE, RANGE_DELETE], ids=["partition", "range"])
 def test_a_batch_of_deletes_without_schemas_applies(delete: bytes) -> None:
-    """The clustering columns have no values from which to infer types: the table's types count."""
+    """A batch of deletes without schemas uses the table's types, as it has no values to infer types from."""
     lake = Lake(now=0)
     lake.records(record("i", 1, p=1, c=1, x="gone"), record("i", 9, p=1, c=2, x="newer"))
     lake.records(delete)
@@ -215,7 +215,7 @@ def test_a_batch_of_deletes_without_schemas_applies(delete: bytes) -> None:
 
 @pytest.mark.parametrize("delete", [PARTITION_DELETE, RANGE_DELETE], ids=["partition", "range"])
 def test_deletes_without_schemas_come_before_the_first_row(delete: bytes) -> None:
-    """No table can be created from them, but the ledger holds them: they cover older rows, also after a kill."""
+    """The ledger stores deletes before the table exists, so that they delete older rows, also after a restart."""
     lake = Lake(now=0)
     lake.records(delete)
     assert lake.rows() == {}

@@ -1,4 +1,4 @@
-"""The column cache that the tables of a task share: batches, and the topics and options that keep it empty."""
+"""Tests of the column cache that the tables of a task share."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from unit.runtime.reselect_harness import CACHE, NO_CACHE, TABLE, Lake, P, datab
 
 
 def test_the_entries_of_a_batch_are_published_with_its_commit() -> None:
-    """A batch that was not written leaves none."""
+    """The entries of a batch are published with its commit, and discarded if the batch was not written."""
     lake = Lake(database(row(1, "B")), CACHE)
     lake.resolve(u(1, big="A"))
     lake.post.cache.discard(TABLE)
@@ -17,7 +17,7 @@ def test_the_entries_of_a_batch_are_published_with_its_commit() -> None:
 
 
 def test_without_the_option_no_batch_has_an_overlay() -> None:
-    """Nothing is cached, and nothing is reported of the cache."""
+    """Without ``reselect.cache.enabled`` no value is cached, and no cache metric is reported."""
     lake = Lake(database(row(1, "A")), NO_CACHE)
     lake.batch(u(1, big=P))
     use, counts = lake.post.cache.take_counts()
@@ -26,7 +26,7 @@ def test_without_the_option_no_batch_has_an_overlay() -> None:
 
 
 def test_an_excluded_topic_is_neither_cached_nor_read() -> None:
-    """Its cells keep the stored value."""
+    """Cells of an excluded topic keep the stored value, without a query and without the cache."""
     lake = Lake(database(row(1, "B")), CACHE)
     lake.batch(u(1, big="A"))
     lake.post.exclude_topic(lake.topic)
@@ -36,7 +36,7 @@ def test_an_excluded_topic_is_neither_cached_nor_read() -> None:
 
 
 def test_outcomes_are_taken_once() -> None:
-    """Several tables report the outcomes of one cache."""
+    """The outcomes of the cache are returned once, because several tables report those of one cache."""
     lake = Lake(database(), CACHE)
     lake.batch(u(1, big="A"))
     assert lake.post.cache.take_counts()[1]

@@ -1,4 +1,4 @@
-"""Several databases as one row source."""
+"""Tests of the router of several databases, which is one row source."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ SHOP, CRM = DatabaseOptions("a", dbname="inventory"), DatabaseOptions("b", dbnam
 
 
 def holding(table: TableId, big: str) -> MemoryRowSource:
-    """A database whose table of orders has one row with this value."""
+    """Return a database whose table has one row with this value."""
     source = database()
     source.add(replace(catalog(), table=table), source.schema(catalog()), [{"id": 1, "big": big, "doc": None}])
     return source
 
 
-def test_a_table_is_read_where_its_events_come_from() -> None:
-    """Two databases with tables of the same name: each answers for its own."""
+def test_a_table_is_read_from_the_database_of_its_events() -> None:
+    """The router reads each of two tables of the same name from the database of its events."""
     other = replace(TABLE, database="crm")
     router = DatabaseRouter([(CRM, holding(other, "of crm")), (SHOP, holding(TABLE, "of shop"))])
     options = ReselectOptions(null_values=False)
@@ -36,8 +36,8 @@ def test_a_table_is_read_where_its_events_come_from() -> None:
     assert (shop.big(), crm.big()) == ("of shop", "of crm")
 
 
-def test_the_source_connector_s_name_tells_databases_of_one_name_apart() -> None:
-    """``source.name`` narrows it down; without it any connector's database of that name is meant."""
+def test_the_source_name_distinguishes_databases_of_one_name() -> None:
+    """``source.name`` limits a database to one source connector. Without it the database name alone is compared."""
     named = replace(SHOP, source_name="eu")
     assert named.holds(replace(TABLE, name="eu"))
     assert not named.holds(replace(TABLE, name="us"))
@@ -46,15 +46,15 @@ def test_the_source_connector_s_name_tells_databases_of_one_name_apart() -> None
 
 
 def test_table_of_no_database_is_not_read() -> None:
-    """It has no catalog entry, and asking for its rows is a mistake."""
+    """A table of no configured database has no catalog entry, and a read of its schema fails."""
     router = DatabaseRouter([(CRM, holding(TABLE, "of crm"))])
     assert router.catalog(TABLE) is None
     with pytest.raises(Fatal, match="none of reselect"):
         router.schema(catalog())
 
 
-def test_check_and_close_reach_all() -> None:
-    """One database that cannot be used is enough to say so."""
+def test_check_and_close_include_all_databases() -> None:
+    """The check fails if one database is unavailable. The router closes all databases."""
     shop, crm = holding(TABLE, ""), holding(TABLE, "")
     router = DatabaseRouter([(SHOP, shop), (CRM, crm)])
     crm.failures.append(Retriable("away"))
@@ -65,15 +65,15 @@ def test_check_and_close_reach_all() -> None:
     assert crm.closed
 
 
-def test_connections_of_all_are_told_together() -> None:
-    """One gauge per task."""
+def test_connections_of_all_databases_are_added_up() -> None:
+    """The router reports the sum of the connections of all databases, for one gauge per task."""
     shop, crm = holding(TABLE, ""), holding(TABLE, "")
     shop.connected, crm.connected = Connections(1, 2, 0), Connections(3, 0, 1)
     assert DatabaseRouter([(SHOP, shop), (CRM, crm)]).connections() == Connections(4, 2, 1)
 
 
 def test_databases_are_named_in_the_configuration() -> None:
-    """Each has its own options under its name; what it does not say stands without a name, for all."""
+    """Options with a database's name override the options without a name, which apply to all databases."""
     options = reselect_options(
         {
             "reselect.databases": "shop, crm",
@@ -93,7 +93,7 @@ def test_databases_are_named_in_the_configuration() -> None:
 
 
 def test_a_named_database_needs_a_hostname() -> None:
-    """The message names the key."""
+    """The error of a named database without a hostname names the option."""
     with pytest.raises(ConfigError, match="hostname") as caught:
         reselect_options({"reselect.databases": "shop", "reselect.database.shop.dbname": "x"})
     assert caught.value.key == "reselect.database.shop.hostname"

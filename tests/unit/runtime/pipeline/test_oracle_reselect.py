@@ -1,4 +1,4 @@
-"""An Oracle event on its way: its commit SCN reaches the SELECT, its large object comes back as of that SCN."""
+"""Tests of reselect for Oracle events: large objects are read as of the commit SCN of the event."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Record:
 
 
 def update(doc: str | None, scn: int, offset: int) -> Record:
-    """An update of row 1 as the connector's LogMiner adapter sends it."""
+    """Return an update of row 1 as the connector's LogMiner adapter sends it."""
     document = json.loads(change("u", {"ID": 1, "DOC": doc}, 0, columns=EXAMPLE))
     source = {"connector": "oracle", "name": "ora", "db": "SHOP", "schema": "APP", "table": "DOCS", "ts_ms": 1}
     document["payload"]["source"] = source | {"txId": "0a00", "commit_scn": str(scn), "txSeq": 1}
@@ -42,7 +42,7 @@ def update(doc: str | None, scn: int, offset: int) -> Record:
 
 @pytest.fixture
 def server() -> OracleServer:
-    """Row 1 is ``first`` as of SCN 110 and ``second`` as of SCN 120."""
+    """Return a server whose row 1 is ``first`` as of SCN 110 and ``second`` as of SCN 120."""
     server = OracleServer()
     columns = (OracleColumn("ID", "NUMBER", 18, 0), OracleColumn("DOC", "CLOB", length=4000))
     server.add(OracleTable("APP", "DOCS", columns, ("ID",)))
@@ -52,7 +52,7 @@ def server() -> OracleServer:
 
 
 def resolved(server: OracleServer, *records: Record, **options: Any) -> list[list[Any]]:
-    """What stands in DOC after each record, a batch each: the value, or the state of the cell."""
+    """Write each record as a batch, and return the values of DOC."""
     reselect = ReselectOptions(null_values=False, **options)
     post = Reselect(reselect, row_source(server, **options))
     post.cache.assign([("docs", 0)])
@@ -68,21 +68,21 @@ def resolved(server: OracleServer, *records: Record, **options: Any) -> list[lis
 
 
 def test_placeholder_is_filled_as_of_the_events_commit(server: OracleServer) -> None:
-    """Not with what came later, which has an event of its own."""
+    """A placeholder is filled with the value as of the event's commit SCN, not with a later one."""
     assert resolved(server, update(PLACEHOLDER, 110, 0), update(PLACEHOLDER, 120, 1)) == [["first"], ["second"]]
 
 
-def test_null_is_read_again_unless_lobs_are_followed(server: OracleServer) -> None:
-    """S20: without ``lob.enabled`` a null says nothing about a large object; with it, it is a null."""
+def test_null_is_read_again_unless_lobs_are_captured(server: OracleServer) -> None:
+    """S20: without ``lob.enabled`` a null of a large object is read again. With it the null is a value."""
     assert resolved(server, update(None, 110, 0)) == [["first"]]
     assert resolved(server, update(None, 110, 0), modes=HandlingModes(lob_enabled=True)) == [[None]]
 
 
 @pytest.mark.parametrize(("lob_enabled", "queries"), [(False, 2), (True, 1)])
-def test_large_object_is_remembered_only_if_all_its_changes_are_told(
+def test_large_object_is_cached_only_if_all_changes_are_captured(
     server: OracleServer, lob_enabled: bool, queries: int
 ) -> None:
-    """The second placeholder is served from the cache, or read again."""
+    """With ``lob.enabled`` the second placeholder is served from the cache. Without it the value is read again."""
     modes = HandlingModes(lob_enabled=lob_enabled)
     records = update(PLACEHOLDER, 120, 0), update(PLACEHOLDER, 120, 1)
     assert resolved(server, *records, modes=modes, cache_enabled=True) == [["second"]] * 2

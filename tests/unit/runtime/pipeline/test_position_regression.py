@@ -1,4 +1,4 @@
-"""Source positions that start again stop the task; records that are read again do not (``merge.md`` section 2.6)."""
+"""Tests of source positions that restart, which fail the task; repeated records do not (``merge.md`` section 2.6)."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def write(pipeline: TablePipeline, *events: Event) -> None:
 
 
 def test_positions_that_start_again_below_a_row(pipeline: TablePipeline) -> None:
-    """A day later an update comes with a lower position, behind the row's own record."""
+    """An update a day later with a later offset but a lower position than the stored row fails the task."""
     write(pipeline, event(Operation.CREATE, 1000, 0, 0))
     with pytest.raises(Fatal, match=r"t-0 at offset 1 has position \S+10, the stored row has \S+1000.* 86400 s"):
         write(pipeline, event(Operation.UPDATE, 10, 1, 24))
 
 
 def test_a_record_before_the_row_is_read_again(pipeline: TablePipeline, table: MemoryTable) -> None:
-    """Its source time is the later one, since the row is of a statement that began long before it."""
+    """A repeated record with a lower position is dropped, although its source time is later than the stored row's."""
     before, long_statement = event(Operation.UPDATE, 100, 0, 2), event(Operation.UPDATE, 200, 1, 0.5)
     write(pipeline, before, long_statement)
     again = opened("shop.orders", table)
@@ -54,7 +54,7 @@ def test_a_record_before_the_row_is_read_again(pipeline: TablePipeline, table: M
 
 
 def test_positions_that_start_again_below_a_delete(pipeline: TablePipeline, table: MemoryTable) -> None:
-    """A row that is inserted anew a day later is not dropped in silence; one that comes late is."""
+    """An insert a day later with a position below the row's delete fails the task. A late update is dropped."""
     write(pipeline, event(Operation.CREATE, 1000, 0, 0))
     write(pipeline, event(Operation.DELETE, 1001, 1, 0))
     write(pipeline, event(Operation.UPDATE, 10, 2, 0.5), event(Operation.CREATE, 1002, 3, 0.5, key=2))
@@ -64,7 +64,7 @@ def test_positions_that_start_again_below_a_delete(pipeline: TablePipeline, tabl
 
 
 def test_positions_that_start_again_below_a_truncate(pipeline: TablePipeline, table: MemoryTable) -> None:
-    """Neither another truncate nor inserts a day later are dropped in silence; read again, the first one is nothing."""
+    """A truncate or insert a day later with a position below the last truncate fails. A repeated truncate does not."""
     first, second = truncate(1001, 1, 0), truncate(1005, 2, 0)
     write(pipeline, event(Operation.CREATE, 1000, 0, 0))
     for each in (first, second, first):

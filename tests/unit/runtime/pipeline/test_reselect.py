@@ -1,4 +1,4 @@
-"""Reselect and column cache together: upstream's cases by name, and the stale reads S1 to S34 and N that apply here."""
+"""Tests of reselect with the column cache: upstream's cases by name, and stale reads of S1 to S34 and N."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ from headrace.core.reselect.select_size import FIRST_GUESS
 
 
 def test_cache_disabled_queries_database_every_time() -> None:
-    """Without the cache every placeholder asks the database."""
+    """Without the cache every placeholder queries the database."""
     lake = Lake(database(row(1, "A")), NO_CACHE)
     lake.each(u(1, big=P), u(1, big=P))
     assert (lake.big(), lake.queries) == ("A", 2)
 
 
 def test_cache_enabled_second_apply_served_from_cache() -> None:
-    """What was read once is served from the cache."""
+    """A value that was read once is served from the cache."""
     lake = Lake(database(row(1, "A")), CACHE)
     lake.each(u(1, big=P), u(1, big=P))
     assert (lake.big(), lake.queries) == ("A", 1)
 
 
 def test_partial_hit_serves_query_and_modify_cached_columns_without_requery() -> None:
-    """Only the column that the cache lacks is asked for."""
+    """A query selects only the column that the cache does not have."""
     lake = Lake(database(row(1, "A", "D")), CACHE)
     lake.each(u(1, big="B", doc=None), u(1, big=P, doc=P))
     assert lake.source is not None
@@ -57,14 +57,14 @@ def test_partial_hit_serves_query_and_modify_cached_columns_without_requery() ->
 
 
 def test_modified_column_is_cached_and_served_to_later_placeholder_event() -> None:
-    """A real value in an event needs no query later."""
+    """A value of an event is cached, so that a later placeholder needs no query."""
     lake = Lake(database(), CACHE)
     lake.each(u(1, big="B"), u(1, big=P, doc="x"))
     assert (lake.big(), lake.queries) == ("B", 0)
 
 
 def test_cache_entry_expires_after_ttl() -> None:
-    """After the time to live the database is asked again."""
+    """After ``reselect.cache.ttl.ms`` a placeholder queries the database again."""
     lake = Lake(database(row(1, "later")), replace(CACHE, cache_ttl_ms=1000))
     lake.batch(u(1, big="B"))
     lake.clock.now = 1.0
@@ -73,24 +73,24 @@ def test_cache_entry_expires_after_ttl() -> None:
 
 
 def test_different_keys_do_not_share_cache_entry() -> None:
-    """Each row has its own cells."""
+    """A placeholder is not filled from the cache entry of another row."""
     lake = Lake(database(row(2, "two")), CACHE)
     lake.each(u(1, big="one"), u(2, big=P))
     assert lake.big(2) == "two"
 
 
 def test_read_events_are_never_reselected() -> None:
-    """Nulls of a snapshot are true."""
+    """A null of a snapshot read is a value, and is not read again."""
     lake = Lake(database(row(1, "A")), NULLS)
     lake.batch(r(1, big=None))
     assert (lake.big(), lake.queries) == (None, 0)
 
 
-# -- what costs nothing -----------------------------------------------------------------------------------------------
+# -- number and size of queries ---------------------------------------------------------------------------------------
 
 
-def test_batch_without_open_cells_is_handed_through() -> None:
-    """Without open cells and cache the actions are the very same."""
+def test_batch_without_open_cells_is_returned_unchanged() -> None:
+    """Without open cells and without a cache the same actions are returned."""
     lake = Lake(database(), NO_CACHE)
     actions = lake.resolve(c(1, big="A"), c(2, big=None))
     assert lake.post.resolve(actions).actions is actions
@@ -98,7 +98,7 @@ def test_batch_without_open_cells_is_handed_through() -> None:
 
 
 def test_one_select_for_a_batch() -> None:
-    """A batch asks once, for distinct rows, each for what it needs."""
+    """A batch needs one SELECT for its distinct rows, with the columns that each row needs."""
     lake = Lake(database(row(1, "A", "D"), row(2, "B", "E")), NO_CACHE)
     lake.batch(u(1, big=P, doc="x"), u(2, big="y", doc=P), u(1, big=P, doc="z"))
     assert lake.queries == 1
@@ -108,15 +108,15 @@ def test_one_select_for_a_batch() -> None:
 
 
 def test_large_requests_are_split() -> None:
-    """``reselect.batch.max.keys`` bounds a SELECT."""
+    """``reselect.batch.max.keys`` limits the rows of a SELECT."""
     lake = Lake(database(*(row(key, f"v{key}") for key in range(5))), replace(NO_CACHE, batch_max_keys=2))
     lake.batch(*(u(key, big=P) for key in range(5)))
     assert lake.queries == 3
     assert [lake.big(key) for key in range(5)] == ["v0", "v1", "v2", "v3", "v4"]
 
 
-def test_large_rows_are_asked_for_in_smaller_numbers() -> None:
-    """``reselect.batch.max.bytes``: the first answer tells how large the rows are."""
+def test_large_rows_are_read_in_smaller_selects() -> None:
+    """``reselect.batch.max.bytes`` limits the size of a SELECT. The first result shows the size of the rows."""
     large = "x" * 40_000
     options = replace(NO_CACHE, batch_max_bytes=2 * FIRST_GUESS)
     lake = Lake(database(*(row(key, large) for key in range(6))), options)
@@ -127,8 +127,8 @@ def test_large_rows_are_asked_for_in_smaller_numbers() -> None:
 
 
 @pytest.mark.parametrize("divisible", [True, False])
-def test_what_is_read_for_a_batch_is_bounded_where_the_batch_can_be_divided(divisible: bool) -> None:
-    """Four SELECTs' worth at most, in parts of about half of that; what cannot be divided is read in full."""
+def test_reads_of_a_divisible_batch_are_bounded(divisible: bool) -> None:
+    """A divisible batch reads four times the limit at most, before it is divided. Other batches are read completely."""
     lake = Lake(database(*(row(key, "x" * 100) for key in range(100))), replace(NO_CACHE, batch_max_bytes=1000))
     actions = fold(lake._changes(tuple(u(key, big=P) for key in range(100)), 0))
     if divisible:
@@ -141,8 +141,8 @@ def test_what_is_read_for_a_batch_is_bounded_where_the_batch_can_be_divided(divi
         assert lake.metrics.seen["bytes_read",] == 10_000
 
 
-def test_an_answer_that_is_too_large_is_asked_for_in_smaller_ones() -> None:
-    """The rows have grown since the last: more than one Arrow column holds would come, and never be used."""
+def test_a_result_that_is_too_large_is_read_in_smaller_selects() -> None:
+    """If rows have grown and a result exceeds the limit, the rows are read again in smaller SELECTs."""
     lake = Lake(database(*(row(key, "x") for key in range(40))), replace(NO_CACHE, batch_max_bytes=1000))
     lake.batch(*(u(key, big=P) for key in range(40)))
     assert lake.source is not None
@@ -156,29 +156,29 @@ def test_an_answer_that_is_too_large_is_asked_for_in_smaller_ones() -> None:
 # -- stale reads ------------------------------------------------------------------------------------------------------
 
 
-def test_row_that_is_gone_is_dropped_from_the_cache() -> None:
-    """Once the source has no such row, none of its cells is served any more (``reselect.md`` section 4.4)."""
+def test_deleted_row_is_removed_from_the_cache() -> None:
+    """If the source does not have a row, the cache does not serve its cells any more (``reselect.md`` section 4.4)."""
     lake = Lake(database(), CACHE)
     lake.each(u(1, big="A", doc=None), u(1, big=P, doc=P), u(1, big=P, doc=None))
     assert lake.queries == 2
 
 
 def test_unknown_null_mode_null_writes_it() -> None:
-    """Without a database ``reselect.unknown.null.mode=null`` takes nulls at their word."""
+    """Without a database ``reselect.unknown.null.mode=null`` writes a doubtful null as null."""
     lake = Lake(None, replace(CACHE, unknown_null_mode="null"))
     lake.each(c(1, big="A"), u(1, big=DOUBT))
     assert lake.big() is None
 
 
-def test_doubt_has_the_batch_as_last_resort() -> None:
-    """A doubt after a value in one batch falls back on that value when the row is gone."""
+def test_doubtful_null_of_a_deleted_row_keeps_the_value_of_the_batch() -> None:
+    """A doubtful null after a value in the same batch keeps that value if the source does not have the row."""
     lake = Lake(database(), CACHE)
     lake.batch(c(1, big="A"), u(1, big=DOUBT))
     assert lake.big() == "A"
 
 
 def test_cached_null_value_is_served_without_requery() -> None:
-    """Oracle, where events tell of every change of a large object: there a null is a null."""
+    """A null of Oracle with ``lob.enabled`` is cached, because events contain every change of a large object."""
     clob = SqlType(0, "SYS", "CLOB")
     source = database(row(1, "B"))
     known = replace(catalog(type=clob, attstorage="x"), dialect=Dialect.ORACLE)
@@ -189,29 +189,29 @@ def test_cached_null_value_is_served_without_requery() -> None:
 
 
 def test_unproven_answers_are_not_cached() -> None:
-    """With ``reselect.visibility.check=off`` an answer is used but not remembered."""
+    """With ``reselect.visibility.check=off`` a result is written but not cached."""
     lake = Lake(database(row(1, "A"), proven=False), CACHE)
     lake.each(u(1, big=P), u(1, big=P))
     assert lake.queries == 2
 
 
 def test_unproven_answers_replace_no_null() -> None:
-    """A server that may be behind may have the value from before it; what the event left out it may still tell."""
+    """A result of a server that may lag fills an omitted cell, but does not replace a null of the event."""
     lake = Lake(database(row(1, "old", "D"), proven=False), NULLS)
     lake.batch(u(1, big=None, doc=P))
     assert lake.rows[1] == {"big": None, "doc": "D"}
 
 
 @pytest.mark.parametrize(("proven", "state"), [(True, None), (False, CellState.UNCHANGED)])
-def test_only_a_proven_answer_tells_that_a_row_is_gone(proven: bool, state: CellState | None) -> None:
-    """``reselect.unresolved.insert.mode=auto`` writes a null for it; a row that has not arrived yet is left open."""
+def test_only_a_proven_answer_shows_that_a_row_was_deleted(proven: bool, state: CellState | None) -> None:
+    """With ``reselect.unresolved.insert.mode=auto`` a missing row gives a null only if the read is proven."""
     actions = Lake(database(proven=proven), NO_CACHE).resolve(c(1, big=P, doc="D"))
     (column,) = (each for each in actions.columns if each.name == "big")
     assert (None if column.states is None else column.states[0]) == state
 
 
 def test_last_guard_stops_an_events_placeholder() -> None:
-    """A placeholder that decoding missed never reaches a table."""
+    """A placeholder that the decoder did not detect fails the batch before it reaches a table."""
     lake = Lake(None, CACHE)
     with pytest.raises(Fatal, match="unavailable value placeholder"):
         lake.resolve(c(1, big="__debezium_unavailable_value"))
@@ -220,8 +220,8 @@ def test_last_guard_stops_an_events_placeholder() -> None:
 # -- options ----------------------------------------------------------------------------------------------------------
 
 
-def test_unavailable_values_false_never_asks() -> None:
-    """Placeholders are filled from fold and cache, else kept."""
+def test_unavailable_values_false_never_queries() -> None:
+    """With ``reselect.unavailable.values=false`` placeholders are filled from fold or cache, or keep stored values."""
     lake = Lake(database(row(1, "A")), replace(CACHE, unavailable_values=False))
     lake.each(c(1, big="B"), u(1, big=P))
     lake.post.cache.truncate(TABLE)
@@ -229,8 +229,8 @@ def test_unavailable_values_false_never_asks() -> None:
     assert (lake.big(), lake.queries) == ("B", 0)
 
 
-def test_source_reads_missing_rows_asks_for_new_rows_only() -> None:
-    """``reselect.source.reads=missing-rows`` leaves standing rows to keep-target."""
+def test_source_reads_missing_rows_queries_new_rows_only() -> None:
+    """With ``reselect.source.reads=missing-rows`` stored rows keep their values without a query."""
     lake = Lake(database(row(1, "A"), row(2, "B")), replace(NO_CACHE, source_reads="missing-rows"))
     lake.rows[1] = {"big": "kept", "doc": None}
     lake.batch(u(1, big=P), c(2, big=P))
@@ -238,7 +238,7 @@ def test_source_reads_missing_rows_asks_for_new_rows_only() -> None:
 
 
 def test_null_triggered_answers_replace_the_null() -> None:
-    """``reselect.null.values``: the latest state, which later placeholders find in the cache."""
+    """With ``reselect.null.values`` the current value replaces a null, and is cached for later placeholders."""
     lake = Lake(database(row(1, "late")), NULLS)
     lake.each(u(1, big=None), u(1, big=P, doc="x"))
     assert lake.big() == "late"
@@ -246,7 +246,7 @@ def test_null_triggered_answers_replace_the_null() -> None:
 
 
 def test_null_of_a_snapshot_read_is_true() -> None:
-    """Also behind an update in the same batch, whose position the row has: the batch is as its split."""
+    """A null of a snapshot read is not read again, whether an update before it is in the same batch or not."""
     split, whole = (Lake(database(row(1, "late", "D")), replace(NULLS, cache_enabled=False)) for _ in range(2))
     split.each(u(1, big="A", doc="D"), r(1, big=None, doc="D"))
     whole.batch(u(1, big="A", doc="D"), r(1, big=None, doc="D"))
@@ -254,8 +254,8 @@ def test_null_of_a_snapshot_read_is_true() -> None:
     assert split.queries == whole.queries == 0
 
 
-def test_transaction_of_a_snapshot_read_is_not_asked_for() -> None:
-    """It was rolled back, as every snapshot's is, though the row is there."""
+def test_transaction_of_a_snapshot_read_is_not_checked() -> None:
+    """A query does not wait for the transaction of a snapshot, which is always rolled back."""
     lake = Lake(database(row(1, "A")), NO_CACHE)
     lake.batch(r(1, big=P))
     assert lake.source is not None
@@ -263,15 +263,15 @@ def test_transaction_of_a_snapshot_read_is_not_asked_for() -> None:
     assert lake.big() == "A"
 
 
-def test_null_stands_when_the_row_is_gone() -> None:
-    """A null-triggered reselect that finds no row leaves the event's null."""
+def test_null_is_kept_if_the_row_was_deleted() -> None:
+    """A null-triggered reselect that finds no row keeps the event's null."""
     lake = Lake(database(), NULLS)
     lake.each(c(1, big="A", doc="D"), u(1, big=None, doc="D"))
     assert lake.big() is None
 
 
 def test_columns_that_are_not_selected_are_neither_read_nor_cached() -> None:
-    """Only ``doc`` is on the list."""
+    """Columns that ``reselect.columns.include.list`` does not contain are neither read nor cached."""
     options = replace(CACHE, columns_include_list=r"public\.orders:doc")
     lake = Lake(database(row(1, "A", "D")), options)
     lake.rows[1] = {"big": "kept", "doc": "kept"}
@@ -280,15 +280,15 @@ def test_columns_that_are_not_selected_are_neither_read_nor_cached() -> None:
 
 
 def test_a_compacted_topic_is_not_cached() -> None:
-    """Its events may be missing, so every read goes to the database (``reselect.md`` section 3.4)."""
+    """A compacted topic can lack events, so every placeholder queries the database (``reselect.md`` section 3.4)."""
     options = ReselectOptions(null_values=False, cache_enabled=True)
     lake = Lake(database({"id": 1, "big": "A", "doc": "x"}), options, may_cache=lambda topic: topic != "orders")
     lake.each(c(1, big="A", doc="w"), u(1, big=P, doc="x"), u(1, big=P, doc="x"))
     assert lake.queries == 2
 
 
-def test_columns_that_are_never_left_out_are_not_cached() -> None:
-    """With REPLICA IDENTITY FULL the log has every value, so nothing is worth remembering."""
+def test_columns_that_are_always_available_are_not_cached() -> None:
+    """With REPLICA IDENTITY FULL every event has the value, so the cache does not store it."""
     lake = Lake(database(row(1, "A")), CACHE)
     assert lake.source is not None
     lake.source.add(catalog(recoverable=True), Schema("struct"), [row(1, "A")])
@@ -297,7 +297,7 @@ def test_columns_that_are_never_left_out_are_not_cached() -> None:
 
 
 def test_d6_altered_table_is_dropped_and_its_catalog_read_again() -> None:
-    """A column that is dropped and added again has the old type and name, and nothing of its old values."""
+    """After an ALTER TABLE the cache of the table is discarded, because a column can be dropped and added again."""
     source = database(row(1, "new"))
     lake = Lake(source, CACHE)
     lake.each(c(1, big="old", doc="x"), u(1, big=P, doc="y"))
@@ -313,8 +313,8 @@ def test_d6_altered_table_is_dropped_and_its_catalog_read_again() -> None:
     assert lake.metrics.seen["drops", "schema"] == 1
 
 
-def test_states_of_decided_columns_vanish() -> None:
-    """A column whose cells are all values or nulls carries no states, so that the writer needs no mask for it."""
+def test_resolved_columns_have_no_states() -> None:
+    """A column whose cells are all values or nulls has no states, so that the writer needs no mask for it."""
     lake = Lake(database(row(1, "A")), CACHE)
     actions = lake.resolve(u(1, big=P), u(2, big=P, doc="x"))
     by_name = {column.name: column for column in actions.columns}
@@ -323,8 +323,8 @@ def test_states_of_decided_columns_vanish() -> None:
     assert by_name["big"].states.tolist() == [CellState.VALUE, CellState.UNCHANGED]
 
 
-def test_replica_identity_that_makes_wrong_keys_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    """``reselect.md`` section 11: once a table, with the way out."""
+def test_replica_identity_that_makes_wrong_keys_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """A replica identity that makes wrong keys is logged once per table, with the fix (``reselect.md`` section 11)."""
     lake = Lake(database(row(1, "A")), replace(NO_CACHE, catalog_refresh_ms=0))
     assert lake.source is not None
     by_index = replace(catalog(), replica_identity="i", identity_index="docs_by_region")
@@ -334,8 +334,8 @@ def test_replica_identity_that_makes_wrong_keys_is_told(caplog: pytest.LogCaptur
     assert "docs_by_region" in line
 
 
-def test_close_lets_go_of_the_source() -> None:
-    """Closing the post-processor closes the database."""
+def test_close_closes_the_source() -> None:
+    """The post-processor closes its database."""
     lake = Lake(database(), CACHE)
     lake.post.close()
     assert lake.source is not None

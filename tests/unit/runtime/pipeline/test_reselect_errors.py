@@ -1,4 +1,4 @@
-"""What becomes of cells that are read again when the database is down, refuses, or has nothing that fits."""
+"""Tests of reselected cells if the database is unavailable, refuses the query, or has no valid value."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from headrace.core.reselect.unresolved import UnresolvedRows
 
 
 def test_transient_errors_are_retried() -> None:
-    """Within ``errors.retry.timeout`` the question is asked again."""
+    """A query is retried after transient errors within ``errors.retry.timeout``."""
     lake = Lake(database(row(1, "A")), replace(CACHE, errors_retry_timeout_ms=60_000, errors_retry_delay_max_ms=1))
     assert lake.source is not None
     lake.source.failures += [Retriable("gone"), Retriable("gone")]
@@ -32,8 +32,8 @@ def test_transient_errors_are_retried() -> None:
 
 
 @pytest.mark.parametrize("within", [60_000, 0], ids=["at once", "with the next attempt at the batch"])
-def test_select_that_takes_too_long_is_asked_in_halves(within: int) -> None:
-    """The same SELECT would take too long again."""
+def test_a_select_that_times_out_is_halved(within: int) -> None:
+    """A SELECT that times out is repeated with half of the rows, at once or with the next attempt at the batch."""
     options = replace(CACHE, errors_retry_timeout_ms=within, errors_retry_delay_max_ms=1)
     lake = Lake(database(*(row(key, "A") for key in range(4))), options)
     assert lake.source is not None
@@ -46,8 +46,8 @@ def test_select_that_takes_too_long_is_asked_in_halves(within: int) -> None:
     assert {lake.big(key) for key in range(4)} == {"A"}
 
 
-def test_database_down_keeps_what_is_known_unchanged() -> None:
-    """Where the source said "unchanged" the stored value is right without asking."""
+def test_database_down_keeps_unchanged_cells() -> None:
+    """If the database is down, a cell with the unavailable placeholder keeps the stored value."""
     lake = Lake(database(), CACHE)
     assert lake.source is not None
     lake.rows[1] = {"big": "kept", "doc": None}
@@ -58,7 +58,7 @@ def test_database_down_keeps_what_is_known_unchanged() -> None:
 
 @pytest.mark.parametrize("event", [u(1, big=DOUBT), c(1, big=P)])
 def test_database_down_loses_nothing(event: Any) -> None:
-    """Where keeping may be wrong, or there is nothing to keep, the batch is tried again as a whole."""
+    """The batch is retried if the database is down and the stored value may be old or does not exist."""
     lake = Lake(database(), CACHE)
     assert lake.source is not None
     lake.source.failures.append(Retriable("gone"))
@@ -67,7 +67,7 @@ def test_database_down_loses_nothing(event: Any) -> None:
 
 
 def test_refused_query_in_mode_warn_keeps() -> None:
-    """A permanent error leaves the cells to keep-target."""
+    """With ``reselect.error.handling.mode=warn`` a permanent error keeps the stored values."""
     lake = Lake(database(), CACHE)
     assert lake.source is not None
     lake.rows[1] = {"big": "kept", "doc": None}
@@ -77,7 +77,7 @@ def test_refused_query_in_mode_warn_keeps() -> None:
 
 
 def test_mode_fail_stops_on_errors_and_missing_rows() -> None:
-    """``reselect.error.handling.mode=fail``."""
+    """With ``reselect.error.handling.mode=fail`` a refused query and a missing row fail the batch."""
     lake = Lake(database(), replace(CACHE, error_handling_mode="fail"))
     assert lake.source is not None
     with pytest.raises(Fatal, match="not in the source any more"):
@@ -91,8 +91,8 @@ DEAD_LETTERS = replace(CACHE, error_handling_mode="dlq", null_values=True)
 
 
 @pytest.mark.parametrize("failure", [None, Fatal("no such column")])
-def test_mode_dlq_names_what_the_database_did_not_give(failure: Fatal | None) -> None:
-    """Rows that are gone, or a query that is refused for good; a null that is only looked up again stands."""
+def test_mode_dlq_names_the_unresolved_cells(failure: Fatal | None) -> None:
+    """With mode ``dlq`` the error names the cells of missing rows or of a refused query, but keeps a real null."""
     lake = Lake(database(row(1, "A")), DEAD_LETTERS)
     assert lake.source is not None
     lake.source.failures += [failure] if failure is not None else []
@@ -104,7 +104,7 @@ def test_mode_dlq_names_what_the_database_did_not_give(failure: Fatal | None) ->
 
 
 def test_mode_dlq_names_a_value_that_does_not_fit() -> None:
-    """It cannot be written, and nothing else is known."""
+    """With mode ``dlq`` the error names a cell whose value from the database does not fit the column."""
     lake = Lake(database({"id": 1, "big": 5, "doc": "D"}), DEAD_LETTERS)
     with pytest.raises(UnresolvedRows) as refused:
         lake.resolve(u(1, big=P, doc=P))
@@ -112,7 +112,7 @@ def test_mode_dlq_names_a_value_that_does_not_fit() -> None:
 
 
 def test_mode_dlq_waits_for_a_database_that_is_down() -> None:
-    """That is no fault of a record."""
+    """With mode ``dlq`` an unavailable database delays the batch, and no record is a dead letter."""
     lake = Lake(database(row(1, "A")), DEAD_LETTERS)
     assert lake.source is not None
     lake.source.failures.append(Retriable("gone"))
@@ -120,8 +120,8 @@ def test_mode_dlq_waits_for_a_database_that_is_down() -> None:
         lake.resolve(u(1, big=P))
 
 
-def test_mode_dlq_lets_the_last_resort_stand() -> None:
-    """A value that came with the batch before a doubtful null, and one that the row under the old key has."""
+def test_mode_dlq_keeps_the_last_known_value() -> None:
+    """With mode ``dlq`` a doubtful null keeps the earlier value of the batch, or that of the row with the old key."""
     lake = Lake(database(), DEAD_LETTERS)
     lake.rows[1] = {"big": "old", "doc": "old"}
     lake.batch(u(2, big="A", doc="x"), u(2, big=DOUBT, doc="y"))
@@ -130,8 +130,8 @@ def test_mode_dlq_lets_the_last_resort_stand() -> None:
     assert lake.rows[3] == {"big": "old", "doc": "z"}
 
 
-def test_values_that_do_not_fit_stay_open() -> None:
-    """A value that the column's type cannot hold is not used and not cached; the cell is kept."""
+def test_values_that_do_not_fit_are_not_used() -> None:
+    """A value that does not fit the column's type is neither written nor cached. The cell keeps the stored value."""
     lake = Lake(database({"id": 1, "big": 5, "doc": "D"}), CACHE)
     lake.rows[1] = {"big": "kept", "doc": "kept"}
     lake.batch(u(1, big=P, doc=P))

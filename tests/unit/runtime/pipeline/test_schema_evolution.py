@@ -1,4 +1,4 @@
-"""``schema.evolution=none``: whatever writes a table, no batch gives it a column that it does not have."""
+"""Tests of ``schema.evolution=none``, with which no pipeline adds a column to a table."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ COMMIT = Commit(1, "sink", "connect-sink", {})
 
 
 def writes(*names: str) -> CassandraBatch:
-    """A row of text columns, as Cassandra tells it."""
+    """Return a batch of one row of text columns of the Cassandra connector."""
     fields = (Field("k", Schema("int32")), *(Field(name, Schema("string", optional=True)) for name in names))
     cells = {name: Cell(1, "text", comparison_bytes("string", "text")) for name in names}
     version = RowVersion(b"", "shop.hr.kv", 0, 1, 9)
@@ -37,7 +37,7 @@ def writes(*names: str) -> CassandraBatch:
 
 
 def events(*names: str) -> Any:
-    """A row of numbers, as Debezium's other connectors tell it."""
+    """Return the changes of one row of numbers of Debezium's other connectors."""
     event = create(1, len(names), **dict.fromkeys(names, 1))
     return changes(replace(event, offset=len(names)), columns=names)
 
@@ -61,7 +61,7 @@ def others(kind: Callable[..., Any]) -> Callable[[MemoryTable, bool], Any]:
 def test_a_new_column_is_refused_before_anything_is_written(
     pipeline: Callable[[MemoryTable, bool], Any], batch: Callable[..., Any], history: bool
 ) -> None:
-    """The table itself is made, with the columns of the first batch; the message names what is new."""
+    """The first batch creates the table. A batch with a new column fails before the write, and the error names it."""
     table: MemoryTable = MemoryLakehouse().table("hr", "kv", TableOptions(history=history))
     pipeline(table, False).write(batch("a"), COMMIT)
     before = table.schema(), len(table.commits)

@@ -1,4 +1,4 @@
-"""The catalog entries that a task knows: when they are read again, and when an earlier one suffices."""
+"""Tests of the cached catalog entries of a task, and when they are read again."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ AFTER = catalog(not_null=True)
 NARROW = Schema("struct", fields=(Field("big", TEXT),))
 
 
-class Source(MemoryRowSource):
-    """A database whose catalog counts its reads, and can fail."""
+class CountingSource(MemoryRowSource):
+    """A database that counts the reads of its catalog, and that can fail."""
 
     reads = 0
     down = False
@@ -34,8 +34,8 @@ class Source(MemoryRowSource):
 
 
 @pytest.fixture
-def source() -> Source:
-    found = Source()
+def source() -> CountingSource:
+    found = CountingSource()
     found.add(BEFORE, database().schema(BEFORE))
     return found
 
@@ -46,13 +46,13 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def tables(source: Source, clock: Clock) -> SourceCatalog:
+def tables(source: CountingSource, clock: Clock) -> SourceCatalog:
     options = replace(NO_CACHE, errors_retry_timeout_ms=0)
     return SourceCatalog(SourceReader(source, options, NoMetrics(), clock), 1000, clock)
 
 
-def test_an_entry_is_read_again_after_the_interval(source: Source, tables: SourceCatalog, clock: Clock) -> None:
-    """Until then the database is not queried."""
+def test_an_entry_is_read_again_after_the_interval(source: CountingSource, tables: SourceCatalog, clock: Clock) -> None:
+    """An entry is read again after the refresh interval. Before that the database is not queried."""
     assert tables.table(TABLE) == BEFORE
     source.add(AFTER, NARROW)
     assert (tables.table(TABLE), source.reads) == (BEFORE, 1)
@@ -60,8 +60,8 @@ def test_an_entry_is_read_again_after_the_interval(source: Source, tables: Sourc
     assert (tables.table(TABLE), source.reads) == (AFTER, 2)
 
 
-def test_a_discarded_entry_is_read_again_at_once(source: Source, tables: SourceCatalog) -> None:
-    """So it is after an altered table, and after a failed read."""
+def test_a_discarded_entry_is_read_again_at_once(source: CountingSource, tables: SourceCatalog) -> None:
+    """An entry that was discarded after an ALTER TABLE or a failed read is read again at once."""
     tables.table(TABLE)
     source.add(AFTER, NARROW)
     tables.discard(TABLE)
@@ -69,9 +69,9 @@ def test_a_discarded_entry_is_read_again_at_once(source: Source, tables: SourceC
 
 
 def test_an_entry_outlives_its_interval_while_the_database_is_down(
-    source: Source, tables: SourceCatalog, clock: Clock
+    source: CountingSource, tables: SourceCatalog, clock: Clock
 ) -> None:
-    """Without an earlier entry the error is raised."""
+    """If the database is down, an expired entry is used. Without an earlier entry the error is raised."""
     source.down = True
     with pytest.raises(Retriable):
         tables.table(TABLE)
@@ -81,8 +81,8 @@ def test_an_entry_outlives_its_interval_while_the_database_is_down(
     assert tables.table(TABLE) == BEFORE
 
 
-def test_the_schema_of_now_is_read_once_per_chunk(source: Source, tables: SourceCatalog) -> None:
-    """An entry from before the chunk may be older than its records."""
+def test_the_current_schema_is_read_once_per_chunk(source: CountingSource, tables: SourceCatalog) -> None:
+    """The current schema is read once per chunk, because an earlier entry can be older than the chunk's records."""
     tables.begin_chunk()
     tables.schema_now(TABLE)
     source.add(AFTER, NARROW)
@@ -92,8 +92,8 @@ def test_the_schema_of_now_is_read_once_per_chunk(source: Source, tables: Source
     assert tables.table(TABLE) == AFTER
 
 
-def test_the_schema_of_now_is_never_an_earlier_one(source: Source, tables: SourceCatalog) -> None:
-    """While the database is down, the chunk has to wait."""
+def test_the_current_schema_is_never_an_earlier_one(source: CountingSource, tables: SourceCatalog) -> None:
+    """If the database is down, the read of the current schema fails instead of returning an earlier one."""
     tables.table(TABLE)
     tables.begin_chunk()
     source.down = True
@@ -101,7 +101,7 @@ def test_the_schema_of_now_is_never_an_earlier_one(source: Source, tables: Sourc
         tables.schema_now(TABLE)
 
 
-def test_without_a_database_nothing_is_known(clock: Clock) -> None:
-    """Neither a table nor a schema."""
+def test_without_a_database_there_are_no_entries(clock: Clock) -> None:
+    """Without a database the catalog returns neither a table nor a schema."""
     tables = SourceCatalog(None, 1000, clock)
     assert (tables.table(TABLE), tables.schema(TABLE), tables.schema_now(TABLE)) == (None, None, None)

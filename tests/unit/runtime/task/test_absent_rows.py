@@ -1,4 +1,4 @@
-"""Updates of rows that the table does not have, and that leave a value out."""
+"""Tests of updates that omit a value, of rows that the table does not have."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OPTIONS = ReselectOptions(null_values=False)
 
 
 def source(*rows: dict[str, Any], proven: bool = True, name: CatalogColumn | None = NAME) -> MemoryRowSource:
-    """A database with these rows; ``name`` is what its catalog says of the column, None: no such column."""
+    """Return a database with these rows. ``name`` is the catalog entry of the column, None: no such column."""
     found = MemoryRowSource(proven=proven)
     columns = (ID,) if name is None else (ID, name)
     schema = Schema("struct", fields=(Field("id", Schema("int64")), Field("name", Schema("string"))))
@@ -35,12 +35,12 @@ def source(*rows: dict[str, Any], proven: bool = True, name: CatalogColumn | Non
 
 
 def update(harness: Harness, lsn: int, number: int = 1) -> None:
-    """An update that leaves the name out."""
+    """Append an update that omits the name."""
     harness.broker.append(TOPIC, change("u", {"id": number, "name": PLACEHOLDER}, lsn), key({"id": number}))
 
 
-async def test_oldest_record_is_an_update_of_a_row_that_is_gone(harness: Harness) -> None:
-    """The database shows that the row is gone: it is NULL until the delete that must follow."""
+async def test_oldest_record_is_an_update_of_a_deleted_row(harness: Harness) -> None:
+    """If the database no longer has the row, the omitted cell is NULL until the delete event of the row."""
     update(harness, 10)
     async with running(harness.task(processor=Reselect(OPTIONS, source()))):
         await eventually(lambda: harness.offset() == 1 or bool(harness.failures))
@@ -51,7 +51,7 @@ async def test_oldest_record_is_an_update_of_a_row_that_is_gone(harness: Harness
 
 
 async def test_update_among_changes_of_stored_rows(harness: Harness) -> None:
-    """A stored row that is gone by now keeps its value; only the row that the table lacks gets a NULL."""
+    """A stored row keeps its value, also if the database deleted it. Only a row that is not stored gets NULL."""
     harness.insert(1, 10, "kept")
     async with running(harness.task(processor=Reselect(OPTIONS, source()))):
         await eventually(lambda: harness.offset() == 1)
@@ -63,7 +63,7 @@ async def test_update_among_changes_of_stored_rows(harness: Harness) -> None:
 
 
 async def test_missing_rows_are_read_for_updates_as_well(harness: Harness) -> None:
-    """``reselect.source.reads=missing-rows``: an update of a row that is not stored asks the database."""
+    """With ``reselect.source.reads=missing-rows`` an update of a row that is not stored queries the database."""
     options = replace(OPTIONS, source_reads="missing-rows")
     update(harness, 10)
     async with running(harness.task(processor=Reselect(options, source({"id": 1, "name": "A"})))):
@@ -72,7 +72,7 @@ async def test_missing_rows_are_read_for_updates_as_well(harness: Harness) -> No
 
 
 @pytest.mark.parametrize(
-    ("options", "database", "said"),
+    ("options", "database", "message_part"),
     [
         ({}, None, "no database is configured"),
         ({"visibility_check": False}, source(proven=False), "reselect.visibility.check=off"),
@@ -87,22 +87,22 @@ async def test_missing_rows_are_read_for_updates_as_well(harness: Harness) -> No
     ],
 )
 async def test_message_names_what_prevents_the_read(
-    harness: Harness, options: dict[str, Any], database: MemoryRowSource | None, said: str
+    harness: Harness, options: dict[str, Any], database: MemoryRowSource | None, message_part: str
 ) -> None:
-    """The advice to configure a database goes only to those who have none."""
+    """The error names the option or state that prevents the read. It advises a database only if none is configured."""
     update(harness, 10)
     post = Reselect(replace(OPTIONS, **options), database)
     async with running(harness.task(processor=post)):
         await eventually(lambda: bool(harness.failures))
     (failure,) = harness.failures
     assert isinstance(failure, Fatal)
-    assert said in str(failure)
+    assert message_part in str(failure)
     assert ("configure reselect.database.*" in str(failure)) == (database is None)
     assert str(failure).startswith("lake.shop_public_items: shop.public.items-0 at offset 0 omits column(s) name")
 
 
 async def test_dead_letter_names_the_cause_as_well(harness: Harness) -> None:
-    """Records that the database refuses and those that it has proven nothing of are not mixed up."""
+    """The header of a dead letter names the option that prevents the read of its cells from the database."""
     harness.dead_letters = MemoryDeadLetterQueue("items", 0)
     update(harness, 10)
     post = Reselect(replace(OPTIONS, visibility_check=False), source(proven=False))

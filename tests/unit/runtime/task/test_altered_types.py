@@ -1,4 +1,4 @@
-"""JSON without schemas gets its types from the database's catalog, also after an ALTER that no event shows."""
+"""Tests of JSON without schemas, whose types come from the database's catalog, also after an ALTER TABLE."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LARGE = 5_000_000_000
 
 
 class AlteredSource(MemoryRowSource):
-    """A database that counts how often its catalog is read, and that may not answer."""
+    """A database that counts the reads of its catalog, and that can fail to answer."""
 
     def __init__(self, **columns: Schema) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class AlteredSource(MemoryRowSource):
         self.alter(**columns)
 
     def alter(self, **columns: Schema) -> None:
-        """Give the table other columns beside its id."""
+        """Replace the columns of the table, except its id."""
         members = {"id": Schema("int64"), **columns}
         entries = tuple(CatalogColumn(name, number, INT, attlen=8) for number, name in enumerate(members, 1))
         schema = Schema("struct", fields=tuple(Field(name, each) for name, each in members.items()))
@@ -46,7 +46,7 @@ class AlteredSource(MemoryRowSource):
         self.add(CatalogTable(ITEMS, "r", "d", entries, (KeyColumn("id", INT),), version=version), schema)
 
     def schema(self, catalog: CatalogTable) -> Schema:
-        """That of the given entry, which need not be the newest."""
+        """Return the schema of the given version of the catalog entry, which can be an old one."""
         return self._by_version[catalog.version]
 
     def catalog(self, table: TableId) -> CatalogTable | None:
@@ -85,7 +85,7 @@ def column_type(harness: Harness, name: str) -> pa.DataType:
 async def test_a_value_of_a_widened_column_is_no_bad_record(
     harness: Harness, before: Schema, after: Schema, value: Any, tolerate: bool
 ) -> None:
-    """The entry of the catalog is older than the ALTER: it is read again before a record is judged by it."""
+    """The cached catalog entry is older than the ALTER TABLE: the task reads it again before it refuses a record."""
     harness.dead_letters = MemoryDeadLetterQueue("items", 0)
     source = AlteredSource(n=before)
     async with running(harness.task(plain=True, processor=processor(source), tolerate=tolerate)):
@@ -100,7 +100,7 @@ async def test_a_value_of_a_widened_column_is_no_bad_record(
 
 
 async def test_a_new_column_has_the_type_of_the_catalog(harness: Harness) -> None:
-    """Not one that is guessed from its values, which the lake's column would keep."""
+    """The table's new column gets the type from the catalog, not a type that is inferred from its values."""
     source = AlteredSource(n=INT32)
     async with running(harness.task(plain=True, processor=processor(source))):
         insert(harness, 1, n=1)
@@ -113,7 +113,7 @@ async def test_a_new_column_has_the_type_of_the_catalog(harness: Harness) -> Non
 
 
 async def test_bad_values_cost_one_query_for_each_chunk(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The innocent records between them arrive, and a column that was dropped is asked about once."""
+    """The task writes the valid records between bad ones, and queries the catalog once for a dropped column."""
     monkeypatch.setattr("headrace.runtime.task.sink_task.COMMIT_INTERVAL", 0.05)
     harness.dead_letters = MemoryDeadLetterQueue("items", 0)
     source = AlteredSource(n=INT32)
@@ -133,10 +133,10 @@ async def test_bad_values_cost_one_query_for_each_chunk(harness: Harness, monkey
     assert cells(harness, "n") == [*range(100, 120, 2), 1, 1, 1, 1]
 
 
-async def test_no_record_is_refused_while_the_catalog_cannot_be_read(
+async def test_no_record_is_refused_if_the_catalog_is_unavailable(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An entry that may be old does not decide: the chunk is decoded again."""
+    """The task decodes the chunk again instead of refusing a record by a catalog entry that may be old."""
     monkeypatch.setattr("headrace.runtime.task.chunk_decoder.PATIENCE", 0.5)
     source = AlteredSource(n=INT32)
     async with running(harness.task(plain=True, processor=processor(source))):

@@ -1,4 +1,4 @@
-"""Commits of offsets whose steps end in any order: on threads, on the way to the broker, cancelled or failed."""
+"""Tests of offset commits whose steps end in any order, fail or are cancelled."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from headrace.runtime.observation import NO_OBSERVER
 from headrace.runtime.task.committed_offsets import CommittedOffsets
 from headrace_connectors.memory.feed import MemoryBroker, MemoryFeeds
 
-PLACES = (TopicPartition("orders", 0), TopicPartition("orders", 1))
+PARTITIONS = (TopicPartition("orders", 0), TopicPartition("orders", 1))
 GROUP = "connect-orders"
 
 
@@ -30,20 +30,20 @@ class Steps:
         self.waiting: list[asyncio.Future[None]] = []
 
     async def wait(self) -> None:
-        """One step."""
+        """Begin a step, and wait until the test ends it."""
         step = asyncio.get_running_loop().create_future()
         self.waiting.append(step)
         await step
 
     def end(self, index: int, error: Exception | None = None) -> None:
-        """Let a step that waits end, or fail."""
+        """End a step that waits, or fail it with the error."""
         step = self.waiting.pop(index % len(self.waiting))
         if step.done():  # its caller was cancelled
             return
         step.set_result(None) if error is None else step.set_exception(error)
 
 
-class Nobody:
+class NullListener:
     """A listener for a feed that only commits."""
 
     def __getattr__(self, name: str) -> Callable[..., Awaitable[None]]:
@@ -54,40 +54,40 @@ class Nobody:
 
 
 class World:
-    """One task's offsets over a broker; ``lowest`` is the law that the group's offsets never go back."""
+    """The committed offsets of one task over a broker in memory."""
 
     def __init__(self) -> None:
         self.threads, self.network = Steps(), Steps()
         self.broker = MemoryBroker()
         self.broker.commit_arrives = self._arrives
         self.seen: list[Mapping[TopicPartition, int]] = []
-        self.moved = dict.fromkeys(PLACES, 0)
+        self.moved = dict.fromkeys(PARTITIONS, 0)
         self.commits: list[asyncio.Task[None]] = []
         self.settled: list[Mapping[TopicPartition, int]] = []
 
     async def open(self) -> None:
         await self.broker.create_topic("orders", 2)
         self.feed = MemoryFeeds(self.broker).open("orders", 0, settings_of({"topics": "orders"}))
-        await self.feed.start(Nobody())  # type: ignore[arg-type]  # it has every method
+        await self.feed.start(NullListener())  # type: ignore[arg-type]  # it has every method
         self.offsets = CommittedOffsets("orders", self.feed, self.settled.append, NO_OBSERVER, self._in_thread)
-        for place in PLACES:
+        for place in PARTITIONS:
             self.offsets.begins(place, 0)
 
     def move(self, number: int) -> None:
-        self.moved[PLACES[number]] += 1
-        self.offsets.moved({PLACES[number]: self.moved[PLACES[number]]})
+        self.moved[PARTITIONS[number]] += 1
+        self.offsets.moved({PARTITIONS[number]: self.moved[PARTITIONS[number]]})
 
     def begin(self, work: Awaitable[None]) -> None:
         self.commits.append(asyncio.ensure_future(work))
 
     async def rest(self) -> None:
-        """Run what can run."""
+        """Run the event loop until no step can continue, and record the group's offsets."""
         for _ in range(8):
             await asyncio.sleep(0)
         self.seen.append(self.broker.committed(GROUP))
 
     async def finish(self) -> None:
-        """Let everything end, the last first."""
+        """Commit once more, and end all steps, the last one first."""
         self.begin(self.offsets.commit())
         await self.rest()
         while self.threads.waiting or self.network.waiting:
@@ -115,10 +115,10 @@ ACTIONS = st.lists(
 
 @settings(max_examples=400)
 @given(ACTIONS)
-def test_offsets_of_the_group_never_go_back_and_reach_what_is_durable(actions: list[tuple[str, int]]) -> None:
-    """Whatever ends when: an older commit never arrives behind a newer one, and nothing that moved is forgotten."""
+def test_offsets_of_the_group_increase_to_the_durable_ones(actions: list[tuple[str, int]]) -> None:
+    """The group's offsets never decrease in any order of steps, and reach all durable offsets at the end."""
 
-    async def story() -> World:
+    async def run_actions() -> World:
         world = World()
         await world.open()
         for action, number in actions:
@@ -127,7 +127,7 @@ def test_offsets_of_the_group_never_go_back_and_reach_what_is_durable(actions: l
             elif action == "commit":
                 world.begin(world.offsets.commit())
             elif action == "confirm":
-                world.begin(world.offsets.confirm(dict.fromkeys(PLACES, 0)))
+                world.begin(world.offsets.confirm(dict.fromkeys(PARTITIONS, 0)))
             elif action == "thread" and world.threads.waiting:
                 world.threads.end(number)
             elif action in ("network", "fail") and world.network.waiting:
@@ -138,8 +138,8 @@ def test_offsets_of_the_group_never_go_back_and_reach_what_is_durable(actions: l
         await world.finish()
         return world
 
-    world = asyncio.run(story())
-    for place in PLACES:
+    world = asyncio.run(run_actions())
+    for place in PARTITIONS:
         offsets = [committed.get(place, 0) for committed in world.seen]
         assert offsets == sorted(offsets), f"the group's offset of {place} went back"
         settled = [each[place] for each in world.settled if place in each]
@@ -150,8 +150,8 @@ def test_offsets_of_the_group_never_go_back_and_reach_what_is_durable(actions: l
 
 
 @pytest.mark.anyio
-async def test_failed_commit_of_an_ended_assignment_is_not_tried_again() -> None:
-    """Its partitions may be another worker's by then, who has committed more."""
+async def test_failed_commit_of_an_ended_assignment_is_not_retried() -> None:
+    """A task does not retry a commit after its assignment ended: another worker may have committed later offsets."""
     world = World()
     await world.open()
     world.move(0)
@@ -168,7 +168,7 @@ async def test_failed_commit_of_an_ended_assignment_is_not_tried_again() -> None
 @pytest.mark.anyio
 @pytest.mark.parametrize("ends", ["stop", "revoked", "pause"])
 async def test_commit_in_flight_is_awaited(harness: Harness, ends: str) -> None:
-    """No commit reaches the broker after the task has given its partitions back, stopped or paused."""
+    """Revocation, stop and pause wait for a commit in flight, so that no commit reaches the broker afterwards."""
     arrives = asyncio.Event()
     commits = Counting(arrives)
     harness.broker.commit_arrives = commits
@@ -190,7 +190,7 @@ async def test_commit_in_flight_is_awaited(harness: Harness, ends: str) -> None:
 
 @pytest.mark.anyio
 async def test_regular_commit_in_flight_is_awaited_by_stop(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The commit that repeats a failed one is not cancelled on its way, where it could arrive behind the last one."""
+    """A stop does not cancel the retry of a failed commit, which could then arrive after the last commit."""
     monkeypatch.setattr("headrace.runtime.task.sink_task.COMMIT_INTERVAL", 0.01)
     arrives = asyncio.Event()
     commits = Counting(arrives, failing=1)
@@ -210,7 +210,7 @@ async def test_regular_commit_in_flight_is_awaited_by_stop(harness: Harness, mon
 
 
 class Counting:
-    """Commits that wait for an event; the first ``failing`` ones fail at once. Those of offset 0 do not count."""
+    """Commits that wait for an event. The first ``failing`` ones fail at once. Commits of offset 0 are not counted."""
 
     def __init__(self, arrives: asyncio.Event, failing: int = 0) -> None:
         self._arrives = arrives

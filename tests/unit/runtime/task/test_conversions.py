@@ -1,4 +1,4 @@
-"""From a connector's configuration to its converters."""
+"""Tests of the converters that a connector's configuration produces."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ GUID = "guid 00000000-0000-0000-0000-000000000007"
 
 
 class Registry:
-    """Knows one schema under every id."""
+    """A registry that returns one schema for every id."""
 
     def __init__(self, name: str, options: Mapping[str, str]) -> None:
         self.name, self.options = name, options
-        self.asked: list[SchemaId] = []
+        self.requests: list[SchemaId] = []
 
     def fetch(self, schema_id: SchemaId) -> RegisteredSchema:
-        self.asked.append(schema_id)
+        self.requests.append(schema_id)
         return RegisteredSchema('"int"')
 
 
 def read(converter: Converter, document: bytes, headers: Headers = ()) -> SchemaAndValue:
-    """The data of a document; schemas are fetched as a task does it."""
+    """Return the data of a document, and fetch a missing schema as a task does."""
     try:
         return converter.to_connect_data(document, headers)
     except SchemaMissing as missing:
@@ -46,12 +46,12 @@ def read(converter: Converter, document: bytes, headers: Headers = ()) -> Schema
 
 
 def test_json_needs_no_conversion() -> None:
-    """The decoder reads it by itself, from its bytes."""
+    """JsonConverter needs no conversion, because the decoder reads the bytes itself."""
     assert not open_conversion(sink_connector_config(MINIMAL, DEFAULTS), no_registries)
 
 
-def test_a_schema_that_the_connector_has() -> None:
-    """Documents then are payloads; without schemas it does not count, and it has to be one."""
+def test_a_schema_in_the_connector_configuration() -> None:
+    """With ``schema.content`` documents are payloads. It is validated, and ignored with ``schemas.enable=false``."""
     given = {**MINIMAL, "value.converter": JSON, "value.converter.schema.content": '{"type":"int32"}'}
     conversion = open_conversion(sink_connector_config(given, DEFAULTS), no_registries)
     assert conversion.value is not None
@@ -65,7 +65,7 @@ def test_a_schema_that_the_connector_has() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "url", "document", "asked"),
+    ("name", "url", "document", "requests"),
     [
         (CONFLUENT, {"schema.registry.url": "http://r"}, b"\0\0\0\0\7\x04", "id 7"),
         (APICURIO, {"apicurio.registry.url": "http://r"}, b"\0" + bytes(7) + b"\7\x04", "globalId 7"),
@@ -77,8 +77,8 @@ def test_a_schema_that_the_connector_has() -> None:
         ),
     ],
 )
-def test_avro_converters(name: str, url: dict[str, str], document: bytes, asked: str) -> None:
-    """Each side has its own, with its own options; those of a worker are inherited."""
+def test_avro_converters(name: str, url: dict[str, str], document: bytes, requests: str) -> None:
+    """Key and value have separate converters and registry options. A connector inherits those of the worker."""
     options = {f"value.converter.{option}": value for option, value in url.items()}
     given = {**MINIMAL, "value.converter": name, **options}
     assert [info.value.errors for info in validate(given, DEFAULTS).configs if info.value.errors] == []
@@ -96,13 +96,13 @@ def test_avro_converters(name: str, url: dict[str, str], document: bytes, asked:
         assert read(conversion.value, document) == SchemaAndValue(Schema("int32"), 2)
         (registry,) = registries
         assert registry.name == ("apicurio" if name == APICURIO else "confluent")
-        assert list(map(str, registry.asked)) == [asked]
+        assert list(map(str, registry.requests)) == [requests]
         assert {option: registry.options[option] for option in url} == url
         assert converter_classes(config)[Stage.VALUE_CONVERTER] == name
 
 
 @pytest.mark.parametrize(
-    ("strategy", "asked"),
+    ("strategy", "requests"),
     [
         ("", ["id 7 of subject a-value", "id 7 of subject b-value", GUID]),
         ("TopicNameStrategy", ["id 7 of subject a-value", "id 7 of subject b-value", GUID]),
@@ -111,8 +111,8 @@ def test_avro_converters(name: str, url: dict[str, str], document: bytes, asked:
         ("RecordNameStrategy", ["id 7", GUID]),
     ],
 )
-def test_a_topic_names_the_subject_of_its_schemas(strategy: str, asked: list[str]) -> None:
-    """An id counts within the subject's context, so each topic asks for its own, once; a GUID counts everywhere."""
+def test_a_topic_names_the_subject_of_its_schemas(strategy: str, requests: list[str]) -> None:
+    """The registry is queried once per topic for an id, which is valid in a subject's context, and once for a GUID."""
     given = {**MINIMAL, "value.converter": CONFLUENT, "value.converter.schema.registry.url": "http://r"}
     if strategy:
         given["value.converter.value.subject.name.strategy"] = f"io.confluent.kafka.serializers.subject.{strategy}"
@@ -124,7 +124,7 @@ def test_a_topic_names_the_subject_of_its_schemas(strategy: str, asked: list[str
         for each in topics:
             assert each.value is not None
             assert read(each.value, document).value == 2
-    assert list(map(str, registry.asked)) == asked
+    assert list(map(str, registry.requests)) == requests
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_a_topic_names_the_subject_of_its_schemas(strategy: str, asked: list[str
     ],
 )
 def test_json_with_schemas_in_a_registry(name: str, option: str, document: bytes) -> None:
-    """Each has its own kind of schema."""
+    """Confluent's converter reads JSON Schema from the registry, Apicurio's reads a Kafka Connect schema."""
 
     class Json:
         def fetch(self, schema_id: SchemaId) -> RegisteredSchema:
@@ -149,15 +149,15 @@ def test_json_with_schemas_in_a_registry(name: str, option: str, document: bytes
 
 
 @pytest.mark.parametrize(
-    ("version", "use_id", "asked"),
+    ("version", "use_id", "requests"),
     [("v2", "", "globalId 7"), ("v3", "", "contentId 7"), ("v2", "contentId", "contentId 7")],
 )
-def test_documents_of_apicurios_json_converter(version: str, use_id: str, asked: str) -> None:
-    """The id and the payload stand in one object; what the id counts follows from the API, unless it is said."""
+def test_documents_of_apicurios_json_converter(version: str, use_id: str, requests: str) -> None:
+    """One object has the id and the payload. ``use-id``, or else the API version, determines the type of the id."""
 
     class Json(Registry):
         def fetch(self, schema_id: SchemaId) -> RegisteredSchema:
-            self.asked.append(schema_id)
+            self.requests.append(schema_id)
             return RegisteredSchema('{"type":"struct","fields":[{"type":"int32","field":"id"}]}')
 
     given = {**MINIMAL, "value.converter": "io.apicurio.registry.utils.converter.ExtJsonConverter"}
@@ -170,21 +170,21 @@ def test_documents_of_apicurios_json_converter(version: str, use_id: str, asked:
     for number in (1, 2):
         document = b'{"schemaId":7,"payload":{"id":%d}}' % number
         assert read(conversion.value, document).value == {"id": number}
-    assert list(map(str, registry.asked)) == [asked]
+    assert list(map(str, registry.requests)) == [requests]
     for wrong in (b'{"payload":{}}', b"{", b'{"schemaId":"x","payload":{}}'):
         with pytest.raises(BadRecord, match="schemaId"):
             read(conversion.value, wrong)
 
 
 class Protobuf:
-    """Knows one schema under every id."""
+    """A registry that returns one Protobuf schema for every id."""
 
     def fetch(self, schema_id: SchemaId) -> RegisteredSchema:
         return RegisteredSchema('syntax = "proto3"; package n; message M { E e = 1; enum E { A = 0; } }', "PROTOBUF")
 
 
 def test_protobuf_by_its_options() -> None:
-    """Confluent's options say what things are called."""
+    """Confluent's options determine the names of schemas and the type of enums. Unsupported options are refused."""
     given = {
         **MINIMAL,
         "value.converter": "io.confluent.connect.protobuf.ProtobufConverter",
@@ -203,7 +203,7 @@ def test_protobuf_by_its_options() -> None:
 
 
 def test_protobuf_of_apicurio() -> None:
-    """Documents name their message; a header may do so."""
+    """The document or a header contains the name of the Protobuf message."""
     given = {
         **MINIMAL,
         "value.converter": "io.apicurio.registry.utils.converter.ProtobufConverter",
@@ -217,18 +217,18 @@ def test_protobuf_of_apicurio() -> None:
 
 
 def test_a_class_that_names_contexts_is_refused() -> None:
-    """With what to do instead; the one that names none is what every converter has."""
+    """A context name strategy is refused with an alternative, except the default NullContextNameStrategy."""
     option = "value.converter.context.name.strategy"
     given = {**MINIMAL, "value.converter": CONFLUENT, "value.converter.schema.registry.url": "http://r"}
     contexts = "io.confluent.kafka.serializers.context.NullContextNameStrategy"
-    for name, told in ((contexts, []), ("com.example.ByTenant", ["…/contexts/.eu"])):
+    for name, messages in ((contexts, []), ("com.example.ByTenant", ["…/contexts/.eu"])):
         wrong = [info.value for info in validate({**given, option: name}, DEFAULTS).configs if info.value.errors]
-        assert [each.name for each in wrong] == [option] * len(told)
-        assert all(text in each.errors[0] for each, text in zip(wrong, told, strict=True))
+        assert [each.name for each in wrong] == [option] * len(messages)
+        assert all(text in each.errors[0] for each, text in zip(wrong, messages, strict=True))
 
 
-def test_a_registry_needs_an_address() -> None:
-    """Validation says so by the option's name, before a client would."""
+def test_a_registry_needs_a_url() -> None:
+    """Validation reports the missing URL of a registry at its option, before a client is opened."""
     given = {**MINIMAL, "value.converter": CONFLUENT, "value.converter.auto.register.schemas": "false"}
     wrong = {info.value.name: info.value.errors for info in validate(given, DEFAULTS).configs if info.value.errors}
     assert list(wrong) == ["value.converter.schema.registry.url"]
@@ -246,8 +246,8 @@ def test_a_registry_needs_an_address() -> None:
         ("schema.registry.no.such", "x"),
     ],
 )
-def test_what_cannot_be_honoured_is_refused(option: str, value: str) -> None:
-    """With the option's name, and without a secret's value."""
+def test_unsupported_registry_options_are_refused(option: str, value: str) -> None:
+    """Validation reports an unsupported option by its name, without the value of a secret."""
     key = f"value.converter.{option}"
     given = {**MINIMAL, "value.converter": CONFLUENT, "value.converter.schema.registry.url": "http://r", key: value}
     infos = validate(given, DEFAULTS)

@@ -1,4 +1,4 @@
-"""The log line of a bad record, beside those of Kafka Connect (``fixtures/connect-rest/error-log-lines.txt``)."""
+"""Tests of the log line of a bad record against Kafka Connect's (``fixtures/connect-rest/error-log-lines.txt``)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headrace_connectors.memory.feed import MemoryRecord
 
 pytestmark = pytest.mark.anyio
 
-CONNECTS = (
+CONNECT_LINE = (
     "Error encountered in task d1-0. Executing stage 'VALUE_CONVERTER' with class "
     "'org.apache.kafka.connect.json.JsonConverter', where consumed record is {topic='snk-dlqin', partition=0, "
     "offset=1, timestamp=1795248426567, timestampType=CreateTime}."
@@ -24,29 +24,29 @@ CONNECTS = (
 
 
 @pytest.mark.parametrize("with_message", [True, False])
-async def test_the_line_is_connects(caplog: pytest.LogCaptureFixture, with_message: bool) -> None:
-    """But for the timestampType; the record is named only when messages are asked for, its content never."""
+async def test_the_line_equals_that_of_kafka_connect(caplog: pytest.LogCaptureFixture, with_message: bool) -> None:
+    """The line equals Kafka Connect's, except the timestampType. It never contains the content of the record."""
     reporter = ErrantReporter("d1-0", None, tolerate_errors=True, log_errors=True, log_messages=with_message)
     record = MemoryRecord("snk-dlqin", 0, 1, 1795248426567, b"secret key", b"{secret", ())
     with caplog.at_level(logging.ERROR):
         await reporter.report([record], [Errant(0, Stage.VALUE_CONVERTER, BadRecord("not JSON"))])
     [line, *trace] = caplog.messages[0].split("\n")
-    wanted = CONNECTS.replace(", timestampType=CreateTime", "")
+    wanted = CONNECT_LINE.replace(", timestampType=CreateTime", "")
     assert line == (wanted if with_message else wanted.partition(", where")[0] + ".")
     assert trace == ["headrace.core.model.errors.BadRecord: not JSON"]
     assert "secret" not in caplog.text
 
 
-async def test_nothing_is_logged_unless_it_is_asked_for(caplog: pytest.LogCaptureFixture) -> None:
-    """``errors.log.enable`` is false."""
+async def test_nothing_is_logged_by_default(caplog: pytest.LogCaptureFixture) -> None:
+    """With ``errors.log.enable=false`` the reporter logs no bad record."""
     reporter = ErrantReporter("d1-0", None, tolerate_errors=True, log_errors=False, log_messages=True)
     record = MemoryRecord("snk-dlqin", 0, 1, 1795248426567, b"k", b"v", ())
     await reporter.report([record], [Errant(0, Stage.VALUE_CONVERTER, BadRecord("not JSON"))])
     assert caplog.messages == []
 
 
-class Full:
-    """A queue that takes nothing."""
+class RefusingQueue:
+    """A dead letter queue that refuses every record."""
 
     async def report(self, errant: Sequence[ErrantRecord]) -> None:
         raise Fatal("too large")
@@ -55,9 +55,9 @@ class Full:
         pass
 
 
-async def test_the_log_tells_of_a_record_that_the_queue_does_not_take(caplog: pytest.LogCaptureFixture) -> None:
-    """Written before the queue is asked, as in Connect."""
-    reporter = ErrantReporter("d1-0", Full(), tolerate_errors=True, log_errors=True, log_messages=True)
+async def test_the_log_contains_a_record_that_the_queue_refuses(caplog: pytest.LogCaptureFixture) -> None:
+    """The reporter logs a bad record before it sends it to the dead letter queue, as in Kafka Connect."""
+    reporter = ErrantReporter("d1-0", RefusingQueue(), tolerate_errors=True, log_errors=True, log_messages=True)
     record = MemoryRecord("snk-dlqin", 0, 1, 1795248426567, b"k", b"v", ())
     with pytest.raises(Fatal):
         await reporter.report([record], [Errant(0, Stage.VALUE_CONVERTER, BadRecord("not JSON"))])
@@ -67,7 +67,7 @@ async def test_the_log_tells_of_a_record_that_the_queue_does_not_take(caplog: py
 async def test_without_tolerance_the_first_bad_record_is_the_last_that_is_reported(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """As in Connect, whose task ends there: a restart reports that one again, and not all that follow it."""
+    """Without tolerance the task fails at the first bad record and reports no later ones, as in Kafka Connect."""
     queue = MemoryDeadLetterQueue("d1", 0)
     reporter = ErrantReporter("d1-0", queue, tolerate_errors=False, log_errors=True, log_messages=True)
     records = [MemoryRecord("t", 0, offset, 0, b"k", b"%d" % offset, ()) for offset in range(5)]

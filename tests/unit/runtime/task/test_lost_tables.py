@@ -1,4 +1,4 @@
-"""Tables that are gone, or older than the offsets of the group that has written them."""
+"""Tests of tables that do not exist any more, or that are older than the committed offsets of their group."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def written(harness: Harness, *numbers: int, **options: Any) -> None:
-    """Insert rows, and let a task write them that starts and stops."""
+    """Insert rows, start a task, wait until it has written them, and stop it."""
     for number in numbers:
         harness.insert(number, 100 + number)
     end = harness.broker.end(FIRST)
@@ -32,19 +32,19 @@ def drop(harness: Harness) -> None:
 
 
 def older(harness: Harness) -> Callable[[], None]:
-    """What puts the table back to where it is now."""
+    """Copy the table, and return a function that restores the copy."""
     copy = harness.lakehouse.copy("lake", TABLE)
     return lambda: harness.lakehouse.restore("lake", TABLE, copy)
 
 
 def set_offset(harness: Harness, offset: int) -> None:
-    """As PATCH /connectors/items/offsets and Kafka's own tools do, which write no note."""
+    """Set the group's offset as PATCH /connectors/items/offsets and Kafka's tools do, which write no metadata."""
     group = harness.broker.group(GROUP)
     group.committed[FIRST], group.notes = offset, {}
 
 
-def refused(harness: Harness, *words: str) -> None:
-    """The task failed for this reason, and wrote nothing."""
+def assert_refused(harness: Harness, *words: str) -> None:
+    """Assert that the task failed with TableMissing and these words in its message."""
     assert [type(error) for error in harness.failures] == [TableMissing]
     for word in words:
         assert word in str(harness.failures[0])
@@ -53,11 +53,13 @@ def refused(harness: Harness, *words: str) -> None:
 
 @pytest.mark.parametrize("history", [False, True])
 async def test_a_table_that_was_dropped_is_not_filled_from_the_middle(harness: Harness, history: bool) -> None:
-    """Between two runs: the next batch fails, and after a rewind the table is what the topic says."""
+    """If the table was dropped between two runs, the next batch fails. A rewind fills the table from the topic."""
     await written(harness, 1, 2, history=history)
     drop(harness)
     await written(harness, 3, history=history)
-    refused(harness, "lake.shop_public_items", f"{TOPIC}-0@2", "does not exist", "/connectors/items/offsets", "verify")
+    assert_refused(
+        harness, "lake.shop_public_items", f"{TOPIC}-0@2", "does not exist", "/connectors/items/offsets", "verify"
+    )
     assert (harness.rows(), harness.offset()) == ({}, 2)
     set_offset(harness, 0)
     await written(harness, history=history)
@@ -67,20 +69,20 @@ async def test_a_table_that_was_dropped_is_not_filled_from_the_middle(harness: H
 
 
 async def test_a_table_that_is_dropped_while_the_task_runs(harness: Harness) -> None:
-    """Between two batches: the next one fails."""
+    """If the table is dropped between two batches, the next batch fails."""
     async with running(harness.task()):
         harness.insert(1, 101)
         await until(lambda: harness.offset() == 1, "the first row")
         drop(harness)
         harness.insert(2, 102)
         await until(lambda: bool(harness.failures), "a failure")
-    refused(harness, "does not exist", f"{TOPIC}-0@1")
+    assert_refused(harness, "does not exist", f"{TOPIC}-0@1")
     assert (harness.rows(), harness.offset()) == ({}, 1)
 
 
 @pytest.mark.parametrize("stopped", [False, True])
 async def test_an_older_copy_is_not_continued(harness: Harness, stopped: bool) -> None:
-    """Restored while the task runs, or while it is stopped; both offsets are named."""
+    """The task fails with both offsets if an older copy of the table was restored, also while the task was stopped."""
     await written(harness, 1)
     restore = older(harness)
     if stopped:
@@ -94,26 +96,26 @@ async def test_an_older_copy_is_not_continued(harness: Harness, stopped: bool) -
             restore()
             harness.insert(3, 103)
             await until(lambda: bool(harness.failures), "a failure")
-    refused(harness, "lake.shop_public_items", f"up to {TOPIC}-0@1", f"up to {TOPIC}-0@2", "older copy")
+    assert_refused(harness, "lake.shop_public_items", f"up to {TOPIC}-0@1", f"up to {TOPIC}-0@2", "older copy")
     assert (set(harness.rows()), harness.offset()) == ({"=1"}, 2)
     set_offset(harness, 1)
     await written(harness)
     assert (set(harness.rows()), harness.failures) == ({"=1", "=2", "=3"}, [])
 
 
-async def test_a_table_is_created_again_where_that_is_wanted(harness: Harness) -> None:
-    """With ``table.missing=recreate`` it begins at the group's offset, and is guarded from there on."""
+async def test_a_missing_table_is_recreated_if_configured(harness: Harness) -> None:
+    """With ``table.missing=recreate`` a new table begins at the group's offset. A later drop is detected again."""
     await written(harness, 1)
     drop(harness)
     await written(harness, 2, recreate=True)
     assert (set(harness.rows()), harness.failures) == ({"=2"}, [])
     drop(harness)
     await written(harness, 3)
-    refused(harness, f"{TOPIC}-0@2")
+    assert_refused(harness, f"{TOPIC}-0@2")
 
 
-async def test_offsets_that_are_set_by_hand_take_the_table_as_it_is(harness: Harness) -> None:
-    """Forward as well: what is skipped on purpose is no loss."""
+async def test_offsets_that_are_set_by_hand_accept_the_table_as_it_is(harness: Harness) -> None:
+    """After an operator sets offsets the task continues the table as it is, also if the offsets skip records."""
     await written(harness, 1)
     drop(harness)
     harness.insert(2, 102)
@@ -122,8 +124,8 @@ async def test_offsets_that_are_set_by_hand_take_the_table_as_it_is(harness: Har
     assert (set(harness.rows()), harness.failures) == ({"=3"}, [])
 
 
-async def test_a_table_whose_first_row_comes_late_is_no_missing_one(harness: Harness) -> None:
-    """Its partition has had tombstones, bad records and rows of other tables before; each table counts for itself."""
+async def test_a_table_with_a_late_first_row_is_not_missing(harness: Harness) -> None:
+    """Committed tombstones, bad records and rows of other tables do not require that a table exists."""
     await written(harness, 1)
     other = "shop.public.others"
     await harness.broker.create_topic(other)
@@ -139,8 +141,8 @@ async def test_a_table_whose_first_row_comes_late_is_no_missing_one(harness: Har
     assert (set(harness.rows("shop_public_others")), harness.failures) == ({"=7"}, [])
 
 
-async def test_a_table_ahead_of_its_group_is_no_older_one(harness: Harness) -> None:
-    """Killed between table and offset: what is read again is in the table already."""
+async def test_a_table_ahead_of_its_group_is_not_refused(harness: Harness) -> None:
+    """A task that was killed between the table commit and the offset commit continues with the table as it is."""
     await written(harness, 1, 2)
     group = harness.broker.group(GROUP)
     note = group.notes[FIRST].note
@@ -148,14 +150,14 @@ async def test_a_table_ahead_of_its_group_is_no_older_one(harness: Harness) -> N
     restore = older(harness)
     await written(harness, 3)
     assert (set(harness.rows()), harness.failures) == ({"=1", "=2", "=3"}, [])
-    restore()  # it tells offset 2, and the note of offset 1 cannot ask for more
+    restore()  # the table contains offset 2, and the metadata of offset 1 require no more
     group.committed[FIRST], group.notes[FIRST] = 1, OffsetNote(1, note)
     await written(harness)
     assert harness.failures == []
 
 
-async def test_offsets_that_no_commit_tells_any_more_are_no_loss(harness: Harness) -> None:
-    """Somebody else has compacted the table and let go of all commits before: the next commit tells all again."""
+async def test_offsets_that_no_commit_contains_any_more_are_no_loss(harness: Harness) -> None:
+    """Another engine compacted the table and expired its snapshots: the next commit contains all offsets again."""
     two = TopicPartition("shop.two", 1)
     await harness.broker.create_topic(two.topic, partitions=2)
     for number, place in enumerate((two, TopicPartition(two.topic, 0)), 1):
@@ -171,7 +173,7 @@ async def test_offsets_that_no_commit_tells_any_more_are_no_loss(harness: Harnes
 
 
 async def test_a_note_names_only_partitions_of_the_assignment() -> None:
-    """What another task of the group writes to the same table is that task's to note."""
+    """A task writes no offset metadata for partitions that are assigned to another task of the group."""
     mine, others = TopicPartition("a", 0), TopicPartition("b", 0)
     tables = WrittenTables("items", GROUP)
     tables.begin({mine: OffsetNote(0, "")})

@@ -1,4 +1,4 @@
-"""The way of a record through a sink task, over a broker and a lakehouse in memory."""
+"""Tests of a sink task over a broker and a lakehouse in memory."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_rows_arrive_and_offsets_follow(harness: Harness) -> None:
-    """Inserts, an update that leaves a column out and a delete give the table, and all offsets are committed.
+    """The task applies inserts, a delete and an update that omits a column, and commits all offsets.
 
-    The table's last commit tells the source time up to which all are in.
+    The table's last commit contains the source time up to which all events are applied.
     """
     harness.insert(1, 10, "one")
     harness.insert(2, 20, "two")
@@ -43,7 +43,7 @@ async def test_rows_arrive_and_offsets_follow(harness: Harness) -> None:
 
 
 async def test_every_event_is_appended_to_a_history(harness: Harness) -> None:
-    """With or without a key; what is read again because the group's offset was lost is there once."""
+    """A history contains each event once, with or without a key, also if the group's offset was lost."""
     harness.insert(1, 10, "one")
     harness.broker.append(TOPIC, change("d", None, 20, columns={"id": 1, "name": "one"}), key({"id": 1}))
     harness.broker.append(TOPIC, change("c", {"id": 2, "name": "keyless"}, 30), None)
@@ -60,16 +60,16 @@ async def test_every_event_is_appended_to_a_history(harness: Harness) -> None:
     ]  # fmt: skip
 
 
-async def test_columns_are_chosen(harness: Harness) -> None:
-    """What is left out never gets to the table, and metadata do."""
+async def test_columns_are_selected(harness: Harness) -> None:
+    """The table has no excluded columns, and has the selected metadata columns."""
     harness.insert(1, 10, "one")
     async with running(harness.task(fields=field_selection([], ["name"], ["op"]))):
         await eventually(lambda: harness.offset() == 1)
     assert harness.rows() == {"=1": {"id": 1, "__op": "c"}}
 
 
-async def test_a_restarted_task_goes_on_where_the_group_stands(harness: Harness) -> None:
-    """Stop and start lose nothing and write nothing twice."""
+async def test_a_restarted_task_continues_at_the_group_offset(harness: Harness) -> None:
+    """After a restart the task continues at the committed offset, without lost or duplicate rows."""
     harness.insert(1, 10)
     async with running(harness.task()):
         await eventually(lambda: harness.offset() == 1)
@@ -80,7 +80,7 @@ async def test_a_restarted_task_goes_on_where_the_group_stands(harness: Harness)
 
 
 async def test_two_tasks_share_the_topics(harness: Harness) -> None:
-    """A second task takes over topics while the first is at work: nothing is lost, nothing doubled."""
+    """A rebalance assigns topics of a running task to a second task, without lost or duplicate rows."""
     await harness.broker.create_topic("shop.public.notes")
     for number in range(200):
         harness.insert(number, number + 1)
@@ -93,8 +93,8 @@ async def test_two_tasks_share_the_topics(harness: Harness) -> None:
     assert harness.failures == []
 
 
-async def test_two_source_tables_do_not_meet_in_one_table(harness: Harness) -> None:
-    """A topic that a router fills from two tables: nothing of the second is written or committed."""
+async def test_two_source_tables_are_not_written_to_one_table(harness: Harness) -> None:
+    """If a topic has rows of two source tables, the task fails before it writes or commits the second one."""
     harness.insert(1, 10)
     async with running(harness.task()):
         await eventually(lambda: harness.offset() == 1)
@@ -105,8 +105,8 @@ async def test_two_source_tables_do_not_meet_in_one_table(harness: Harness) -> N
     assert (harness.rows()["=1"]["name"], harness.offset()) == ("new", 1)
 
 
-async def test_a_write_that_fails_for_a_while_is_repeated(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A passing failure of the lakehouse delays the batch; the task goes on and nothing is committed before."""
+async def test_a_write_that_fails_temporarily_is_repeated(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The task retries a batch after a retriable error of the lakehouse, and commits its offsets afterwards."""
     table = type(harness.lakehouse.table("lake", "x", TableOptions()))
     merge, attempts = table.merge, []
 
@@ -125,33 +125,33 @@ async def test_a_write_that_fails_for_a_while_is_repeated(harness: Harness, monk
     assert set(harness.rows()) == {"=1"}
 
 
-async def test_a_worker_that_the_group_has_forgotten_writes_nothing(
+async def test_a_worker_that_the_group_has_removed_writes_nothing(
     harness: Harness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It stood still when its assignment began; let in again, it writes. What it read meanwhile may be old."""
+    """A worker that the group removed while it opened its tables writes nothing until it has joined again."""
     table = type(harness.lakehouse.table("lake", "x", TableOptions()))
     ledger, group = table.ledger, harness.broker.group(GROUP)
-    forgotten: list[int] = []
+    removed: list[int] = []
 
-    def forgotten_meanwhile(self: Any) -> Any:
-        if not forgotten:
-            forgotten.extend(len(member.positions) for member in group.members.values())
+    def remove_members(self: Any) -> Any:
+        if not removed:
+            removed.extend(len(member.positions) for member in group.members.values())
             for member in group.members.values():
                 member.positions = {}
         return ledger(self)
 
-    monkeypatch.setattr(table, "ledger", forgotten_meanwhile)
+    monkeypatch.setattr(table, "ledger", remove_members)
     harness.insert(1, 10)
     async with running(harness.task()):
         await eventually(lambda: "is left to another worker" in caplog.text)
-        assert (forgotten, harness.rows(), harness.offset()) == ([1], {}, 0)
+        assert (removed, harness.rows(), harness.offset()) == ([1], {}, 0)
         await harness.broker.rebalance(group)
         await eventually(lambda: harness.offset() == 1)
     assert (set(harness.rows()), harness.failures) == ({"=1"}, [])
 
 
 async def test_a_gap_in_the_sequence_fails_the_task(harness: Harness) -> None:
-    """A chunk that skips offsets is never committed over."""
+    """The task fails if a chunk skips offsets, and does not commit past the gap."""
     async with running(harness.task()) as task:
         epoch = task.epoch
         await task.put(_chunk(epoch, 0, 0, 0))

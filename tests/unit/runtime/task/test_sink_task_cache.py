@@ -1,4 +1,4 @@
-"""What voids the column cache of a sink task, and what its rows are read again for."""
+"""Tests of the events that invalidate the column cache of a sink task."""
 
 from __future__ import annotations
 
@@ -32,8 +32,11 @@ from headrace_connectors.rocksdb import RocksRowStore
 pytestmark = pytest.mark.anyio
 
 
-async def test_n09_lost_record_voids_the_cache(harness: Harness) -> None:
-    """N9: the update to B cannot be decoded; the next event leaves the column out, and finds B, not the cached A."""
+async def test_n09_lost_record_invalidates_the_cache(harness: Harness) -> None:
+    """N9: the update to B cannot be decoded.
+
+    The next event omits the column, and the task reads B, not the cached A.
+    """
     harness.insert(1, 10, "A")
     async with running(harness.task(tolerate=True, processor=cached_reselect("B"))):
         await eventually(lambda: harness.offset() == 1)
@@ -44,7 +47,7 @@ async def test_n09_lost_record_voids_the_cache(harness: Harness) -> None:
 
 
 async def test_n09_lost_record_between_two_of_a_batch(harness: Harness) -> None:
-    """N9: the insert of A, an update that cannot be decoded, and one that leaves the column out are written as one."""
+    """N9: one batch has the insert of A, a record that cannot be decoded, and an update that omits the column."""
     harness.insert(1, 10, "A")
     harness.broker.append(TOPIC, b"{broken", key({"id": 1}))
     harness.broker.append(TOPIC, change("u", {"id": 1, "name": PLACEHOLDER}, 30), key({"id": 1}))
@@ -53,11 +56,11 @@ async def test_n09_lost_record_between_two_of_a_batch(harness: Harness) -> None:
         assert harness.rows() == {"=1": {"id": 1, "name": "B"}}
         harness.broker.append(TOPIC, change("u", {"id": 1, "name": PLACEHOLDER}, 40), key({"id": 1}))
         await eventually(lambda: harness.offset() == 4)
-    assert harness.rows() == {"=1": {"id": 1, "name": "B"}}, "nor is A what was cached"
+    assert harness.rows() == {"=1": {"id": 1, "name": "B"}}, "A is not cached"
 
 
-async def test_records_that_are_gone_void_the_cache(harness: Harness) -> None:
-    """Retention removed the update to B before it was read; the next event leaves the column out, and finds B."""
+async def test_removed_records_invalidate_the_cache(harness: Harness) -> None:
+    """Retention removed the update to B before it was read. The next event omits the column, and the task reads B."""
     harness.insert(1, 10, "A")
     async with running(harness.task(processor=cached_reselect("B"))):
         await eventually(lambda: harness.offset() == 1)
@@ -66,8 +69,8 @@ async def test_records_that_are_gone_void_the_cache(harness: Harness) -> None:
     assert harness.rows() == {"=1": {"id": 1, "name": "B"}}
 
 
-async def test_records_that_are_gone_between_two_of_a_batch(harness: Harness) -> None:
-    """The insert of A waits for its batch while retention removes the update to B."""
+async def test_records_removed_between_two_of_a_batch(harness: Harness) -> None:
+    """Retention removes the update to B while the insert of A waits for its batch. The task reads B."""
     harness.insert(1, 10, "A")
     async with running(harness.task(linger=0.3, processor=cached_reselect("B"))) as task:
         await eventually(lambda: task.waiting("shop_public_items") == 1)
@@ -84,7 +87,7 @@ def remove_update_to_b(harness: Harness) -> None:
 
 @pytest.mark.parametrize("known", [True, False])
 async def test_n09_lost_record_between_two_of_a_history(harness: Harness, known: bool) -> None:
-    """The event behind it shows what the database has now, or without a database that nobody knows."""
+    """A history has the database's current value after a lost record, or marks the column as unavailable."""
     harness.insert(1, 10, "A")
     harness.broker.append(TOPIC, b"{broken", key({"id": 1}))
     harness.broker.append(TOPIC, change("u", {"id": 1, "name": PLACEHOLDER}, 30), key({"id": 1}))
@@ -107,13 +110,13 @@ FILTER = {
 
 
 def update(name: str, lsn: int) -> bytes:
-    """Of row 1, with all that transforms go by."""
+    """Return an update of row 1 with all fields that transforms read."""
     return whole_change("u", None, {"id": 1, "name": name}, lsn)
 
 
 @pytest.mark.parametrize("written", [0, 1], ids=["one batch", "two batches"])
 async def test_n09_change_that_a_filter_drops(harness: Harness, written: int) -> None:
-    """N9: the update to B is not applied; the next event leaves the column out, and finds B, not A."""
+    """N9: a filter drops the update to B. The next event omits the column, and the task reads B, not A."""
     harness.broker.append(TOPIC, update("A", 10), key({"id": 1}))
     async with running(harness.task(processor=cached_reselect("B"), transforms=chain(FILTER), linger=0.05)):
         await eventually(lambda: (harness.offset() or 0) >= written)
@@ -123,8 +126,8 @@ async def test_n09_change_that_a_filter_drops(harness: Harness, written: int) ->
     assert harness.rows() == {"=1": {"id": 1, "name": "B"}}
 
 
-async def test_a_tombstone_that_is_dropped_voids_no_cache(harness: Harness) -> None:
-    """It repeats a delete, which has been applied: what is cached of other rows goes on to count."""
+async def test_a_dropped_tombstone_does_not_invalidate_the_cache(harness: Harness) -> None:
+    """A dropped tombstone repeats an applied delete, so the cache entries of other rows stay valid."""
     harness.broker.append(TOPIC, update("A", 10), key({"id": 1}))
     async with running(harness.task(processor=cached_reselect("B"), transforms=chain(FILTER))):
         await eventually(lambda: harness.offset() == 1)
@@ -134,23 +137,23 @@ async def test_a_tombstone_that_is_dropped_voids_no_cache(harness: Harness) -> N
     assert harness.rows() == {"=1": {"id": 1, "name": "A"}}
 
 
-@pytest.mark.parametrize(("told", "name"), [({"__op": "u", "__lsn": 30}, "B"), ({"__op": "u"}, "A"), ({}, "A")])
-async def test_flattened_records_are_reselected_only_if_they_tell_enough(
-    harness: Harness, told: dict[str, Any], name: str
+@pytest.mark.parametrize(("metadata", "name"), [({"__op": "u", "__lsn": 30}, "B"), ({"__op": "u"}, "A"), ({}, "A")])
+async def test_flattened_records_are_reselected_only_with_metadata(
+    harness: Harness, metadata: dict[str, Any], name: str
 ) -> None:
-    """Op, position and table; otherwise a column that is left out keeps what the table has."""
+    """A flattened record is reselected only with op, position and table. Otherwise the stored cell is kept."""
     source = {"__name": ITEMS.name, "__db": ITEMS.database, "__schema": ITEMS.schema, "__table": ITEMS.table}
     harness.insert(1, 10, "A")
     async with running(harness.task()):
         await eventually(lambda: harness.offset() == 1)
-    harness.broker.append(TOPIC, flattened({"id": 1, "name": PLACEHOLDER} | source | told), key({"id": 1}))
+    harness.broker.append(TOPIC, flattened({"id": 1, "name": PLACEHOLDER} | source | metadata), key({"id": 1}))
     async with running(harness.task(processor=cached_reselect("B"))):
         await eventually(lambda: harness.offset() == 2)
     assert harness.rows() == {"=1": {"id": 1, "name": name}}
 
 
-async def test_s17_snapshot_voids_the_cache(harness: Harness) -> None:
-    """S17: a snapshot begins, and row 1 is not in it yet when an event leaves its column out."""
+async def test_s17_snapshot_invalidates_the_cache(harness: Harness) -> None:
+    """S17: after a snapshot begins, an event omits the column of row 1, and the task does not use the cached value."""
     harness.insert(1, 10, "A")
     async with running(harness.task(processor=cached_reselect("B"))):
         await eventually(lambda: harness.offset() == 1)
@@ -161,18 +164,18 @@ async def test_s17_snapshot_voids_the_cache(harness: Harness) -> None:
     assert harness.rows()["=1"] == {"id": 1, "name": "B"}
 
 
-async def test_a_schema_change_voids_the_cache(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its topic holds no rows and its offset moves; what was cached of the table it names is read again."""
+async def test_a_schema_change_invalidates_the_cache(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The task commits the schema change, and reads cells of the changed table again instead of using the cache."""
     monkeypatch.setattr(sink_task, "COMMIT_INTERVAL", 0.05)
     await harness.broker.create_topic("shop.changes")
     harness.insert(1, 10, "A")
     source = {"connector": "oracle", "name": ITEMS.name, "snapshot": "false"}
     altered = [{"type": "ALTER", "id": '"shop"."public"."items"', "table": {"columns": []}}]
-    told = {"source": source, "databaseName": "shop", "schemaName": "public", "ddl": "", "tableChanges": altered}
+    payload = {"source": source, "databaseName": "shop", "schemaName": "public", "ddl": "", "tableChanges": altered}
     schema = {"type": "struct", "name": "io.debezium.connector.oracle.SchemaChangeValue", "fields": []}
     async with running(harness.task(processor=cached_reselect("B"))):
         await eventually(lambda: harness.offset() == 1)
-        harness.broker.append("shop.changes", json.dumps({"schema": schema, "payload": told}).encode(), None)
+        harness.broker.append("shop.changes", json.dumps({"schema": schema, "payload": payload}).encode(), None)
         await eventually(lambda: harness.broker.committed(GROUP).get(TopicPartition("shop.changes", 0)) == 1)
         harness.broker.append(TOPIC, change("u", {"id": 1, "name": PLACEHOLDER}, 30), key({"id": 1}))
         await eventually(lambda: harness.offset() == 2)
@@ -180,8 +183,8 @@ async def test_a_schema_change_voids_the_cache(harness: Harness, monkeypatch: py
     assert harness.rows() == {"=1": {"id": 1, "name": "B"}}
 
 
-async def test_an_update_of_a_row_that_is_not_there_is_a_contradiction(harness: Harness) -> None:
-    """It leaves out what only the table could have: the task stops, and a metric says of how many rows."""
+async def test_an_update_of_an_absent_row_is_a_contradiction(harness: Harness) -> None:
+    """An update that omits a cell of an absent row fails the task. A metric counts these rows."""
     metrics = Metrics()
     processor = Reselect(ReselectOptions(), metrics=metrics.reselects("items", 0))
     harness.insert(1, 1)
@@ -195,8 +198,8 @@ async def test_an_update_of_a_row_that_is_not_there_is_a_contradiction(harness: 
     assert metrics.registry.get_sample_value("reselect_contradictions_total", labels) == 2
 
 
-async def test_a_cache_on_disk_serves_after_a_restart(harness: Harness, tmp_path: Path) -> None:
-    """A task that goes on where it stopped asks for nothing; after another one has gone on meanwhile it asks (S9)."""
+async def test_a_cache_on_disk_is_used_after_a_restart(harness: Harness, tmp_path: Path) -> None:
+    """A task that continues at its last offset uses its cache. After another task's writes it reads again (S9)."""
 
     async def run(processor: Reselect, until: int) -> None:
         async with running(harness.task(processor=processor)):

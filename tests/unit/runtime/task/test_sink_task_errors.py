@@ -1,4 +1,4 @@
-"""Records that a sink task cannot use: where they go, what is said of them, and what waits."""
+"""Tests of records that a sink task cannot process: dead letters, log lines, retries and offsets."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_a_record_that_cannot_be_decoded_stops_the_task_at_its_offset(harness: Harness) -> None:
-    """Without tolerance the task fails with a message that names the place, and the offset stays before it."""
+    """Without tolerance the task fails with topic, partition and offset, and does not commit past the record."""
     harness.insert(1, 10)
     harness.broker.append(TOPIC, b"{broken", key({"id": 2}))
     async with running(harness.task()):
@@ -40,7 +40,7 @@ async def test_a_record_that_cannot_be_decoded_stops_the_task_at_its_offset(harn
 
 
 async def test_a_tolerated_record_goes_to_the_dead_letter_queue(harness: Harness) -> None:
-    """With tolerance the bad record is in the queue, every good one in the table, and offsets pass both."""
+    """With ``errors.tolerance=all`` the task sends bad records to the queue, writes the others, and commits both."""
     harness.dead_letters = MemoryDeadLetterQueue("items", 0)
     harness.broker.append(TOPIC, b"{broken", key({"id": 1}))
     harness.insert(2, 20)
@@ -56,7 +56,7 @@ def with_dead_letters(harness: Harness) -> MemoryDeadLetterQueue:
 
 
 async def test_changes_of_a_row_that_nothing_completes_go_to_the_dead_letter_queue(harness: Harness) -> None:
-    """All that left the value out, as they came; deletes between them and other rows are applied, offsets move on."""
+    """Events that omit a value go to the queue unchanged. The task applies deletes and other rows, and commits."""
     queue = with_dead_letters(harness)
     harness.insert(1, 1, "one")
     harness.insert(2, 2, "two")
@@ -80,20 +80,23 @@ async def test_changes_of_a_row_that_nothing_completes_go_to_the_dead_letter_que
     assert b"column(s) name were omitted" in (headers["__connect.errors.exception.message"] or b"")
 
 
-async def test_a_dead_letter_is_no_row_until_a_change_tells_all(harness: Harness) -> None:
-    """In batches of their own: the next update that leaves the value out goes the same way, a whole one does not."""
+async def test_a_dead_letter_is_no_row_until_a_complete_change(harness: Harness) -> None:
+    """Updates that omit a value are dead letters until a complete update stores the row, each in its own batch."""
     queue = with_dead_letters(harness)
     async with running(harness.task(tolerate=True, dead_letters=True)):
-        for offset, name in enumerate([PLACEHOLDER, PLACEHOLDER, "told", PLACEHOLDER]):
+        for offset, name in enumerate([PLACEHOLDER, PLACEHOLDER, "complete", PLACEHOLDER]):
             change_ = change("u", {"id": 1, "name": name, "size": offset}, offset + 1)
             harness.broker.append(TOPIC, change_, key({"id": 1}))
             await eventually(lambda read=offset: harness.offset() == read + 1)
-    assert harness.rows() == {"=1": {"id": 1, "name": "told", "size": 3}}
+    assert harness.rows() == {"=1": {"id": 1, "name": "complete", "size": 3}}
     assert len(queue.letters) == 2
 
 
 async def test_a_change_that_the_database_cannot_complete_is_a_dead_letter(harness: Harness) -> None:
-    """``reselect.error.handling.mode=dlq``: the row is gone at the source; what stands stays as it was."""
+    """With ``reselect.error.handling.mode=dlq`` an update of a deleted source row is a dead letter.
+
+    The task keeps the stored row unchanged.
+    """
     queue = with_dead_letters(harness)
     harness.insert(1, 1, "A")
     harness.insert(2, 2, "kept")
@@ -108,8 +111,8 @@ async def test_a_change_that_the_database_cannot_complete_is_a_dead_letter(harne
     assert [dict(letter.headers)["__connect.errors.offset"] for letter in queue.letters] == [b"3"]
 
 
-async def test_no_value_from_before_a_dead_letter_is_sure(harness: Harness) -> None:
-    """B went with a value that nothing supplies, its column is dropped, and what was left out then is not A."""
+async def test_a_dead_letter_invalidates_earlier_values(harness: Harness) -> None:
+    """After the dead letter of the update to B, an omitted name is not the earlier value A. The task reads it again."""
     queue = with_dead_letters(harness)
     rows = [{"name": "A"}, {"name": "B", "size": PLACEHOLDER}, {"name": PLACEHOLDER}]
     for lsn, row in enumerate(rows, start=10):
@@ -122,10 +125,10 @@ async def test_no_value_from_before_a_dead_letter_is_sure(harness: Harness) -> N
 
 
 @pytest.mark.parametrize(("included", "place"), [(False, []), (True, ["topic='shop.public.items'", "offset=0"])])
-async def test_what_the_log_says_of_a_tolerated_record(
+async def test_the_log_line_of_a_tolerated_record(
     harness: Harness, caplog: pytest.LogCaptureFixture, included: bool, place: list[str]
 ) -> None:
-    """``errors.log.include.messages`` adds where the record lies; nothing ever shows what it holds."""
+    """``errors.log.include.messages`` adds topic and offset to the line, but never the content of the record."""
     harness.broker.append(TOPIC, b"{broken", key({"id": 1}))
     harness.insert(2, 20)
     async with running(harness.task(tolerate=True, log_errors=True, log_messages=included)):
@@ -137,7 +140,7 @@ async def test_what_the_log_says_of_a_tolerated_record(
 
 
 class UnreachableOnce:
-    """A converter whose registry answers at the second call; what says "bad" it does not know."""
+    """A converter whose registry answers from the second call on, and that refuses the document ``bad``."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -155,7 +158,7 @@ class UnreachableOnce:
 async def test_a_registry_that_does_not_answer_delays_the_chunk(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing is lost, nothing is dead-lettered, and the task goes on."""
+    """The task decodes the chunk again after the registry answers. No record is lost or sent to the queue."""
     monkeypatch.setattr(retry, "_INITIAL_SECONDS", 0.01)
     harness.insert(1, 10)
     converter = UnreachableOnce()
@@ -169,7 +172,7 @@ async def test_a_registry_that_does_not_answer_delays_the_chunk(
 async def test_schemas_are_fetched_before_their_records_are_decoded(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first answer is an error and is repeated; an id that the registry does not have is one bad record."""
+    """The task retries a failed fetch of a schema. A record with an unknown schema id is one bad record."""
     monkeypatch.setattr(retry, "_INITIAL_SECONDS", 0.01)
     registry = SlowRegistry()
     values = RegistryConverter(FetchedSchemas(registry).get, confluent_framing("value"), lambda schema: JsonReader())
@@ -184,7 +187,7 @@ async def test_schemas_are_fetched_before_their_records_are_decoded(
 
 
 class SlowRegistry(MemorySchemaRegistry):
-    """Has schemas 1 and 2, and answers from the second request on."""
+    """A registry with schemas 1 and 2, which answers from the second request on."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -197,7 +200,7 @@ class SlowRegistry(MemorySchemaRegistry):
 
 
 class JsonReader:
-    """Payloads are documents of JsonConverter, whatever the schema in the registry is."""
+    """A reader of payloads that are JsonConverter documents. It ignores the schema in the registry."""
 
     def __init__(self) -> None:
         self._json = JsonData(True)
@@ -207,7 +210,7 @@ class JsonReader:
 
 
 async def test_dead_letters_name_their_converter(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its stage and class stand in the headers."""
+    """The headers of a dead letter contain the stage and the class of its converter."""
     monkeypatch.setattr(sink_task, "COMMIT_INTERVAL", 0.05)
     harness.dead_letters = MemoryDeadLetterQueue("items", 0)
     converter = UnreachableOnce()
@@ -223,14 +226,17 @@ async def test_dead_letters_name_their_converter(harness: Harness, monkeypatch: 
     assert headers["__connect.errors.stage"] == b"VALUE_CONVERTER"
 
 
-async def test_a_record_that_a_transform_cannot_use_keeps_its_place(harness: Harness) -> None:
-    """It is dead-lettered as it was, at its own offset, with the transform's stage and class; the others go on."""
+async def test_a_record_that_a_transform_refuses_is_a_dead_letter(harness: Harness) -> None:
+    """A dead letter has the original record and offset, and the stage and class of the transform that failed.
+
+    The task writes the other records.
+    """
     harness.dead_letters = MemoryDeadLetterQueue("items", 0)
     casting = {
         "transforms": "rename,cast",
         "transforms.rename.type": "RegexRouter",
         "transforms.rename.regex": ".*",
-        "transforms.rename.replacement": "elsewhere",
+        "transforms.rename.replacement": "renamed",
         "transforms.cast.type": "org.apache.kafka.connect.transforms.ExtractField$Key",
         "transforms.cast.field": "id",
     }
@@ -242,7 +248,7 @@ async def test_a_record_that_a_transform_cannot_use_keeps_its_place(harness: Har
     async with running(task):
         await eventually(lambda: harness.offset() == 2)
     [letter] = harness.dead_letters.letters
-    told = {name.removeprefix("__connect.errors."): value.decode() for name, value in letter.headers if value}
-    assert (told["topic"], told["offset"], told["stage"]) == (TOPIC, "1", "TRANSFORMATION")
-    assert told["class.name"] == "org.apache.kafka.connect.transforms.ExtractField$Key"
-    assert [row["id"] for row in harness.rows("elsewhere").values()] == [1]
+    headers = {name.removeprefix("__connect.errors."): value.decode() for name, value in letter.headers if value}
+    assert (headers["topic"], headers["offset"], headers["stage"]) == (TOPIC, "1", "TRANSFORMATION")
+    assert headers["class.name"] == "org.apache.kafka.connect.transforms.ExtractField$Key"
+    assert [row["id"] for row in harness.rows("renamed").values()] == [1]

@@ -1,4 +1,4 @@
-"""Key changes on their way through a sink task: whose cells the row under the new key has."""
+"""Tests of key changes in a sink task: the row under the new key has the cells of the row under the old key."""
 
 from __future__ import annotations
 
@@ -41,12 +41,14 @@ def read(harness: Harness, number: int, name: str) -> None:
 
 def delete(harness: Harness, number: int, lsn: int, new: int | None = None) -> None:
     headers = [] if new is None else [("__debezium.newkey", key({"id": new}))]
-    gone = change("d", None, lsn, columns=COLUMNS)
-    harness.broker.append(TOPIC, gone, key({"id": number}), headers=headers)
+    deletion = change("d", None, lsn, columns=COLUMNS)
+    harness.broker.append(TOPIC, deletion, key({"id": number}), headers=headers)
     harness.broker.append(TOPIC, None, key({"id": number}), headers=headers)
 
 
-def moved_in(harness: Harness, number: int, lsn: int, old: int, partition: int = 0, name: str = PLACEHOLDER) -> None:
+def create_moved(
+    harness: Harness, number: int, lsn: int, old: int, partition: int = 0, name: str = PLACEHOLDER
+) -> None:
     row = change("c", {"id": number, "name": name}, lsn)
     headers = [("__debezium.oldkey", key({"id": old}))]
     harness.broker.append(TOPIC, row, key({"id": number}), partition, headers)
@@ -57,12 +59,12 @@ def names(harness: Harness) -> dict[int, str | None]:
 
 
 async def test_a_row_keeps_its_own_value_when_its_old_key_is_used_again(harness: Harness) -> None:
-    """The second half lies in another partition and arrives behind the next row of the old key."""
+    """The create event of a key change is in another partition, and arrives after a new row with the old key."""
     insert(harness, 117, 100, "FIRST")
     delete(harness, 117, 200, new=158)
     insert(harness, 117, 300, "SECOND")
     delete(harness, 117, 400)
-    moved_in(harness, 158, 200, old=117, partition=1)
+    create_moved(harness, 158, 200, old=117, partition=1)
     async with running(harness.task(linger=0.2)):
         await eventually(lambda: harness.broker.committed(GROUP).get(SECOND, 0) == 1 or bool(harness.failures))
         await eventually(lambda: harness.offset() == 6 or bool(harness.failures))
@@ -71,11 +73,11 @@ async def test_a_row_keeps_its_own_value_when_its_old_key_is_used_again(harness:
 
 
 async def test_a_snapshot_that_reads_ahead_supplies_nothing_to_a_key_change(harness: Harness) -> None:
-    """Nothing supplies the value without a database: the task stops rather than take that of the new row 1."""
+    """Without a database the task fails: it does not use the value of the new row 1, which a snapshot read early."""
     read(harness, 1, "new")
     read(harness, 2, "old")
     delete(harness, 1, 100, new=2)
-    moved_in(harness, 2, 100, old=1)
+    create_moved(harness, 2, 100, old=1)
     insert(harness, 1, 200, "new")
     async with running(harness.task(linger=0.2)):
         await eventually(lambda: bool(harness.failures) or harness.offset() == 6)
@@ -84,19 +86,19 @@ async def test_a_snapshot_that_reads_ahead_supplies_nothing_to_a_key_change(harn
 
 @pytest.mark.parametrize("most", [1, 2])
 async def test_small_batches_keep_both_halves_together(harness: Harness, most: int) -> None:
-    """However few records a batch may have, the value that the second half omits is carried over."""
+    """The table carries over a value that the create event omits, also if a batch has only one or two records."""
     insert(harness, 1, 10, "one")
     async with running(harness.task(max_records=most)):
         await eventually(lambda: harness.offset() == 1)
         delete(harness, 1, 20, new=2)
-        moved_in(harness, 2, 20, old=1)
+        create_moved(harness, 2, 20, old=1)
         await eventually(lambda: harness.offset() == 4 or bool(harness.failures))
     assert not harness.failures
     assert names(harness) == {2: "one"}
 
 
-async def test_a_pause_between_the_halves_leaves_the_first_one_unwritten(harness: Harness) -> None:
-    """It is uncommitted as well, so that a worker that takes over reads both."""
+async def test_a_pause_between_the_halves_does_not_write_the_first(harness: Harness) -> None:
+    """The task neither writes nor commits the first half before a pause, so the next worker reads both halves."""
     insert(harness, 1, 10, "one")
     async with running(harness.task()) as task:
         await eventually(lambda: harness.offset() == 1)
@@ -105,7 +107,7 @@ async def test_a_pause_between_the_halves_leaves_the_first_one_unwritten(harness
         await eventually(lambda: names(harness).get(3) == "three")
         await task.pause()
         assert (names(harness), harness.offset()) == ({1: "one", 3: "three"}, 1)
-    moved_in(harness, 2, 20, old=1, partition=1)
+    create_moved(harness, 2, 20, old=1, partition=1)
     async with running(harness.task()):
         await eventually(lambda: harness.offset() == 4 or bool(harness.failures))
     assert not harness.failures
@@ -114,7 +116,7 @@ async def test_a_pause_between_the_halves_leaves_the_first_one_unwritten(harness
 
 @pytest.mark.parametrize("most", [1, 500_000])
 async def test_halves_in_two_partitions_wait_for_each_other(harness: Harness, most: int) -> None:
-    """The old key is used again before the second half is there, and other rows of both partitions go on meanwhile."""
+    """The task waits for the second half, although the old key is reused. It writes other rows of both partitions."""
     insert(harness, 1, 10, "one")
     async with running(harness.task(max_records=most)):
         await eventually(lambda: harness.offset() == 1)
@@ -123,7 +125,7 @@ async def test_halves_in_two_partitions_wait_for_each_other(harness: Harness, mo
         insert(harness, 3, 40, "three")
         await eventually(lambda: names(harness).get(3) == "three")
         assert (names(harness), harness.offset()) == ({1: "one", 3: "three"}, 1)
-        moved_in(harness, 2, 20, old=1, partition=1)
+        create_moved(harness, 2, 20, old=1, partition=1)
         await eventually(lambda: harness.offset() == 5 or bool(harness.failures))
     assert not harness.failures
     assert names(harness) == {1: "next", 2: "one", 3: "three"}
@@ -131,12 +133,12 @@ async def test_halves_in_two_partitions_wait_for_each_other(harness: Harness, mo
 
 
 async def test_a_second_half_that_arrives_first_waits(harness: Harness) -> None:
-    """Its own later events wait with it; one that has all of its cells does not wait."""
+    """A create event that omits cells waits for the delete of the old key. A complete create event does not wait."""
     insert(harness, 1, 10, "one")
     async with running(harness.task()):
         await eventually(lambda: harness.offset() == 1)
-        moved_in(harness, 2, 20, old=1, partition=1)
-        moved_in(harness, 4, 50, old=3, partition=1, name="four")
+        create_moved(harness, 2, 20, old=1, partition=1)
+        create_moved(harness, 4, 50, old=3, partition=1, name="four")
         await eventually(lambda: names(harness) == {1: "one", 4: "four"})
         delete(harness, 1, 20, new=2)
         delete(harness, 3, 50, new=4)
@@ -147,7 +149,7 @@ async def test_a_second_half_that_arrives_first_waits(harness: Harness) -> None:
 
 
 async def test_a_null_of_an_array_is_carried_from_the_other_partition(harness: Harness) -> None:
-    """With full replica identity an array's null is real, but the event alone does not show it."""
+    """The table carries over the null of an array, because the event alone does not show that the null is a value."""
     harness.broker.append(TOPIC, with_null_array(change("c", {"id": 1, "name": "one"}, 10)), key({"id": 1}))
     async with running(harness.task()):
         await eventually(lambda: harness.offset() == 1)
@@ -161,7 +163,7 @@ async def test_a_null_of_an_array_is_carried_from_the_other_partition(harness: H
 
 
 def with_null_array(document: bytes) -> bytes:
-    """A change whose row has an array column, which is null."""
+    """Return a change whose row has an array column with the value null."""
     value = json.loads(document)
     after = value["schema"]["fields"][0]
     after["fields"].append({"type": "array", "optional": True, "items": {"type": "string"}, "field": "tags"})
@@ -176,7 +178,7 @@ def of_transaction(document: bytes, number: int) -> bytes:
 
 
 def move(harness: Harness, old: int, new: int, lsn: int, name: str = PLACEHOLDER, transaction: int = 7) -> None:
-    """Both halves of a key change, in one partition and with what Debezium sends between them."""
+    """Append both halves of a key change to one partition, with the tombstone that Debezium sends between them."""
     away = of_transaction(change("d", None, lsn, columns=COLUMNS), transaction)
     into = of_transaction(change("c", {"id": new, "name": name}, lsn), transaction)
     headers = [("__debezium.newkey", key({"id": new}))]
@@ -186,8 +188,11 @@ def move(harness: Harness, old: int, new: int, lsn: int, name: str = PLACEHOLDER
 
 
 @pytest.mark.parametrize("stored", [False, True])
-async def test_a_row_that_moves_onto_a_taken_key_stays(harness: Harness, stored: bool) -> None:
-    """``UPDATE t SET id = id + 1`` with deferred keys: the delete of the old row 2 comes behind the new row 2."""
+async def test_a_row_that_moves_onto_a_used_key_stays(harness: Harness, stored: bool) -> None:
+    """After ``UPDATE t SET id = id + 1`` the new row 2 stays.
+
+    The delete of the old row 2 follows the create of the new one.
+    """
     insert(harness, 1, 10, "one")
     insert(harness, 2, 11, "two")
     async with running(harness.task()):
@@ -200,8 +205,8 @@ async def test_a_row_that_moves_onto_a_taken_key_stays(harness: Harness, stored:
     assert names(harness) == {2: "one", 3: "two"}
 
 
-async def test_a_row_that_moves_twice_in_a_transaction_leaves_the_key_between(harness: Harness) -> None:
-    """The events are the same, but nobody had that key."""
+async def test_a_row_that_moves_twice_leaves_no_intermediate_row(harness: Harness) -> None:
+    """If no row had the intermediate key, the table has no row with it after the transaction."""
     insert(harness, 1, 10, "one")
     async with running(harness.task()):
         await eventually(lambda: harness.offset() == 1)
@@ -212,8 +217,8 @@ async def test_a_row_that_moves_twice_in_a_transaction_leaves_the_key_between(ha
     assert names(harness) == {3: "one"}
 
 
-async def test_a_taken_key_is_remembered_over_batches_and_restarts(harness: Harness) -> None:
-    """The batch ends between the two moves; the second one comes to another worker, and again."""
+async def test_a_reused_key_is_kept_over_batches_and_restarts(harness: Harness) -> None:
+    """A row that moved onto a used key stays, also if another worker reads the second move, once or twice."""
     insert(harness, 1, 10, "one")
     insert(harness, 2, 11, "two")
     async with running(harness.task()):

@@ -1,4 +1,4 @@
-"""Batches for which more is read again than memory should hold are written in parts."""
+"""Tests of batches that are written in parts, because their reselected cells exceed the memory limit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def update_all(harness: Harness) -> None:
 
 @pytest.mark.parametrize("history", [False, True])
 async def test_a_batch_in_parts(harness: Harness, history: bool) -> None:
-    """All rows are written once, each part is a commit that tells how far it is, and the offset moves behind all."""
+    """Each part is a commit with its end offset. All rows are written once, and the group's offset is committed."""
     update_all(harness)
     async with running(harness.task(history=history, processor=reselect(NAMES, batch_max_bytes=1000))):
         await eventually(lambda: harness.offset() == 60)
@@ -33,7 +33,7 @@ async def test_a_batch_in_parts(harness: Harness, history: bool) -> None:
 
 
 async def test_key_changes_in_parts(harness: Harness) -> None:
-    """A part ends with the second half of one."""
+    """Both halves of a key change are in the same part."""
     for number in range(1, 61):
         harness.insert(number, number)
     async with running(harness.task(processor=reselect([*NAMES, *NAMES], batch_max_bytes=1000))):

@@ -1,4 +1,4 @@
-"""A sink task that is paused or throttled: what is written before, what waits, and that a rebalance ends neither."""
+"""Tests of sink tasks that are paused or throttled, also during a rebalance."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TABLE = "shop_public_items"
 
 
 async def test_a_paused_task_reads_nothing_until_it_is_resumed(harness: Harness) -> None:
-    """Pause writes and commits what was read; what comes later waits for resume."""
+    """A pause writes and commits the records that were read. The task reads later records after resume."""
     async with running(harness.task(linger=30.0)) as task:
         harness.insert(1, 10)
         await eventually(lambda: task.waiting("shop_public_items") == 1)
@@ -36,8 +36,8 @@ async def test_a_paused_task_reads_nothing_until_it_is_resumed(harness: Harness)
         await eventually(lambda: task.waiting("shop_public_items") == 1)
 
 
-async def test_what_is_decoded_after_a_pause_waits_for_resume(harness: Harness) -> None:
-    """The chunk was fetched before; whoever sees PAUSED may rely on a table that nobody writes."""
+async def test_a_chunk_decoded_after_a_pause_waits_for_resume(harness: Harness) -> None:
+    """A chunk that was fetched before the pause and decoded after it is written after resume, not while PAUSED."""
     slow = Waiting()
     async with running(harness.task(conversion=Conversion(value=slow))) as task:
         harness.insert(1, 10)
@@ -45,15 +45,15 @@ async def test_what_is_decoded_after_a_pause_waits_for_resume(harness: Harness) 
         await task.pause()
         slow.go.set()
         await eventually(lambda: task.waiting(TABLE) == 1)
-        await asyncio.sleep(0)  # its writer has looked
+        await asyncio.sleep(0)  # its writer has run
         assert (harness.rows(), harness.offset()) == ({}, 0)
         await task.resume()
         await eventually(lambda: harness.offset() == 1)
     assert set(harness.rows()) == {"=1"}
 
 
-async def test_a_rebalance_does_not_keep_a_pause_from_ending(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A batch that waits behind the one in flight is given back, and read again after resume."""
+async def test_a_rebalance_does_not_block_a_pause(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rebalance discards the batch that waits behind the one in flight. The task reads it again after resume."""
     merge = Waiting()
     table = type(harness.lakehouse.table("lake", "x", TableOptions()))
     monkeypatch.setattr(table, "merge", merge.before(table.merge))
@@ -78,7 +78,7 @@ async def test_a_rebalance_does_not_keep_a_pause_from_ending(harness: Harness, m
 async def test_a_rebalance_ends_the_throttling_of_a_full_queue(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was in the queue is given back: nothing else would say that there is room again."""
+    """A rebalance discards the queue of a throttled topic, and the task fetches the topic again."""
     merge = Waiting()
     table = type(harness.lakehouse.table("lake", "x", TableOptions()))
     monkeypatch.setattr(table, "merge", merge.before(table.merge))
@@ -97,10 +97,10 @@ async def test_a_rebalance_ends_the_throttling_of_a_full_queue(
     assert len(harness.rows()) == 7
 
 
-async def test_a_task_that_leaves_gives_its_topics_to_others_and_ends_with_its_write(
+async def test_a_task_that_leaves_does_not_commit_its_last_write(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After a ``stop`` that took too long: it is out of the group before its write has ended, and commits nothing."""
+    """A task whose ``stop`` timed out leaves the group before its write ends, and commits no offsets."""
     merge = Waiting()
     table = type(harness.lakehouse.table("lake", "x", TableOptions()))
     monkeypatch.setattr(table, "merge", merge.before(table.merge))
@@ -124,7 +124,7 @@ async def test_a_task_that_leaves_gives_its_topics_to_others_and_ends_with_its_w
 
 
 async def test_a_task_that_leaves_ends_retries_without_end(harness: Harness) -> None:
-    """A write that asks a database which does not answer, with errors.retry.timeout=-1, is in flight for ever."""
+    """With ``errors.retry.timeout=-1`` a task that leaves ends a write that retries an unavailable database."""
     processor: Any = reselect(["now"], errors_retry_timeout_ms=-1, errors_retry_delay_max_ms=1)
     source = processor._source._source  # the database below the retries
     task = harness.task(processor=processor)
@@ -141,7 +141,7 @@ async def test_a_task_that_leaves_ends_retries_without_end(harness: Harness) -> 
 
 
 class Waiting:
-    """Something that begins, and goes on when a test says so; a converter as well."""
+    """A step (a merge or a converter) that begins, and continues when the test sets ``go``."""
 
     def __init__(self) -> None:
         self.began, self.go = Event(), Event()
@@ -156,7 +156,7 @@ class Waiting:
         return self._json.to_connect_data(document)
 
     def before(self, merge: Any) -> Any:
-        """The merge, once it may go on."""
+        """Return a merge that waits first."""
 
         def waiting(table: Any, actions: Any, commit: Commit) -> Any:
             self.wait()

@@ -1,4 +1,4 @@
-"""What sources and transforms bring that a sink task has to see to."""
+"""Tests of sink tasks with records of several sources, and with transforms."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from headrace.transforms.registry import chain
 pytestmark = pytest.mark.anyio
 
 
-async def test_what_a_topic_lacks_is_logged(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
-    """Once, with what to do about it; the rows arrive all the same."""
+async def test_a_topic_without_positions_is_logged(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
+    """The task logs once that a topic has no source positions, and writes its rows in the order of arrival."""
     for number in (1, 2):
         harness.broker.append(TOPIC, flattened({"id": number}), key({"id": number}))
     async with running(harness.task()):
@@ -46,14 +46,14 @@ def mariadb(pos: int, **other: Any) -> dict[str, Any]:
     return {"source": source | {"file": "bin.000001", "pos": pos, "row": 0, "ts_ms": pos}} | other
 
 
-class OfTopic:
-    """A converter that remembers which topics it was made for."""
+class TopicConverter:
+    """A converter that records the topics for which it was created."""
 
     def __init__(self) -> None:
         self.topics: list[str] = []
         self._json = JsonData(True)
 
-    def of_topic(self, topic: str) -> OfTopic:
+    def of_topic(self, topic: str) -> TopicConverter:
         self.topics.append(topic)
         return self
 
@@ -62,10 +62,10 @@ class OfTopic:
 
 
 @pytest.mark.parametrize("transformed", [False, True])
-async def test_a_converter_is_told_the_topic(harness: Harness, transformed: bool) -> None:
-    """Once for each, with transforms or without: its schemas may stand in a subject of the topic's name."""
+async def test_a_converter_receives_the_topic(harness: Harness, transformed: bool) -> None:
+    """The task creates a converter once for each topic, because the subject of a schema can contain the topic."""
     route = {"transforms": "r", "transforms.r.type": "RegexRouter", "transforms.r.regex": "x"}
-    converter, other = OfTopic(), "shop.public.others"
+    converter, other = TopicConverter(), "shop.public.others"
     await harness.broker.create_topic(other)
     for number in range(3):
         harness.insert(number, 10 + number)
@@ -81,7 +81,7 @@ async def test_a_converter_is_told_the_topic(harness: Harness, transformed: bool
 async def test_rows_get_the_default_of_a_new_column(
     harness: Harness, fills: bool, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those from before it was added, also late ones; where the task may not, a note says so."""
+    """Rows from before an ADD COLUMN get its default, also late ones. If the task may not fill them, it logs a note."""
     monkeypatch.setattr(sink_task, "COMMIT_INTERVAL", 0.05)
 
     def row(number: int, pos: int, **cells: Any) -> None:
@@ -89,8 +89,8 @@ async def test_rows_get_the_default_of_a_new_column(
         harness.broker.append(TOPIC, json.dumps(value).encode(), b'{"id":%d}' % number)
 
     await harness.broker.create_topic("shop")
-    told = [{"name": "qty", "typeName": "INT", "optional": True, "defaultValueExpression": "5"}]
-    changes = [{"type": "ALTER", "id": '"public"."items"', "table": {"columns": told}}]
+    columns = [{"name": "qty", "typeName": "INT", "optional": True, "defaultValueExpression": "5"}]
+    changes = [{"type": "ALTER", "id": '"public"."items"', "table": {"columns": columns}}]
     ddl = "alter table items add column qty int default 5"
     altered = mariadb(20, databaseName="public", schemaName=None, ddl=ddl, tableChanges=changes)
     row(1, 10)
@@ -111,14 +111,14 @@ async def test_rows_get_the_default_of_a_new_column(
     assert noted == ([] if fills else [f"items: shop column public.items.qty: {ADDED}"])
 
 
-async def test_cassandras_writes_arrive(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
-    """Cells by their own write times, whatever came first; what the connector does not tell is said once."""
+async def test_writes_of_cassandra(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
+    """The task merges Cassandra cells by write time, and reports once each type of data that the connector omits."""
     topic = "shop.hr.simple"
     await harness.broker.create_topic(topic)
     for written, name, tags in ((5, "late", ["a"]), (3, "early", None)):
         harness.broker.append(topic, cassandra_write(written, id=7, name=name, tags=tags), key({"id": 7}))
-    told, metrics = list[tuple[str, str]](), Metrics()
-    observer = metrics.task("items", 0, lambda topic: None, lambda text, place: told.append((text, place)))
+    notes, metrics = list[tuple[str, str]](), Metrics()
+    observer = metrics.task("items", 0, lambda topic: None, lambda text, place: notes.append((text, place)))
     async with running(harness.task(observer=observer)):
         await eventually(lambda: harness.broker.committed(GROUP).get(TopicPartition(topic, 0)) == 2)
         harness.broker.append(topic, cassandra_write(7, id=8, tags=["b"]), key({"id": 8}))
@@ -126,14 +126,14 @@ async def test_cassandras_writes_arrive(harness: Harness, caplog: pytest.LogCapt
     row = harness.rows("shop_hr_simple")["=7"]
     assert (row["id"], row["name"], row["tags"]) == (7, "late", ["a"])
     assert harness.failures == []
-    assert told == [(TEXTS[Loss.COLLECTION], "shop.hr.simple column tags")]
+    assert notes == [(TEXTS[Loss.COLLECTION], "shop.hr.simple column tags")]
     assert sum("shop.hr.simple column tags: adding to" in message for message in caplog.messages) == 1
     labels = {"connector": "items", "task": "0", "topic": topic, "kind": "collection"}
     assert metrics.registry.get_sample_value("headrace_source_losses_total", labels) == 2
 
 
 def cassandra_write(written: int, **cells: Any) -> bytes:
-    """An INSERT as the Cassandra connector sends it, with schemas."""
+    """Return an INSERT event of the Cassandra connector, with schemas."""
     texts = {"type": "array", "items": {"type": "string"}}
     kinds: dict[str, Any] = {"id": {"type": "int32"}, "name": {"type": "string"}, "tags": texts}
     members = [
@@ -173,11 +173,11 @@ UNWRAP = {
     "transforms.route.regex": r"[^.]+\.[^.]+\.(.*)",
     "transforms.route.replacement": "$1",
 }
-"""A usual set: rows instead of envelopes, tables named without prefix and schema."""
+"""Usual transforms: flattened rows, and table names without prefix and schema."""
 
 
-async def test_transforms_stand_before_the_table(harness: Harness) -> None:
-    """The row is inserted, changed and deleted, in the order of the source, in the table that the router names."""
+async def test_transforms_run_before_the_merge(harness: Harness) -> None:
+    """The task applies flattened inserts, updates and deletes in source order to the table that the router names."""
     first, changed = {"id": 1, "name": "new"}, {"id": 1, "name": "changed"}
     second, late = {"id": 2, "name": "second"}, {"id": 1, "name": "late"}
     harness.broker.append(TOPIC, whole_change("c", None, first, 100), key({"id": 1}))
@@ -194,8 +194,8 @@ async def test_transforms_stand_before_the_table(harness: Harness) -> None:
     assert harness.failures == []
 
 
-async def test_records_that_a_transform_drops_are_done(harness: Harness) -> None:
-    """Their offsets are committed, though no table hears of them."""
+async def test_records_that_a_transform_drops_are_committed(harness: Harness) -> None:
+    """The task commits the offsets of records that a Filter drops, and writes no row."""
     dropping = {
         "transforms": "drop",
         "transforms.drop.type": "org.apache.kafka.connect.transforms.Filter",
@@ -214,7 +214,7 @@ async def test_records_that_a_transform_drops_are_done(harness: Harness) -> None
 
 
 async def test_the_truncate_of_one_of_several_source_tables(harness: Harness) -> None:
-    """Its rows are not told from those of the others, so that none are removed: the task stops before it."""
+    """The task fails before the truncate, because it cannot distinguish the rows of the source tables."""
     merging = {
         "transforms": "merge",
         "transforms.merge.type": "io.debezium.transforms.ByLogicalTableRouter",
@@ -231,7 +231,7 @@ async def test_the_truncate_of_one_of_several_source_tables(harness: Harness) ->
 
 
 async def test_a_truncate_after_a_restart_that_has_seen_one_source(harness: Harness) -> None:
-    """The rows tell that another topic feeds the table as well, under a key that the operator has named."""
+    """After a restart the stored rows show that another topic writes the table. The task fails before the truncate."""
     routed = chain(
         {
             "transforms": "route",
@@ -252,7 +252,10 @@ async def test_a_truncate_after_a_restart_that_has_seen_one_source(harness: Harn
 
 @pytest.mark.parametrize("partitions", [1, 2])
 async def test_a_truncate_of_a_source_without_positions(harness: Harness, partitions: int) -> None:
-    """It counts in a topic of one partition; in the others rows may be newer, so that the task stops before it."""
+    """The task applies the truncate in a topic of one partition.
+
+    With more partitions it fails, as rows may be newer.
+    """
     topic = "shop.public.orders"
     await harness.broker.create_topic(topic, partitions)
     row = json.loads(whole_change("c", None, {"id": 1}, 10, table="orders"))
@@ -267,7 +270,7 @@ async def test_a_truncate_of_a_source_without_positions(harness: Harness, partit
 
 
 async def two_years(harness: Harness) -> None:
-    """Two source tables of one shape, with a row each."""
+    """Create the topics of two source tables with equal columns and one row each."""
     for number, table in enumerate(("orders_2024", "orders_2025")):
         await harness.broker.create_topic(f"shop.public.{table}")
         row = whole_change("c", None, {"id": number}, 10 + number, table=table)
@@ -281,7 +284,7 @@ def truncated(columns: dict[str, Any], lsn: int, table: str) -> bytes:
 
 
 async def test_a_topic_that_a_transform_moves_out_of_the_namespace_stops_the_task(harness: Harness) -> None:
-    """Before anything is written; no offset passes the record."""
+    """The task fails before it writes or commits a record whose routed topic contains a path separator."""
     harness.insert(1, 10)
     router = "org.apache.kafka.connect.transforms.RegexRouter"
     moved = {

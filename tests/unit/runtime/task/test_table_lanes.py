@@ -1,4 +1,4 @@
-"""A failure stays in its table: the lane of each table of a task, its state, and what the task does with it."""
+"""Tests of table lanes, which isolate the failure of one table from the other tables of a task."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ ITEMS, ORDERS = "shop_public_items", "shop_public_orders"
 
 
 @dataclass
-class Broken:
-    """A lakehouse whose tables raise what ``errors`` has for them when they are merged into."""
+class FailingLakehouse:
+    """A lakehouse whose tables raise their entry in ``errors`` on a merge, and in ``upkeep`` on maintenance."""
 
     lakehouse: MemoryLakehouse
     errors: dict[str, Exception] = field(default_factory=dict)
@@ -39,13 +39,13 @@ class Broken:
         return getattr(self.lakehouse, name)
 
     def table(self, namespace: str, name: str, options: TableOptions) -> Any:
-        """A handle."""
+        """Open a table."""
         self.opened.append(name)
         table = self.lakehouse.table(namespace, name, options)
-        return _BrokenTable(table, lambda: self.errors.get(name), lambda: self.upkeep.get(name))
+        return _FailingTable(table, lambda: self.errors.get(name), lambda: self.upkeep.get(name))
 
 
-class _BrokenTable:
+class _FailingTable:
     def __init__(
         self, table: LakeTable, error: Callable[[], Exception | None], upkeep: Callable[[], Exception | None]
     ) -> None:
@@ -57,28 +57,28 @@ class _BrokenTable:
         return getattr(self._table, name)
 
     def maintain(self, *arguments: Any) -> None:
-        """Nothing, or raise."""
+        """Do nothing, or raise the configured error."""
         if (error := self._upkeep()) is not None:
             raise error
 
     def merge(self, *arguments: Any) -> Any:
-        """Merge, or raise."""
+        """Merge, or raise the configured error."""
         if (error := self._error()) is not None:
             raise error
         return self._table.merge(*arguments)
 
 
 @pytest.fixture
-async def broken(harness: Harness) -> Broken:
-    """Two topics; the lakehouse of the harness with tables that can be broken."""
+async def broken(harness: Harness) -> FailingLakehouse:
+    """Return the lakehouse of a harness with two topics, whose tables can fail."""
     await harness.broker.create_topic(OTHER)
-    broken = Broken(harness.lakehouse)
-    harness.lakehouse = broken  # type: ignore[assignment] - it passes everything else on
+    broken = FailingLakehouse(harness.lakehouse)
+    harness.lakehouse = broken  # type: ignore[assignment] - it delegates everything else
     return broken
 
 
 def order(harness: Harness, number: int) -> None:
-    """An insert into the other topic."""
+    """Append an insert to the other topic."""
     harness.broker.append(
         OTHER, change("c", {"id": number, "name": "new"}, number, table="orders"), key({"id": number})
     )
@@ -92,8 +92,8 @@ def states(task: SinkTask) -> dict[str, TableState]:
     return {each.table: each.state for each in task.tables()}
 
 
-async def test_a_table_that_cannot_be_written_stops_alone(harness: Harness, broken: Broken) -> None:
-    """Its offsets stay, whatever comes for it; the other table goes on, and the task does not fail."""
+async def test_a_table_that_cannot_be_written_fails_alone(harness: Harness, broken: FailingLakehouse) -> None:
+    """The task commits no offset of a failed table. It continues to write the other table, and does not fail."""
     broken.errors[ITEMS] = Fatal("items: the type changed")
     async with running(harness.task(isolated=True)) as task:
         harness.insert(1, 1)
@@ -107,8 +107,8 @@ async def test_a_table_that_cannot_be_written_stops_alone(harness: Harness, brok
     assert len(harness.rows(ORDERS)) == 2
 
 
-async def test_a_restarted_task_writes_the_table_that_had_failed(harness: Harness, broken: Broken) -> None:
-    """Nothing was lost meanwhile."""
+async def test_a_restarted_task_writes_the_table_that_had_failed(harness: Harness, broken: FailingLakehouse) -> None:
+    """After a restart the task writes all records of the table that had failed."""
     broken.errors[ITEMS] = Fatal("items: the type changed")
     harness.insert(1, 1)
     async with running(harness.task(isolated=True)) as task:
@@ -120,8 +120,8 @@ async def test_a_restarted_task_writes_the_table_that_had_failed(harness: Harnes
     assert set(harness.rows()) == {"=1"}
 
 
-async def test_a_table_is_restarted_alone(harness: Harness, broken: Broken) -> None:
-    """It reads again what it does not have, in order, and the other table misses nothing."""
+async def test_a_table_is_restarted_alone(harness: Harness, broken: FailingLakehouse) -> None:
+    """A restart of one table reads its records again in order. The other table loses no record."""
     broken.errors[ITEMS] = Fatal("items: the type changed")
     async with running(harness.task(isolated=True)) as task:
         harness.insert(1, 1)
@@ -141,8 +141,8 @@ async def test_a_table_is_restarted_alone(harness: Harness, broken: Broken) -> N
     assert len(harness.rows(ORDERS)) == 2
 
 
-async def test_a_table_that_is_restarted_in_a_pause_runs_after_it(harness: Harness, broken: Broken) -> None:
-    """Until then it shows that the connector is paused."""
+async def test_a_table_that_is_restarted_in_a_pause_runs_after_it(harness: Harness, broken: FailingLakehouse) -> None:
+    """A table that is restarted while the connector is paused has the state PAUSED, and is written after resume."""
     broken.errors[ITEMS] = Fatal("items: the type changed")
     async with running(harness.task(isolated=True)) as task:
         harness.insert(1, 1)
@@ -156,18 +156,20 @@ async def test_a_table_that_is_restarted_in_a_pause_runs_after_it(harness: Harne
         await eventually(lambda: harness.offset() == 1)
 
 
-async def test_an_unknown_table_is_not_restarted(harness: Harness, broken: Broken) -> None:
-    """Nothing is read again for it."""
+async def test_an_unknown_table_is_not_restarted(harness: Harness, broken: FailingLakehouse) -> None:
+    """A restart of an unknown table returns False and reads no records again."""
     async with running(harness.task(isolated=True)) as task:
         harness.insert(1, 1)
         await eventually(lambda: harness.offset() == 1)
         epoch = task.epoch
-        assert not task.restart_table("nobody")
+        assert not task.restart_table("unknown")
         assert task.epoch == epoch
 
 
-async def test_nothing_is_written_between_the_request_and_the_rewind(harness: Harness, broken: Broken) -> None:
-    """A history would take the events of the earlier chunk, which is read again, for those that it has already."""
+async def test_nothing_is_written_between_the_request_and_the_rewind(
+    harness: Harness, broken: FailingLakehouse
+) -> None:
+    """A restarted table stays FAILED until the next assignment rewinds it, so that no chunk is written out of order."""
     broken.errors[ITEMS] = Fatal("items: the type changed")
     async with running(harness.task(isolated=True)) as task:
         harness.insert(1, 1)
@@ -177,8 +179,8 @@ async def test_nothing_is_written_between_the_request_and_the_rewind(harness: Ha
         await eventually(lambda: task.epoch == 2)
 
 
-async def test_what_is_known_of_a_table(harness: Harness, broken: Broken) -> None:
-    """What waits, the last batch and the last error, which stays when the table runs again."""
+async def test_the_report_of_a_table(harness: Harness, broken: FailingLakehouse) -> None:
+    """A report has the waiting events, the last batch, and the last error, which stays when the table runs again."""
     broken.errors[ITEMS] = Fatal("items: the type changed")
     async with running(harness.task(isolated=True)) as task:
         order(harness, 1)
@@ -205,8 +207,8 @@ async def test_what_is_known_of_a_table(harness: Harness, broken: Broken) -> Non
         assert {each.state for each in task.reports()} == {TableState.RUNNING}
 
 
-async def test_a_bad_record_stops_its_table_alone(harness: Harness, broken: Broken) -> None:
-    """Also where the table has had no record before, so that nothing but its topic names it."""
+async def test_a_bad_record_fails_only_its_table(harness: Harness, broken: FailingLakehouse) -> None:
+    """A bad record fails only its table, also if the task has read no other record of that table."""
     harness.broker.append(TOPIC, b"{broken", key({"id": 1}))
     async with running(harness.task(isolated=True)) as task:
         await eventually(lambda: states(task) == {ITEMS: TableState.FAILED})
@@ -217,8 +219,8 @@ async def test_a_bad_record_stops_its_table_alone(harness: Harness, broken: Brok
     assert committed(harness, FIRST) == 0
 
 
-async def test_what_was_read_before_a_bad_record_is_not_committed_past_it(harness: Harness, broken: Broken) -> None:
-    """Good records before and behind it wait for the restart with it."""
+async def test_offsets_are_not_committed_past_a_bad_record(harness: Harness, broken: FailingLakehouse) -> None:
+    """With table isolation the task does not commit past the bad record of a failed table."""
     harness.insert(1, 1)
     harness.broker.append(TOPIC, b"{broken", key({"id": 2}))
     harness.insert(3, 3)
@@ -229,8 +231,8 @@ async def test_what_was_read_before_a_bad_record_is_not_committed_past_it(harnes
     assert committed(harness, FIRST) <= 1
 
 
-async def test_the_task_fails_once_no_topic_is_left(harness: Harness, broken: Broken) -> None:
-    """With the error of the last table."""
+async def test_the_task_fails_once_no_topic_is_left(harness: Harness, broken: FailingLakehouse) -> None:
+    """If all tables of a task have failed, the task fails with the error of the last table."""
     broken.errors |= {ITEMS: Fatal("first"), ORDERS: Fatal("second")}
     async with running(harness.task(isolated=True)) as task:
         harness.insert(1, 1)
@@ -241,8 +243,8 @@ async def test_the_task_fails_once_no_topic_is_left(harness: Harness, broken: Br
     assert str(harness.failures[0]) == "second"
 
 
-async def test_without_isolation_the_task_fails_as_in_kafka_connect(harness: Harness, broken: Broken) -> None:
-    """``errors.isolation=task``."""
+async def test_without_isolation_the_task_fails_as_in_kafka_connect(harness: Harness, broken: FailingLakehouse) -> None:
+    """With ``errors.isolation=task`` the failure of one table fails the task."""
     broken.errors[ITEMS] = Fatal("items: the type changed")
     harness.insert(1, 1)
     async with running(harness.task()) as task:
@@ -250,10 +252,10 @@ async def test_without_isolation_the_task_fails_as_in_kafka_connect(harness: Har
         assert task.tables() == []
 
 
-async def test_a_write_that_fails_for_a_passing_reason_is_repeated(
-    harness: Harness, broken: Broken, monkeypatch: pytest.MonkeyPatch
+async def test_a_write_with_a_retriable_error_is_repeated(
+    harness: Harness, broken: FailingLakehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The table shows RETRYING with cause and next attempt, the others go on; then it runs again."""
+    """A table with a retriable error is RETRYING with cause and next attempt. The other tables continue."""
     monkeypatch.setattr(table_lane, "BACKOFF", 0.01)
     broken.errors[ITEMS] = Retriable("the storage is away")
     async with running(harness.task(isolated=True)) as task:
@@ -272,9 +274,9 @@ async def test_a_write_that_fails_for_a_passing_reason_is_repeated(
 
 
 async def test_a_table_that_is_retried_for_long_is_opened_again(
-    harness: Harness, broken: Broken, monkeypatch: pytest.MonkeyPatch
+    harness: Harness, broken: FailingLakehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A handle may be what is broken."""
+    """The task opens a table again after many retries, because its handle may be the cause."""
     monkeypatch.setattr(table_lane, "BACKOFF", 0.01)
     monkeypatch.setattr(table_lane, "PATIENCE", 0.05)
     broken.errors[ITEMS] = Retriable("the storage is away")
@@ -283,8 +285,8 @@ async def test_a_table_that_is_retried_for_long_is_opened_again(
         await eventually(lambda: broken.opened.count(ITEMS) > 1)
 
 
-async def test_a_pause_does_not_wait_for_a_task_that_has_failed(harness: Harness, broken: Broken) -> None:
-    """Nothing more is written, so what waits never will be."""
+async def test_a_pause_does_not_wait_for_a_task_that_has_failed(harness: Harness, broken: FailingLakehouse) -> None:
+    """The pause of a failed task ends at once, because the task writes no more batches."""
     broken.errors[ITEMS] = Fatal("items: the type changed")
     async with running(harness.task(linger=60.0)) as task:
         harness.insert(1, 1)
@@ -295,9 +297,9 @@ async def test_a_pause_does_not_wait_for_a_task_that_has_failed(harness: Harness
 
 
 async def test_a_pause_does_not_wait_for_a_table_that_cannot_be_written(
-    harness: Harness, broken: Broken, monkeypatch: pytest.MonkeyPatch
+    harness: Harness, broken: FailingLakehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was read of it is written after the resume."""
+    """A pause does not wait for a table that is RETRYING. The table's batch is written after resume."""
     monkeypatch.setattr(table_lane, "BACKOFF", 0.01)
     broken.errors[ITEMS] = Retriable("the storage is away")
     async with running(harness.task(isolated=True)) as task:
@@ -311,8 +313,8 @@ async def test_a_pause_does_not_wait_for_a_table_that_cannot_be_written(
     assert set(harness.rows()) == {"=1"}
 
 
-async def test_a_failed_table_stays_failed_over_a_rebalance(harness: Harness, broken: Broken) -> None:
-    """Only a restart brings it back; nothing of it is read until then."""
+async def test_a_failed_table_stays_failed_over_a_rebalance(harness: Harness, broken: FailingLakehouse) -> None:
+    """A failed table stays FAILED after a rebalance, until a restart. The task reads no records of it."""
     broken.errors[ITEMS] = Fatal("items: the type changed")
     async with running(harness.task(isolated=True)) as task:
         harness.insert(1, 1)
@@ -331,7 +333,9 @@ async def test_a_failed_table_stays_failed_over_a_rebalance(harness: Harness, br
     [Retriable("another writer changed the table"), TableMissing("items: the table does not exist any more")],
     ids=["conflict", "dropped table"],
 )
-async def test_failed_upkeep_does_not_write_the_batch_again(harness: Harness, broken: Broken, error: Exception) -> None:
+async def test_failed_upkeep_does_not_write_the_batch_again(
+    harness: Harness, broken: FailingLakehouse, error: Exception
+) -> None:
     """The batch is complete by then. The next batch tries the upkeep again, or reports the missing table."""
     broken.upkeep[ITEMS] = error
     async with running(harness.task(isolated=True)) as task:

@@ -1,4 +1,4 @@
-"""What a connector's configuration says to its tasks."""
+"""Tests of the task options that a connector's configuration produces."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ WORDS = [
 
 
 def shown(found: SinkTaskOptions) -> str:
-    """The options as text; some of their parts equal themselves only."""
+    """Return the options as text without object addresses, because some parts define no equality."""
     return re.sub(r" at 0x\w+", "", repr(found))
 
 
 @pytest.mark.parametrize(("option", "word"), WORDS)
 def test_words_mean_the_same_in_any_case(option: str, word: str) -> None:
-    """What validation accepts, a task understands: BASIC that switched evolution off would be told to nobody."""
+    """A task accepts the words of an option in upper case, title case and with spaces, as the validation does."""
     found = [options(**{option: given}) for given in (word.upper(), f" {word.title()} ", word)]
     assert shown(found[0]) == shown(found[1]) == shown(found[2])
     upper, as_listed = (reselect_options({option: given}) for given in (word.upper(), word))
@@ -66,14 +66,14 @@ def test_words_mean_the_same_in_any_case(option: str, word: str) -> None:
 
 
 def test_tables_by_default() -> None:
-    """Iceberg, version 3, merged into, laid out as the format has it."""
+    """By default tables use Iceberg version 3, merges, and the layout of the format."""
     assert options().tables == TableOptions()
     assert options().fields == FieldSelection()
     assert not options().envelope.keyless
 
 
-def test_what_a_connector_says_about_its_tables() -> None:
-    """Format, layout, properties, adoption and marks."""
+def test_table_options_of_a_connector() -> None:
+    """The table options contain format, layout, properties, adoption and soft deletes of the configuration."""
     found = options(
         table__format="Delta",
         table__partition__by="region",
@@ -86,35 +86,35 @@ def test_what_a_connector_says_about_its_tables() -> None:
     assert options(table__sort__by="a desc").tables.layout == TableLayout(sort=(SortField("a", True),))
 
 
-def test_what_a_connector_says_about_its_columns() -> None:
-    """In, out, and metadata with a prefix."""
+def test_column_options_of_a_connector() -> None:
+    """The field selection contains included fields, and metadata fields with their prefix."""
     assert options(field__include__list="a,t:b").fields == FieldSelection(include=frozenset({"a", "t:b"}))
     added = options(table__metadata__fields="op,table:from", table__metadata__prefix="m_").fields.added
     assert added == (AddedField("op", "m_op"), AddedField("source.table", "m_from"))
 
 
-def test_a_history_takes_records_without_a_key() -> None:
-    """insert.mode=insert."""
+def test_a_history_accepts_records_without_a_key() -> None:
+    """With ``insert.mode=insert`` the tables are histories, and the decoder accepts records without a key."""
     found = options(insert__mode="insert")
     assert found.tables.history
     assert found.envelope.keyless
 
 
 def test_the_group_of_the_commits_is_the_one_that_the_tasks_join() -> None:
-    """The connector's word, then the worker's, then the connector's name; verify and the REST API ask for it, too."""
-    worker = replace(DEFAULTS, consumer_group="ours")
-    mine = {"consumer.override.group.id": "mine"}
+    """The group id is the connector's override, else the worker's option, else ``connect-<connector name>``."""
+    worker = replace(DEFAULTS, consumer_group="worker")
+    connector = {"consumer.override.group.id": "connector"}
     found = [
         sink_connector_config(
             {"name": "shop", "connector.class": "LakehouseSink", "topics": "a", **given}, defaults
         ).group_id
-        for given, defaults in ((mine, worker), ({}, worker), ({}, DEFAULTS))
+        for given, defaults in ((connector, worker), ({}, worker), ({}, DEFAULTS))
     ]
-    assert found == ["mine", "ours", "connect-shop"]
+    assert found == ["connector", "worker", "connect-shop"]
 
 
-def test_what_orders_the_changes_of_other_sources() -> None:
-    """A field of the source block is looked for in flattened records as well; a column is one of the row."""
+def test_ordering_field_of_other_sources() -> None:
+    """A source field of ``ordering.field`` is also read from flattened records. Another name is a column of the row."""
     found = options(ordering__field="number(source.seq)").envelope
     assert found.ordering == Ordering("seq", of_source=True, reading="number")
     assert found.added.fields["__seq"] == "source.seq"
@@ -122,8 +122,8 @@ def test_what_orders_the_changes_of_other_sources() -> None:
     assert options().envelope.ordering is None
 
 
-def test_transforms_and_what_theirs_call_the_metadata() -> None:
-    """None cost nothing; the prefixes of the connector's own ExtractNewRecordState count before its options."""
+def test_transforms_and_their_metadata_prefixes() -> None:
+    """The prefixes of an ExtractNewRecordState transform override the connector's own prefix options."""
     assert not options().transforms
     unwrap = {
         "transforms": "unwrap",
@@ -138,8 +138,8 @@ def test_transforms_and_what_theirs_call_the_metadata() -> None:
     assert "other_op" in options(add__fields__prefix="other_").envelope.added.fields
 
 
-def test_who_fills_in_the_defaults_of_new_columns() -> None:
-    """A task that has all topics under their own names, and rows to fill."""
+def test_tasks_that_fill_in_the_defaults_of_new_columns() -> None:
+    """Only the single task of a connector that merges and does not reroute topics fills in defaults."""
     assert options(tasks__max="1").fills_defaults
     assert not options(tasks__max="2").fills_defaults
     assert not options(insert__mode="insert").fills_defaults
@@ -147,8 +147,8 @@ def test_who_fills_in_the_defaults_of_new_columns() -> None:
     assert not options(**router, **{"transforms.r.regex": "a", "transforms.r.replacement": "b"}).fills_defaults
 
 
-class Queue(MemoryDeadLetterQueue):
-    """Tells whether it was closed."""
+class ClosableQueue(MemoryDeadLetterQueue):
+    """A dead letter queue that records whether it was closed."""
 
     closed = False
 
@@ -156,15 +156,15 @@ class Queue(MemoryDeadLetterQueue):
         self.closed = True
 
 
-def held_elsewhere(kind: str, options: RowStoreOptions) -> RowStore:
-    """A cache on disk whose last owner has not let go of it yet."""
+def open_in_another_process(kind: str, options: RowStoreOptions) -> RowStore:
+    """Fail like a cache on disk that its previous task still holds open."""
     raise Retriable("the reselect cache is open in another process or task")
 
 
 @pytest.mark.anyio
-async def test_a_task_that_cannot_be_made_leaves_no_queue_open() -> None:
-    """It is tried again and again, each time with a connection of its own."""
-    feeds, queue = MemoryFeeds(MemoryBroker()), Queue("shop", 0)
+async def test_a_task_that_cannot_be_created_leaves_no_queue_open() -> None:
+    """The factory closes the dead letter queue if it cannot create the task, because each retry opens a new one."""
+    feeds, queue = MemoryFeeds(MemoryBroker()), ClosableQueue("shop", 0)
     feeds.queues["dead"] = queue
     json = "org.apache.kafka.connect.json.JsonConverter"
     config = {
@@ -178,7 +178,12 @@ async def test_a_task_that_cannot_be_made_leaves_no_queue_open() -> None:
     config |= {"reselect.database.hostname": "h", "reselect.database.user": "u", "reselect.database.dbname": "d"}
     with WorkerThreads.start(2) as threads:
         factory = SinkTaskFactory(
-            feeds, MemoryLakehouse(), lambda database, options: MemoryRowSource(), threads, unlimited(), held_elsewhere
+            feeds,
+            MemoryLakehouse(),
+            lambda database, options: MemoryRowSource(),
+            threads,
+            unlimited(),
+            open_in_another_process,
         )
         with pytest.raises(Retriable):
             await factory("shop", 0, sink_connector_config(CACHED | config, DEFAULTS), lambda error: None)

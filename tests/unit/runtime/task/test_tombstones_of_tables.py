@@ -1,4 +1,4 @@
-"""A topic with two tables and two partitions: a tombstone deletes no row of the other table."""
+"""Tests of tombstones in a topic with two tables: a tombstone deletes no row of the other table."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ OTHERS: dict[str, Sequence[Sequence[Event]]] = {
 @pytest.mark.parametrize("restarted", [False, True])
 @pytest.mark.parametrize("shown", sorted(OTHERS))
 async def test_the_row_of_another_table_stays(shown: str, restarted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever has shown the other table since the delete, and by whichever worker."""
+    """A tombstone after a delete removes no row of the other table, also after a restart and other events."""
     monkeypatch.setattr(sink_task, "COMMIT_INTERVAL", 0.02)
     broker, lakehouse, failures = MemoryBroker(), MemoryLakehouse(), list[BaseException]()
     await broker.create_topic(TOPIC, 2)

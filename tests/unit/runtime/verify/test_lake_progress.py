@@ -1,4 +1,4 @@
-"""A wait ends with a proof or at its deadline."""
+"""Tests of the wait for the lake's progress, which ends with a proof or at its deadline."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from headrace_connectors.memory import MemoryRowSource
 ONE, TWO = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
-class Moving:
-    """A connector that comes forward by one whenever time passes."""
+class AdvancingConnector:
+    """A source connector and a sink group whose positions increase by one with each sleep."""
 
     def __init__(self, published: int | None, group: int) -> None:
         self.source = MemoryRowSource()
         self.time = 0.0
         self.group = group
-        self.asked: list[str] = []
+        self.queried_topics: list[str] = []
         self._publish(published)
 
     def _publish(self, published: int | None) -> None:
@@ -31,7 +31,7 @@ class Moving:
         self._publish(None if known is None else known[0] + 1)
 
     def ends(self, topic: str) -> Mapping[TopicPartition, int]:
-        self.asked.append(topic)
+        self.queried_topics.append(topic)
         return {ONE: 10, TWO: 0}
 
     def committed(self) -> Mapping[TopicPartition, int]:
@@ -42,25 +42,25 @@ class Moving:
         return LakeProgress(self.source, self, "t", lambda: self.time, self.sleep).wait(position, deadline)
 
 
-def test_both_have_to_pass() -> None:
-    """The source connector has published the position, then the group has committed what the topic held."""
-    moving = Moving(published=5, group=0)
-    assert moving.wait(7)
-    assert (moving.group, moving.asked) == (10, ["t"])
+def test_source_connector_and_group_have_to_pass() -> None:
+    """The source connector has published the position, then the group has committed the end of the topic."""
+    connector = AdvancingConnector(published=5, group=0)
+    assert connector.wait(7)
+    assert (connector.group, connector.queried_topics) == (10, ["t"])
 
 
-def test_a_group_that_is_far_enough_proves_nothing_before_the_source_connector_is() -> None:
-    """What is not in Kafka yet is not among the ends either."""
-    moving = Moving(published=5, group=99)
-    assert moving.wait(8)
-    assert moving.source.position.published == (8,)
+def test_the_group_counts_only_after_the_source_connector() -> None:
+    """The group's offset proves nothing before the source connector has published, as the events are not in Kafka."""
+    connector = AdvancingConnector(published=5, group=99)
+    assert connector.wait(8)
+    assert connector.source.position.published == (8,)
 
 
-def test_a_source_that_cannot_tell_is_waited_for_once() -> None:
-    """The second wait only looks."""
-    moving = Moving(published=None, group=99)
-    progress = LakeProgress(moving.source, moving, "t", lambda: moving.time, moving.sleep)
+def test_a_source_without_published_positions_is_waited_for_once() -> None:
+    """If the source reports no published position, the first wait ends at its deadline and the second one at once."""
+    connector = AdvancingConnector(published=None, group=99)
+    progress = LakeProgress(connector.source, connector, "t", lambda: connector.time, connector.sleep)
     assert not progress.wait(LogPosition("postgresql", (1,)), 5.0)
-    assert moving.time == 5.0
+    assert connector.time == 5.0
     assert not progress.wait(LogPosition("postgresql", (1,)), 60.0)
-    assert moving.time == 5.0
+    assert connector.time == 5.0

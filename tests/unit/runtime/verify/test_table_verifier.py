@@ -1,4 +1,4 @@
-"""Comparing and mending a table in memory: what is said, and what is written."""
+"""Tests of the comparison and repair of a table in memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from headrace.ports import MergeCounts, TableOptions
 
 @pytest.fixture
 def world() -> World:
-    """Thirty rows that are the same on both sides."""
+    """Return a source and a lake table with thirty equal rows."""
     world = World()
     for key in range(30):
         world.change(key, f"row {key}")
@@ -27,7 +27,7 @@ def world() -> World:
 
 
 def test_equal_tables_have_no_differences(world: World, tmp_path: Path) -> None:
-    """Nothing is found, every row was looked at, and no digest is left behind."""
+    """The verifier compares every row of equal tables, finds no difference, and removes its digests."""
     verifier = world.verifier(tmp_path)
     assert list(verifier.differences()) == []
     assert verifier.rows == 30
@@ -35,7 +35,7 @@ def test_equal_tables_have_no_differences(world: World, tmp_path: Path) -> None:
 
 
 def test_one_cell_is_named(world: World, tmp_path: Path) -> None:
-    """By key and column, without its value."""
+    """A difference contains key and column of a wrong cell, without its value."""
     world.corrupt(17, "wrong")
     [found] = world.differences(tmp_path)
     assert (found.verdict, found.where, found.columns) == (Verdict.DIFFERENT, Where.BOTH, ("name",))
@@ -43,23 +43,23 @@ def test_one_cell_is_named(world: World, tmp_path: Path) -> None:
     assert found.values == {}
 
 
-def test_values_are_kept_when_asked_for(world: World, tmp_path: Path) -> None:
-    """Source first, then lake; a null is no text."""
+def test_values_are_kept_on_request(world: World, tmp_path: Path) -> None:
+    """A difference contains the value of the source, then that of the lake. A null is not quoted."""
     world.corrupt(17, None)
     [found] = world.differences(tmp_path, show=True)
     assert found.values == {"name": ("'row 17'", "null")}
 
 
 def test_rows_of_one_side_are_named(world: World, tmp_path: Path) -> None:
-    """What the lake lost, and what the source does not have."""
+    """The verifier finds rows that only the source has, and rows that only the lake has."""
     world.lose(3)
     del world.rows[5]
     found = world.differences(tmp_path, show=True)
     assert {(each.where, each.key["id"][0].as_py()) for each in found} == {(Where.SOURCE, 3), (Where.LAKE, 5)}
 
 
-def test_every_kind_of_difference_is_mended(world: World, tmp_path: Path) -> None:
-    """A wrong cell, a lost row and a row too many; afterwards the tables are equal."""
+def test_every_type_of_difference_is_repaired(world: World, tmp_path: Path) -> None:
+    """A repair corrects a wrong cell, a missing row and an extra row. The tables are equal afterwards."""
     world.corrupt(17, "wrong")
     world.lose(3)
     del world.rows[5]
@@ -69,7 +69,7 @@ def test_every_kind_of_difference_is_mended(world: World, tmp_path: Path) -> Non
 
 
 def test_a_change_after_the_repair_applies(world: World, tmp_path: Path) -> None:
-    """The repaired row keeps its position, so whatever the stream brings later wins."""
+    """A repaired row keeps its position, so that later change events replace it."""
     world.corrupt(17, "wrong")
     del world.rows[5]
     world.repair(tmp_path, world.differences(tmp_path))
@@ -79,33 +79,33 @@ def test_a_change_after_the_repair_applies(world: World, tmp_path: Path) -> None
     assert (world.stored()[17], world.stored()[5]) == ("later", "again")
 
 
-def test_a_repair_gives_way_to_what_was_applied_meanwhile(world: World, tmp_path: Path) -> None:
-    """The row changed after the offsets were asked for and before it was written: the change stays."""
+def test_a_repair_does_not_overwrite_a_later_change(world: World, tmp_path: Path) -> None:
+    """A repair keeps a change that the connector applied after the repair read the offsets of the topic."""
     world.corrupt(17, "wrong")
     differences = world.differences(tmp_path)
     ends = world.ends(TOPIC)
     world.change(17, "later")
     world.settle()
     world.rows[17] = "as it was read"
-    world.ends = lambda topic: ends  # type: ignore[method-assign] # the world stands still at that moment
+    world.ends = lambda topic: ends  # type: ignore[method-assign] # the offsets of that moment
     world.repair(tmp_path, differences)
     assert world.stored()[17] == "later"
 
 
-def test_a_table_that_is_not_there_is_made(tmp_path: Path) -> None:
-    """All rows are only in the source; the repair creates the table."""
+def test_a_missing_table_is_created(tmp_path: Path) -> None:
+    """If the lake table does not exist, all rows are only in the source, and the repair creates the table."""
     world = World()
     world.change(1, "one")
     world.publish()
-    world.applied = 1  # events that left no trace
+    world.applied = 1  # the connector applied events without a result
     found = world.differences(tmp_path)
     assert [each.where for each in found] == [Where.SOURCE]
     world.repair(tmp_path, found)
     assert world.stored() == {1: "one"}
 
 
-def test_without_progress_of_the_source_connector_the_verdict_says_so(world: World, tmp_path: Path) -> None:
-    """Nothing proves that the lake should have the row by now; the wait is not repeated for every row."""
+def test_no_progress_of_the_source_connector_is_unproven(world: World, tmp_path: Path) -> None:
+    """Without progress of the source connector differences are unproven. The verifier waits once, not for every row."""
     world.confirms = False
     for key in range(5):
         world.corrupt(key, "wrong")
@@ -115,8 +115,8 @@ def test_without_progress_of_the_source_connector_the_verdict_says_so(world: Wor
     assert world.time < 40
 
 
-def test_a_row_that_never_stands_still_is_no_difference(world: World, tmp_path: Path) -> None:
-    """Its stored position tells that it is newer than what was read."""
+def test_a_row_that_changes_continuously_is_no_difference(world: World, tmp_path: Path) -> None:
+    """The stored position of a row shows that it is newer than the row that was read from the source."""
     names = iter(range(10**6))
     usual = world.step
 
@@ -124,22 +124,22 @@ def test_a_row_that_never_stands_still_is_no_difference(world: World, tmp_path: 
         world.change(1, f"n{next(names)}")
         usual()
 
-    world.step = step  # type: ignore[method-assign] # a source that never rests
+    world.step = step  # type: ignore[method-assign] # a source with continuous changes
     world.corrupt(17, "wrong")
     found = world.differences(tmp_path, patience=20.0)
     assert {each.key["id"][0].as_py() for each in found if each.verdict is Verdict.DIFFERENT} == {17}
     assert {each.verdict for each in found if each.key["id"][0].as_py() == 1} <= {Verdict.EXPLAINED}
 
 
-def test_errors_of_the_edges_come_through(world: World, tmp_path: Path) -> None:
-    """A database that is gone says so."""
+def test_errors_of_the_database_are_raised(world: World, tmp_path: Path) -> None:
+    """The verifier raises the error of an unavailable database."""
     world.source.failures.append(Retriable("gone"))
     with pytest.raises(Retriable, match="gone"):
         world.differences(tmp_path)
 
 
 def test_a_repair_needs_the_topic(world: World, tmp_path: Path) -> None:
-    """Without offsets there is no place for the repaired rows."""
+    """A repair fails if the topic does not exist, because the repaired rows would have no offset."""
     world.corrupt(17, "wrong")
     differences = world.differences(tmp_path)
     world.ends = lambda topic: {}  # type: ignore[method-assign] # the topic was deleted
@@ -147,8 +147,8 @@ def test_a_repair_needs_the_topic(world: World, tmp_path: Path) -> None:
         world.repair(tmp_path, differences)
 
 
-def test_a_row_that_is_deleted_meanwhile_stays_deleted(world: World, tmp_path: Path) -> None:
-    """No gate holds an upsert back where no row stands; the ledger tells of it afterwards."""
+def test_a_row_that_is_deleted_during_the_repair_stays_deleted(world: World, tmp_path: Path) -> None:
+    """If the connector deletes a row during the repair, the repair deletes the upserted row again by the ledger."""
     world.corrupt(17, "wrong")
     differences = world.differences(tmp_path)
     world.plan = [("merge", 17, None)]
@@ -157,9 +157,11 @@ def test_a_row_that_is_deleted_meanwhile_stays_deleted(world: World, tmp_path: P
     assert 17 not in world.stored()
 
 
-def test_a_row_that_may_wait_for_its_delete_is_left(world: World, tmp_path: Path) -> None:
-    """Nothing proves that no change of it is on its way, and a change that finds no row to keep cells of has nowhere to
-    go."""
+def test_a_row_that_may_wait_for_its_delete_is_not_repaired(world: World, tmp_path: Path) -> None:
+    """A repair does not delete a row without a proof that no change event of it follows.
+
+    Such an event could omit cells, which only the stored row has.
+    """
     world.confirms = False
     world.corrupt(17, "wrong")
     del world.rows[5]
@@ -169,8 +171,8 @@ def test_a_row_that_may_wait_for_its_delete_is_left(world: World, tmp_path: Path
     assert world.stored() == world.rows | {5: "row 5"}
 
 
-def test_a_row_that_is_deleted_before_it_is_written_is_left(world: World, tmp_path: Path) -> None:
-    """Its delete is on its way, behind other changes perhaps."""
+def test_a_row_deleted_in_the_source_is_not_repaired(world: World, tmp_path: Path) -> None:
+    """A repair does not write a row that the source has deleted since, because its delete event follows."""
     world.corrupt(17, "wrong")
     differences = world.differences(tmp_path)
     del world.rows[17]
@@ -178,8 +180,8 @@ def test_a_row_that_is_deleted_before_it_is_written_is_left(world: World, tmp_pa
     assert world.stored()[17] == "wrong"
 
 
-def test_rows_that_never_rest_are_written_in_the_end(world: World, tmp_path: Path) -> None:
-    """Changed, deleted and made anew between the steps of one write: the next attempt sees how it ended."""
+def test_rows_that_change_during_the_repair_are_written(world: World, tmp_path: Path) -> None:
+    """A repair is attempted again if its row is changed, deleted and inserted between the steps of the write."""
     world.corrupt(17, "wrong")
     differences = world.differences(tmp_path)
     world.plan = [("merge", 17, "a"), ("stored", 17, None), ("merge", 17, "b")]
@@ -188,8 +190,10 @@ def test_rows_that_never_rest_are_written_in_the_end(world: World, tmp_path: Pat
     assert world.stored() == world.rows
 
 
-def test_a_repair_tries_again_with_a_fresh_look(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The task commits first, again and again, and the row changes meanwhile."""
+def test_a_repair_reads_the_row_again_after_a_conflict(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After each commit conflict with the task the repair reads the row from the source again."""
     world.corrupt(17, "wrong")
     differences = world.differences(tmp_path)
     merge, names = world.lake.merge, iter(("first", "second"))
@@ -198,7 +202,7 @@ def test_a_repair_tries_again_with_a_fresh_look(world: World, tmp_path: Path, mo
         name = next(names, None)
         if name is None:
             return merge(*arguments)
-        world.rows[17] = name  # a change that nobody captures
+        world.rows[17] = name  # a change without an event
         raise Retriable("another writer changed the table in between")
 
     monkeypatch.setattr(world.lake, "merge", conflict)
@@ -206,8 +210,8 @@ def test_a_repair_tries_again_with_a_fresh_look(world: World, tmp_path: Path, mo
     assert world.stored()[17] == "second"
 
 
-def test_a_repair_carries_the_offsets_on(world: World, tmp_path: Path) -> None:
-    """Only the connector's own commits move them."""
+def test_a_repair_keeps_the_offsets(world: World, tmp_path: Path) -> None:
+    """The commit of a repair contains the connector's offsets unchanged."""
     world.corrupt(17, "wrong")
     before = world.lake.offsets("connect-sink")
     world.repair(tmp_path, world.differences(tmp_path))
@@ -216,8 +220,8 @@ def test_a_repair_carries_the_offsets_on(world: World, tmp_path: Path) -> None:
     assert set(world.lake.summaries[-1]) == {"headrace.connector", "headrace.format-version", *carried}
 
 
-def test_a_row_that_was_marked_as_deleted_is_mended(tmp_path: Path) -> None:
-    """Where deleted rows stay, one that the source has is missing, and one that it does not have is marked."""
+def test_a_row_that_was_marked_as_deleted_is_repaired(tmp_path: Path) -> None:
+    """With soft deletes a repair restores a marked row that the source has, and marks a row that it does not have."""
     world = World(options=TableOptions(soft_delete=True))
     for key in range(3):
         world.change(key, "right")
@@ -232,10 +236,8 @@ def test_a_row_that_was_marked_as_deleted_is_mended(tmp_path: Path) -> None:
     assert world.differences(tmp_path) == []
 
 
-def test_a_task_that_is_always_first_is_asked_to_rest(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """For the time of the write, and only after it was first; from then on at once."""
+def test_a_task_that_causes_conflicts_is_paused(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the first commit conflict the repair pauses the task during this write and during every later one."""
     merge, held = world.lake.merge, [False]
     calls: list[str] = []
 
@@ -263,10 +265,10 @@ def test_a_task_that_is_always_first_is_asked_to_rest(
     assert world.stored() == world.rows
 
 
-def test_a_repair_that_loses_against_the_task_says_what_to_do(
+def test_a_repair_that_always_conflicts_advises_a_pause(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two commits to one table exclude each other; it is not tried for ever."""
+    """After repeated commit conflicts the repair fails, and the error advises to pause the connector."""
     world.corrupt(17, "wrong")
     differences = world.differences(tmp_path)
 

@@ -1,4 +1,4 @@
-"""Config providers: what a reference stands for is used everywhere and shown nowhere."""
+"""Tests of config providers: resolved values are used, and no response contains them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SECRET = "s3cret-value"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A properties file and a mounted secret, and one that nobody may read."""
+    """Return a folder with an allowed properties file and mounted secret, and a file outside of the allowed paths."""
     (tmp_path / "allowed").mkdir()
     (tmp_path / "allowed" / "db.properties").write_text(f"password={SECRET}\ncount=many\nempty=\n")
     (tmp_path / "allowed" / "user").write_text("reader")
@@ -31,7 +31,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def providers(folder: Path, environment: Mapping[str, str] | None = None) -> ConfigProviders:
-    """All three kinds, the files bounded to one folder and the environment to names that begin with DB_."""
+    """Return all three providers, limited to one folder and to environment variables that begin with ``DB_``."""
     allowed = {f"config.providers.{name}.param.allowed.paths": str(folder / "allowed") for name in ("file", "dir")}
     worker = {
         "config.providers": "file, dir, env",
@@ -52,7 +52,7 @@ def providers(folder: Path, environment: Mapping[str, str] | None = None) -> Con
         ("${env:DB_USER}", "app"),
         ("${file:F/db.properties:empty}", ""),
         ("${file:F/db.properties:unknown}", None),
-        ("${nobody:F/db.properties:password}", None),
+        ("${unknown:F/db.properties:password}", None),
         ("${env:HOME}", None),
         ("${env:DB_NONE}", None),
         ("${dir:F:none}", None),
@@ -62,14 +62,14 @@ def providers(folder: Path, environment: Mapping[str, str] | None = None) -> Con
     ],
 )
 def test_references(folder: Path, value: str, resolved: str | None) -> None:
-    """A reference that nobody knows, or that may not be read, stays as it is (connect.md section 10)."""
+    """A reference without a provider or a value, or that is not allowed, stays unchanged (connect.md section 10)."""
     value = value.replace("F/", f"{folder}/allowed/").replace("dir:F:", f"dir:{folder}/allowed:")
     found = providers(folder, {"DB_USER": "app", "HOME": "/root"}).properties({"k": value})
     assert found == {"k": value if resolved is None else resolved}
 
 
-def test_a_place_that_cannot_be_read_is_an_error_at_its_key(folder: Path) -> None:
-    """Not a value that looks like a password."""
+def test_a_file_that_cannot_be_read_is_an_error_at_its_key(folder: Path) -> None:
+    """A file that cannot be read is an error of the option, instead of an unresolved value."""
     (folder / "allowed" / "half.properties").write_text("password=a\\u12")
     for name in ("none", "half"):
         reference = f"${{file:{folder}/allowed/{name}.properties:password}}"
@@ -81,13 +81,13 @@ def test_a_place_that_cannot_be_read_is_an_error_at_its_key(folder: Path) -> Non
 
 @pytest.mark.parametrize("wanted", ["", "FileConfgProvider", "io.strimzi.kafka.KubernetesSecretConfigProvider"])
 def test_unknown_providers_are_refused(wanted: str) -> None:
-    """At the start of the worker, with a suggestion where one is close."""
+    """The worker refuses an unknown config provider class at its start."""
     with pytest.raises(ConfigError, match=r"^config\.providers\.x\.class: there is no config provider"):
         config_providers({"config.providers": "x", "config.providers.x.class": wanted})
 
 
-def test_no_answer_shows_what_a_reference_stands_for(folder: Path) -> None:
-    """Neither the values of a validation nor its errors, of the key itself or of another one."""
+def test_no_response_contains_the_value_of_a_reference(folder: Path) -> None:
+    """Neither values nor errors of a validation contain a resolved value, of the same or of another option."""
     file = f"{folder}/allowed/db.properties"
     config = {
         "name": "shop",
@@ -106,12 +106,12 @@ def test_no_answer_shows_what_a_reference_stands_for(folder: Path) -> None:
     assert infos["topics"].errors == (neutral.format("topics"),)
     assert infos["batch.linger.ms"].errors == (f"Could not read properties from file {folder}/allowed/none",)
     shown = [each for value in infos.values() for each in (value.value or "", *value.errors)]
-    assert [text for text in shown if SECRET in text] == [SECRET]  # where it was given in clear
+    assert [text for text in shown if SECRET in text] == [SECRET]  # the option that contains it as plain text
     assert infos["topics"].value == config["topics"]
 
 
-def test_a_line_end_behind_a_secret_shows_nothing(folder: Path) -> None:
-    """Mounted secrets often have one, and messages have the value without it."""
+def test_a_secret_with_a_line_end_is_masked(folder: Path) -> None:
+    """An error masks a mounted secret that ends with a newline, also where the message omits the newline."""
     (folder / "allowed" / "mounted").write_text(f"{SECRET}\n")
     queue = f"${{dir:{folder}/allowed:mounted}}"
     config = {"name": "shop", "connector.class": "LakehouseSink", "topics": SECRET}
@@ -124,7 +124,7 @@ def test_a_line_end_behind_a_secret_shows_nothing(folder: Path) -> None:
 
 @pytest.mark.parametrize("prefix", ["", "post.processors.r.", "r."])
 def test_nothing_is_shown_of_options_under_a_prefix(folder: Path, prefix: str) -> None:
-    """Answers have them under their bare names, so that is where references and missing files are told."""
+    """A response lists prefixed options without their prefix, with unresolved references and errors of files."""
     file = f"{folder}/allowed/db.properties"
     config = {
         "name": "shop",
@@ -148,17 +148,17 @@ def test_nothing_is_shown_of_options_under_a_prefix(folder: Path, prefix: str) -
     assert SECRET not in repr(answer)
 
 
-def test_a_missing_file_is_told_of_keys_that_no_list_has(folder: Path) -> None:
-    """A task resolves every key at its start, those without effect as well."""
+def test_a_missing_file_is_reported_for_unlisted_keys(folder: Path) -> None:
+    """Validation reports a missing file also for unlisted options, because a task resolves every option."""
     config = {"name": "shop", "connector.class": "LakehouseSink", "topics": "a"}
     validator = ConnectorValidator(Plugins([LakehouseSinkConnector()]), WorkerDefaults({}, "1"), providers(folder))
     option = "admin.override.client.id"
     answer = validator.validate("LakehouseSink", {**config, option: f"${{file:{folder}/allowed/none:x}}"})
-    told = {info.definition.name: info.value.errors for info in answer.configs if info.value.errors}
-    assert told == {option: (f"Could not read properties from file {folder}/allowed/none",)}
+    errors = {info.definition.name: info.value.errors for info in answer.configs if info.value.errors}
+    assert errors == {option: (f"Could not read properties from file {folder}/allowed/none",)}
 
 
 @given(st.text(alphabet="${}:ab\n", max_size=20))
-def test_any_text_can_be_looked_through(value: str) -> None:
-    """What nobody knows comes back as it was."""
+def test_references_are_searched_in_any_text(value: str) -> None:
+    """Any text without a known provider stays unchanged."""
     assert replace_references(value, lambda provider, path, key: None) == value

@@ -1,4 +1,4 @@
-"""Lines of the log: text for people, JSON for log stores, each with the connector and task that it is about."""
+"""Tests of log lines as text and JSON, each with its connector and task."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ log = logging.getLogger("headrace.test")
 
 @pytest.fixture
 def lines() -> Iterator[io.StringIO]:
-    """What the root logger writes."""
+    """Capture the output of the root logger."""
     stream = io.StringIO()
     root, handler = logging.getLogger(), logging.StreamHandler(stream)
     kept, root.handlers = root.handlers, [handler]
@@ -45,7 +45,7 @@ async def _work() -> None:
 
 
 def test_text_names_connector_and_task_as_connect_does(lines: io.StringIO) -> None:
-    """What a task starts is about it, what it was started by is not."""
+    """Lines of coroutines and threads that a task starts contain its id. Lines of its caller do not."""
     log_format.use("text")
     asyncio.run(_work())
     shown = [line.partition(" ERROR ")[2] for line in lines.getvalue().splitlines()]
@@ -59,7 +59,7 @@ def test_text_names_connector_and_task_as_connect_does(lines: io.StringIO) -> No
 
 
 def test_json_has_them_as_members(lines: io.StringIO) -> None:
-    """One object per line, whatever a message holds; the word counts in any case, as the option's check has it."""
+    """Each line is one JSON object, also for messages with newlines. The option's value is case-insensitive."""
     log_format.use("JSON ")
     asyncio.run(_work())
     log.error('two\nlines with "quotes"')
@@ -78,8 +78,8 @@ def test_json_has_them_as_members(lines: io.StringIO) -> None:
     assert documents[-1]["message"] == 'two\nlines with "quotes"'
 
 
-def test_an_exception_is_a_member_of_its_own(lines: io.StringIO) -> None:
-    """Libraries log theirs with a traceback."""
+def test_an_exception_is_a_separate_member(lines: io.StringIO) -> None:
+    """The member ``exception`` contains the traceback of a logged exception."""
     log_format.use("json")
     try:
         raise ValueError("broken")

@@ -1,4 +1,4 @@
-"""Levels of loggers beyond the recorded requests: Python's own ways, and what may not be logged at all."""
+"""Tests of logger levels: Python's own levels, and loggers that must not log credentials and data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NOON_MS = int(NOON.timestamp() * 1000)
 
 @pytest.fixture
 def manager() -> logging.Manager:
-    """Loggers that have nothing to do with those of the test run."""
+    """Return a manager of loggers that are separate from those of the test run."""
     manager = logging.Manager(logging.RootLogger(logging.INFO))
     manager.root.manager = manager
     manager.getLogger("shop.orders.lines")
@@ -25,25 +25,25 @@ def manager() -> logging.Manager:
 
 @pytest.fixture
 def loggers(manager: logging.Manager) -> Loggers:
-    """A worker's view of them."""
+    """Return the loggers of a worker over the manager."""
     return Loggers(lambda: NOON, manager)
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_a_level_reads_back_as_it_was_set(loggers: Loggers, level: str) -> None:
-    """Each of Connect's names, in any case."""
+def test_a_level_is_returned_as_it_was_set(loggers: Loggers, level: str) -> None:
+    """The worker accepts each of Kafka Connect's level names, in upper and lower case."""
     loggers.set_level("shop", level.lower())
     assert loggers.level("shop").level == level
 
 
-def test_levels_of_pythons_own_read_as_what_they_let_through(loggers: Loggers, manager: logging.Manager) -> None:
-    """25 lets warnings through and no more."""
+def test_python_levels_are_mapped_to_the_next_level(loggers: Loggers, manager: logging.Manager) -> None:
+    """The Python level 25 is reported as WARN, because it logs warnings but no information."""
     manager.getLogger("shop").setLevel(25)
     assert loggers.level("shop") == LoggerLevel("WARN", None)
 
 
-def test_off_is_silent_and_all_lets_everything_through(loggers: Loggers, manager: logging.Manager) -> None:
-    """As a log call sees it."""
+def test_off_logs_nothing_and_all_logs_everything(loggers: Loggers, manager: logging.Manager) -> None:
+    """OFF disables also CRITICAL for a log call, ALL enables level 1."""
     loggers.set_level("shop", "OFF")
     assert not manager.getLogger("shop.orders.lines").isEnabledFor(logging.CRITICAL)
     loggers.set_level("shop", "ALL")
@@ -51,7 +51,7 @@ def test_off_is_silent_and_all_lets_everything_through(loggers: Loggers, manager
 
 
 def test_a_namespace_without_a_logger_is_unknown_until_it_is_set(loggers: Loggers) -> None:
-    """Python keeps a placeholder for it, Connect nothing."""
+    """A namespace for which Python has only a placeholder is not found until its level is set."""
     with pytest.raises(RestError, match=r"Logger shop\.orders not found\."):
         loggers.level("shop.orders")
     assert loggers.set_level("shop.orders", "DEBUG") == ["shop.orders", "shop.orders.lines"]
@@ -62,15 +62,15 @@ def test_a_namespace_without_a_logger_is_unknown_until_it_is_set(loggers: Logger
     }
 
 
-def test_a_logger_whose_name_only_begins_alike_is_left_alone(loggers: Loggers, manager: logging.Manager) -> None:
-    """A namespace ends at a dot."""
+def test_a_logger_with_only_a_common_prefix_is_unchanged(loggers: Loggers, manager: logging.Manager) -> None:
+    """A level of a namespace does not change loggers whose name continues without a dot."""
     manager.getLogger("shopping")
     assert loggers.set_level("shop", "DEBUG") == ["shop", "shop.orders.lines"]
 
 
 @pytest.mark.parametrize("guarded", GUARDED)
-def test_what_prints_passwords_and_data_stays_at_info(loggers: Loggers, manager: logging.Manager, guarded: str) -> None:
-    """Whether it is asked of the logger, of one below it, or of root; also before the library is there."""
+def test_loggers_of_passwords_and_data_stay_at_info(loggers: Loggers, manager: logging.Manager, guarded: str) -> None:
+    """These loggers and their children log no DEBUG, also after a request for root or before the library is loaded."""
     manager.getLogger("py4j.clientserver").setLevel(logging.WARNING)
     for name in (guarded, f"{guarded}.conn"):
         with pytest.raises(RestError, match="logs credentials and data"):

@@ -1,4 +1,4 @@
-"""How a worker divides its memory."""
+"""Tests of the division of a worker's memory."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from headrace.runtime.worker.memory_plan import LEAST_BYTES, MEBIBYTE, available
 GIBIBYTE = 1024 * MEBIBYTE
 
 
-def test_changes_get_half_of_what_is_left() -> None:
-    """The other half is for their copies while they are written."""
+def test_changes_get_half_of_the_remaining_memory() -> None:
+    """The changes get half of the memory that the engine leaves. Their copies during a write get the other half."""
     plan = memory_plan(None, engine=3 * GIBIBYTE, available=6 * GIBIBYTE)
     assert plan.changes == 1280 * MEBIBYTE
     assert plan.fits
@@ -19,18 +19,18 @@ def test_changes_get_half_of_what_is_left() -> None:
     )
 
 
-def test_a_small_container_is_named() -> None:
-    """There is a least for changes, and the sum shows that it does not fit."""
+def test_a_container_that_is_too_small_is_detected() -> None:
+    """The plan gives the changes a minimum, and reports that the sum exceeds the available memory."""
     plan = memory_plan(None, engine=4 * GIBIBYTE, available=4 * GIBIBYTE)
     assert plan.changes == LEAST_BYTES
     assert not plan.fits
 
 
 def test_the_option_decides() -> None:
-    """Also where more would fit."""
+    """``worker.memory.bytes`` sets the memory of changes, also if more is available."""
     assert memory_plan(GIBIBYTE, engine=0, available=64 * GIBIBYTE).changes == GIBIBYTE
 
 
-def test_this_process_has_memory() -> None:
-    """Whatever limits it."""
+def test_the_available_memory_is_positive() -> None:
+    """The available memory of this process is larger than 100 MiB, with or without a limit of a container."""
     assert available_memory() > 100 * MEBIBYTE

@@ -1,4 +1,4 @@
-"""The worker's view of its logs when they fail or answer late."""
+"""Tests of the worker's configuration and status stores, also when their topics are unavailable."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ RUNNING = Status(State.RUNNING, "w")
 FAILED = Status(State.FAILED, "w", trace="why")
 
 
-async def test_a_configuration_is_there_when_put_returns() -> None:
-    """And whoever follows the log has heard of it."""
-    store, heard = ConfigStore(MemoryLog()), list[str]()
-    await store.start(heard.append)
+async def test_a_configuration_is_stored_when_put_returns() -> None:
+    """When the put of a configuration returns, the store has it and has notified its listener."""
+    store, notified = ConfigStore(MemoryLog()), list[str]()
+    await store.start(notified.append)
     await store.put_connector("n", {"a": "b"}, TargetState.PAUSED)
     assert store.state.connector_config("n") == {"a": "b"}
     assert store.state.target_state("n") is TargetState.PAUSED
-    assert set(heard) == {"n"}
+    assert set(notified) == {"n"}
 
 
-async def test_a_record_that_cannot_be_read_is_passed_over() -> None:
-    """One broken record must not keep a worker from starting."""
+async def test_a_record_that_cannot_be_read_is_skipped() -> None:
+    """The store skips a record that it cannot decode, so that the worker starts."""
     log = MemoryLog()
     await log.append([("connector-n", b"not json"), ("connector-m", b'{"properties":{}}')])
     store = ConfigStore(log)
@@ -38,19 +38,19 @@ async def test_a_record_that_cannot_be_read_is_passed_over() -> None:
     assert store.state.connectors() == ["m"]
 
 
-async def test_levels_are_asked_of_the_workers_that_run_and_of_no_later_ones() -> None:
-    """As in Connect a restart begins with the levels of the start; a record without a level is passed over."""
-    log, heard = MemoryLog(), list[tuple[str, str]]()
+async def test_logger_levels_apply_to_running_workers_only() -> None:
+    """A store ignores logger levels from before its start, as in Kafka Connect, and skips a record without a level."""
+    log, notified = MemoryLog(), list[tuple[str, str]]()
     await log.append([("logger-cluster-old", b'{"level":"TRACE"}')])
     store = ConfigStore(log)
-    await store.start(lambda name: None, lambda logger, level: heard.append((logger, level)))
+    await store.start(lambda name: None, lambda logger, level: notified.append((logger, level)))
     await log.append([("logger-cluster-broken", b"{}")])
     await store.put_logger_level("new", "DEBUG")
-    assert heard == [("new", "DEBUG")]
+    assert notified == [("new", "DEBUG")]
 
 
-async def test_a_configuration_that_cannot_be_written_is_not_there() -> None:
-    """The caller hears it."""
+async def test_a_configuration_that_cannot_be_written_is_not_stored() -> None:
+    """The put of a configuration raises an error to the caller if the log is unavailable."""
     log = MemoryLog()
     store = ConfigStore(log)
     await store.start(lambda name: None)
@@ -60,8 +60,8 @@ async def test_a_configuration_that_cannot_be_written_is_not_there() -> None:
     assert store.state.connectors() == []
 
 
-async def test_a_status_is_seen_at_once_and_written_when_the_log_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A task can fail while Kafka is down; only its newest status is written."""
+async def test_a_status_is_visible_at_once_and_written_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If Kafka is down, the store returns the newest status at once, and writes it when Kafka is available."""
     monkeypatch.setattr(stores, "_RETRY_SECONDS", 0.001)
     log = MemoryLog()
     store = StatusStore(log)
@@ -78,12 +78,12 @@ async def test_a_status_is_seen_at_once_and_written_when_the_log_is_back(monkeyp
     await store.close()
 
 
-async def test_notes_stand_beside_the_task_until_it_is_gone() -> None:
-    """They outlive a change of its state and a restart of the worker, not the task; each place is told once."""
+async def test_notes_of_a_task_are_kept_until_it_is_deleted() -> None:
+    """Notes survive state changes and a restart of the worker, not the deletion of the task. Each place is unique."""
     log = MemoryLog()
     store = StatusStore(log)
     await store.start()
-    store.note("n", 0, "no positions", "t")  # a task may note something before it has a status
+    store.note("n", 0, "no positions", "t")  # a task can report a note before it has a status
     store.put_task("n", 0, RUNNING)
     store.note("n", 0, "no positions", "u column c")
     store.note("n", 0, "no positions", "t")
@@ -98,8 +98,8 @@ async def test_notes_stand_beside_the_task_until_it_is_gone() -> None:
     await restarted.close()
 
 
-async def test_topics_are_listed_once_and_forgotten_on_demand() -> None:
-    """With who found them and when (KIP-558)."""
+async def test_topics_are_listed_once_until_a_reset() -> None:
+    """The store lists each topic once, with the task and time that recorded it, until a reset (KIP-558)."""
     log = MemoryLog()
     store = StatusStore(log)
     await store.start()
@@ -113,8 +113,8 @@ async def test_topics_are_listed_once_and_forgotten_on_demand() -> None:
     assert store.topics("n") == []
 
 
-async def test_the_owner_of_a_task_has_the_last_word() -> None:
-    """What the worker says that has let it go comes late, and is contradicted."""
+async def test_the_owner_of_a_task_overwrites_a_late_status() -> None:
+    """The owner of a task writes its status again after a late status of the previous owner."""
     old = StatusStore(MemoryLog())
     new = StatusStore(shared := MemoryLog(old._log))
     await old.start()
@@ -126,8 +126,8 @@ async def test_the_owner_of_a_task_has_the_last_word() -> None:
     assert shared.position() == 3
 
 
-async def test_a_later_generation_is_not_contradicted() -> None:
-    """Two workers that both stand for a task would never come to an end: the later assignment is right."""
+async def test_the_status_of_a_later_generation_is_not_overwritten() -> None:
+    """If two workers own a task, the later generation's status is kept, so that they do not overwrite it endlessly."""
     stale = StatusStore(MemoryLog())
     owner = StatusStore(shared := MemoryLog(stale._log))
     await stale.start()
