@@ -15,8 +15,6 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 RUNTIME = PROJECT["project"]["dependencies"]
 GROUPS = PROJECT["dependency-groups"]
 DEVELOPMENT = [each for each in GROUPS["dev"] if isinstance(each, str)]
-
-
 LOCKS = {
     "runtime.txt": RUNTIME,
     "demo.txt": [*RUNTIME, *GROUPS["demo"]],
@@ -29,5 +27,6 @@ def test_locked_versions_satisfy_the_project(lock: str, wanted: list[str]) -> No
     """A dependency that was added or moved without 'make lock' is named."""
     locked = dict(re.findall(r"^([\w.-]+)==([^\s;]+)", (ROOT / "requirements" / lock).read_text(), re.MULTILINE))
     for requirement in map(Requirement, wanted):
-        version = locked.get(canonicalize_name(requirement.name), "0")
+        version = locked.get(canonicalize_name(requirement.name))
+        assert version is not None, f"{lock} lacks {requirement}: run 'make lock'"
         assert requirement.specifier.contains(version), f"{requirement} but {lock} has {version}: run 'make lock'"

@@ -272,8 +272,8 @@ def test_wrong_settings_are_told_at_start(server: OracleServer, code: str) -> No
         row_source(server).check()
 
 
-def test_closed_port_passes(server: OracleServer) -> None:
-    """A database that is not there yet is waited for; the real driver says so."""
+def test_a_closed_port_is_retried(server: OracleServer) -> None:
+    """The task retries a connection that the real driver reports as refused."""
     database = replace(DATABASE, hostname="127.0.0.1", port=1)
     with pytest.raises(Retriable, match=r"127[.]0[.]0[.]1:1 "):
         OracleRowSource(ReselectOptions(database=database)).check()
