@@ -38,6 +38,7 @@ ROOT = Path(__file__).parents[2]
 OURS = (ROOT / "service", ROOT / "connectors")
 PAGE = ROOT / "docs" / "architecture.md"
 MERGE = TableSession.run
+HAND_OVER = asyncio.run_coroutine_threadsafe
 POLL = ("headrace_connectors/kafka/member.py", "GroupMember._poll")
 JSON = {
     "key.converter": "org.apache.kafka.connect.json.JsonConverter",
@@ -60,6 +61,8 @@ class Way:
             if found[-1:] == [POLL]:
                 break
             frame = frame.f_back  # type: ignore[assignment]
+        if called is HAND_OVER and POLL not in found:
+            return  # the offsets of the batch before, on their way to the consumer thread
         if not self.merged:
             self.frames |= dict.fromkeys(reversed(found))
         self.merged |= called is MERGE
