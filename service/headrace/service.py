@@ -121,7 +121,11 @@ class Service:
     async def _start(self, connectors: Sequence[ConnectorFile]) -> None:
         self._server.start()
         log.info("REST API on http://%s", self.worker.worker_id)
-        log.log(logging.INFO if self._memory.fits else logging.WARNING, "Memory: %s%s", self._memory, self._advice)
+        if self._memory.fits:
+            log.info("Memory: %s", self._memory)
+        else:
+            advice = "lower spark.driver.memory or worker.memory.bytes, or give the worker more memory"
+            log.warning("Memory: %s; %s", self._memory, advice)
         await self._feeds.start()
         await self.worker.start()
         for file in connectors:
@@ -160,11 +164,6 @@ class Service:
         note = partial(self.worker.statuses.note, connector, task_number)
         tables = partial(self.worker.statuses.put_tables, connector, task_number)
         return self._metrics.task(connector, task_number, topic_read, note, tables)
-
-    @property
-    def _advice(self) -> str:
-        too_much = "; lower spark.driver.memory or worker.memory.bytes, or give the worker more memory"
-        return "" if self._memory.fits else too_much
 
     def _advertised(self, host: str) -> tuple[str, int]:
         name = self._config.rest.advertised_host or host or socket.gethostname()

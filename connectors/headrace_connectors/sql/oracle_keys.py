@@ -158,7 +158,12 @@ _ISO_INTERVAL = re.compile(r"P(-?\d+)Y(-?\d+)M(-?\d+)DT(-?\d+)H(-?\d+)M(-?[\d.]+
 def _months(source: _Source) -> Writer | None:
     if pa.types.is_integer(source.column.values.type):
         return lambda micros: micros // MONTH_MICROS
-    return lambda text: _total_months(_interval_parts(text))
+
+    def months(text: str) -> int:
+        years, rest, *_ = _interval_parts(text)
+        return int(years) * 12 + int(rest)
+
+    return months
 
 
 def _seconds(source: _Source) -> Writer | None:
@@ -174,10 +179,6 @@ def _interval_parts(text: str) -> Sequence[str]:
     if match is None:
         raise ValueError("not an interval as Debezium writes it")
     return match.groups()
-
-
-def _total_months(parts: Sequence[str]) -> int:
-    return int(parts[0]) * 12 + int(parts[1])
 
 
 def _total_seconds(parts: Sequence[str]) -> Decimal:

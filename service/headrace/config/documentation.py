@@ -118,14 +118,10 @@ def _table(keys: Iterable[ConfigKey]) -> Iterator[str]:
     yield "| key | type | default | |"
     yield "|---|---|---|---|"
     for key in keys:
-        yield f"| `{key.name}` | {key.type} | {_default(key)} | {_cell(key.doc)} |"
+        default = "required" if key.required else f"`{key.default_text}`" if key.default_text else ""
+        doc = key.doc.replace("|", "\\|").replace("<", "\\<")  # neither the end of a cell nor a tag
+        yield f"| `{key.name}` | {key.type} | {default} | {doc} |"
     yield ""
-
-
-def _default(key: ConfigKey) -> str:
-    if key.required:
-        return "required"
-    return f"`{key.default_text}`" if key.default_text else ""
 
 
 def _reasons(reasons: Mapping[str, str]) -> Iterator[str]:
@@ -135,11 +131,6 @@ def _reasons(reasons: Mapping[str, str]) -> Iterator[str]:
 
 def _listed(names: Iterable[str]) -> str:
     return ", ".join(f"`{name}*`" for name in names)
-
-
-def _cell(text: str) -> str:
-    """Text that is neither the end of a cell nor a tag."""
-    return text.replace("|", "\\|").replace("<", "\\<")
 
 
 def _yes(flag: bool) -> str:

@@ -152,13 +152,13 @@ def named_databases(properties: Mapping[str, str | None]) -> ConfigDef:
         own = {prefix + option.name.removeprefix(_DATABASE_PREFIX): option for option in _DATABASE.keys}
         found += [replace(option, name=full, display_name=full) for full, option in own.items() if full in properties]
         more = [prefix + option for option in _SOURCE_OF_DATABASE]
-        found += [_source_key(full) for full in more if full in properties]
+        doc = "Value in the source block of the database's events."
+        found += [
+            ConfigKey(full, Type.STRING, "", _MEDIUM, doc, "Reselect Database", 0, Width.LONG, full)
+            for full in more
+            if full in properties
+        ]
     return ConfigDef(tuple(found))
-
-
-def _source_key(name: str) -> ConfigKey:
-    doc = "Value in the source block of the database's events."
-    return ConfigKey(name, Type.STRING, "", _MEDIUM, doc, "Reselect Database", 0, Width.LONG, name)
 
 
 def post_processor_prefixes(properties: Mapping[str, str | None]) -> list[str]:

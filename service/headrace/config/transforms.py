@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from functools import partial
-from typing import Any
 
 from headrace.config.plugin_classes import class_problem
 from headrace.core.connect.config_def import REQUIRED, ConfigDef, ConfigKey, Importance, Type, Width
@@ -134,8 +132,4 @@ def _rank(key: ConfigKey) -> tuple[bool, int, str]:
 
 def _unprefixed(name: str, validator: Validator | None) -> Validator | None:
     """Connect's validators of embedded options name them without their prefix."""
-    return None if validator is None else partial(_checked, name, validator)
-
-
-def _checked(name: str, validator: Validator, _prefixed: str, value: Any) -> None:
-    validator(name, value)
+    return None if validator is None else lambda _, value: validator(name, value)

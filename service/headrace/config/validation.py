@@ -90,7 +90,7 @@ def validate(properties: Properties, defaults: WorkerDefaults) -> ConfigInfos:
     properties = trimmed(properties)
     bare, doubles = to_bare(properties)
     definitions = _definitions(properties, defaults) + named_databases(bare)
-    values = _known_values(with_types(as_given), definitions)
+    values = {name: value for name, value in with_types(as_given).items() if name in definitions}
     infos = {info.definition.name: info for info in definitions.validate(values)}
     for name, message in chain(_problems(bare, infos, defaults), doubles):
         infos[name] = _with_error(infos, name, message)
@@ -203,10 +203,6 @@ def is_secret(name: str) -> bool:
     return _SECRET.search(name) is not None
 
 
-def _known_values(bare: Properties, definitions: ConfigDef) -> dict[str, str | None]:
-    return {name: value for name, value in bare.items() if name in definitions}
-
-
 def _with_error(infos: Mapping[str, ConfigInfo], name: str, message: str) -> ConfigInfo:
     info = infos.get(name)
     if info is None:
@@ -223,10 +219,11 @@ def _problems(bare: Properties, infos: Mapping[str, ConfigInfo], defaults: Worke
     yield from converter_problems(given)
     yield from version_problems(given, _inherited(defaults), defaults.version)
     yield from transform_problems(given)
-    yield from _not_yet_problems(given)
+    yield from ((name, f"{name} is not supported yet: {reason}.") for name, reason in LATER.items() if name in given)
     yield from _reselect_problems(given)
     yield from _group_problems(given, defaults)
-    yield from _location_problems(given, defaults)
+    for name, problem in location_problems(below(given, TABLE_PROPERTIES), defaults.warehouse).items():
+        yield f"{TABLE_PROPERTIES}{name}", f"{TABLE_PROPERTIES}{problem}"
     yield from _unknown_problems(bare, infos, known)
 
 
@@ -269,12 +266,6 @@ def _matches(pattern: str, text: str) -> bool:
         return re.fullmatch(pattern, text) is not None
     except (re.error, OnlyJava, TooCostly):
         return False
-
-
-def _not_yet_problems(given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    for option, reason in LATER.items():
-        if option in given:
-            yield option, f"{option} is not supported yet: {reason}."
 
 
 def _reselect_problems(given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
@@ -347,11 +338,6 @@ def _group_problems(given: Mapping[str, str], defaults: WorkerDefaults) -> Itera
             refused := defaults.overrides.problem(option.split(".", 2)[2])
         ):
             yield option, refused
-
-
-def _location_problems(given: Mapping[str, str], defaults: WorkerDefaults) -> Iterator[tuple[str, str]]:
-    for name, problem in location_problems(below(given, TABLE_PROPERTIES), defaults.warehouse).items():
-        yield f"{TABLE_PROPERTIES}{name}", f"{TABLE_PROPERTIES}{problem}"
 
 
 def _unknown_problems(

@@ -52,7 +52,9 @@ class Payloads:
     def _long_numbers(self, at: Positions) -> npt.NDArray[np.uint64]:
         words = self._words[at]
         below, wide = _below_last(words)
-        number = _packed(words & below)
+        number = words & below
+        for even, odd, distance in _SEVENS:  # join the eight groups of seven bits of each word
+            number = (number & even) | ((number & odd) >> distance)
         if wide is not None:
             more = self.bytes[at[wide, None] + (8, 9)].astype(np.uint64)
             ten = more[:, 0] >= 0x80
@@ -106,10 +108,3 @@ def _below_last(words: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.uint64], 
     below = (last & (~last + 1)) - 1
     wide = np.flatnonzero(last == 0)
     return below, wide if len(wide) else None
-
-
-def _packed(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """Join the eight groups of seven bits of each word."""
-    for even, odd, distance in _SEVENS:
-        words = (words & even) | ((words & odd) >> distance)
-    return words

@@ -113,7 +113,8 @@ class TableQueue:
 
         With ``flush`` nothing is waited for but the other halves of key changes. The batch before it is complete.
         """
-        self._expire(now)
+        for part in self._held.expire(now, self._backlog.read_at, self._backlog.behind):
+            self._push_held(_waiting(part))
         if not self._is_ready:
             return None
         trigger = Trigger.FLUSH if flush else self._trigger(now)
@@ -176,11 +177,6 @@ class TableQueue:
         return Unwritten(first.origin.since, first.source_time)
 
     # -- halves of key changes ----------------------------------------------------------------------------------------
-
-    def _expire(self, now: float) -> None:
-        """Queue the halves that have waited long enough."""
-        for part in self._held.expire(now, self._backlog.read_at, self._backlog.behind):
-            self._push_held(_waiting(part))
 
     def _bound_held(self) -> None:
         """Queue everything that is held once it is more than a batch."""

@@ -152,7 +152,7 @@ class Codec:
         self.key_places = [
             next((i for i, member in enumerate(self._fields) if member.name == name), -1) for name in key_fields
         ]
-        self.row: Callable[[Any], Any] = _as_it_is if self.schemaless else msgspec.structs.astuple
+        self.row: Callable[[Any], Any] = (lambda row: row) if self.schemaless else msgspec.structs.astuple
 
     def _make_decoder(self, source: type[Source] | None = None) -> PayloadDecoder[Any]:
         source = source or self.source
@@ -333,7 +333,3 @@ def _refuse_own_names(names: Iterable[str], index: int | None = None) -> None:
     for name in names:
         if name.startswith(OWN_PREFIX):
             raise BadRecord(f"column {name!r}: the prefix {OWN_PREFIX} is reserved for Headrace", index=index)
-
-
-def _as_it_is(row: Any) -> Any:
-    return row

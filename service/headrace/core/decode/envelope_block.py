@@ -166,18 +166,16 @@ class _SourceField:
 _TYPES = {pa.int64(): int, pa.string(): str, pa.bool_(): bool, pa.null(): NoneType}
 
 
-def _bare(kind: Any) -> Any:
-    """A type without the bounds that it is annotated with: a column of int64 has none but its own."""
-    return getattr(kind, "__origin__", kind)
-
-
 @lru_cache(64)
-def _source_fields(kind: type[Source]) -> tuple[_SourceField, ...]:
+def _source_fields(source: type[Source]) -> tuple[_SourceField, ...]:
+    """The fields of a source block. Their types are without annotated bounds: a column of int64 has its own."""
     return tuple(
         _SourceField(
             field.encode_name,
             field.default,
-            None if field.type is Any else frozenset(map(_bare, get_args(field.type) or (field.type,))),
+            None
+            if field.type is Any
+            else frozenset(getattr(each, "__origin__", each) for each in get_args(field.type) or (field.type,)),
         )
-        for field in msgspec.structs.fields(kind)
+        for field in msgspec.structs.fields(source)
     )

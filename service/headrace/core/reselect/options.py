@@ -32,10 +32,6 @@ _ROW_OPERATIONS = frozenset("cud")
 _LIMITS = CacheLimits()
 
 
-def _cache_type(name: str) -> str:
-    return CACHE_ALIASES.get(name, name)
-
-
 @dataclass(frozen=True, slots=True)
 class DatabaseOptions:
     """``reselect.database.*``: the database for reads. Its text forms do not contain the password.
@@ -258,7 +254,7 @@ class ReselectOptions:
         "memory",
         "Cache implementation: memory, rocksdb for keys that do not fit into memory, or another plug-in. "
         "Debezium's class name of the memory cache is accepted.",
-        read=_cache_type,
+        read=lambda name: CACHE_ALIASES.get(name, name),
     )
     cache_max_size: int = option(
         "reselect.cache.max.size", Type.INT, _LIMITS.max_rows, "Maximum number of cached rows.", validator=at_least(1)

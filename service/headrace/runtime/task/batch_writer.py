@@ -71,8 +71,10 @@ class BatchWriter:
             try:
                 omitted += await self._in_thread(pipeline.write, content, part)
             except TooLarge as error:
+                if not isinstance(content, Changes):
+                    raise
                 log.info("%s: %s: %s", self._connector, batch.table, error)
-                waiting[:0] = _parts(content, error)
+                waiting[:0] = divide(content, error.parts)
         if self._group:
             self._offsets.note(self._tables.written(name, await self._in_thread(lake.reached, self._group)))
         self._observer.written(batch, time.monotonic() - started, time.time())
@@ -96,12 +98,6 @@ class BatchWriter:
 def partitions_of(offsets: Mapping[object, int]) -> dict[TopicPartition, int]:
     """Return the offsets of Kafka's partitions; batches accept any key."""
     return {partition: offset for partition, offset in offsets.items() if isinstance(partition, TopicPartition)}
-
-
-def _parts(content: Content, error: TooLarge) -> Sequence[Content]:
-    if not isinstance(content, Changes):
-        raise error
-    return divide(content, error.parts)
 
 
 def _reached(content: Content) -> dict[TopicPartition, int]:

@@ -234,18 +234,14 @@ class SinkTask:
         try:
             if not self._sequence.admit(chunk.epoch, chunk.sequence, chunk.partition, chunk.begin, chunk.end):
                 return
-            await self._resume(chunk)
+            if self._offsets.begins(chunk.partition, chunk.begin):  # the first chunk of an assignment
+                await run_in(self._threads.decoding, self._reselect.cache.resume, *chunk.partition, chunk.begin)
             if chunk.partition.topic in self._lanes.failed_topics:
                 self._chunks.begin(chunk.partition, chunk.end, time.monotonic())  # no offset passes it
             else:
                 await self._take(chunk)
         except Exception as error:
             self.failed(error)
-
-    async def _resume(self, chunk: Chunk) -> None:
-        """Set the cache's offset of a partition with its first chunk in an assignment."""
-        if self._offsets.begins(chunk.partition, chunk.begin):
-            await run_in(self._threads.decoding, self._reselect.cache.resume, *chunk.partition, chunk.begin)
 
     async def _take(self, chunk: Chunk) -> None:
         try:

@@ -73,11 +73,12 @@ class WriteSlots:
         self._grant()
 
     def _grant(self) -> None:
+        most = self._threads if len(self._tasks) <= 1 else max(1, self._threads - 1)  # of one connector
         while self._held.total() < self._threads:
             allowed = [
                 waiter
                 for waiter in self._waiters
-                if self._held[waiter.connector] < self._most and not waiter.granted.done()  # done: cancelled
+                if self._held[waiter.connector] < most and not waiter.granted.done()  # done: cancelled
             ]
             if not allowed:
                 return
@@ -85,8 +86,3 @@ class WriteSlots:
             self._waiters.remove(waiter)
             self._held[waiter.connector] += 1
             waiter.granted.set_result(WriteSlot(waiter.connector, self))
-
-    @property
-    def _most(self) -> int:
-        """The slots that one connector may hold."""
-        return self._threads if len(self._tasks) <= 1 else max(1, self._threads - 1)
