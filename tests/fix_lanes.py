@@ -1,8 +1,8 @@
-"""The order of a run that several processes share (``make test``): what takes long to start comes first.
+"""The order of a run that two processes share (``make test``): what takes long to start comes first.
 
-Each process takes file after file (``pytest -n 3 --dist loadfile``), so that a server or a Spark session is started
+Each process takes file after file (``pytest -n 2 --dist loadfile``), so that a server or a Spark session is started
 once in each, and what a file's tests share stays theirs. Large files come early and the many small ones that start
-nothing at the end, so that no process waits for the others.
+nothing at the end, so that neither process waits for the other.
 """
 
 from __future__ import annotations
