@@ -5,6 +5,7 @@ PYTHON ?= python3.11
 BIN := .venv/bin
 READY := .venv/.ready
 DEMO := .venv/.demo
+CLASSES := .venv/spark-classes.jsa
 export PYTHONPATH := dev:tests
 export PYTHONUNBUFFERED := 1
 # Python compiles what it imports once, not in each of the workers that the tests start.
@@ -20,7 +21,7 @@ demo: $(or $(wildcard $(READY)),$(DEMO)) ## a shop database under live load, its
 	@$(BIN)/python -m headrace_dev jars kafka connect debezium-postgres lakehouse
 	@$(BIN)/python -m headrace_dev demo $(if $(ONCE),--once)
 
-test: setup jars coverage ## everything that has to pass: unit, properties, contracts, end to end on the real stack, short lanes
+test: setup jars $(CLASSES) coverage ## everything that has to pass: unit, properties, contracts, end to end on the real stack, short lanes
 	$(BIN)/pytest -m "not long" --ignore=tests/unit $(SIDE_BY_SIDE)
 
 # The seed of a simulated database means the same history in every run.
@@ -58,10 +59,10 @@ bench: setup jars ## Headrace beside a hand-written stream, results checked, and
 	$(BIN)/python -m benchmarks.kafka_to_table $(if $(QUICK),--quick)
 	$(BIN)/python -m benchmarks.reselect $(if $(QUICK),--quick)
 
-chaos: setup jars ## long lane: kill -9 under load again and again, then compare database and tables
+chaos: setup jars $(CLASSES) ## long lane: kill -9 under load again and again, then compare database and tables
 	$(BIN)/pytest -m "chaos" -rA tests
 
-soak: setup jars ## long lane: thousands of histories; hours in minutes: pause, resume and steady load with flat memory
+soak: setup jars $(CLASSES) ## long lane: thousands of histories; hours in minutes: pause, resume and steady load with flat memory
 	$(BIN)/pytest -m "long and not chaos" -rA tests
 
 cases: setup ## each stale-read case of reselect: does its test fail without the rule it is for? NOSTACK=1: no database
@@ -99,6 +100,10 @@ UV_INSTALL = $(BIN)/uv pip install --quiet --python $(BIN)/python
 
 jars: setup ## Kafka, Connect, Debezium, Apicurio, Iceberg and Delta from Maven Central (once per machine)
 	$(BIN)/python -m headrace_dev jars
+
+$(CLASSES): $(READY) dev/headrace_dev/jars.sha256
+	@echo "classes: archiving Spark's classes for the tests; about half a minute"
+	@$(BIN)/python -m headrace_dev classes
 
 system: ## Debian's PostgreSQL (where root may install it) and Helm (where there is Go); tests that need them are skipped without
 	dev/install-postgresql

@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from headrace_dev import jars
+from headrace_dev import class_archive, jars
 from headrace_dev.demo.show import demo
 from headrace_dev.jars import FetchError
 from headrace_dev.java import JavaError
@@ -34,6 +34,10 @@ def _parser() -> argparse.ArgumentParser:
     jars_command.add_argument("bundles", nargs="*", metavar="bundle", help=f"of {', '.join(BUNDLES)}; default: all")
     jars_command.set_defaults(run=_jars)
     commands.add_parser("lock", help="fetch every bundle anew and pin its files").set_defaults(run=_lock)
+    classes_command = commands.add_parser(
+        "classes", help="archive Spark's classes, so that the JVMs of tests start faster"
+    )
+    classes_command.set_defaults(run=_classes)
     commands.add_parser("stack", help="run the stack until Enter or Ctrl-C").set_defaults(run=_stack)
     demo_command = commands.add_parser("demo", help="a shop under live load, its tables in the lake")
     demo_command.add_argument("--once", action="store_true", help="a minute of load, then compare every cell")
@@ -49,6 +53,12 @@ def _jars(chosen: argparse.Namespace) -> int:
 
 def _lock(_: argparse.Namespace) -> int:
     jars.pin()
+    return 0
+
+
+def _classes(_: argparse.Namespace) -> int:
+    if not class_archive.write():
+        print("classes: this Java writes no archive; the tests run without one, and slower")
     return 0
 
 

@@ -10,16 +10,16 @@ from typing import Any
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
-from headrace_dev import jars
+from headrace_dev import class_archive, jars
 from headrace_dev.kafka import Kafka
-from headrace_dev.server import LOOPBACK, Server, free_ports, wait_until
+from headrace_dev.server import LOOPBACK, Server, free_ports, http, wait_until
 
-SHORT_LIVED = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
-}
+_QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m", "-XX:+UseSerialGC")
+SHORT_LIVED = {"spark.driver.extraJavaOptions": " ".join((*_QUICK_START, *class_archive.jvm_options()))}
 """Settings of a Spark session that ends too soon to profit from optimised code: its first merges use less CPU time.
 
-The C1 compiler's default code cache is full after a minute of merges; then the JVM interprets the rest.
+The C1 compiler's default code cache is full after a minute of merges; then the JVM interprets the rest. The classes
+come from an archive if ``make test`` has made one.
 """
 
 
@@ -62,20 +62,20 @@ class Worker:
 
     def put_connector(self, name: str, config: Mapping[str, str], seconds: float = 120.0) -> None:
         """Create or change a connector over REST and wait until its tasks run. Raises RuntimeError with the answer."""
-        answer = httpx.put(f"{self.url}/connectors/{name}/config", json=dict(config), timeout=60)
+        answer = http.put(f"{self.url}/connectors/{name}/config", json=dict(config), timeout=60)
         if not answer.is_success:
             raise RuntimeError(f"{name}: {answer.json().get('message', answer.text)}")
         wait_until(lambda: self.states(name)[1:] and set(self.states(name)) == {"RUNNING"}, f"running {name}", seconds)
 
     def call(self, method: str, path: str) -> Any:
         """Send one REST request, such as ``call("PUT", "/connectors/shop/pause")``. Return the JSON answer, or None."""
-        answer = httpx.request(method, f"{self.url}{path}", timeout=60)
+        answer = http.request(method, f"{self.url}{path}", timeout=60)
         answer.raise_for_status()
         return answer.json() if answer.content else None
 
     def status(self, name: str) -> dict[str, Any]:
         """Return the status of a connector and its tasks; empty while the worker has none (a new connector)."""
-        answer = httpx.get(f"{self.url}/connectors/{name}/status", timeout=30)
+        answer = http.get(f"{self.url}/connectors/{name}/status", timeout=30)
         if answer.status_code == httpx.codes.NOT_FOUND:
             return {}
         status: dict[str, Any] = answer.raise_for_status().json()
@@ -101,7 +101,7 @@ class Worker:
 
     def metrics(self) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
         """Return every sample of ``/metrics`` by name and labels."""
-        text = httpx.get(f"{self.url}/metrics", timeout=10).raise_for_status().text
+        text = http.get(f"{self.url}/metrics", timeout=10).raise_for_status().text
         families = text_string_to_metric_families(text)
         return {(s.name, frozenset(s.labels.items())): s.value for family in families for s in family.samples}
 
@@ -116,7 +116,7 @@ class Worker:
     def answers(self) -> bool:
         """Return whether a process answers requests at the worker's URL."""
         try:
-            return httpx.get(f"{self.url}/health", timeout=5).status_code == httpx.codes.OK
+            return http.get(f"{self.url}/health", timeout=5).status_code == httpx.codes.OK
         except httpx.TransportError:
             return False
 
