@@ -12,7 +12,7 @@ from headrace_dev import jars
 from headrace_dev.java import java, jvm_options
 from headrace_dev.kafka import LOGGING, Kafka
 from headrace_dev.postgres import SUPERUSER, Postgres
-from headrace_dev.server import LOOPBACK, Server, free_ports, wait_until
+from headrace_dev.server import LOOPBACK, Server, free_ports, http, wait_until
 
 _FAILED = "FAILED"
 
@@ -73,11 +73,11 @@ class Connect:
 
     def delete_connector(self, name: str) -> None:
         """Remove a connector; its offsets stay."""
-        httpx.delete(f"{self.url}/connectors/{name}", timeout=30).raise_for_status()
+        http.delete(f"{self.url}/connectors/{name}", timeout=30).raise_for_status()
 
     def status(self, name: str) -> dict[str, Any]:
         """Return the status of a connector and its tasks; empty while the worker has none."""
-        answer = httpx.get(f"{self.url}/connectors/{name}/status", timeout=30)
+        answer = http.get(f"{self.url}/connectors/{name}/status", timeout=30)
         status: dict[str, Any] = answer.json() if answer.status_code == httpx.codes.OK else {}
         return status
 
@@ -92,12 +92,12 @@ class Connect:
 
     def _answers(self) -> bool:
         try:
-            return httpx.get(f"{self.url}/health", timeout=5).status_code == httpx.codes.OK
+            return http.get(f"{self.url}/health", timeout=5).status_code == httpx.codes.OK
         except httpx.TransportError:
             return False
 
     def _put(self, name: str, config: Mapping[str, str]) -> bool:
-        answer = httpx.put(f"{self.url}/connectors/{name}/config", json=dict(config), timeout=60)
+        answer = http.put(f"{self.url}/connectors/{name}/config", json=dict(config), timeout=60)
         if answer.status_code == httpx.codes.BAD_REQUEST:
             raise ConnectorError(f"{name}: {answer.json()['message']}")
         return answer.is_success  # 409 and 500 pass with the rebalance

@@ -10,7 +10,7 @@ import httpx
 
 from headrace_dev import jars
 from headrace_dev.java import java, jvm_options
-from headrace_dev.server import LOOPBACK, Server, free_ports
+from headrace_dev.server import LOOPBACK, Server, free_ports, http
 from headrace_dev.versions import APICURIO
 
 
@@ -43,12 +43,12 @@ class Registry:
             "schemaType": kind,
             "references": references or [],
         }
-        answer = httpx.post(f"{self.confluent_url}/subjects/{subject}/versions", json=body, timeout=30)
+        answer = http.post(f"{self.confluent_url}/subjects/{subject}/versions", json=body, timeout=30)
         answer.raise_for_status()
         return int(answer.json()["id"])
 
     def _answers(self) -> bool:
         try:
-            return httpx.get(f"{self.confluent_url}/subjects", timeout=5).is_success
+            return http.get(f"{self.confluent_url}/subjects", timeout=5).is_success
         except httpx.TransportError:
             return False

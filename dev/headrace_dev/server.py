@@ -8,6 +8,7 @@ import os
 import random
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -16,12 +17,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+import httpx
+
 T = TypeVar("T")
 
 LOOPBACK = "127.0.0.1"
 # Below Linux's ephemeral range, so that no outgoing connection takes a port between its choice and its use.
 _PORTS = range(20_000, 32_000)
 _SUPERVISOR = Path(__file__).with_name("supervisor.py")
+_PAUSE_GROWTH, _LONGEST_PAUSE = 1.2, 0.25
+
+http = httpx.Client(verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), limits=httpx.Limits(max_keepalive_connections=0))
+"""Sends requests to servers of the stack, from any thread. It keeps no connection, because servers are killed.
+
+Each call of ``httpx.get`` reads the certificates of the machine, which takes 30 ms of CPU time; this client has none.
+"""
 
 
 class ServerError(RuntimeError):
@@ -29,12 +39,17 @@ class ServerError(RuntimeError):
 
 
 def wait_until(condition: Callable[[], T], what: str, seconds: float = 60.0, pause: float = 0.05) -> T:
-    """Poll until ``condition()`` is true and return its value. Raises TimeoutError that names ``what``."""
+    """Poll until ``condition()`` is true and return its value. Raises TimeoutError that names ``what``.
+
+    The pauses between polls grow from ``pause`` to a quarter of a second, because polls take CPU time as well.
+    """
     deadline = time.monotonic() + seconds
+    longest = max(pause, _LONGEST_PAUSE)
     while not (value := condition()):
         if time.monotonic() > deadline:
             raise TimeoutError(f"no {what} within {seconds:g} s")
         time.sleep(pause)
+        pause = min(_PAUSE_GROWTH * pause, longest)
     return value
 
 

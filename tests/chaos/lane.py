@@ -16,7 +16,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import httpx
 import psycopg
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
@@ -26,7 +25,7 @@ from headrace_dev.connect import debezium_postgres
 from headrace_dev.demo.compare import database_rows, differences, key_columns, lake_rows
 from headrace_dev.demo.load import TABLES, Connection, Load, Shop
 from headrace_dev.postgres import SUPERUSER
-from headrace_dev.server import LOOPBACK, free_ports, wait_until
+from headrace_dev.server import LOOPBACK, free_ports, http, wait_until
 from headrace_dev.stack import Stack
 from headrace_dev.worker import SHORT_LIVED, Worker
 
@@ -164,7 +163,7 @@ class Lane:
         """Run with ``changes`` of the configuration: all tasks are new ones, as after a PUT."""
         self.order("stop", "STOPPED")
         config = self.sink_config(**changes)
-        httpx.put(f"{self.worker.url}/connectors/{self.name}/config", json=config, timeout=60).raise_for_status()
+        http.put(f"{self.worker.url}/connectors/{self.name}/config", json=config, timeout=60).raise_for_status()
         self.order("resume", "RUNNING")
 
     def resident_megabytes(self) -> tuple[int, int]:

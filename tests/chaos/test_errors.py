@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from chaos.lane import Lane
 from confluent_kafka import Consumer, Message
@@ -18,7 +17,7 @@ from contracts.kafka_harness import producer
 from headrace_connectors.kafka.member import COMMIT_SECONDS
 from headrace_dev.demo.load import TABLES
 from headrace_dev.kafka import Kafka
-from headrace_dev.server import LOOPBACK, wait_until
+from headrace_dev.server import LOOPBACK, http, wait_until
 from headrace_dev.stack import Stack
 from headrace_dev.worker import Worker
 
@@ -184,7 +183,7 @@ def test_a_wrong_password(lane: Lane) -> None:
 def test_an_unknown_option(lane: Lane) -> None:
     """The worker refuses it with the right spelling; running tasks continue."""
     config = lane.sink_config(batch__max__record="5")
-    answer = httpx.put(f"{lane.worker.url}/connectors/{lane.name}/config", json=config, timeout=30)
+    answer = http.put(f"{lane.worker.url}/connectors/{lane.name}/config", json=config, timeout=30)
     assert answer.status_code == 400
     assert "batch.max.records" in answer.json()["message"]
     assert lane.states() == {"RUNNING"}
@@ -237,7 +236,7 @@ def running(worker: Worker) -> Iterator[Worker]:
 def put(worker: Worker, connector: str, lane: Lane, changes: Mapping[str, str] | None = None) -> None:
     """Create a connector over the lane's topics, running or not; they contain a record that the other tests ignore."""
     config = lane.sink_config(errors__tolerance="all", **(changes or {}))
-    httpx.put(f"{worker.url}/connectors/{connector}/config", json=config, timeout=60).raise_for_status()
+    http.put(f"{worker.url}/connectors/{connector}/config", json=config, timeout=60).raise_for_status()
 
 
 def applied(worker: Worker, connector: str, lane: Lane, warehouse: Path) -> None:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-import httpx
 import pytest
 from chaos.cluster import ClusterLane, Twins
 from chaos.lane import SETTLE_SECONDS
 
-from headrace_dev.server import wait_until
+from headrace_dev.server import http, wait_until
 from headrace_dev.stack import Stack
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark, pytest.mark.chaos]
@@ -34,7 +33,7 @@ def test_two_workers_and_a_kill(stack: Stack, tmp_path: Path) -> None:
             lane.wait_until_all_are(state)
         for number in range(2):
             restart = f"{second.url}/connectors/{lane.name}/tasks/{number}/restart"
-            assert httpx.post(restart, timeout=60).status_code == 204
+            assert http.post(restart, timeout=60).status_code == 204
         lane.wait_until_all_are("RUNNING")
         with Twins(lane) as twins:
             began = time.monotonic()

@@ -11,11 +11,10 @@ import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import httpx
 import pytest
 
 from headrace_dev.kafka import Kafka
-from headrace_dev.server import wait_until
+from headrace_dev.server import http, wait_until
 from headrace_dev.worker import Worker
 
 pytestmark = pytest.mark.stack
@@ -49,7 +48,7 @@ def worker(stack_kafka: Kafka, tmp_path: Path, unique: Callable[[str], str]) -> 
 def test_what_was_acknowledged_outlives_a_kill(worker: Worker, kills: list[str]) -> None:
     """Create, patch, pause, stop, delete, each followed by SIGKILL; the test waits for the end of the process."""
     for method, path, body, states, config in LIFE:
-        answer = httpx.request(method, f"{worker.url}/connectors{path}", json=body, timeout=30)
+        answer = http.request(method, f"{worker.url}/connectors{path}", json=body, timeout=30)
         if path in kills:
             os.kill(worker.server.pid, signal.SIGKILL)
             wait_until(lambda: not worker.server.running, "end of the process", 10)
@@ -57,6 +56,6 @@ def test_what_was_acknowledged_outlives_a_kill(worker: Worker, kills: list[str])
             worker.kill()
             worker.start()
         assert answer.is_success, answer.text
-        found = httpx.get(f"{worker.url}/connectors/shop/config", timeout=30)
+        found = http.get(f"{worker.url}/connectors/shop/config", timeout=30)
         assert (found.json() if found.is_success else None) == config
         wait_until(lambda states=states: worker.states("shop") == states, f"{states} after {method} {path}", 30)

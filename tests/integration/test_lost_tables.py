@@ -10,7 +10,6 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import httpx
 import pytest
 from delta_tables import delta_rows, delta_table
 from envelopes import change, key
@@ -19,7 +18,7 @@ from recordings.records import RecordedRecord, publish
 
 from headrace_connectors.lakehouse.ledger import SUFFIX
 from headrace_dev.kafka import Kafka
-from headrace_dev.server import wait_until
+from headrace_dev.server import http, wait_until
 from headrace_dev.worker import SHORT_LIVED, Worker
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
@@ -127,7 +126,7 @@ class Shop:
             place = {"kafka_topic": self.connector(name), "kafka_partition": 0}
             body = {"offsets": [{"partition": place, "offset": {"kafka_offset": offset}}]}
             url = f"{self.worker.url}/connectors/{self.connector(name)}/offsets"
-            httpx.patch(url, json=body, timeout=SECONDS).raise_for_status()
+            http.patch(url, json=body, timeout=SECONDS).raise_for_status()
         self.resume(*names)
         self.wait(*names)
 

@@ -18,7 +18,7 @@ from recordings.records import RecordedRecord, publish
 
 from headrace.core.decode.schema_changes import RENAMED
 from headrace_dev.kafka import Kafka
-from headrace_dev.server import free_ports, wait_until
+from headrace_dev.server import free_ports, http, wait_until
 from headrace_dev.worker import Worker
 
 pytestmark = pytest.mark.stack
@@ -121,7 +121,7 @@ def test_tasks_read_again_soon_after_a_kill(worker: Worker, stack_kafka: Kafka, 
 def test_a_wrong_client_property_is_refused_by_name(worker: Worker) -> None:
     """The worker refuses the connector, so that no task fails later."""
     config = {**SHOP, "consumer.override.max.poll.recods": "5"}
-    answer = httpx.put(f"{worker.url}/connectors/shop/config", json=config)
+    answer = http.put(f"{worker.url}/connectors/shop/config", json=config)
     assert answer.status_code == 400
     assert "did you mean max.poll.records" in answer.json()["message"]
 
@@ -146,7 +146,7 @@ def test_a_worker_that_waits_for_brokers_can_be_stopped(tmp_path: Path) -> None:
     connector.write_text(json.dumps({"name": "shop", "config": SHOP}))
     process = _headrace(tmp_path, "connect-standalone", "127.0.0.1:1", port, connector)
     wait_until(lambda: _health(port) == 503, "starting", 30)
-    assert "connecting to Kafka" in httpx.get(f"http://127.0.0.1:{port}/health").json()["message"]
+    assert "connecting to Kafka" in http.get(f"http://127.0.0.1:{port}/health").json()["message"]
     began = time.monotonic()
     process.send_signal(signal.SIGINT)
     assert process.wait(60) == 0
@@ -183,7 +183,7 @@ def _headrace(folder: Path, mode: str, bootstrap: str, port: int, connector: Pat
 
 def _states(port: int) -> list[str]:
     try:
-        statuses = httpx.get(f"http://127.0.0.1:{port}/connectors?expand=status").json()
+        statuses = http.get(f"http://127.0.0.1:{port}/connectors?expand=status").json()
     except httpx.TransportError:
         return []
     if "error_code" in statuses or not statuses:
@@ -194,6 +194,6 @@ def _states(port: int) -> list[str]:
 
 def _health(port: int) -> int:
     try:
-        return httpx.get(f"http://127.0.0.1:{port}/health").status_code
+        return http.get(f"http://127.0.0.1:{port}/health").status_code
     except httpx.TransportError:
         return 0

@@ -20,7 +20,7 @@ from recordings.records import RecordedRecord, publish
 
 from headrace_dev.demo.compare import lake_rows
 from headrace_dev.kafka import Kafka
-from headrace_dev.server import LOOPBACK, free_ports, wait_until
+from headrace_dev.server import LOOPBACK, free_ports, http, wait_until
 
 pytestmark = [pytest.mark.stack, pytest.mark.long]
 
@@ -87,7 +87,7 @@ def test_rows_go_from_a_broker_to_a_table(
     ]
     publish(stack_kafka.bootstrap_servers, events)
     connector = {"connector.class": "LakehouseSink", "topics": topic, "collection.name.format": "items"}
-    httpx.put(f"{container}/connectors/items/config", json=connector, timeout=60).raise_for_status()
+    http.put(f"{container}/connectors/items/config", json=connector, timeout=60).raise_for_status()
     table = tmp_path / "warehouse" / "headrace" / "items"
     wait_until(lambda: len(lake_rows(table)) == len(rows), "the rows in the table", 180)
     assert sorted(lake_rows(table), key=lambda row: row["id"]) == rows
@@ -103,6 +103,6 @@ def _run(engine: list[str], *arguments: str) -> str:
 
 def _answers(url: str) -> bool:
     try:
-        return httpx.get(f"{url}/health", timeout=5).status_code == httpx.codes.OK
+        return http.get(f"{url}/health", timeout=5).status_code == httpx.codes.OK
     except httpx.TransportError:
         return False
