@@ -28,7 +28,7 @@ def fetched(request: Any) -> FetchResponse_v4:
 
 def offsets(request: Any) -> OffsetResponse_v2:
     """Report that every partition begins at offset 0 and ends at offset 1."""
-    found = [(number, 0, -1, 0 if when == -2 else 1) for _, asked in request.topics for number, when in asked]
+    found = [(number, 0, -1, 0 if when == -2 else 1) for _, partitions in request.topics for number, when in partitions]
     return OffsetResponse_v2(0, [(TOPIC, found)])
 
 

@@ -37,8 +37,8 @@ class Storage:
 
     def fetch(self, request: Any) -> FetchResponse_v4:
         """Return the batches at the requested offsets."""
-        [(topic, asked)] = request.topics
-        found = [(number, self.records.get((number, offset), b"")) for number, offset, _ in sorted(asked)]
+        [(topic, partitions)] = request.topics
+        found = [(number, self.records.get((number, offset), b"")) for number, offset, _ in sorted(partitions)]
         return FetchResponse_v4(0, [(topic, [(number, 0, 9, 9, None, data) for number, data in found])])
 
 

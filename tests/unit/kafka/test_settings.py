@@ -83,7 +83,7 @@ def test_a_wrong_property_is_named(key: str, value: str, text: str) -> None:
 
 
 def test_a_java_key_store_is_refused() -> None:
-    """The error of a JKS trust store tells the operator to convert it to PEM."""
+    """A JKS trust store is refused with an error that recommends PEM."""
     worker = {**WORKER, "security.protocol": "SSL", "ssl.truststore.type": "JKS"}
     with pytest.raises(ConfigError, match="convert it to PEM"):
         consumer_settings(worker, "shop", 0, settings_of(TOPICS))

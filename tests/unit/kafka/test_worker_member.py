@@ -61,7 +61,7 @@ def test_an_error_that_is_no_kafka_error() -> None:
 
 
 def test_a_coordinator_that_is_not_found_within_the_session() -> None:
-    """The worker starts a new client at the bootstrap servers, because the old one only knows outdated addresses."""
+    """The worker starts a new client at the bootstrap servers, because the old one has only outdated addresses."""
 
     async def scenario() -> None:
         async with member(session_ms=100) as joining:

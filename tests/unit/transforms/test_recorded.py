@@ -22,7 +22,7 @@ from headrace.transforms.registry import PREDICATES, TRANSFORMS
 
 RECORDED = Path(__file__).parents[2] / "fixtures" / "transforms" / "recorded.jsonl.xz"
 _FIRST = "Debezium's gives all records the fields of the first one's headers, also those that have no such header"
-_TS_MS = "Debezium's moves source.ts_ms as well, which says when the change was made"
+_TS_MS = "Debezium's also converts source.ts_ms, the time of the change"
 DIFFERENT = {
     (
         "ExtractNewRecordState delete-to-tombstone dropping, compatible true",
