@@ -1,4 +1,4 @@
-"""Records of a Cassandra topic as batches, and which topics are Cassandra's."""
+"""Decoding the records of a Cassandra topic to batches."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from headrace.core.tables.field_selection import field_selection
 
 @dataclass(frozen=True)
 class Given:
-    """A record."""
+    """A record of a Kafka topic."""
 
     value: bytes | None
     key: bytes | None = b'{"id":1}'
@@ -33,7 +33,7 @@ class Given:
 
 
 def write(**cells: Any) -> bytes:
-    """An update without schemas."""
+    """Return the JSON of an update event without schemas."""
     source = {"connector": "cassandra", "name": "c", "ts_us": 5, "keyspace": "hr", "table": "t"}
     after = {name: {"value": value} for name, value in cells.items()}
     return json.dumps({"op": "u", "source": source, "after": after}, separators=(",", ":")).encode()
@@ -50,7 +50,7 @@ def batches(*values: Given) -> list[CassandraBatch]:
 
 
 def test_events_of_one_table_are_one_batch() -> None:
-    """With the types that all of its values have, and the version of the last."""
+    """A batch has all fields of its events, the widest type of each field and the version of the last event."""
     [batch] = batches(Given(write(id=1, v=1)), Given(write(id=2, v=1.5, w="a"), offset=3))
     assert [(member.name, member.schema.type) for member in batch.fields] == [
         ("id", "int64"),
@@ -61,13 +61,13 @@ def test_events_of_one_table_are_one_batch() -> None:
     assert (batch.table.schema, batch.table.table, batch.version.offset, len(batch)) == ("hr", "t", 3, 2)
 
 
-def test_types_that_do_not_go_together_are_kept_apart() -> None:
-    """The table says which of them fits."""
+def test_incompatible_types_make_separate_batches() -> None:
+    """Events whose types of a column have no common type are decoded to separate batches."""
     assert len(batches(Given(write(id=1, v=1)), Given(write(id=1, v="a")))) == 2
 
 
-def test_a_topic_is_its_connectors() -> None:
-    """Told by its first record with a value; tombstones tell nothing and are no writes."""
+def test_the_source_connector_selects_the_decoder() -> None:
+    """The first record with a value selects the decoder of its connector; tombstones are skipped."""
     decoder = converting_decoder(
         "c.hr.t", EnvelopeOptions(key_schemas=False, value_schemas=False), sources={"cassandra": CassandraDecoder}
     )
@@ -75,8 +75,8 @@ def test_a_topic_is_its_connectors() -> None:
     assert decoder.decode([Given(None)]).skipped == 1
 
 
-def test_other_connectors_go_their_way() -> None:
-    """Rows of PostgreSQL are changes as ever."""
+def test_events_of_other_connectors_are_changes() -> None:
+    """Rows of PostgreSQL are decoded to Changes where a Cassandra decoder is registered."""
     given = Given(change("c", {"id": 1, "name": "a"}, 1), key({"id": 1}))
     assert isinstance(
         converting_decoder("shop.t", EnvelopeOptions(), sources={"cassandra": CassandraDecoder})
@@ -96,8 +96,8 @@ def test_other_connectors_go_their_way() -> None:
         (Given(write(v=1)), Stage.TASK_PUT),
     ],
 )
-def test_a_bad_record_is_reported_and_the_others_go_on(bad: Given, stage: Stage) -> None:
-    """By its place, with the stage at which it failed."""
+def test_a_bad_record_is_reported_and_the_others_are_decoded(bad: Given, stage: Stage) -> None:
+    """The error names the record's index and the stage at which it failed; the records around it are decoded."""
     out = decoded(Given(write(id=1, v=1)), bad, Given(write(id=2, v=2)))
     [errant] = out.errant
     assert (errant.index, errant.stage) == (1, stage)
@@ -105,11 +105,11 @@ def test_a_bad_record_is_reported_and_the_others_go_on(bad: Given, stage: Stage)
     assert [each.key for each in batch.writes if isinstance(each, CellWrites)] == [(1,), (2,)]
 
 
-def test_columns_that_are_left_out_have_no_cells() -> None:
-    """Whatever the connector excludes is neither a column nor a cell; the key stays."""
+def test_excluded_columns_have_no_cells() -> None:
+    """A column that field.include.list omits is neither a field nor a cell; key columns are always included."""
     [batch] = batches(Given(write(id=1, v=1, w="a")))
     kept = field_selection(include=["w"], exclude=[], add=[]).apply(batch)
     assert isinstance(kept, CassandraBatch)
     assert [member.name for member in kept.fields] == ["id", "w"]
-    [left] = [each for each in kept.writes if isinstance(each, CellWrites)]
-    assert list(left.cells) == ["w"]
+    [selected] = [each for each in kept.writes if isinstance(each, CellWrites)]
+    assert list(selected.cells) == ["w"]

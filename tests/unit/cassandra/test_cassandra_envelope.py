@@ -1,4 +1,4 @@
-"""Cassandra envelopes as writes: operations, bounds, times, and what cannot be used."""
+"""Cassandra envelopes are decoded to writes: operations, range bounds, write times and bad records."""
 
 from __future__ import annotations
 
@@ -31,32 +31,32 @@ def bound(method: str, *values: tuple[str, str, str]) -> dict[str, Any]:
 
 
 def test_an_insert_has_a_marker_and_an_update_has_not() -> None:
-    """Columns that a write did not touch are not part of it, deleted cells are."""
+    """Columns that a write did not set are omitted from it; a cell set to null is a deleted cell."""
     cells = {"p": cell(1), "c": cell(2), "v": cell("a"), "w": cell(None), "x": None}
     made = {"v": Cell(7, "a", b"a"), "w": Cell(7)}
     assert write("i", **cells) == CellWrites((1, 2), made, Cell(7, MARKED))
     assert write("u", **cells) == CellWrites((1, 2), made)
 
 
-def test_a_ttl_is_the_cells_and_the_markers() -> None:
-    """INSERT … USING TTL gives both the same end; cells of different ends cannot be of one INSERT."""
+def test_a_ttl_applies_to_cells_and_row_marker() -> None:
+    """INSERT … USING TTL sets the same expiration time for the cells and the row marker."""
     insert = write("i", p=cell(1), c=cell(2), v=cell("a", 99))
     assert (insert.cells["v"].expires, insert.marker.expires) == (99, 99)
 
 
 def test_snapshot_rows_give_way_to_every_write() -> None:
-    """Their time is that of the SELECT, later than the writes that come again from the log."""
+    """The cells of a snapshot row have the lowest write time, so that every write of the commit log replaces them."""
     assert write("i", "true", p=cell(1), c=cell(2), v=cell("a")).cells["v"].written == SNAPSHOT_TIME
 
 
 def test_deletes_cover_what_their_key_says() -> None:
-    """The whole key a row, without clustering columns a partition."""
+    """A complete primary key deletes a row; a key without clustering columns deletes a partition."""
     assert write("d", p=cell(1), c=cell(2), v=cell(None, 7)) == Delete((1, 2), 7)
     assert write("d", p=cell(1), c=cell(None, 7), v=cell(None, 7)) == Delete((1,), 7)
 
 
 def test_r_is_a_range_tombstone() -> None:
-    """Not a snapshot read: its bounds come as text, in clustering order."""
+    """The operation ``r`` is a range tombstone, not a snapshot read; its bounds are parsed by their Cassandra types."""
     text, turned = "org.apache.cassandra.db.marshal.UTF8Type", "x.ReversedType(x.Int32Type)"
     made = write(
         "r",
@@ -68,14 +68,14 @@ def test_r_is_a_range_tombstone() -> None:
 
 
 def test_static_columns_are_counted() -> None:
-    """A write without clustering columns is one of the partition's static columns."""
+    """A write without clustering columns sets static columns; it is counted as a loss."""
     losses = Losses()
     assert write_of(payload("u", p=cell(1), c=None, s=cell("x")), KEY, losses) == CellWrites((1,))
     assert losses.counts == {(Loss.STATIC, None): 1}
 
 
-def test_a_table_that_may_have_static_columns_says_so() -> None:
-    """Their writes are not sent, so that nothing else could tell of them; a key of one column has none."""
+def test_a_table_that_may_have_static_columns_has_a_note() -> None:
+    """A table with clustering columns gets a note that writes of static columns are not sent."""
     losses = Losses()
     write_of(payload("u", p=cell(1), c=cell(2)), KEY, losses)
     assert losses.counts == {(Loss.STATIC, None): 0}
@@ -104,8 +104,8 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("bad", "said"), BAD)
-def test_what_cannot_be_used_says_why(bad: dict[str, Any], said: str) -> None:
-    """A bad record, never a guess."""
-    with pytest.raises(BadRecord, match=said):
+@pytest.mark.parametrize(("bad", "message"), BAD)
+def test_invalid_envelopes_are_bad_records(bad: dict[str, Any], message: str) -> None:
+    """An envelope that cannot be decoded raises BadRecord with the cause."""
+    with pytest.raises(BadRecord, match=message):
         write_of(bad, KEY, Losses())

@@ -1,4 +1,4 @@
-"""What Cassandra's connector does not tell, seen from what it sends."""
+"""Data that Debezium's connector for Cassandra loses, detected in the values that it sends."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ SEEN = [
 
 
 @pytest.mark.parametrize(("value", "schema", "lost"), SEEN)
-def test_a_loss_is_seen_in_the_value_that_came(value: Any, schema: Schema | None, lost: list[Loss]) -> None:
-    """By its schema, without one by its form."""
+def test_losses_are_detected_in_a_value(value: Any, schema: Schema | None, lost: list[Loss]) -> None:
+    """Losses are detected by the schema of a value, or without a schema by its JSON type."""
     assert list(losses_of(value, schema)) == lost
 
 
 def test_a_column_is_noted_once_and_counted_always() -> None:
-    """The note is for the log and the status, the count for a metric."""
+    """Each loss of a column is noted once for the log and the status; the metric counts every event."""
     losses = Losses()
     losses.note(Loss.VARINT, "v")
     losses.note(Loss.VARINT, "v")

@@ -1,4 +1,4 @@
-"""Avro's binary form as Connect data."""
+"""Avro's binary encoding is converted to Connect data."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def written(avro: Any, value: Any) -> bytes:
 
 
 def read(avro: Any, value: Any) -> SchemaAndValue:
-    """What a reader of the schema makes of a value that was written by it."""
+    """Write a value with the schema and read it with AvroReader."""
     return AvroReader(RegisteredSchema(json.dumps(avro)))(written(avro, value))
 
 
@@ -69,14 +69,14 @@ def record(*fields: tuple[str, Any]) -> dict[str, Any]:
     ],
 )
 def test_types(avro: Any, value: Any, schema: Schema) -> None:
-    """As Confluent's AvroData maps them; values are in their physical form."""
+    """AvroReader maps types as Confluent's AvroData does; values have their physical representation."""
     data = read(avro, value)
     assert data == SchemaAndValue(schema, value)
     assert type(data.value) is type(value)
 
 
 @pytest.mark.parametrize(
-    ("kind", "logical", "name"),
+    ("avro_type", "logical", "name"),
     [
         ("int", "date", f"{CONNECT}Date"),
         ("int", "time-millis", f"{CONNECT}Time"),
@@ -85,27 +85,29 @@ def test_types(avro: Any, value: Any, schema: Schema) -> None:
         ("string", "uuid", None),
     ],
 )
-def test_logical_types_are_names_over_physical_values(kind: str, logical: str, name: str | None) -> None:
-    """Those that Connect has; of the others only what they are made of counts."""
-    value = "01a1fd14-7474-7aa6-901a-3243b26be8a7" if kind == "string" else 3
-    avro = {"type": kind, "logicalType": logical}
-    data = AvroReader(RegisteredSchema(json.dumps(avro)))(written(kind, value))
+def test_logical_types_are_names_over_physical_values(avro_type: str, logical: str, name: str | None) -> None:
+    """Logical types that Connect has become schema names; other logical types are ignored."""
+    value = "01a1fd14-7474-7aa6-901a-3243b26be8a7" if avro_type == "string" else 3
+    avro = {"type": avro_type, "logicalType": logical}
+    data = AvroReader(RegisteredSchema(json.dumps(avro)))(written(avro_type, value))
     assert data.value == value
     assert data.schema is not None
     assert data.schema.name == name
 
 
-@pytest.mark.parametrize("kind", [{"type": "bytes"}, {"type": "fixed", "name": "F", "size": 2}])
-def test_decimals_are_unscaled_bytes(kind: dict[str, Any]) -> None:
-    """The precision is told where it is one; 64 is what Connect writes for none."""
-    for precision, told in ((10, (("connect.decimal.precision", "10"),)), (64, ())):
-        avro = {**kind, "logicalType": "decimal", "precision": precision, "scale": 2}
-        data = AvroReader(RegisteredSchema(json.dumps(avro)))(written(kind, b"\x04\xd2"))
-        assert data == SchemaAndValue(Schema("bytes", name=DECIMAL, parameters=(*told, ("scale", "2"))), b"\x04\xd2")
+@pytest.mark.parametrize("avro_type", [{"type": "bytes"}, {"type": "fixed", "name": "F", "size": 2}])
+def test_decimals_are_unscaled_bytes(avro_type: dict[str, Any]) -> None:
+    """A decimal has its precision as a parameter, except 64, which Connect writes for an unknown precision."""
+    for precision, parameters in ((10, (("connect.decimal.precision", "10"),)), (64, ())):
+        avro = {**avro_type, "logicalType": "decimal", "precision": precision, "scale": 2}
+        data = AvroReader(RegisteredSchema(json.dumps(avro)))(written(avro_type, b"\x04\xd2"))
+        assert data == SchemaAndValue(
+            Schema("bytes", name=DECIMAL, parameters=(*parameters, ("scale", "2"))), b"\x04\xd2"
+        )
 
 
 def test_maps_whose_keys_are_no_strings_are_pairs() -> None:
-    """Connect writes them as lists of MapEntry records; nested ones, too."""
+    """Arrays of MapEntry records are maps, as Connect writes them, also in nested records."""
     entry = {**record(("key", "int"), ("value", ["null", "string"])), "connect.internal.type": "MapEntry"}
     avro = record(("m", ["null", {"type": "array", "items": entry}]), ("list", {"type": "array", "items": "n.R2"}))
     avro["fields"][1]["type"]["items"] = {
@@ -122,14 +124,14 @@ def test_maps_whose_keys_are_no_strings_are_pairs() -> None:
     assert read(avro, {"m": None, "list": []}).value == {"m": None, "list": []}
 
 
-def test_map_entries_with_text_as_keys_are_a_dict() -> None:
-    """As ``json_type`` has maps with string keys."""
+def test_map_entries_with_string_keys_are_a_dict() -> None:
+    """MapEntry records with string keys become a dict, as for Avro maps."""
     entry = {**record(("key", ["null", "string"]), ("value", "int")), "connect.internal.type": "MapEntry"}
     assert read({"type": "array", "items": entry}, [{"key": "a", "value": 1}]).value == {"a": 1}
 
 
-def test_names_refer_to_what_was_defined_before() -> None:
-    """In the record's namespace or by the full name."""
+def test_names_refer_to_types_defined_before() -> None:
+    """A named type is referred to by its name in the record's namespace or by its full name."""
     inner = {"type": "record", "name": "Value", "fields": [{"name": "id", "type": "int"}], "connect.name": "t.Value"}
     avro = record(("before", ["null", inner]), ("after", ["null", "Value"]), ("again", "n.Value"))
     data = read(avro, {"before": None, "after": {"id": 1}, "again": {"id": 2}})
@@ -140,15 +142,15 @@ def test_names_refer_to_what_was_defined_before() -> None:
 
 
 def test_schemas_of_other_subjects_are_read() -> None:
-    """A reference has the name by which it is used."""
+    """A schema may use a type that a reference defines, by the reference's name."""
     part = RegisteredSchema(json.dumps({"type": "record", "name": "n.Part", "fields": [{"name": "a", "type": "int"}]}))
-    whole = record(("part", "n.Part"))
-    reader = AvroReader(RegisteredSchema(json.dumps(whole), references={"n.Part": part}))
+    outer = record(("part", "n.Part"))
+    reader = AvroReader(RegisteredSchema(json.dumps(outer), references={"n.Part": part}))
     assert reader(b"\x02").value == {"part": {"a": 1}}
 
 
-def test_not_a_number_stays_one() -> None:
-    """JSON has to write it as text; Avro has it."""
+def test_nan_is_read() -> None:
+    """NaN is read from Avro as NaN."""
     assert math.isnan(read("double", math.nan).value)
 
 
@@ -162,21 +164,21 @@ def test_not_a_number_stays_one() -> None:
         ({"type": "nonsense"}, "not defined"),
     ],
 )
-def test_schemas_that_no_column_has_are_bad_records(avro: Any, message: str) -> None:
-    """The message says what it is."""
+def test_unsupported_schemas_are_bad_records(avro: Any, message: str) -> None:
+    """A schema that no column type can hold, or that is invalid, raises BadRecord with the cause."""
     with pytest.raises(BadRecord, match=message):
         AvroReader(RegisteredSchema(json.dumps(avro)))
 
 
-def test_a_schema_of_another_kind_is_a_bad_record() -> None:
-    """A Protobuf topic with the Avro converter."""
+def test_a_schema_of_another_format_is_a_bad_record() -> None:
+    """AvroReader raises BadRecord for a Protobuf schema."""
     with pytest.raises(BadRecord, match="PROTOBUF"):
         AvroReader(RegisteredSchema("syntax", "PROTOBUF"))
 
 
 @pytest.mark.parametrize("payload", [b"", b"\x02", b"\x02\x06ab", b"\x02\x02a\x00", b"\x04\x02a"])
-def test_bytes_that_are_not_what_the_schema_says_are_a_bad_record(payload: bytes) -> None:
-    """Too few, too many, or a branch that the union has not."""
+def test_bytes_that_do_not_match_the_schema_are_a_bad_record(payload: bytes) -> None:
+    """Missing bytes, extra bytes and an unknown branch of a union raise BadRecord."""
     avro = record(("a", ["null", "string"]))
     with pytest.raises(BadRecord, match="Avro schema"):
         AvroReader(RegisteredSchema(json.dumps(avro)))(payload)

@@ -1,4 +1,4 @@
-"""Blocks of Avro payloads in columns: the same as one by one, or not at all."""
+"""Decoding a block of Avro documents to columns gives the values of decoding them one by one, or an error."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _SIMPLE: list[Typed] = [
 
 @st.composite
 def types(draw: st.DrawFn, depth: int = 2) -> Typed:
-    """Types that Connect has a schema for."""
+    """Draw types for which Connect has a schema."""
     kind = draw(
         st.sampled_from(["simple", "simple", "optional", "array", "map", "record", "named"] if depth else ["simple"])
     )
@@ -67,7 +67,7 @@ def types(draw: st.DrawFn, depth: int = 2) -> Typed:
 
 @st.composite
 def records(draw: st.DrawFn, depth: int = 2, name: str = "R") -> Typed:
-    """Records of a few fields, of which two may be of the same named type."""
+    """Draw records of a few fields, some of which have the same named type."""
     members = draw(st.lists(types(depth), min_size=1, max_size=4))
     fields = {f"f{place}": member for place, member in enumerate(members)}
     for field, (kind, values) in list(fields.items()):
@@ -83,7 +83,7 @@ PREFIX = b"\0\0\0\0\7"
 
 
 def written(avro: Any, values: Sequence[Any]) -> list[bytes]:
-    """Documents of values, each behind a prefix."""
+    """Serialize values, each behind PREFIX."""
     parsed = fastavro.parse_schema(avro)
     documents = []
     for value in values:
@@ -95,27 +95,27 @@ def written(avro: Any, values: Sequence[Any]) -> list[bytes]:
 
 
 def without_logical(avro: Any) -> Any:
-    """The schema as something that writes physical values takes it."""
+    """Return the schema without logical types, so that fastavro writes physical values."""
     if isinstance(avro, dict):
         return {name: without_logical(value) for name, value in avro.items() if name != "logicalType"}
     return [without_logical(each) for each in avro] if isinstance(avro, list) else avro
 
 
 def block(reader: AvroReader, documents: Sequence[bytes], names: Sequence[str]) -> list[dict[str, Any]]:
-    """What a block's columns say of each document."""
+    """Return the values of each document as the block's columns contain them."""
     columns = reader.block(documents, len(PREFIX), dict.fromkeys(names)).columns
     cells = {name: in_python(column) for name, column in columns.items() if not isinstance(column, Struct)}
     return [{name: comparable(each[row]) for name, each in cells.items()} for row in range(len(documents))]
 
 
 def one_by_one(reader: AvroReader, documents: Sequence[bytes], names: Sequence[str]) -> list[dict[str, Any]]:
-    """What a reader of single documents says."""
+    """Return the values of each document as AvroReader reads it alone."""
     values = [reader(document[len(PREFIX) :]).value for document in documents]
     return [{name: comparable(value[name]) for name in names} for value in values]
 
 
 def comparable(value: Any) -> Any:
-    """NaN equals itself; the pairs that Arrow makes of a map are no lists."""
+    """Return a value for comparison: NaN as a string; the tuples of a map are not converted to lists."""
     if isinstance(value, float):
         return "NaN" if math.isnan(value) else value
     if isinstance(value, dict):
@@ -124,8 +124,8 @@ def comparable(value: Any) -> Any:
 
 
 @given(st.data())
-def test_a_block_says_what_its_records_say(data: st.DataObject) -> None:
-    """Of every type, whichever fields are wanted."""
+def test_a_block_has_the_values_of_its_records(data: st.DataObject) -> None:
+    """A block has the values of single documents for every type and every selection of fields."""
     avro, values = data.draw(records())
     documents = written(without_logical(avro), data.draw(st.lists(values, min_size=1, max_size=12)))
     names = [each["name"] for each in avro["fields"] if data.draw(st.booleans())]
@@ -134,8 +134,8 @@ def test_a_block_says_what_its_records_say(data: st.DataObject) -> None:
 
 
 @given(st.data())
-def test_a_block_with_other_bytes_is_refused_or_right(data: st.DataObject) -> None:
-    """Nothing is read that single records would not give: not across records, and not beyond the last."""
+def test_a_corrupt_block_is_refused_or_correct(data: st.DataObject) -> None:
+    """A block with a corrupt document is refused or has the values of single documents: no read crosses documents."""
     avro, values = data.draw(records())
     documents = written(without_logical(avro), data.draw(st.lists(values, min_size=1, max_size=4)))
     broken = data.draw(st.integers(0, len(documents) - 1))
@@ -145,10 +145,10 @@ def test_a_block_with_other_bytes_is_refused_or_right(data: st.DataObject) -> No
     names = [each["name"] for each in avro["fields"]]
     reader = AvroReader(RegisteredSchema(json.dumps(avro)))
     try:
-        told = block(reader, documents, names)
+        decoded = block(reader, documents, names)
     except BadRecord:
         return
-    assert told == one_by_one(reader, documents, names)
+    assert decoded == one_by_one(reader, documents, names)
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_a_block_with_other_bytes_is_refused_or_right(data: st.DataObject) -> No
     [
         ("long", b"\xff" * 9 + b"\2"),  # more than 64 bits
         ("string", b"\1"),  # a negative length
-        ("string", b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\1"),  # a length that leads around the address space
+        ("string", b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\1"),  # a length that overflows the address space
         ("string", b"\2\xff"),  # no UTF-8
         ("string", b""),
         (["null", "string"], b"\4\2a"),
@@ -168,8 +168,8 @@ def test_a_block_with_other_bytes_is_refused_or_right(data: st.DataObject) -> No
         ("double", b"\0\0\0\0\0\0\0\0\0"),
     ],
 )
-def test_bytes_that_are_not_what_the_schema_says_are_refused(kind: Any, payload: bytes) -> None:
-    """Wherever the broken record stands."""
+def test_bytes_that_do_not_match_the_schema_are_refused(kind: Any, payload: bytes) -> None:
+    """A block is refused if its only document, its first document or all documents do not match the schema."""
     reader = AvroReader(
         RegisteredSchema(json.dumps({"type": "record", "name": "R", "fields": [{"name": "a", "type": kind}]}))
     )
@@ -179,20 +179,20 @@ def test_bytes_that_are_not_what_the_schema_says_are_refused(kind: Any, payload:
             reader.block(documents, 0, {"a": None})
 
 
-def test_what_is_skipped_does_not_lead_back() -> None:
-    """A negative length before it would have a byte read twice, and the record end where it should."""
+def test_a_skipped_field_with_a_negative_length_is_refused() -> None:
+    """A negative length in a field that is not selected does not move the read position backwards."""
     fields = [{"name": "a", "type": "string"}, {"name": "b", "type": "long"}]
     reader = AvroReader(RegisteredSchema(json.dumps({"type": "record", "name": "R", "fields": fields})))
     with pytest.raises(BadRecord):
         reader.block([b"\1"], 0, {})
 
 
-def test_lengths_that_are_not_true_cost_no_memory() -> None:
-    """Texts that would all reach to the end of the block are refused before they are copied."""
+def test_wrong_lengths_allocate_no_memory() -> None:
+    """Strings whose length exceeds their document are refused before they are copied."""
     reader = AvroReader(
         RegisteredSchema('{"type": "record", "name": "R", "fields": [{"name": "a", "type": "string"}]}')
     )
-    documents = [b"\xf0\xa2\4" + b"x" * 97] * 1000  # 100 bytes each, which say to be 33 thousand
+    documents = [b"\xf0\xa2\4" + b"x" * 97] * 1000  # 100 bytes each, with a length prefix of 33 thousand
     tracemalloc.start()
     try:
         with pytest.raises(BadRecord):
@@ -202,23 +202,23 @@ def test_lengths_that_are_not_true_cost_no_memory() -> None:
         tracemalloc.stop()
 
 
-def test_large_texts_cost_little_more_than_themselves() -> None:
-    """Whatever is polled at once is bounded by bytes, and so must be what becomes of it."""
+def test_memory_of_large_strings_is_bounded() -> None:
+    """Decoding a block of large strings allocates less than three times the size of its documents."""
     avro = {"type": "record", "name": "R", "fields": [{"name": "a", "type": ["null", "string"]}]}
     values = [{"a": "ä" * 5000 if number % 3 else None} for number in range(300)]
     documents = written(avro, values)
     reader = AvroReader(RegisteredSchema(json.dumps(avro)))
     tracemalloc.start()
     try:
-        told = reader.block(documents, len(PREFIX), {"a": None})
+        decoded = reader.block(documents, len(PREFIX), {"a": None})
         assert tracemalloc.get_traced_memory()[1] < 3 * sum(map(len, documents))
     finally:
         tracemalloc.stop()
-    assert told.columns["a"].to_pylist() == [each["a"] for each in values]  # type: ignore[union-attr] # text is in Arrow
+    assert decoded.columns["a"].to_pylist() == [each["a"] for each in values]  # type: ignore[union-attr] # text is in Arrow
 
 
-def test_a_schema_of_no_record_has_no_blocks() -> None:
-    """Its documents are read one by one."""
+def test_a_schema_that_is_no_record_has_no_blocks() -> None:
+    """A reader of a schema that is no record does not support blocks."""
     reader = AvroReader(RegisteredSchema('"long"'))
     assert not reader.reads_blocks
     with pytest.raises(BadRecord):
@@ -226,11 +226,11 @@ def test_a_schema_of_no_record_has_no_blocks() -> None:
 
 
 def test_numbers_of_every_length() -> None:
-    """One to ten bytes, side by side."""
+    """Varints of one to ten bytes are decoded next to each other."""
     avro = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "long"}]}
     edges = [sign * 2**power + step for power in range(63) for sign in (1, -1) for step in (-1, 0, 1)]
     numbers = [*edges, 2**63 - 1, -(2**63)]
-    told = block(
+    decoded = block(
         AvroReader(RegisteredSchema(json.dumps(avro))), written(avro, [{"a": each} for each in numbers]), ["a"]
     )
-    assert [each["a"] for each in told] == numbers
+    assert [each["a"] for each in decoded] == numbers

@@ -1,4 +1,4 @@
-"""Keys and values through other converters than JsonConverter."""
+"""Decoding of keys and values by other converters than JsonConverter."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Record:
 
 
 def value(row: dict[str, object]) -> bytes:
-    """A row without an envelope, with its schema."""
+    """Return a row with its schema, without an envelope."""
     kinds = {int: "int64", str: "string"}
     fields = [{"type": kinds[type(each)], "field": name} for name, each in row.items()]
     schema = {"type": "struct", "name": "t.Value", "fields": fields}
@@ -47,8 +47,8 @@ def decoded(conversion: Conversion, *records: Record, **options: object) -> Deco
     ("converter", "document", "key"),
     [(STRING_CONVERTER, b"42", 42), (INTEGER_CONVERTER, b"\0\0\0\x2a", 42), (STRING_CONVERTER, b"a", "a")],
 )
-def test_a_key_that_is_one_value_is_the_one_key_column(converter: str, document: bytes, key: object) -> None:
-    """So that a tombstone removes its row; text stands for a number where the column is one."""
+def test_a_primitive_key_is_the_key_column(converter: str, document: bytes, key: object) -> None:
+    """A primitive key and the row's key column have the same encoded key, so that a tombstone deletes the row."""
     row = value({"id": key, "name": "x"})
     keys = Conversion(SIMPLE_CONVERTERS[converter]({}))
     out = decoded(keys, Record(document, row), Record(document, None, offset=1))
@@ -58,8 +58,8 @@ def test_a_key_that_is_one_value_is_the_one_key_column(converter: str, document:
     assert rows == [(Operation.UPDATE, f"={key}"), (Operation.TOMBSTONE, f"={key}")]
 
 
-def test_what_cannot_be_converted_is_told_by_its_place_and_stage() -> None:
-    """Around sound records; of the others of the same chunk nothing is lost."""
+def test_conversion_errors_have_an_index_and_a_stage() -> None:
+    """The error has the record's index and converter stage; valid records of the chunk are decoded."""
     conversion = Conversion(SIMPLE_CONVERTERS[INTEGER_CONVERTER]({}))
     row = value({"id": 1})
     one = b"\0\0\0\1"
@@ -75,8 +75,8 @@ def test_what_cannot_be_converted_is_told_by_its_place_and_stage() -> None:
 
 
 @pytest.mark.parametrize("conversion", [None, Conversion(value=SIMPLE_CONVERTERS[INTEGER_CONVERTER]({}))])
-def test_of_a_bad_key_and_a_bad_value_the_key_is_told(conversion: Conversion | None) -> None:
-    """Kafka Connect converts it first; a value alone keeps its own stage."""
+def test_the_key_error_of_a_record_is_reported_before_its_value_error(conversion: Conversion | None) -> None:
+    """A record with an invalid key and value is reported at KEY_CONVERTER, because Connect converts keys first."""
     records = [Record(b"{broken", b"{broken"), Record(b'{"id":1}', b"{broken", 1)]
     plain = EnvelopeOptions(key_schemas=False, value_schemas=False)
     first, second = converting_decoder("t", plain, conversion=conversion).decode(records).errant
@@ -84,16 +84,16 @@ def test_of_a_bad_key_and_a_bad_value_the_key_is_told(conversion: Conversion | N
     assert (second.index, second.stage) == (1, Stage.VALUE_CONVERTER)
 
 
-def test_a_value_that_is_no_row_is_a_bad_record_that_says_what_to_do() -> None:
-    """StringConverter as value.converter, for one."""
+def test_a_value_that_is_no_row_is_a_bad_record() -> None:
+    """The error of a value that StringConverter reads as a string recommends JsonConverter."""
     (errant,) = decoded(Conversion(value=StringConverter()), Record(b'{"id":1}', b"text")).errant
     assert errant.stage is Stage.TASK_PUT
     assert "string instead of a row" in str(errant.error)
     assert "JsonConverter" in str(errant.error)
 
 
-def test_transforms_make_rows_of_single_values() -> None:
-    """Converters stand before them: a text becomes a struct, and a number the key's column."""
+def test_hoist_field_makes_rows_of_primitive_values() -> None:
+    """Transforms run after the converters: HoistField makes a row of a string value and of a number key."""
     hoist = "org.apache.kafka.connect.transforms.HoistField$"
     transforms = {
         "transforms": "value,key",

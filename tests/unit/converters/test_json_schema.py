@@ -1,4 +1,4 @@
-"""JSON whose schema stands in a registry."""
+"""JSON documents whose schema is stored in a registry."""
 
 from __future__ import annotations
 
@@ -69,14 +69,17 @@ NULL = {"type": "null"}
     ],
 )
 def test_types(node: Any, document: str, schema: Schema, value: Any) -> None:
-    """As Confluent's JsonSchemaData maps them; values are in their physical form."""
+    """Types are mapped as Confluent's JsonSchemaData maps them; values have their physical representation."""
     data = read(node, document)
     assert data == SchemaAndValue(schema, value)
     assert type(data.value) is type(value)
 
 
-def test_structs_have_their_fields_in_connects_order() -> None:
-    """By ``connect.index``; references lead to definitions or to other schemas, what a document adds is left out."""
+def test_fields_are_ordered_by_connect_index() -> None:
+    """Fields have the order of ``connect.index``.
+
+    References are resolved, and properties without a schema are ignored.
+    """
     root = {
         "type": "object",
         "title": "n.Envelope",
@@ -88,7 +91,7 @@ def test_structs_have_their_fields_in_connects_order() -> None:
         "definitions": {"Row": {"type": "object", "title": "n.Row", "properties": {"id": {"type": "integer"}}}},
     }
     part = RegisteredSchema('{"type":"string"}', "JSON")
-    data = read(root, '{"c":"x","a":1,"more":true,"b":{"id":7}}', **{"part.json": part})
+    data = read(root, '{"c":"x","a":1,"extra":true,"b":{"id":7}}', **{"part.json": part})
     row = Schema("struct", optional=True, name="n.Row", fields=(Field("id", Schema("int64")),))
     assert data.schema == Schema(
         "struct",
@@ -109,8 +112,8 @@ def test_structs_have_their_fields_in_connects_order() -> None:
         [],
     ],
 )
-def test_schemas_that_no_column_has_are_bad_records(node: Any) -> None:
-    """A choice of types, a schema within itself, and what is no schema."""
+def test_unsupported_schemas_are_bad_records(node: Any) -> None:
+    """A union of types, a recursive schema, an unknown reference and an invalid schema raise BadRecord."""
     with pytest.raises(BadRecord):
         read(node, "1")
 
@@ -128,20 +131,20 @@ def test_schemas_that_no_column_has_are_bad_records(node: Any) -> None:
         ({"type": "integer"}, "{"),
     ],
 )
-def test_documents_that_are_not_what_the_schema_says(node: Any, document: str) -> None:
-    """Bad records, whose message shows no value."""
+def test_documents_that_do_not_match_the_schema(node: Any, document: str) -> None:
+    """A document that does not match its schema raises BadRecord."""
     with pytest.raises(BadRecord, match="match its JSON Schema"):
         read(node, document)
 
 
-def test_a_schema_of_another_kind() -> None:
-    """An Avro topic with the converter of JSON Schema."""
+def test_a_schema_of_another_format_is_a_bad_record() -> None:
+    """The JSON Schema reader raises BadRecord for an Avro schema."""
     with pytest.raises(BadRecord, match="AVRO"):
         json_schema_reader(RegisteredSchema("{}", "AVRO"))
 
 
 def test_connects_own_schemas() -> None:
-    """What ExtJsonConverter registers is what JsonConverter would put before each document."""
+    """The schema that ExtJsonConverter registers is read as the schema that JsonConverter writes into each document."""
     schema = '{"type":"struct","fields":[{"type":"int32","field":"id"}],"optional":false,"name":"t.Key"}'
     read = connect_json_reader(RegisteredSchema(schema, "KCONNECT"))
     one, other = read(b'{"id":1}'), read(b'{"id":2}')

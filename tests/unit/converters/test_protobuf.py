@@ -1,4 +1,4 @@
-"""Protobuf's binary form as Connect data."""
+"""Protobuf's binary encoding is converted to Connect data."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from headrace.core.model.errors import BadRecord
 from headrace.core.model.schema import Field, Schema
 
 CONNECT = "org.apache.kafka.connect.data."
-OURS = "io.confluent.connect.protobuf"
+CONFLUENT = "io.confluent.connect.protobuf"
 
 
 def read(body: str, content: dict[str, Any], options: ProtobufOptions | None = None, head: str = "") -> SchemaAndValue:
-    """What becomes of a message with these fields."""
+    """Serialize a message with these fields and read it."""
     schema = registered(f'syntax = "proto3"; {head} message M {{ {body} }}')
     return protobuf_reader(schema, options)(b"\0" + message(schema, content))
 
 
 def tagged(schema: Schema, number: int = 1) -> Schema:
-    """As Confluent's converter notes it of each field."""
-    parameters = tuple(sorted((*schema.parameters, (f"{OURS}.Tag", str(number)))))
+    """Return the schema of a field as Confluent's converter declares it: optional, with its tag as a parameter."""
+    parameters = tuple(sorted((*schema.parameters, (f"{CONFLUENT}.Tag", str(number)))))
     return replace(schema, optional=True, parameters=parameters)
 
 
 def typed(name: str) -> tuple[tuple[str, str], ...]:
-    return ((f"{OURS}.Type", name),)
+    return ((f"{CONFLUENT}.Type", name),)
 
 
 META = 'import "confluent/meta.proto";'
@@ -64,7 +64,7 @@ NOTED = '[(confluent.field_meta) = {{ doc: "x", params: [{{ key: "{}", value: "{
     ],
 )
 def test_scalars(kind: str, given: Any, schema: Schema, value: Any) -> None:
-    """As Confluent's ProtobufData maps them: what is unsigned is an int64, which wraps."""
+    """Types are mapped as Confluent's ProtobufData maps them: unsigned types are int64, which overflows."""
     data = read(f"{kind} a = 1;", {"a": given})
     assert data == SchemaAndValue(Schema("struct", name="M", fields=(Field("a", tagged(schema)),)), {"a": value})
     assert type(data.value["a"]) is type(value)
@@ -101,7 +101,7 @@ def test_scalars(kind: str, given: Any, schema: Schema, value: Any) -> None:
     ],
 )  # fmt: skip
 def test_messages_that_are_values(kind: str, imported: str, given: Any, schema: Schema, value: Any) -> None:
-    """Connect's logical types and wrappers; they are null where they are not set."""
+    """Messages of Connect's logical types and wrappers are single values, and null if they are not set."""
     head = f'import "{imported}.proto";'
     data = read(f"{kind} a = 1;", {"a": given}, head=head)
     assert data == SchemaAndValue(Schema("struct", name="M", fields=(Field("a", tagged(schema)),)), {"a": value})
@@ -109,17 +109,17 @@ def test_messages_that_are_values(kind: str, imported: str, given: Any, schema: 
 
 
 @pytest.mark.parametrize(
-    "noted",
+    "declared",
     [
         NOTED.format("{}", "{}").replace("{}", "scale", 1).replace("{}", "2", 1),
         '[(confluent.field_meta).params = { key: "scale", value: "2" }]',
         '[deprecated = true, (.confluent.field_meta) = { params: [ { value: "2", key: "scale" } ] tags: "t" }]',
     ],
 )
-def test_what_confluent_notes_of_a_field(noted: str) -> None:
-    """In each form of the language: scale and precision of decimals."""
+def test_confluents_field_meta_option(declared: str) -> None:
+    """The scale of a decimal is read from each syntax of ``confluent.field_meta``; values are rescaled or refused."""
     head = f'{META} import "confluent/type/decimal.proto";'
-    body = f"confluent.type.Decimal a = 1 {noted};"
+    body = f"confluent.type.Decimal a = 1 {declared};"
     data = read(body, {"a": {"value": "DA==", "scale": 1}}, head=head)  # 1.2
     assert data.schema is not None
     schema = data.schema.field("a")
@@ -131,10 +131,10 @@ def test_what_confluent_notes_of_a_field(noted: str) -> None:
 
 
 @given(st.integers(-(10**40), 10**40), st.integers(-5, 8))
-def test_a_decimal_keeps_its_number_or_is_refused(number: int, scale: int) -> None:
-    """Its own scale may differ from the schema's; no digit is lost on the way."""
-    octets = number.to_bytes(number.bit_length() // 8 + 1, "big", signed=True)
-    content = b"\x0a" + bytes((len(octets),)) + octets + b"\x18" + varint(scale)
+def test_a_decimal_is_rescaled_exactly_or_refused(number: int, scale: int) -> None:
+    """A decimal of another scale than its schema is rescaled if no digit is lost, else it raises BadRecord."""
+    unscaled_bytes = number.to_bytes(number.bit_length() // 8 + 1, "big", signed=True)
+    content = b"\x0a" + bytes((len(unscaled_bytes),)) + unscaled_bytes + b"\x18" + varint(scale)
     document = b"\0\x0a" + bytes((len(content),)) + content
     if number % 10 ** max(scale - 4, 0):
         with pytest.raises(BadRecord):
@@ -154,13 +154,13 @@ DECIMALS = protobuf_reader(
 
 @pytest.mark.parametrize("narrow", ["int8", "int16"])
 def test_narrow_numbers(narrow: str) -> None:
-    """Connect's types that the language does not have."""
+    """The parameter ``connect.type`` makes int8 and int16 of an int32 field."""
     data = read(f"int32 a = 1 {NOTED.format('connect.type', narrow)};", {"a": 3}, head=META)
     assert data.schema == Schema("struct", name="M", fields=(Field("a", tagged(Schema(narrow))),))
 
 
-def test_what_is_null() -> None:
-    """What does not know whether it is set has its default; lists and maps are empty."""
+def test_fields_that_are_not_set() -> None:
+    """A field without presence has its default, a field with presence is null, lists and maps are empty."""
     body = "int32 a = 1; optional int32 b = 2; N c = 3; repeated int32 d = 4; map<string, int32> e = 5; message N {}"
     assert read(body, {}).value == {"a": 0, "b": None, "c": None, "d": [], "e": {}}
     assert read(body, {"b": 0, "c": {}}).value == {"a": 0, "b": 0, "c": {}, "d": [], "e": {}}
@@ -171,7 +171,7 @@ def test_what_is_null() -> None:
 
 
 def test_maps() -> None:
-    """Those with text as keys are objects, others pairs, in the order of their keys."""
+    """Maps with string keys become dicts and others lists of pairs, both in the order of their keys."""
     body = "map<string, N> a = 1; map<int64, bool> my_b = 2; message N { int32 n = 1; }"
     data = read(body, {"a": {"y": {"n": 1}, "x": {}}, "my_b": {"2": True, "1": False}})
     assert data.value == {"a": {"x": {"n": 0}, "y": {"n": 1}}, "my_b": [(1, False), (2, True)]}
@@ -184,19 +184,19 @@ def test_maps() -> None:
 
 
 def test_enums() -> None:
-    """Names, or numbers; one that the schema does not know is called as Java's library calls it."""
+    """Enums become names or numbers; an unknown number has the name that Java's library gives it."""
     body = "E a = 1; E b = 2; enum E { option allow_alias = true; ZERO = 0; ONE = 1; UNO = 1; }"
     data = read(body, {"a": 1, "b": 9})
     assert data.value == {"a": "ONE", "b": "UNKNOWN_ENUM_VALUE_E_9"}
     assert data.schema is not None
-    noted = (("", "E"), (".ONE", "1"), (".UNO", "1"), (".ZERO", "0"))
-    parameters = tuple((f"{OURS}.Enum{name}", value) for name, value in noted)
+    declared = (("", "E"), (".ONE", "1"), (".UNO", "1"), (".ZERO", "0"))
+    parameters = tuple((f"{CONFLUENT}.Enum{name}", value) for name, value in declared)
     assert data.schema.field("a") == tagged(Schema("string", name="E", parameters=parameters))
     assert read(body, {"a": 1}, ProtobufOptions(int_for_enums=True)).value == {"a": 1, "b": 0}
 
 
-def test_choices() -> None:
-    """A struct with one member, before the fields; its members as fields where they are wanted."""
+def test_oneofs() -> None:
+    """A oneof becomes a struct before the other fields, or its members become fields with ``flatten_unions``."""
     body = "int32 a = 1; oneof pick { string b = 2; N c = 3; } optional int32 d = 4; message N {}"
     data = read(body, {"b": ""})
     assert data.value == {"pick_0": {"b": ""}, "a": 0, "d": None}
@@ -204,7 +204,11 @@ def test_choices() -> None:
     assert [each.name for each in data.schema.fields] == ["pick_0", "a", "d"]
     pick = data.schema.field("pick_0")
     assert pick is not None
-    assert (pick.name, pick.optional, [each.name for each in pick.fields]) == (f"{OURS}.Union.pick", True, ["b", "c"])
+    assert (pick.name, pick.optional, [each.name for each in pick.fields]) == (
+        f"{CONFLUENT}.Union.pick",
+        True,
+        ["b", "c"],
+    )
     assert read(body, {}).value == {"pick_0": None, "a": 0, "d": None}
     flat = ProtobufOptions(flatten_unions=True)
     assert read(body, {"c": {}}, flat).value == {"b": None, "c": {}, "a": 0, "d": None}
@@ -212,7 +216,7 @@ def test_choices() -> None:
 
 
 def test_names_and_nullability_by_option() -> None:
-    """Packages in names; only what says optional, or only wrappers, may be null; wrappers as structs."""
+    """Options select full names, which fields are optional, and whether wrappers are structs."""
     body = "int32 a = 1; optional int32 b = 2; google.protobuf.Int32Value c = 3;"
 
     def fields(options: ProtobufOptions) -> dict[str, tuple[str, bool]]:
@@ -222,17 +226,17 @@ def test_names_and_nullability_by_option() -> None:
         return {each.name: (each.schema.type, each.schema.optional) for each in schema.fields}
 
     names: list[str] = []
-    whole = {"a": ("int32", True), "b": ("int32", True), "c": ("int32", True)}
-    assert fields(ProtobufOptions(full_names=True)) == whole
-    assert fields(ProtobufOptions(optional_for_nullables=True)) == whole | {"a": ("int32", False)}
+    all_optional = {"a": ("int32", True), "b": ("int32", True), "c": ("int32", True)}
+    assert fields(ProtobufOptions(full_names=True)) == all_optional
+    assert fields(ProtobufOptions(optional_for_nullables=True)) == all_optional | {"a": ("int32", False)}
     wrapped = ProtobufOptions(wrapper_for_nullables=True, wrapper_for_raw_primitives=False)
     assert fields(wrapped) == {"a": ("int32", False), "b": ("int32", False), "c": ("int32", True)}
-    assert fields(ProtobufOptions(wrapper_for_raw_primitives=False)) == whole | {"c": ("struct", True)}
+    assert fields(ProtobufOptions(wrapper_for_raw_primitives=False)) == all_optional | {"c": ("struct", True)}
     assert names == ["n.m.M", "M", "M", "M"]
 
 
 def test_a_key_may_be_a_wrapper() -> None:
-    """Then it is the single value."""
+    """A document whose message is a wrapper is a single value."""
     schema = registered('syntax = "proto3"; message Key { google.protobuf.Int64Value id = 1; }' + WRAPPERS)
     data = protobuf_reader(registered(_text_of_wrappers()))(bytes((2, 4, 0x08, 0x07)))
     assert (data.schema, data.value) == (Schema("int64"), 7)
@@ -240,7 +244,7 @@ def test_a_key_may_be_a_wrapper() -> None:
 
 
 def _text_of_wrappers() -> str:
-    """google/protobuf/wrappers.proto as a registry may keep it: a descriptor in base64."""
+    """Return google/protobuf/wrappers.proto as a base64 descriptor, which a registry may store."""
     return base64.b64encode(wrappers_pb2.DESCRIPTOR.serialized_pb).decode()
 
 
@@ -248,19 +252,19 @@ def _text_of_wrappers() -> str:
     "document",
     [b"", b"\x80", b"\x01", b"\x02", b"\x03", b"\0\x08", b"\0\xff\xff", b"\0\x0a\x01\xff", b"\xff" * 5],
 )
-def test_documents_that_are_not_what_the_schema_says(document: bytes) -> None:
-    """Cut off, of no message, or with text that is none."""
+def test_documents_that_do_not_match_the_schema(document: bytes) -> None:
+    """A truncated document, an unknown message index and invalid UTF-8 raise BadRecord."""
     with pytest.raises(BadRecord):
         protobuf_reader(registered('syntax = "proto3"; message A { string a = 1; }'))(document)
 
 
-def test_a_date_that_is_none() -> None:
-    """Protobuf's dates may lack a part; Connect's may not."""
+def test_an_incomplete_date_is_a_bad_record() -> None:
+    """A google.type.Date without a month or day raises BadRecord."""
     with pytest.raises(BadRecord, match="match their Protobuf schema"):
         read("google.type.Date a = 1;", {"a": {"year": 2024}}, head='import "google/type/date.proto";')
 
 
-def test_a_schema_of_another_kind() -> None:
-    """An Avro topic with the converter of Protobuf."""
+def test_a_schema_of_another_format_is_a_bad_record() -> None:
+    """The Protobuf reader raises BadRecord for an Avro schema."""
     with pytest.raises(BadRecord, match="AVRO"):
         protobuf_reader(RegisteredSchema('"int"'))

@@ -1,4 +1,4 @@
-"""Protobuf's schemas: which message a document is of, imports, and what their language may say."""
+"""Protobuf schemas: the message type of a document, imports and syntax."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ syntax = "proto3";
 package n;
 /* comments */
 message A {
-  map<string, string> m = 1; // whose entries are no messages of their own
+  map<string, string> m = 1; // whose entry type has no message index
   message B { message C { int32 c = 1; } }
   message D { int32 d = 1; }
 }
@@ -29,7 +29,7 @@ service S { rpc Call (A) returns (stream E) { option deprecated = true; } }
 
 
 @pytest.mark.parametrize(
-    ("place", "name", "path"),
+    ("indexes", "name", "path"),
     [
         (b"\0", "A", ()),
         (b"\x02\x00", "A", ()),
@@ -39,30 +39,30 @@ service S { rpc Call (A) returns (stream E) { option deprecated = true; } }
         (b"\x06\x00\x00\x00", "C", (0, 0)),
     ],
 )
-def test_documents_name_their_message_by_its_place(place: bytes, name: str, path: tuple[int, ...]) -> None:
-    """A count and the places, outermost first; a zero alone is the first one."""
-    data = protobuf_reader(registered(NESTED))(place)
+def test_message_indexes_select_the_message_type(indexes: bytes, name: str, path: tuple[int, ...]) -> None:
+    """Message indexes are a count and the indexes from the outermost type; a single zero is the first type."""
+    data = protobuf_reader(registered(NESTED))(indexes)
     assert data.schema is not None
     assert data.schema.name == name
 
 
 @given(st.lists(st.integers(0, 200), min_size=1, max_size=6))
-def test_places_are_read_as_confluents_client_writes_them(place: list[int]) -> None:
-    """A message that is not there is named as missing, and no other one is taken for it."""
-    written = b"".join(varint(number << 1) for number in (len(place), *place))
-    there = {(0,): "A", (1,): "E", (0, 0): "B", (0, 1): "D", (0, 0, 0): "C"}
+def test_unknown_message_indexes_are_bad_records(indexes: list[int]) -> None:
+    """Message indexes as Confluent's client encodes them select their type, and unknown ones raise BadRecord."""
+    written = b"".join(varint(number << 1) for number in (len(indexes), *indexes))
+    defined = {(0,): "A", (1,): "E", (0, 0): "B", (0, 1): "D", (0, 0, 0): "C"}
     read = protobuf_reader(registered(NESTED))
-    if tuple(place) in there:
+    if tuple(indexes) in defined:
         schema = read(written).schema
         assert schema is not None
-        assert schema.name == there[tuple(place)]
+        assert schema.name == defined[tuple(indexes)]
     else:
         with pytest.raises(BadRecord, match="is not in its Protobuf schema"):
             read(written)
 
 
-def test_documents_name_their_message_as_apicurio_does() -> None:
-    """By its name in a message of its own."""
+def test_apicurios_ref_message_selects_the_message_type() -> None:
+    """Apicurio's Ref message before the document contains the name of its type."""
     read = named_protobuf_reader(registered(NESTED))
     data = read(b"\x03\x0a\x01E" + b"\x08\x05")
     assert data.schema is not None
@@ -73,7 +73,7 @@ def test_documents_name_their_message_as_apicurio_does() -> None:
 
 
 def test_imports() -> None:
-    """From references, and theirs; two files may import the same one."""
+    """Imports are resolved from references and their references; two files may import the same one."""
     part = 'syntax = "proto2"; package p; message P { required int32 a = 1; enum E { X = 0; } }'
     middle = 'syntax = "proto3"; package n; import "part.proto"; message Mid { p.P.E e = 1; }'
     schema = RegisteredSchema(
@@ -91,7 +91,7 @@ def test_imports() -> None:
 
 
 def test_comments_anywhere() -> None:
-    """Also within statements; what looks like one within a text is none, and errors still name the line."""
+    """Comments within statements are ignored, strings with ``//`` are kept, and errors name the correct line."""
     text = """syntax = /* of
     version */ "proto3"; // three
     message /**/ M { oneof /* a choice */ pick { // of
@@ -102,14 +102,14 @@ def test_comments_anywhere() -> None:
         protobuf_reader(registered(text + "}"))
 
 
-def test_names_that_are_words_of_the_language() -> None:
-    """They may be those of fields and messages."""
+def test_names_that_are_keywords() -> None:
+    """Fields and messages may have keywords as names."""
     text = 'syntax = "proto3"; message group { int32 message = 1; string syntax = 2; bool optional = 3; }'
     assert protobuf_reader(registered(text))(b"\0").value == {"message": 0, "syntax": "", "optional": False}
 
 
 def test_a_serialized_descriptor() -> None:
-    """What some clients register in place of text, with whatever name it has."""
+    """A schema may be registered as a base64 descriptor with any file name."""
     file = FileDescriptorProto(name="any.proto", package="n", syntax="proto3")
     file.message_type.add(name="M").field.add(name="a", number=1, type=5)
     schema = registered(base64.b64encode(file.SerializeToString()).decode())
@@ -133,7 +133,7 @@ def test_a_serialized_descriptor() -> None:
         ('syntax = "proto3";', "is not in its Protobuf schema"),
     ],
 )
-def test_schemas_that_no_table_has(text: str, why: str) -> None:
-    """Bad records, which say why."""
+def test_unsupported_schemas_are_bad_records(text: str, why: str) -> None:
+    """A schema that cannot be parsed, loaded or converted raises BadRecord with the cause."""
     with pytest.raises(BadRecord, match=why):
         protobuf_reader(registered(text))(b"\0")

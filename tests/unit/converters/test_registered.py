@@ -1,4 +1,4 @@
-"""How documents name their schemas, and that a schema is asked for once."""
+"""How documents identify their schemas, and the cache of schemas."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ GUID = uuid.UUID("01a1fd14-7474-7aa6-901a-3243b26be8a7")
         ),
     ],
 )
-def test_confluents_forms(document: bytes, headers: Headers, schema_id: SchemaId, payload: bytes) -> None:
-    """Headers before prefixes, and only those of the own side (``connect.md`` section 13)."""
+def test_confluents_schema_ids(document: bytes, headers: Headers, schema_id: SchemaId, payload: bytes) -> None:
+    """Headers of the own side precede the prefix of the document (``connect.md`` section 13)."""
     assert confluent_framing("value")(document, headers) == (schema_id, payload)
 
 
@@ -69,23 +69,23 @@ VERSION = (
         (b"xyz", VERSION[1:], None, SchemaId(IdKind.VERSION, "default/a%2Fb/1"), b"xyz"),
     ],
 )
-def test_apicurios_forms(
+def test_apicurios_schema_ids(
     document: bytes, headers: Headers, use_id: IdKind | None, schema_id: SchemaId, payload: bytes
 ) -> None:
-    """Of version 2 and 3, with ids before the document or in headers."""
+    """Schema ids of Apicurio 2 and 3 are read from the prefix of the document or from headers."""
     assert apicurio_framing("value", use_id)(document, headers) == (schema_id, payload)
 
 
 @pytest.mark.parametrize("document", [b"", b"{}", b"\0\0", b"\1\2\3", b"plain text"])
 def test_documents_without_an_id_are_bad_records(document: bytes) -> None:
-    """JSON on an Avro topic, for one."""
+    """A document without a magic byte, such as JSON on an Avro topic, raises BadRecord."""
     for framing in (confluent_framing("key"), apicurio_framing("key")):
         with pytest.raises(BadRecord, match="magic byte"):
             framing(document, ())
 
 
 def test_an_artifact_without_a_version_is_refused() -> None:
-    """Its newest version may be another one tomorrow."""
+    """Headers that identify an artifact without its version raise BadRecord, because the latest version may change."""
     with pytest.raises(BadRecord, match="not its version"):
         apicurio_framing("value")(b"xyz", VERSION[:2])
 
@@ -93,8 +93,8 @@ def test_an_artifact_without_a_version_is_refused() -> None:
 @pytest.mark.parametrize(
     ("side", "header"), [("value", "apicurio.protobuf.type"), ("key", "apicurio.protobuf.type.key")]
 )
-def test_a_message_that_a_header_names(side: str, header: str) -> None:
-    """As Apicurio 2 writes it; version 3 has the name before the message as well."""
+def test_a_header_names_the_protobuf_message(side: str, header: str) -> None:
+    """Apicurio 2 names the message type in a header; version 3 also writes it before the message."""
     named = b"\x05\x0a\x03Row"
     headers = ((f"apicurio.{side}.globalId", EIGHT), (header, b"Row"))
     for document in (b"xyz", named + b"xyz"):
@@ -102,14 +102,14 @@ def test_a_message_that_a_header_names(side: str, header: str) -> None:
 
 
 def test_avro_as_json_is_refused() -> None:
-    """Apicurio's headers tell it."""
+    """A document whose header declares the encoding JSON raises BadRecord."""
     headers = (("apicurio.value.globalId", EIGHT), ("apicurio.value.encoding", b"JSON"))
     with pytest.raises(BadRecord, match="BINARY"):
         apicurio_framing("value")(b"{}", headers)
 
 
 class Registry:
-    """Knows one schema, when it answers."""
+    """A registry with one schema, which can be unavailable."""
 
     def __init__(self) -> None:
         self.asked: list[SchemaId] = []
@@ -124,8 +124,8 @@ class Registry:
         return RegisteredSchema("text")
 
 
-def test_a_schema_is_asked_for_once() -> None:
-    """What does not answer, or is not there, is asked for again: it may be there then."""
+def test_a_schema_is_fetched_once() -> None:
+    """The converter fetches a schema once; failed requests are not cached."""
     registry = Registry()
     converter = RegistryConverter(
         registry.fetch, confluent_framing("key"), lambda schema: lambda payload: SchemaAndValue(None, payload)
@@ -141,8 +141,8 @@ def test_a_schema_is_asked_for_once() -> None:
     assert [each.value for each in registry.asked] == [1, 1, 2, 2]
 
 
-def test_the_last_schema_is_known_by_the_bytes_before_the_document() -> None:
-    """Unless a header names another one; four bytes of an id may begin those of a longer one."""
+def test_the_last_schema_is_cached_by_the_prefix() -> None:
+    """A document with the prefix of the last one has its schema, unless a header names another schema."""
 
     class Ids:
         """Every id has a schema that is its own text."""
@@ -167,10 +167,10 @@ def test_the_last_schema_is_known_by_the_bytes_before_the_document() -> None:
     ]
 
 
-def test_readers_without_blocks_are_not_asked_for_them() -> None:
-    """Nor are documents whose schema a header names, since it may be another one for each."""
+def test_blocks_require_a_reader_of_blocks_and_a_prefix() -> None:
+    """A reader without blocks and documents whose header names the schema are read one by one."""
     registry = Registry()
-    for reads_blocks, header, told in ((True, False, True), (False, False, False), (True, True, False)):
+    for reads_blocks, header, supported in ((True, False, True), (False, False, False), (True, True, False)):
 
         class Reader:
             schema = Schema("bytes")
@@ -182,11 +182,11 @@ def test_readers_without_blocks_are_not_asked_for_them() -> None:
                 return SchemaAndValue(None, payload)
 
             def block(self, documents: Sequence[bytes], offset: int, wanted: Wanted) -> Struct:
-                raise AssertionError("nobody asked for a block")
+                raise AssertionError("a block was requested")
 
         converter = RegistryConverter(registry.fetch, confluent_framing("value"), Reader)
         named = b"\0\0\0\0\1"
         converter.to_connect_data(b"a" if header else named, (("__value_schema_id", named),) if header else ())
-        assert converter.reads_blocks is told
-        assert (converter.reader_of([named + b"a"], set()) is not None) is told
+        assert converter.reads_blocks is supported
+        assert (converter.reader_of([named + b"a"], set()) is not None) is supported
         assert converter.reader_of([named + b"a"], {"__value_schema_id"}) is None

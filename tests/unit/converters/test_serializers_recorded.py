@@ -1,4 +1,4 @@
-"""What Apicurio's serializers wrote (``tests/fixtures/serializers/record.py``), read again: every form."""
+"""Documents that Apicurio's serializers wrote (``tests/fixtures/serializers/record.py``) are read in every form."""
 
 from __future__ import annotations
 
@@ -38,21 +38,21 @@ PLAIN = "org.apache.kafka.connect.data.Timestamp"
 
 
 class Registry:
-    """The registry as it was then."""
+    """The recorded schemas of the registry."""
 
     def fetch(self, schema_id: SchemaId) -> RegisteredSchema:
         return RegisteredSchema(RECORDED["schemas"][schema_id.kind][str(schema_id.value)])
 
 
 def read(name: str) -> Any:
-    """The Connect data of a case."""
+    """Return the Connect data of a recorded case."""
     case = CASES[name]
     kind, _, form = name.partition(", ")
-    use_id = IdKind.CONTENT_ID if form == "content ids" else None  # what eight bytes count, nobody can tell
+    use_id = IdKind.CONTENT_ID if form == "content ids" else None  # eight bytes do not specify the kind of id
     side = "key" if form.endswith("of a key") else "value"
     framing = apicurio_framing(side, use_id)
     if kind == "json converter":
-        framing = wrapped_framing(side, IdKind.GLOBAL_ID)  # whatever its options are
+        framing = wrapped_framing(side, IdKind.GLOBAL_ID)  # with all of its options
     converter = RegistryConverter(Registry().fetch, framing, READERS[kind])
     headers = [(header, base64.b64decode(value)) for header, value in case["headers"]]
     return converter.to_connect_data(base64.b64decode(case["document"]), headers)
@@ -60,13 +60,13 @@ def read(name: str) -> Any:
 
 @pytest.mark.parametrize("name", [name for name in CASES if name != "avro, as JSON"])
 def test_a_row_is_the_same_in_each_form(name: str) -> None:
-    """With its timestamp as one, but in plain JSON Schema, which has none."""
+    """Every form gives the same row; only plain JSON Schema has no Timestamp type."""
     data = read(name)
     assert data.value == ROW
     assert data.schema.field("at").name == (None if name.startswith("json,") else PLAIN)
 
 
 def test_avro_as_json_is_refused() -> None:
-    """By what its header says."""
+    """A document whose header declares the encoding JSON raises BadRecord."""
     with pytest.raises(BadRecord, match="BINARY"):
         read("avro, as JSON")

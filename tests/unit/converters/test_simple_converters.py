@@ -1,4 +1,4 @@
-"""Converters of single values."""
+"""Connect's converters of primitive values."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ CONVERTERS = "org.apache.kafka.connect.converters."
         ("BooleanConverter", b"\x01", "boolean", True),
     ],
 )
-def test_values_of_one_width(name: str, document: bytes, kind: str, value: object) -> None:
-    """Big-endian, optional schemas (``connect.md`` section 12)."""
+def test_values_of_fixed_width(name: str, document: bytes, kind: str, value: object) -> None:
+    """Numbers are read big-endian with an optional schema (``connect.md`` section 12)."""
     converter = SIMPLE_CONVERTERS[f"{CONVERTERS}{name}"]({})
     assert converter.to_connect_data(document, ()) == SchemaAndValue(Schema(kind, optional=True), value)
 
@@ -34,7 +34,7 @@ def test_values_of_one_width(name: str, document: bytes, kind: str, value: objec
     ("name", "document"), [("IntegerConverter", b"123"), ("BooleanConverter", b"\x02"), ("BooleanConverter", b"")]
 )
 def test_bytes_of_another_width_are_a_bad_record(name: str, document: bytes) -> None:
-    """Nothing is guessed."""
+    """Bytes of another length, or a boolean other than 0 and 1, raise BadRecord."""
     with pytest.raises(BadRecord, match="Failed to deserialize"):
         SIMPLE_CONVERTERS[f"{CONVERTERS}{name}"]({}).to_connect_data(document, ())
 
@@ -48,6 +48,6 @@ def test_bytes_of_another_width_are_a_bad_record(name: str, document: bytes) -> 
         ({"converter.encoding": "UTF-16", "deserializer.encoding": "UTF-8"}, b"\xfe\xff\x00a", "a"),
     ],
 )
-def test_text_has_the_encoding_that_is_named(options: dict[str, str], document: bytes, text: str) -> None:
-    """What is no text in it is replaced, as Java does."""
+def test_strings_have_the_configured_encoding(options: dict[str, str], document: bytes, text: str) -> None:
+    """Bytes that are invalid in the configured encoding are replaced, as in Java."""
     assert SIMPLE_CONVERTERS[STRING_CONVERTER](options).to_connect_data(document, ()).value == text

@@ -1,4 +1,4 @@
-"""aiokafka's own classes, against brokers that answer what a broker may answer."""
+"""The patched classes of aiokafka, against scripted answers of a broker."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ COMMITTED = OffsetFetchResponse_v3(0, [("t", [(0, 7, "", 0)])], 0)
 
 
 class Brokers:
-    """What a coordinator asks of aiokafka's client, with these answers to its requests."""
+    """The client interface that a GroupCoordinator of aiokafka uses, with scripted responses."""
 
     def __init__(self, *answers: Any) -> None:
         self.cluster = ClusterMetadata()
@@ -38,23 +38,23 @@ class Brokers:
         self._answers: Iterator[Any] = iter(answers)
 
     async def coordinator_lookup(self, *_: object) -> int:
-        """Where the coordinator is now."""
+        """Return a new node id at each lookup of the coordinator."""
         self.looked_up += 1
         return self.looked_up
 
     async def ready(self, *_: object, **__: object) -> bool:
-        """Every broker is up."""
+        """Report every broker as connected."""
         return True
 
     async def send(self, node: int, request: Any, **_: object) -> Any:
-        """The next answer."""
+        """Return the next scripted response."""
         assert isinstance(request, OffsetFetchRequest)
         return next(self._answers)
 
 
 @asynccontextmanager
 async def coordinator(brokers: Brokers) -> AsyncIterator[GroupCoordinator]:
-    """As the member has it."""
+    """Open a GroupCoordinator that raises group errors, as GroupMember uses it."""
     made = GroupCoordinator(brokers, SubscriptionState(), retry_backoff_ms=1)
     made._subscription.register_fetch_waiters(set())
     raise_group_errors(made)
@@ -64,7 +64,7 @@ async def coordinator(brokers: Brokers) -> AsyncIterator[GroupCoordinator]:
 
 @pytest.mark.parametrize(("refusal", "lookups"), [(LOADING, 1), (NOT_AVAILABLE, 2), (MOVED, 2)])
 def test_committed_offsets_of_a_group_that_moves(refusal: int, lookups: int) -> None:
-    """They are asked for again, of whoever has them: aiokafka alone would say that there are none."""
+    """OffsetFetch is sent again, to the new coordinator if it moved. Plain aiokafka would return no offsets."""
 
     async def scenario() -> None:
         brokers = Brokers(OffsetFetchResponse_v3(0, [], refusal), COMMITTED)
@@ -76,7 +76,7 @@ def test_committed_offsets_of_a_group_that_moves(refusal: int, lookups: int) -> 
 
 
 def test_positions_of_a_group_that_moves() -> None:
-    """Where fetching begins is found by another path of aiokafka, which heeds it too."""
+    """The task that fetches initial positions also repeats OffsetFetch after a coordinator error."""
 
     async def scenario() -> None:
         async with coordinator(Brokers(OffsetFetchResponse_v3(0, [], LOADING), COMMITTED)) as group:
@@ -90,8 +90,8 @@ def test_positions_of_a_group_that_moves() -> None:
     asyncio.run(scenario())
 
 
-def test_committed_offsets_that_we_may_not_see() -> None:
-    """An error, not an empty answer."""
+def test_committed_offsets_without_authorization() -> None:
+    """An authorization error of OffsetFetch is raised instead of returning no offsets."""
 
     async def scenario() -> None:
         async with coordinator(Brokers(OffsetFetchResponse_v3(0, [], FORBIDDEN))) as group:
@@ -102,8 +102,8 @@ def test_committed_offsets_that_we_may_not_see() -> None:
 
 
 @pytest.mark.parametrize(("leaders", "error"), [([-1], 0), ([NODE], NOT_LEADER), ([NODE], STORAGE), ([], 0)])
-def test_brokers_in_trouble(leaders: list[int], error: int) -> None:
-    """They are asked now and then: aiokafka alone would ask thousands of times a second."""
+def test_requests_to_failing_brokers_are_paced(leaders: list[int], error: int) -> None:
+    """Metadata and fetch requests wait for retry_backoff_ms. Plain aiokafka would send thousands per second."""
 
     async def scenario() -> None:
         refused = FetchResponse_v4(0, [("t", [(0, error, -1, -1, None, b"?")])])
@@ -115,7 +115,7 @@ def test_brokers_in_trouble(leaders: list[int], error: int) -> None:
             consumer.seek(PARTITION, 0)
             began = time.monotonic()
             await eventually(lambda: kafka.asked["MetadataRequest_v1"] + kafka.asked["FetchRequest_v4"] > 20)
-            assert time.monotonic() - began > 8 * BACKOFF_MS / 1000  # each question has a pace of its own
+            assert time.monotonic() - began > 8 * BACKOFF_MS / 1000  # metadata and fetch requests are paced separately
             await stopped(consumer)
 
     asyncio.run(scenario())

@@ -1,4 +1,4 @@
-"""Numbering of chunks and the size of polls."""
+"""The sequence numbers of chunks and the number of records per poll."""
 
 from headrace.core.batch.offsets import ChunkSequence
 from headrace.ports import TopicPartition
@@ -9,12 +9,12 @@ A, B = TopicPartition("a", 0), TopicPartition("b", 0)
 
 
 def records(offset: int, size: int = 10) -> list[MemoryRecord]:
-    """One record."""
+    """Return one record of topic a at ``offset``."""
     return [MemoryRecord("a", 0, offset, 0, None, b"x" * size)]
 
 
 def test_chunks_pass_the_sink_task_s_check() -> None:
-    """Sequence over all partitions, offsets without a gap within each, fresh in every epoch."""
+    """Chunks are numbered over all partitions from 0 in every epoch, and their offsets have no gap per partition."""
     numbering, check = ChunkNumbering(), ChunkSequence()
     for _ in range(2):
         numbering.next_epoch()
@@ -30,7 +30,7 @@ def test_chunks_pass_the_sink_task_s_check() -> None:
 
 
 def test_wide_records_make_small_polls() -> None:
-    """A poll stays near the bytes of a chunk, never below one record or above the configured number."""
+    """A poll fetches about the bytes of one chunk: at least one record, at most the configured number."""
     size = PollSize(4_000)
     size.observe(records(0, 100_000))
     assert size.records * 100_000 <= CHUNK_BYTES

@@ -1,4 +1,4 @@
-"""The worker's credentials reach the worker's brokers only, and only as the worker sends them."""
+"""The worker's credentials are sent only to the worker's brokers and only with the worker's security settings."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -57,7 +57,7 @@ def _arguments(client: str, **overrides: str) -> Mapping[str, Any]:
 
 @each_client
 def test_brokers_that_a_connector_names_get_nothing_of_the_workers(client: str) -> None:
-    """Neither user, password nor mechanism: a foreign broker asks for PLAIN and reads the password."""
+    """The client of overridden brokers has no SASL or SSL argument of the worker, so they cannot read its password."""
     arguments = _arguments(client, bootstrap__servers="evil:9092", security__protocol="PLAINTEXT")
     assert arguments["bootstrap_servers"] == "evil:9092"
     assert not [key for key in arguments if key.startswith(("sasl", "ssl"))]
@@ -74,7 +74,7 @@ def test_brokers_that_a_connector_names_get_nothing_of_the_workers(client: str) 
     ],
 )
 def test_other_brokers_need_security_settings_of_their_own(client: str, overrides: dict[str, str]) -> None:
-    """The error names the override, and no password."""
+    """An override of bootstrap.servers without own credentials is refused; the error shows no password."""
     with pytest.raises(ConfigError, match="not sent to brokers that a connector names") as caught:
         _arguments(client, **{"bootstrap__servers": "evil:9092", **overrides})
     assert caught.value.key == f"{CLIENTS[client][0]}.override.bootstrap.servers"
@@ -83,7 +83,7 @@ def test_other_brokers_need_security_settings_of_their_own(client: str, override
 
 @each_client
 def test_other_brokers_get_the_connectors_own_login(client: str) -> None:
-    """A connector may read from another cluster with its own user."""
+    """A connector may read from another cluster with its own user and password."""
     own = {"security__protocol": "SASL_PLAINTEXT", "sasl__mechanism": "PLAIN", "sasl__jaas__config": _jaas("mine")}
     arguments = _arguments(client, bootstrap__servers="other:9092", **own)
     assert (arguments["sasl_plain_username"], arguments["sasl_plain_password"]) == ("mine", "mine-pw")
@@ -95,7 +95,7 @@ def test_other_brokers_get_the_connectors_own_login(client: str) -> None:
     [("sasl__mechanism", "PLAIN"), ("ssl__truststore__location", "mine.pem"), ("security__protocol", "SASL_SSL")],
 )
 def test_the_workers_login_is_not_sent_in_another_form(client: str, key: str, value: str) -> None:
-    """PLAIN, another protocol or another certificate authority would show the password to whoever listens."""
+    """A connector that keeps the worker's login cannot override its mechanism, protocol or certificate authority."""
     with pytest.raises(ConfigError, match="with the worker's own security settings only") as caught:
         _arguments(client, **{key: value})
     assert caught.value.key == f"{CLIENTS[client][0]}.override.{key.replace('__', '.')}"
@@ -112,16 +112,16 @@ def test_the_workers_login_is_not_sent_in_another_form(client: str, key: str, va
     ],
 )
 def test_overrides_that_repeat_the_worker_keep_its_login(overrides: dict[str, str]) -> None:
-    """Some of the worker's addresses are the worker's brokers."""
+    """An override with a subset of the worker's addresses or with equal values keeps the worker's login."""
     assert _arguments("consumer", **overrides)["sasl_plain_username"] == "reader"
 
 
-def test_a_protocol_without_login_sends_none() -> None:
-    """PLAINTEXT at the worker's own brokers has no SASL handshake."""
+def test_a_plaintext_override_keeps_the_workers_brokers() -> None:
+    """A connector may use PLAINTEXT at the worker's brokers, where no SASL handshake sends the password."""
     assert _arguments("consumer", security__protocol="PLAINTEXT")["security_protocol"] == "PLAINTEXT"
 
 
 def test_a_connector_replaces_the_login_at_the_workers_brokers() -> None:
-    """With its own login a connector chooses how it is sent."""
+    """A connector with its own login may also override the SASL mechanism at the worker's brokers."""
     arguments = _arguments("consumer", sasl__mechanism="PLAIN", sasl__jaas__config=_jaas("mine"))
     assert (arguments["sasl_mechanism"], arguments["sasl_plain_username"]) == ("PLAIN", "mine")

@@ -1,4 +1,4 @@
-"""What stands in a dead letter topic."""
+"""Reading the records of a dead letter topic."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TOPIC = "dlq"
 
 
 def fetched(request: Any) -> FetchResponse_v4:
-    """One letter in every partition."""
+    """Return one record for every requested partition."""
     [(topic, partitions)] = request.topics
     letters = [
         (number, 0, 1, 1, None, b"" if offset else batch(0, (b"key", b"%d" % number)))
@@ -27,24 +27,24 @@ def fetched(request: Any) -> FetchResponse_v4:
 
 
 def offsets(request: Any) -> OffsetResponse_v2:
-    """From 0 to 1."""
-    found = [(number, 0, -1, 0 if when == -2 else 1) for _, asked in request.topics for number, when in asked]
+    """Report that every partition begins at offset 0 and ends at offset 1."""
+    found = [(number, 0, -1, 0 if when == -2 else 1) for _, partitions in request.topics for number, when in partitions]
     return OffsetResponse_v2(0, [(TOPIC, found)])
 
 
 async def letters(topic: str) -> list[bytes]:
-    """The values of all letters."""
+    """Read the values of all records of ``topic``."""
     async with ScriptedKafka({TOPIC: [NODE] * 3}, {FetchRequest_v4: fetched, OffsetRequest_v2: offsets}) as kafka:
         read = read_topic(topic, {"bootstrap_servers": kafka.bootstrap_servers})
         return [record.value async for records in read for record in records]
 
 
 def test_all_partitions_are_read() -> None:
-    """A topic that was made by somebody else may have several."""
+    """The reader reads all partitions of a dead letter topic, which an operator may have created with several."""
     assert sorted(asyncio.run(letters(TOPIC))) == [b"0", b"1", b"2"]
 
 
-def test_no_such_topic() -> None:
-    """It is not made by asking."""
+def test_a_missing_dead_letter_topic_is_a_config_error() -> None:
+    """Reading a dead letter topic that does not exist raises ConfigError."""
     with pytest.raises(ConfigError, match="the dead letter topic other does not exist"):
         asyncio.run(letters("other"))

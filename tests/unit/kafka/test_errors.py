@@ -1,4 +1,4 @@
-"""aiokafka's errors, sorted by what to do about them."""
+"""Errors of aiokafka are classified as transient or permanent."""
 
 from __future__ import annotations
 
@@ -27,6 +27,6 @@ from headrace_connectors.kafka.errors import is_transient
         (ValueError, False),
     ],
 )
-def test_what_passes_by_itself(error: type[Exception], passing: bool) -> None:
-    """Brokers that are away or busy are asked again; what they refuse for good is not."""
+def test_transient_errors(error: type[Exception], passing: bool) -> None:
+    """Errors of unavailable or busy brokers are transient; refusals by configuration or authorization are not."""
     assert is_transient(error()) is passing

@@ -1,4 +1,4 @@
-"""The offsets of a group whose coordinator has trouble."""
+"""Committed offsets of a group whose coordinator returns errors."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ LOADING, FORBIDDEN = 14, 30
 
 
 async def committed(*answers: OffsetFetchResponse_v3) -> Mapping[TopicPartition, int]:
-    """The group's offsets, with these answers of its coordinator."""
-    said = iter(answers)
-    async with ScriptedKafka({}, {OffsetFetchRequest_v3: lambda _: next(said)}) as kafka:
+    """Fetch the offsets of the group while its coordinator returns ``answers``."""
+    responses = iter(answers)
+    async with ScriptedKafka({}, {OffsetFetchRequest_v3: lambda _: next(responses)}) as kafka:
         return await KafkaGroupOffsets({"bootstrap_servers": kafka.bootstrap_servers}).committed("g")
 
 
-def test_a_group_that_is_being_loaded_is_asked_again() -> None:
-    """It lists no partitions, which does not mean that it has none."""
+def test_offset_fetch_is_retried_while_the_group_loads() -> None:
+    """OffsetFetch is retried while the coordinator loads the group: its empty response does not mean no offsets."""
     topics = [("t", [(0, 7, "", 0), (1, -1, "", 0)])]
     loading, loaded = OffsetFetchResponse_v3(0, [], LOADING), OffsetFetchResponse_v3(0, topics, 0)
     assert asyncio.run(committed(loading, loaded)) == {TopicPartition("t", 0): 7}
 
 
-def test_a_group_that_we_may_not_see_is_an_error() -> None:
-    """Its offsets are not none either."""
+def test_a_group_without_authorization_is_fatal() -> None:
+    """An authorization error of OffsetFetch raises Fatal instead of returning no offsets."""
     with pytest.raises(Fatal, match="grant the client's user"):
         asyncio.run(committed(OffsetFetchResponse_v3(0, [], FORBIDDEN)))

@@ -1,4 +1,4 @@
-"""The lag of a group: what it has not committed."""
+"""The lag of a consumer group: records that it has not committed."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from headrace_connectors.kafka.lag import GroupLag
 FIRST, SECOND = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
-def test_what_is_read_counts_until_it_is_committed() -> None:
-    """The fetch position is at the end while the writer hangs."""
+def test_records_count_as_lag_until_they_are_committed() -> None:
+    """The lag is measured from the committed offset, not from the fetch position."""
     lag = GroupLag()
     lag.begin({FIRST: 40})
     lag.read(FIRST, 40, 100)
@@ -22,7 +22,7 @@ def test_what_is_read_counts_until_it_is_committed() -> None:
 
 
 def test_a_group_without_offsets_begins_where_it_reads() -> None:
-    """Retention may have removed what lies before."""
+    """Without a committed offset the lag is measured from the first offset that was read."""
     lag = GroupLag()
     lag.begin({})
     lag.read(FIRST, 500, 510)
@@ -30,8 +30,8 @@ def test_a_group_without_offsets_begins_where_it_reads() -> None:
     assert lag.now() == {FIRST: 20}
 
 
-def test_what_is_no_record_does_not_count() -> None:
-    """Markers of transactions behind the last record are passed by the fetch position alone."""
+def test_transaction_markers_are_no_lag() -> None:
+    """Transaction markers behind the last committed record, which the fetch position has passed, are no lag."""
     lag = GroupLag()
     lag.begin({FIRST: 0})
     lag.read(FIRST, 0, 10)
@@ -40,8 +40,8 @@ def test_what_is_no_record_does_not_count() -> None:
     assert lag.now() == {FIRST: 0}
 
 
-def test_an_assignment_leaves_nothing_behind() -> None:
-    """A partition that has moved has no lag here, and comes back with the group's offset."""
+def test_the_end_of_an_assignment_clears_the_lag() -> None:
+    """A revoked partition has no lag here; assigned again, its lag begins at the group's committed offset."""
     lag = GroupLag()
     lag.begin({FIRST: 0})
     lag.read(FIRST, 0, 10)

@@ -1,4 +1,4 @@
-"""The compacted log on brokers that do not behave."""
+"""The compacted log, against brokers that return errors or disappear."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ TOPIC = LogTopic("configs", "config.storage.topic", 2, 1)
 
 
 @pytest.fixture(autouse=True)
-def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What failed is tried again at once."""
+def retry_immediately(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shorten the wait before a retry to 10 ms."""
     monkeypatch.setattr(module, "_RETRY_SECONDS", 0.01)
 
 
@@ -36,9 +36,9 @@ class Storage:
         self.records = records
 
     def fetch(self, request: Any) -> FetchResponse_v4:
-        """What is asked for."""
-        [(topic, asked)] = request.topics
-        found = [(number, self.records.get((number, offset), b"")) for number, offset, _ in sorted(asked)]
+        """Return the batches at the requested offsets."""
+        [(topic, partitions)] = request.topics
+        found = [(number, self.records.get((number, offset), b"")) for number, offset, _ in sorted(partitions)]
         return FetchResponse_v4(0, [(topic, [(number, 0, 9, 9, None, data) for number, data in found])])
 
 
@@ -51,13 +51,13 @@ def ends(request: Any) -> OffsetResponse_v2:
 
 @asynccontextmanager
 async def following(storage: Storage, applied: Callable[[str, bytes | None], None]) -> AsyncIterator[ScriptedKafka]:
-    """A log that follows its topic."""
+    """Open a log that follows its topic on one broker."""
     async with ScriptedKafka({TOPIC.name: [NODE, NODE]}, answers(storage)) as kafka, opened(applied, kafka):
         yield kafka
 
 
 def answers(storage: Storage) -> dict[Any, Any]:
-    """Of a broker with this storage."""
+    """Return the responses of a broker with this storage."""
     return {
         DescribeConfigsRequest_v0: lambda _: DescribeConfigsResponse_v0(0, [(0, None, 2, TOPIC.name, [])]),
         FetchRequest_v4: storage.fetch,
@@ -68,7 +68,7 @@ def answers(storage: Storage) -> dict[Any, Any]:
 
 @asynccontextmanager
 async def opened(applied: Callable[[str, bytes | None], None], *brokers: ScriptedKafka) -> AsyncIterator[KafkaLog]:
-    """A log for which these brokers are configured."""
+    """Open a log that is configured with these brokers."""
     servers = ",".join(broker.bootstrap_servers for broker in brokers)
     log = KafkaLog(TOPIC, {"bootstrap_servers": servers, "metadata_max_age_ms": 50, "retry_backoff_ms": 1})
     await log.start(applied)
@@ -79,7 +79,7 @@ async def opened(applied: Callable[[str, bytes | None], None], *brokers: Scripte
 
 
 def test_a_topic_that_brokers_do_not_list_for_a_moment() -> None:
-    """What was read is not read again: a state of long ago would be taken for the newest."""
+    """A topic that is missing in the metadata for a while is continued at its position, not read from the start."""
 
     async def scenario() -> None:
         seen = list[str]()
@@ -98,7 +98,7 @@ def test_a_topic_that_brokers_do_not_list_for_a_moment() -> None:
 
 
 def test_a_batch_that_arrives_broken_once(caplog: pytest.LogCaptureFixture) -> None:
-    """It is read again, and so is what came with it from another partition."""
+    """The log fetches a batch with a wrong CRC again and applies every record once."""
 
     async def scenario() -> None:
         seen = list[str]()
@@ -115,7 +115,7 @@ def test_a_batch_that_arrives_broken_once(caplog: pytest.LogCaptureFixture) -> N
 
 
 def test_a_key_that_is_no_text() -> None:
-    """Somebody's record; what comes behind it is read."""
+    """A key that is not UTF-8 is decoded with replacement characters, and the records after it are read."""
 
     async def scenario() -> None:
         seen = list[str]()
@@ -128,28 +128,28 @@ def test_a_key_that_is_no_text() -> None:
     asyncio.run(scenario())
 
 
-class Surprising(Storage):
-    """Answers once for a partition that nobody asked for: aiokafka's fetching ends with a KeyError."""
+class FailingFetchOnce(Storage):
+    """Storage that answers once for a partition that was not requested: aiokafka's fetch task ends with a KeyError."""
 
-    surprising = False
+    unrequested = False
 
     def fetch(self, request: Any) -> FetchResponse_v4:
-        """The surprise, or what is asked for."""
-        if not self.surprising:
+        """Return the unexpected partition once if ``unrequested`` is set, else the requested batches."""
+        if not self.unrequested:
             return super().fetch(request)
-        self.surprising = False
+        self.unrequested = False
         return FetchResponse_v4(0, [(TOPIC.name, [(44, 0, 0, 0, None, b"")])])
 
 
 def test_a_client_that_has_stopped_fetching(caplog: pytest.LogCaptureFixture) -> None:
-    """It would tell nobody, and the worker would hear of no change any more."""
+    """The log starts a new client after the fetch task of aiokafka has died, and reads the later records."""
 
     async def scenario() -> None:
         seen = list[str]()
-        storage = Surprising({(0, 0): batch(0, (b"a", b"1"))})
+        storage = FailingFetchOnce({(0, 0): batch(0, (b"a", b"1"))})
         async with following(storage, lambda key, _: seen.append(key)):
             await eventually(lambda: seen == ["a"])
-            storage.surprising = True
+            storage.unrequested = True
             await eventually(lambda: "failed and is retried: KafkaError" in caplog.text)
             storage.records[0, 1] = batch(1, (b"b", b"2"))
             await eventually(lambda: "b" in seen)
@@ -159,7 +159,7 @@ def test_a_client_that_has_stopped_fetching(caplog: pytest.LogCaptureFixture) ->
 
 
 def test_a_client_that_finds_no_position() -> None:
-    """A worker that starts says so: it would wait for good."""
+    """The start of the log fails with Retriable if the brokers return no offsets, instead of waiting without end."""
 
     async def scenario() -> None:
         without_ends = answers(Storage({})) | {OffsetRequest_v2: lambda _: OffsetResponse_v2(0, [])}
@@ -172,7 +172,7 @@ def test_a_client_that_finds_no_position() -> None:
 
 
 def test_brokers_that_have_all_moved(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are looked for at the configured addresses: aiokafka would go on asking where they were."""
+    """The log connects to the configured bootstrap servers again if no known broker answers; aiokafka does not."""
 
     async def scenario() -> None:
         monkeypatch.setattr(aiokafka_patches, "UNHEARD_SECONDS", 0.1)

@@ -1,4 +1,4 @@
-"""A group member whose client has silently stopped, or whose group does not settle."""
+"""A group member whose client has stopped, or whose group assigns nothing."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ NOT_AVAILABLE = 15
 
 
 class Listener:
-    """Hears failures only: nothing is assigned."""
+    """A listener that records failures; no partition is assigned."""
 
     def __init__(self) -> None:
         self.failures: list[BaseException] = []
 
     async def deliver(self, chunk: Chunk) -> None:
-        """Of no partition."""
+        """Ignore the chunk."""
 
     async def revoked(self, partitions: Collection[TopicPartition]) -> None:
-        """There was nothing."""
+        """Ignore the revocation."""
 
     async def assigned(self, epoch: int, partitions: Collection[TopicPartition]) -> None:
-        """Never."""
+        """Ignore the assignment."""
 
     def failed(self, error: BaseException) -> None:
-        """What is waited for."""
+        """Record the failure."""
         self.failures.append(error)
 
 
@@ -46,7 +46,7 @@ REFUSED: dict[Any, Any] = {
 
 @asynccontextmanager
 async def member(request_ms: int) -> AsyncIterator[tuple[GroupMember, Listener]]:
-    """Of a group whose coordinator nobody knows."""
+    """Start a member of a group whose coordinator is not available."""
     async with ScriptedKafka({"t": [NODE]}, REFUSED) as kafka:
         arguments: dict[str, Any] = {
             "bootstrap_servers": kafka.bootstrap_servers,
@@ -63,8 +63,8 @@ async def member(request_ms: int) -> AsyncIterator[tuple[GroupMember, Listener]]
             await joining.stop()
 
 
-def test_a_group_that_does_not_settle() -> None:
-    """Nothing else would end the wait for an assignment, and the task would be RUNNING."""
+def test_a_group_that_does_not_stabilize() -> None:
+    """The member fails with Retriable if the group assigns nothing, so that its task does not stay RUNNING."""
 
     async def scenario() -> None:
         async with member(request_ms=100) as (_, listener):
@@ -75,8 +75,8 @@ def test_a_group_that_does_not_settle() -> None:
     asyncio.run(scenario())
 
 
-def test_a_client_that_has_stopped_in_silence() -> None:
-    """The task fails for a passing reason, and is started again with a new one."""
+def test_a_client_that_has_stopped_without_an_error() -> None:
+    """The member fails with Retriable if the metadata task of its client has stopped."""
 
     async def scenario() -> None:
         async with member(request_ms=60_000) as (joining, listener):

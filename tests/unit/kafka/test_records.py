@@ -1,4 +1,4 @@
-"""Lean records say what aiokafka's own say, at the seam where they are made."""
+"""FetchedRecord has the fields of aiokafka's ConsumerRecord."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ AIOKAFKA = fetcher.PartitionRecords
 
 
 def fetched(kind: type[Any], value_deserializer: Callable[[bytes | None], Any] | None = None) -> list[Any]:
-    """Two batches as a broker sends them, taken apart by ``kind``; the first record was consumed before."""
+    """Return the records of two batches as ``kind`` parses them; the first record is below the fetch offset."""
     batches = b""
     for base in (10, 12):
         builder = DefaultRecordBatchBuilder(2, 3, 0, -1, -1, -1, 1 << 20)
@@ -30,19 +30,19 @@ def fetched(kind: type[Any], value_deserializer: Callable[[bytes | None], Any] |
     return list(kind(TopicPartition("t", 3), MemoryRecords(batches), [], 11, None, value_deserializer, True, 0))
 
 
-@pytest.mark.parametrize("deserializer", [None, lambda value: (value, "divided")])
-def test_lean_records_say_the_same(deserializer: Callable[[bytes | None], Any] | None) -> None:
-    """Every field that is read, of records with and without key, value and headers."""
+@pytest.mark.parametrize("deserializer", [None, lambda value: (value, "deserialized")])
+def test_fetched_records_equal_consumer_records(deserializer: Callable[[bytes | None], Any] | None) -> None:
+    """Each field equals that of aiokafka's record, with and without key, value and headers."""
     lean, own = fetched(records.FetchedPartition, deserializer), fetched(AIOKAFKA, deserializer)
     assert [each.offset for each in lean] == [11, 12, 13]
     for mine, theirs in zip(lean, own, strict=True):
         assert isinstance(mine, records.FetchedRecord)
-        told = {name: getattr(theirs, name) for name in READ} | {"headers": list(theirs.headers)}
-        assert {name: getattr(mine, name) for name in READ} == told
+        expected = {name: getattr(theirs, name) for name in READ} | {"headers": list(theirs.headers)}
+        assert {name: getattr(mine, name) for name in READ} == expected
 
 
 def test_consumers_return_fetched_records(monkeypatch: pytest.MonkeyPatch) -> None:
-    """aiokafka's fetcher takes the class by its name in its own module."""
+    """``use_fetched_records`` replaces the class PartitionRecords that aiokafka's fetcher uses."""
     monkeypatch.setattr(fetcher, "PartitionRecords", AIOKAFKA)
     records.use_fetched_records()
     assert "PartitionRecords" in fetcher.Fetcher._proc_fetch_request.__code__.co_names

@@ -1,4 +1,4 @@
-"""Java property names become aiokafka's arguments, or are refused by name."""
+"""Java property names are translated to arguments of aiokafka, or refused by name."""
 
 import re
 import ssl
@@ -21,7 +21,7 @@ TOPICS = {"topics": "a.b"}
 
 
 def test_defaults_follow_kafka_connect() -> None:
-    """Group, client id and start of a sink's consumer are those that operators know."""
+    """The group id, client id and auto.offset.reset have the defaults of a Kafka Connect sink task."""
     settings = consumer_settings(WORKER, "shop", 2, settings_of(TOPICS))
     assert settings.group == settings.arguments["group_id"] == "connect-shop"
     assert settings.arguments["client_id"] == "connector-consumer-shop-2"
@@ -29,8 +29,8 @@ def test_defaults_follow_kafka_connect() -> None:
     assert settings.arguments["enable_auto_commit"] is False
 
 
-def test_later_layers_win() -> None:
-    """A connector's override beats the worker's consumer.*, which beats the worker's own properties."""
+def test_later_layers_override() -> None:
+    """A connector's consumer.override.* takes precedence over the worker's consumer.* and its common properties."""
     worker = {**WORKER, "security.protocol": "SSL", "consumer.security.protocol": "PLAINTEXT", "consumer.group.id": "g"}
     settings = consumer_settings(worker, "shop", 0, settings_of({**TOPICS, "consumer.override.max.poll.records": "7"}))
     assert settings.arguments["security_protocol"] == "PLAINTEXT"
@@ -49,13 +49,13 @@ def test_later_layers_win() -> None:
     ],
 )
 def test_a_request_waits_for_a_rebalance(given: dict[str, str], milliseconds: int) -> None:
-    """A join is answered at its end: with the 20 s of managed Kafka's templates none would ever succeed."""
+    """The request timeout is longer than the rebalance timeout, because JoinGroup is answered after the rebalance."""
     worker = {**WORKER, **{f"consumer.{key}": value for key, value in given.items()}}
     assert consumer_settings(worker, "shop", 0, settings_of(TOPICS)).arguments["request_timeout_ms"] == milliseconds
 
 
 def test_each_task_is_a_static_member_of_its_own() -> None:
-    """Two members with one group.instance.id would evict each other."""
+    """Each task appends its number to group.instance.id, because two members with one id fence each other."""
     config = {**TOPICS, "consumer.override.group.instance.id": "shop"}
     ids = [
         consumer_settings(WORKER, "shop", task, settings_of(config)).arguments["group_instance_id"] for task in range(2)
@@ -76,21 +76,21 @@ def test_each_task_is_a_static_member_of_its_own() -> None:
     ],
 )
 def test_a_wrong_property_is_named(key: str, value: str, text: str) -> None:
-    """The message says which property and why; the error carries its key."""
+    """The error names the property and the cause, and its ``key`` is the property."""
     with pytest.raises(ConfigError, match=text) as caught:
         consumer_settings(WORKER, "shop", 0, settings_of({**TOPICS, f"consumer.override.{key}": value}))
     assert caught.value.key == key
 
 
-def test_a_java_key_store_is_refused_with_the_way_out() -> None:
-    """Only PEM files can be read."""
+def test_a_java_key_store_is_refused() -> None:
+    """A JKS trust store is refused with an error that recommends PEM."""
     worker = {**WORKER, "security.protocol": "SSL", "ssl.truststore.type": "JKS"}
     with pytest.raises(ConfigError, match="convert it to PEM"):
         consumer_settings(worker, "shop", 0, settings_of(TOPICS))
 
 
 def test_tls_without_host_name_check() -> None:
-    """An empty ssl.endpoint.identification.algorithm switches the check off, as in Java."""
+    """An empty ssl.endpoint.identification.algorithm disables host name verification, as in Java."""
     worker = {**WORKER, "security.protocol": "SASL_SSL", "ssl.endpoint.identification.algorithm": ""}
     context = consumer_settings(worker, "shop", 0, settings_of(TOPICS)).arguments["ssl_context"]
     assert isinstance(context, ssl.SSLContext)
@@ -98,7 +98,7 @@ def test_tls_without_host_name_check() -> None:
 
 
 def test_passwords_of_a_login_module() -> None:
-    """Quoted, escaped and bare values are read; no message ever shows them."""
+    """Quoted and escaped values of sasl.jaas.config are parsed."""
     login = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="u" password="a\\"; b=c";'
     arguments = producer_arguments({**WORKER, "sasl.jaas.config": login}, "shop", 0, settings_of({}))
     assert arguments["sasl_plain_username"] == "u"
@@ -106,19 +106,19 @@ def test_passwords_of_a_login_module() -> None:
 
 
 def test_dead_letters_are_always_durable() -> None:
-    """acks cannot be weakened."""
+    """The producer of dead letters uses acks=all, and an override of acks is refused."""
     assert producer_arguments(WORKER, "shop", 0, settings_of({}))["acks"] == "all"
     with pytest.raises(ConfigError, match="acknowledged by all replicas"):
         producer_arguments(WORKER, "shop", 0, settings_of({"producer.override.acks": "0"}))
 
 
 def jaas(user: str) -> str:
-    """A login of ``user``."""
+    """Return a JAAS configuration of ``user``."""
     return f'org.apache.kafka.common.security.plain.PlainLoginModule required username="{user}" password="p";'
 
 
-def test_later_layers_of_an_admin_client_win() -> None:
-    """``admin.override.*`` over the worker's ``admin.*`` over its own; unknown names are refused."""
+def test_later_layers_of_an_admin_client_override() -> None:
+    """``admin.override.*`` precedes the worker's ``admin.*`` and common properties; unknown names are refused."""
     worker = {**WORKER, "sasl.jaas.config": jaas("worker"), "producer.sasl.jaas.config": jaas("producer")}
     assert admin_arguments(worker, settings_of({}), "a")["sasl_plain_username"] == "worker"
     worker["admin.sasl.jaas.config"] = jaas("admin")
@@ -153,10 +153,10 @@ def test_later_layers_of_an_admin_client_win() -> None:
         ),
     ],
 )
-def test_a_group_is_asked_for_where_its_consumers_read(
+def test_group_offsets_are_queried_at_the_consumers_brokers(
     worker: dict[str, str], config: dict[str, str], brokers: str, user: str | None
 ) -> None:
-    """Unless an admin property names brokers. Brokers that the connector names get no credentials of the worker."""
+    """Offsets are queried at the consumer's brokers unless admin properties name others, with their credentials."""
     arguments = group_arguments({**WORKER, "sasl.jaas.config": jaas("worker"), **worker}, "shop", settings_of(config))
     assert (arguments["bootstrap_servers"], arguments.get("sasl_plain_username")) == (brokers, user)
 
@@ -175,8 +175,8 @@ def test_a_group_is_asked_for_where_its_consumers_read(
         ("key.serializer", "org.apache.kafka.common.serialization.ByteArraySerializer"),
     ],
 )
-def test_what_a_producer_does_anyway_may_be_said(key: str, value: str) -> None:
-    """Templates of worker files say it; it changes nothing."""
+def test_properties_that_equal_the_fixed_behaviour_are_accepted(key: str, value: str) -> None:
+    """Producer properties that templates of worker files repeat are accepted and change nothing."""
     check_worker({**WORKER, f"producer.{key}": value})
     assert producer_arguments({**WORKER, f"producer.{key}": value}, "shop", 0, settings_of({})) == producer_arguments(
         WORKER, "shop", 0, settings_of({})
@@ -193,15 +193,15 @@ def test_what_a_producer_does_anyway_may_be_said(key: str, value: str) -> None:
         ("sasl.mechanism", "GSSAPI", r"^sasl\.mechanism: invalid value"),
     ],
 )
-def test_a_worker_file_is_checked_as_a_whole(key: str, value: str, text: str) -> None:
-    """With the name that stands there, before any connector is refused for it."""
+def test_all_layers_of_a_worker_file_are_validated(key: str, value: str, text: str) -> None:
+    """The error names the property as the worker file contains it, before a connector is created."""
     with pytest.raises(ConfigError, match=text) as caught:
         check_worker({**WORKER, key: value})
     assert caught.value.key == key
 
 
-def test_a_pattern_matches_whole_names() -> None:
-    """Named topics are literal; a regular expression is anchored at both ends."""
+def test_a_pattern_matches_complete_names() -> None:
+    """Names of ``topics`` are literal, and ``topics.regex`` has to match the complete name."""
     assert re.match(topic_pattern(settings_of({"topics": "a.b, c"}).topics), "a.b")
     assert not re.match(topic_pattern(settings_of({"topics": "a.b, c"}).topics), "axb")
     assert not re.match(topic_pattern(settings_of({"topics.regex": "a|b"}).topics), "ab")
@@ -213,6 +213,6 @@ def test_a_pattern_matches_whole_names() -> None:
 
 
 def test_bootstrap_servers_are_required() -> None:
-    """Nothing is guessed."""
+    """A worker without bootstrap.servers is refused."""
     with pytest.raises(ConfigError, match=r"bootstrap\.servers is not set"):
         consumer_settings({}, "shop", 0, settings_of(TOPICS))

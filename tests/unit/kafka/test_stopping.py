@@ -1,4 +1,4 @@
-"""Clients that do not stop by themselves leave nothing behind."""
+"""``stopped`` closes all connections and tasks of aiokafka clients that fail to stop."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ TOPIC = "t"
 
 
 async def nothing_is_left(kafka: ScriptedKafka) -> None:
-    """No connection, and no task of aiokafka."""
+    """Wait until no connection is open, and assert that no task of aiokafka runs."""
     await eventually(lambda: kafka.connections == 0)
     left = [task for task in asyncio.all_tasks() if "aiokafka" in str(task.get_coro())]
     assert left == []
 
 
-def test_a_producer_whose_records_nobody_takes() -> None:
-    """It would go on for ever, and write them long after its caller has been told that they are lost."""
+def test_a_producer_whose_records_are_not_accepted() -> None:
+    """A producer whose records are refused is aborted, so that it does not write records reported as lost."""
 
     async def scenario() -> None:
         answers: dict[Any, Any] = {
@@ -48,14 +48,14 @@ def test_a_producer_whose_records_nobody_takes() -> None:
     asyncio.run(scenario())
 
 
-def test_a_consumer_whose_fetching_died() -> None:
-    """Its own stop ends with that error, before it closes anything."""
+def test_a_consumer_whose_fetch_task_failed() -> None:
+    """A consumer whose fetch task failed is closed, although its own ``stop`` raises that error first."""
 
     async def scenario() -> None:
-        surprise = [(TOPIC, [(44, 0, 0, 0, None, b"")])]  # a partition that nobody asked for
+        unrequested = [(TOPIC, [(44, 0, 0, 0, None, b"")])]  # a partition that was not requested
         answers: dict[Any, Any] = {
             OffsetRequest_v1: lambda _: OffsetResponse_v1([(TOPIC, [(0, 0, -1, 0)])]),
-            FetchRequest_v4: lambda _: FetchResponse_v4(0, surprise),
+            FetchRequest_v4: lambda _: FetchResponse_v4(0, unrequested),
         }
         async with ScriptedKafka({TOPIC: [NODE]}, answers) as kafka:
             consumer = AIOKafkaConsumer(bootstrap_servers=kafka.bootstrap_servers)
@@ -68,8 +68,11 @@ def test_a_consumer_whose_fetching_died() -> None:
     asyncio.run(scenario())
 
 
-def test_a_consumer_that_follows_brokers_no_more() -> None:
-    """One broker that advertises a name which cannot even be looked up ends it, for all topics, and its stop too."""
+def test_a_consumer_whose_metadata_task_failed() -> None:
+    """A broker name that cannot be resolved ends the metadata task.
+
+    ``check_alive`` reports it and ``stopped`` closes it.
+    """
 
     async def scenario() -> None:
         async with ScriptedKafka({TOPIC: [NODE]}, {}) as kafka:

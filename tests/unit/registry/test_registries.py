@@ -1,4 +1,4 @@
-"""The clients of schema registries, over a server that answers as they do."""
+"""The clients of schema registries, against a local HTTP server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headrace_connectors.registry import ApicurioRegistry, ConfluentRegistry
 
 
 class Server:
-    """Answers by path; remembers the requests' headers."""
+    """A registry that responds by path and records the headers of requests."""
 
     def __init__(self) -> None:
         self.answers: dict[str, tuple[int, object]] = {}
@@ -37,7 +37,7 @@ class Server:
                 self.wfile.write(raw)
 
             def log_message(self, *_: object) -> None:
-                """Not into the test's output."""
+                """Write no access log."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.host = f"127.0.0.1:{self._server.server_port}"
@@ -53,7 +53,7 @@ class Server:
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    """A registry without schemas."""
+    """Start a registry without schemas."""
     found = Server()
     yield found
     found.close()
@@ -68,7 +68,7 @@ def confluent(server: Server, **options: str) -> ConfluentRegistry:
 
 
 def test_confluents_api(server: Server) -> None:
-    """By id, by GUID, with references, whose own references come along."""
+    """Schemas are fetched by id and by GUID, with their references."""
     server.answers = {
         "/schemas/ids/1": (200, {"schema": '"int"'}),
         "/schemas/guids/g": (
@@ -83,8 +83,8 @@ def test_confluents_api(server: Server) -> None:
     )
 
 
-def test_the_subject_of_a_topic_is_sent_along(server: Server) -> None:
-    """So the registry finds the context, in which references are looked up as well, and grants what its roles say."""
+def test_the_subject_of_a_topic_is_sent(server: Server) -> None:
+    """The request has the topic's subject, and references are fetched in the context of the returned subject."""
     schema = {"schema": "s", "subject": ":.eu:a b-value", "references": [{"name": "r", "subject": "x", "version": 3}]}
     server.answers = {
         "/schemas/ids/1?subject=a%20b-value": (200, schema),
@@ -98,7 +98,7 @@ def test_the_subject_of_a_topic_is_sent_along(server: Server) -> None:
 
 
 def test_apicurios_api(server: Server) -> None:
-    """By global or content id; the references stand apart."""
+    """Schemas are fetched by global id, content id, content hash or version, and their references separately."""
     server.answers = {
         "/apis/registry/v2/ids/globalIds/1": (200, b'"int"'),
         "/apis/registry/v2/ids/globalIds/1/references": (200, []),
@@ -134,15 +134,15 @@ def test_apicurios_api(server: Server) -> None:
         (200, {"nothing": 1}, Retriable),
     ],
 )
-def test_what_an_answer_means(server: Server, code: int, body: object, error: type[Exception]) -> None:
-    """An unknown id is the record's fault; a wrong address or password the operator's; anything else passes."""
+def test_error_responses_are_classified(server: Server, code: int, body: object, error: type[Exception]) -> None:
+    """An unknown id is a BadRecord, a wrong address or password a ConfigError; other errors are Retriable."""
     server.answers = {"/schemas/ids/1": (code, body)}
     with pytest.raises(error):
         confluent(server).fetch(ONE)
 
 
-def test_the_next_address_is_asked_when_one_is_down(server: Server) -> None:
-    """And where none answers, it is tried again later."""
+def test_the_next_address_is_tried_when_one_is_down(server: Server) -> None:
+    """The client tries the next registry address, and raises Retriable if none responds."""
     down = Server()
     down.close()
     server.answers = {"/schemas/ids/1": (200, {"schema": "s"})}
@@ -164,7 +164,7 @@ def test_the_next_address_is_asked_when_one_is_down(server: Server) -> None:
     ],
 )
 def test_credentials(server: Server, options: dict[str, str], sent: str | None) -> None:
-    """In the URL, as user info, or as a token."""
+    """Credentials are read from the URL, from the user info or from a static token."""
     server.answers = {"/schemas/ids/1": (200, {"schema": "s"})}
     confluent(server, **{name: value.replace("HOST", server.host) for name, value in options.items()}).fetch(ONE)
     assert server.asked[0][1].get("Authorization") == sent
@@ -182,23 +182,23 @@ def test_credentials(server: Server, options: dict[str, str], sent: str | None) 
         {"schema__registry__ssl__truststore__type": "JKS"},
     ],
 )
-def test_options_that_cannot_be_right(server: Server, options: dict[str, str]) -> None:
-    """Are refused before anything is asked, without showing a value."""
+def test_invalid_options_are_refused(server: Server, options: dict[str, str]) -> None:
+    """Invalid options raise ConfigError before a request is sent."""
     with pytest.raises(ConfigError):
         confluent(server, **options)
     assert server.asked == []
 
 
 def test_messages_show_no_credentials(server: Server) -> None:
-    """The URL's user and password stay out of them."""
+    """An error message omits the user and password of the registry's URL."""
     server.answers = {"/schemas/ids/1": (500, b"")}
     with pytest.raises(Retriable) as caught:
         confluent(server, schema__registry__url=f"http://user:secret@{server.host}").fetch(ONE)
     assert "secret" not in str(caught.value)
 
 
-def test_a_proxy_stands_before_the_registry(server: Server) -> None:
-    """It is asked for the whole address."""
+def test_a_proxy_is_used(server: Server) -> None:
+    """The client sends the absolute URL to the proxy; ``proxy.host`` without ``proxy.port`` is refused."""
     server.answers = {"http://registry.invalid/schemas/ids/1": (200, {"schema": '"int"'})}
     host, _, port = server.host.partition(":")
     registry = confluent(server, schema__registry__url="http://registry.invalid", proxy__host=host, proxy__port=port)
@@ -207,8 +207,8 @@ def test_a_proxy_stands_before_the_registry(server: Server) -> None:
         confluent(server, proxy__host=host)
 
 
-def test_a_token_says_what_it_is_for(server: Server) -> None:
-    """As Confluent's cloud wants it said."""
+def test_a_token_has_its_cluster_and_identity_pool(server: Server) -> None:
+    """A bearer token is sent with the logical cluster and identity pool, as Confluent Cloud requires."""
     server.answers = {"/schemas/ids/1": (200, {"schema": '"int"'})}
     token = {"bearer__auth__credentials__source": "STATIC_TOKEN", "bearer__auth__token": "t"}
     confluent(server, **token, bearer__auth__logical__cluster="lsrc-1", bearer__auth__identity__pool__id="p").fetch(ONE)
@@ -218,7 +218,7 @@ def test_a_token_says_what_it_is_for(server: Server) -> None:
 
 @pytest.mark.parametrize("options", [{"basic.auth.credentials.source": "USER_INFO", "basic.auth.user.info": "u:p"}, {}])
 def test_a_redirect_to_another_server_carries_no_credentials(server: Server, options: dict[str, str]) -> None:
-    """A registry cannot pass a user's password, or the worker's, on to somebody else."""
+    """The client follows a redirect to another server without the Authorization header."""
     other, path = Server(), "/schemas/ids/1"
     try:
         other.answers[path] = 200, {"schema": '"string"'}
@@ -232,8 +232,8 @@ def test_a_redirect_to_another_server_carries_no_credentials(server: Server, opt
         other.close()
 
 
-def test_a_redirect_within_the_server_keeps_them(server: Server) -> None:
-    """A proxy before the registry may move paths."""
+def test_a_redirect_within_the_server_keeps_the_credentials(server: Server) -> None:
+    """The client follows a redirect to another path of the server with the Authorization header."""
     server.moved["/schemas/ids/1"] = f"{server.url}/elsewhere"
     server.answers["/elsewhere"] = 200, {"schema": '"string"'}
     url = f"http://u:p@{server.host}"

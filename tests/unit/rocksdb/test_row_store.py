@@ -1,4 +1,4 @@
-"""The cache's rows in RocksDB: the suite of row stores, and what only a disk can do to them."""
+"""The cached rows in RocksDB: the suite of row stores, and failures of files and directories."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ KEY = RowKey(1, "k")
 
 
 class TestRocksRowStore(RowStoreSuite):
-    """Rows on disk."""
+    """The suite of row stores on RocksDB."""
 
     @pytest.fixture
     def open_rows(self, tmp_path: Path) -> Iterator[OpenRows]:
-        """Stores in directories of their own."""
+        """Open each store in a new directory."""
         opened: list[RocksRowStore] = []
 
         def opener(limits: CacheLimits) -> RocksRowStore:
@@ -36,7 +36,7 @@ class TestRocksRowStore(RowStoreSuite):
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[RocksRowStore]:
-    """A store in ``rows``."""
+    """Open a store in the directory ``rows``."""
     store = RocksRowStore(tmp_path / "rows", CacheLimits())
     yield store
     store.close()
@@ -51,7 +51,7 @@ def options(path: Path | str, **properties: str) -> RowStoreOptions:
 
 
 def test_rows_and_their_sizes_outlive_the_process(tmp_path: Path, store: RocksRowStore) -> None:
-    """With the state that was saved; bounds go on from where they stood."""
+    """A reopened store has its rows, sizes and saved state, and evicts rows by its limits."""
     store.put(KEY, row("A"))
     store.put(RowKey(2, "k"), row("B"))
     size = store.size
@@ -66,14 +66,14 @@ def test_rows_and_their_sizes_outlive_the_process(tmp_path: Path, store: RocksRo
 
 
 def test_a_connectors_name_stays_below_the_path(tmp_path: Path) -> None:
-    """Kafka Connect stores names with slashes, and the directory of a damaged cache is removed."""
+    """A connector name with ``../`` does not create a directory outside of the configured path."""
     folder = tmp_path / "cache"
     open_rows(replace(options(folder), connector="../../shop")).close()
     assert [each.name for each in tmp_path.iterdir()] == ["cache"]
 
 
-def test_state_is_there_once(tmp_path: Path, store: RocksRowStore) -> None:
-    """A crash after it was loaded leaves none."""
+def test_saved_state_is_loaded_once(tmp_path: Path, store: RocksRowStore) -> None:
+    """The first load deletes the saved state, so that a crash after it leaves no outdated state."""
     store.save(b"state")
     store.close()
     for expected in (b"state", None):
@@ -83,7 +83,7 @@ def test_state_is_there_once(tmp_path: Path, store: RocksRowStore) -> None:
 
 
 def test_undecodable_stored_bytes_are_deleted_and_treated_as_miss(store: RocksRowStore) -> None:
-    """A disk that changed a bit costs a row."""
+    """A row whose stored bytes are corrupt is deleted and is a cache miss."""
     store.put(KEY, row("A"))
     (stored,) = rows_of(store)
     store._db[stored] = store._db[stored][:-1] + b"\x00"
@@ -92,14 +92,14 @@ def test_undecodable_stored_bytes_are_deleted_and_treated_as_miss(store: RocksRo
 
 
 def test_unsupported_value_type_is_skipped_not_fatal(store: RocksRowStore) -> None:
-    """What cannot be written is not cached, and the row that stood there is gone."""
+    """A row that cannot be serialized is not cached, and the stored row of its key is deleted."""
     store.put(KEY, row("A"))
     store.put(KEY, row("\ud800"))
     assert (store.get(KEY), len(store)) == (None, 0)
 
 
 def test_failures_are_store_failures(store: RocksRowStore) -> None:
-    """Whatever RocksDB raises; the cache knows what to do."""
+    """Every operation raises StoreFailed for an error of RocksDB."""
     store.put(KEY, row("A"))
     store.close()
     for call in (lambda: store.get(KEY), lambda: store.put(KEY, row("B")), lambda: store.drop(KEY)):
@@ -110,7 +110,7 @@ def test_failures_are_store_failures(store: RocksRowStore) -> None:
 
 
 def test_directory_belongs_to_one_task_at_a_time(tmp_path: Path) -> None:
-    """A task that has not stopped yet keeps it; the next one is started again a little later."""
+    """Opening a directory that another task has open raises Retriable; it succeeds after that task has closed it."""
     first = open_rows(options(tmp_path))
     with pytest.raises(Retriable, match="shop-0"):
         open_rows(options(tmp_path))
@@ -118,8 +118,8 @@ def test_directory_belongs_to_one_task_at_a_time(tmp_path: Path) -> None:
     open_rows(options(tmp_path)).close()
 
 
-def test_files_that_cannot_be_read_are_thrown_away(tmp_path: Path, store: RocksRowStore) -> None:
-    """A cache may always be empty."""
+def test_unreadable_files_are_deleted(tmp_path: Path, store: RocksRowStore) -> None:
+    """A store whose files RocksDB cannot open is deleted and starts empty."""
     store.put(KEY, row("A"))
     store.close()
     (tmp_path / "rows" / "CURRENT").write_bytes(b"nonsense")
@@ -129,15 +129,15 @@ def test_files_that_cannot_be_read_are_thrown_away(tmp_path: Path, store: RocksR
 
 
 @pytest.mark.parametrize("path", ["", "/proc/none/here"])
-def test_path_that_cannot_be_written_is_a_setting(path: str) -> None:
-    """The message names the key."""
+def test_a_path_that_cannot_be_written_is_a_config_error(path: str) -> None:
+    """The error names the option reselect.cache.rocksdb.path."""
     with pytest.raises(ConfigError, match=r"reselect\.cache\.rocksdb\.path") as refused:
         open_rows(options(path))
     assert refused.value.key == "reselect.cache.rocksdb.path"
 
 
 def test_cleanup_removes_the_files(tmp_path: Path) -> None:
-    """For hosts whose disks are not theirs."""
+    """With ``cleanup`` the store deletes its directory when it closes."""
     store = open_rows(options(tmp_path, cleanup="true"))
     store.put(KEY, row("A"))
     store.close()

@@ -1,4 +1,4 @@
-"""What Oracle holds, and what its event carries: pairs for the fake and for a server."""
+"""Stored values of Oracle and the values of their events, for the fake and for a real server."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def decimal(precision: int, scale: int) -> Schema:
     return Schema("bytes", True, "org.apache.kafka.connect.data.Decimal", 1, parameters)
 
 
-def column(kind: str, precision: int | None = None, scale: int | None = None, length: int = 22) -> OracleColumn:
-    return OracleColumn("V", kind, precision, scale, length=length)
+def column(data_type: str, precision: int | None = None, scale: int | None = None, length: int = 22) -> OracleColumn:
+    return OracleColumn("V", data_type, precision, scale, length=length)
 
 
 BIG = Decimal("12345678901234567890123456789012345678")
 NOON = "2024-02-29 12:34:56"
 HALF_DAY = datetime.timedelta(days=1, hours=2, minutes=3, seconds=4, microseconds=560_000)
-OCTETS = b"\x00\xfb\xff"
+BYTES = b"\x00\xfb\xff"
 
 CASES: list[tuple[OracleColumn, Any, Schema, Any]] = [
     (column("NUMBER", 2, 0), Decimal(-99), Schema("int8", True), -99),
@@ -68,8 +68,8 @@ CASES: list[tuple[OracleColumn, Any, Schema, Any]] = [
     (column("CLOB", length=4000), "", TEXT, None),
     (column("CLOB", length=4000), "", Schema("string"), ""),
     (column("BLOB", length=4000), b"", Schema("bytes", True), None),
-    (column("BLOB", length=4000), OCTETS * 2000, Schema("bytes", True), OCTETS * 2000),
-    (column("RAW"), OCTETS, Schema("bytes", True), OCTETS),
+    (column("BLOB", length=4000), BYTES * 2000, Schema("bytes", True), BYTES * 2000),
+    (column("RAW"), BYTES, Schema("bytes", True), BYTES),
     (column("XMLTYPE", length=2000), "<a/>", Schema("string", True, "io.debezium.data.Xml", 1), "<a/>"),
     (
         column("JSON", length=8200),

@@ -1,4 +1,4 @@
-"""The suite's table in a fake Oracle server, and requests for the tests of the row source."""
+"""The table of the row source suite in a fake Oracle server, and requests for rows."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ COLUMNS = (
 
 
 def orders_server() -> OracleServer:
-    """A server whose table ``app.Orders`` holds ROWS."""
+    """Return a server whose table ``app.Orders`` holds ROWS."""
     server = OracleServer()
     rows = [{**row, "Id": Decimal(row["Id"])} for row in ROWS]
     server.add(OracleTable("app", "Orders", COLUMNS, ("Id", "region")), rows)
@@ -38,21 +38,21 @@ def orders_server() -> OracleServer:
 
 
 def row_source(server: OracleServer, **options: Any) -> OracleRowSource:
-    """A row source of the server, with options of reselect."""
+    """Return a row source of the server with options of reselect."""
     return OracleRowSource(ReselectOptions(**{"database": DATABASE, **options}), FakeDriver(server))
 
 
-def one_column_table(kind: OracleColumn, value: Any, name: str = "T") -> OracleTable:
-    """A table ``APP.<name>`` with a key ID and a column; its one row has key 1."""
-    table = OracleTable("APP", name, (OracleColumn("ID", "NUMBER", 9, 0), kind), ("ID",))
-    table.versions = [(0, [{"ID": Decimal(1), kind.name: value}])]
+def one_column_table(column: OracleColumn, value: Any, name: str = "T") -> OracleTable:
+    """Return a table ``APP.<name>`` with a key ID and ``column``; its only row has the key 1."""
+    table = OracleTable("APP", name, (OracleColumn("ID", "NUMBER", 9, 0), column), ("ID",))
+    table.versions = [(0, [{"ID": Decimal(1), column.name: value}])]
     return table
 
 
 def request(
     table: TableId, key: dict[str, tuple[Schema, list[Any]]], columns: dict[str, Schema], scns: list[int] | None = None
 ) -> RowRequest:
-    """A request for all ``columns`` of the rows with these keys; ``scns`` are their events' commit SCNs."""
+    """Return a request for all ``columns`` of the rows with these keys; ``scns`` are their events' commit SCNs."""
     keys = tuple(Column(name, schema, build_array(schema, values)) for name, (schema, values) in key.items())
     wanted = tuple(Column(name, schema, build_array(schema, [])) for name, schema in columns.items())
     count = len(keys[0].values)
@@ -65,24 +65,24 @@ NOTE = {"note": Schema("string", True)}
 
 
 def orders_request(*scns: int) -> RowRequest:
-    """The note of order 1, once for each SCN."""
+    """Return a request for the note of order 1, once for each SCN."""
     key = {name: (schema, values * len(scns)) for name, (schema, values) in ORDERS_KEY.items()}
     return request(TABLE, key, NOTE, list(scns))
 
 
 def read_back(column: OracleColumn, stored: Any, schema: Schema, modes: HandlingModes | None = None) -> pa.Array:
-    """What a row source reads of a cell that holds ``stored``, as the lake column of an event's ``schema``."""
+    """Read a cell that holds ``stored`` as the Arrow column of an event's ``schema``."""
     return build_array(schema, [read_cell(column, stored, schema, modes)])
 
 
 def read_cell(column: OracleColumn, stored: Any, schema: Schema, modes: HandlingModes | None = None) -> Any:
-    """The same as a Connect value, or UNREADABLE."""
+    """Read a cell that holds ``stored`` as a Connect value, or UNREADABLE."""
     server = OracleServer()
     server.add(table := one_column_table(column, stored), table.rows(0))
     source = row_source(server, modes=modes or HandlingModes())
     catalog = source.catalog(TableId("ora", "SHOP", "APP", "T"))
     assert catalog is not None
-    asked = request(catalog.table, {"ID": (Schema("int32"), [1])}, {column.name: schema})
-    answer = source.fetch(catalog, asked)
+    requested = request(catalog.table, {"ID": (Schema("int32"), [1])}, {column.name: schema})
+    answer = source.fetch(catalog, requested)
     assert answer.found.all()
     return answer.values[0][0]

@@ -1,4 +1,4 @@
-"""A database that does not answer is left alone for a while."""
+"""The circuit breaker stops queries to a database that does not respond."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headrace_connectors.sql.circuit_breaker import CircuitBreaker, CircuitState
 
 
 class Clock:
-    """A clock that stands."""
+    """A clock that tests set."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -23,18 +23,18 @@ class Clock:
 
 @pytest.fixture
 def clock() -> Clock:
-    """Begins at zero."""
+    """Return a clock at zero."""
     return Clock()
 
 
 @pytest.fixture
 def breaker(clock: Clock) -> CircuitBreaker:
-    """Opens after two failures, for ten seconds."""
+    """Return a breaker that opens after two failures, for ten seconds."""
     return CircuitBreaker("the database", failures=2, seconds=10, clock=clock)
 
 
 def call(breaker: CircuitBreaker, error: Exception | None = None) -> bool:
-    """Whether the call was made; it fails with ``error``."""
+    """Return whether the breaker permitted the call; the call raises ``error``."""
     made = False
     with suppress(Unreachable if error is None else type(error)), breaker.guard():
         made = True
@@ -44,7 +44,7 @@ def call(breaker: CircuitBreaker, error: Exception | None = None) -> bool:
 
 
 def test_opens_after_failures_in_a_row(breaker: CircuitBreaker) -> None:
-    """A success between them starts the count anew."""
+    """The breaker opens after consecutive failures; a success resets their count."""
     gone = Unreachable("gone")
     for error in (gone, None, gone):
         assert call(breaker, error)
@@ -55,7 +55,7 @@ def test_opens_after_failures_in_a_row(breaker: CircuitBreaker) -> None:
 
 
 def test_one_call_tries_after_the_wait(breaker: CircuitBreaker, clock: Clock) -> None:
-    """Its success closes the breaker, its failure opens it again; meanwhile no other call is made."""
+    """After the wait the breaker permits one call at a time and closes if the call succeeds."""
     for _ in range(2):
         call(breaker, Unreachable("gone"))
     clock.now = 10.0
@@ -65,8 +65,8 @@ def test_one_call_tries_after_the_wait(breaker: CircuitBreaker, clock: Clock) ->
     assert breaker.state is CircuitState.CLOSED
 
 
-def test_operator_is_told(breaker: CircuitBreaker, clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
-    """When the database is given up, and when it is back; not for every call between."""
+def test_state_changes_are_logged(breaker: CircuitBreaker, clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+    """The breaker logs that it opens and that it closes, but not each rejected call."""
     with caplog.at_level(logging.INFO):
         for _ in range(4):
             call(breaker, Unreachable("gone"))
@@ -80,7 +80,7 @@ def test_operator_is_told(breaker: CircuitBreaker, clock: Clock, caplog: pytest.
 
 
 def test_failed_trial_opens_again(breaker: CircuitBreaker, clock: Clock) -> None:
-    """At once, without another count."""
+    """A failed trial call opens the breaker again for the full wait."""
     for _ in range(2):
         call(breaker, Unreachable("gone"))
     clock.now = 10.0
@@ -92,7 +92,7 @@ def test_failed_trial_opens_again(breaker: CircuitBreaker, clock: Clock) -> None
 
 @pytest.mark.parametrize("answer", [Retriable("not visible yet"), Fatal("refused"), KeyError()])
 def test_an_answer_is_no_failure(breaker: CircuitBreaker, answer: Exception) -> None:
-    """Whatever the database says, it is there."""
+    """An error that the database returns does not count as a failure, because the database has responded."""
     for _ in range(5):
         assert call(breaker, answer)
     assert breaker.state is CircuitState.CLOSED

@@ -1,4 +1,4 @@
-"""Oracle's errors are told by their codes, wherever these stand."""
+"""Oracle's errors are classified by their codes, in messages and in causes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def translation(raised: BaseException) -> HeadraceError:
 
 
 def test_codes_are_found_in_causes() -> None:
-    """A large object that fails while it is read comes wrapped (upstream looks at the first cause only)."""
+    """Codes are read from the complete chain of causes, because errors of large objects are wrapped."""
     wrapped = ValueError("reading a large object failed")
     wrapped.__cause__ = RuntimeError("a call failed")
     wrapped.__cause__.__cause__ = error("ORA-01555: snapshot too old")
@@ -25,12 +25,12 @@ def test_codes_are_found_in_causes() -> None:
 
 
 def test_codes_are_found_in_messages() -> None:
-    """ORA-12801 carries the error of a parallel server in its text."""
+    """The code of a parallel server's error is read from the message of ORA-12801."""
     assert "ORA-01555" in error_codes(error("ORA-12801: error in P001\nORA-01555: snapshot too old"))
 
 
 def test_driver_code_around_the_servers_is_a_lost_connection() -> None:
-    """The driver makes DPY-4011 of ORA-03113; both are seen."""
+    """DPY-4011, which python-oracledb raises for ORA-03113, is a lost connection; both codes are read."""
     lost = error("ORA-03113: end-of-file on communication channel")
     assert error_codes(lost)[:2] == ("DPY-4011", "ORA-03113")
     assert connection_lost(lost)
@@ -50,13 +50,13 @@ def test_driver_code_around_the_servers_is_a_lost_connection() -> None:
         ("ORA-01722: unable to convert string value containing 'secret'", Fatal),
     ],
 )
-def test_remedy(message: str, kind: type[HeadraceError]) -> None:
-    """Passing, settings, or refused (``reselect.md`` section 4.4); no message repeats what the server quotes."""
+def test_error_classes(message: str, kind: type[HeadraceError]) -> None:
+    """The code selects the class (``reselect.md`` section 4.4); messages omit values that the server quotes."""
     found = translation(error(message))
     assert type(found) is kind
     assert "secret" not in str(found)
 
 
-def test_socket_errors_are_the_databases() -> None:
-    """A name that does not resolve, a reset in the middle of a call."""
+def test_socket_errors_are_unreachable() -> None:
+    """A connection that is reset during a call raises Unreachable."""
     assert type(translation(ConnectionResetError(104, "Connection reset by peer"))) is Unreachable

@@ -1,4 +1,4 @@
-"""The text of Oracle's batched SELECT: parsed by sqlglot, whatever the names are."""
+"""The text of Oracle's batched SELECT, parsed by sqlglot."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ KINDS = ("NUMBER", "CLOB", "TIMESTAMP WITH TIME ZONE", "DATE", "XMLTYPE", "JSON"
 
 
 @given(NAMES, NAMES, st.lists(st.tuples(NAMES, st.sampled_from(KINDS)), max_size=4), st.booleans())
-def test_names_stay_names(owner: str, table: str, columns: list[tuple[str, str]], as_of_scn: bool) -> None:
-    """Every identifier is quoted, also in the fallback, and comes back as it is; nothing else is in the text."""
+def test_names_are_quoted(owner: str, table: str, columns: list[tuple[str, str]], as_of_scn: bool) -> None:
+    """Every identifier is quoted, with and without AS OF SCN, and parsed as the same name."""
     key = [KeyBind(name, "CAST({} AS NUMBER)") for name in (owner, table)]
     cells = [cell_expression(name, kind) for name, kind in columns]
     tree = sql.parse(select_rows((owner, table), key, cells, 1, as_of_scn=as_of_scn))
@@ -34,7 +34,7 @@ def test_names_stay_names(owner: str, table: str, columns: list[tuple[str, str]]
 
 
 def test_every_slot_has_its_binds() -> None:
-    """Keys, needs and the SCN; of more columns than a mask holds, two masks."""
+    """Each slot has a bind for its key and one for each mask of columns; the statement has one for the SCN."""
     cells = [cell_expression(f"C{number}", "NUMBER") for number in range(63)]
     tree = sql.parse(select_rows(("O", "T"), [KeyBind("K", "CAST({} AS NUMBER)")], cells, 8, as_of_scn=True))
     slots = range(1, 9)
@@ -43,5 +43,5 @@ def test_every_slot_has_its_binds() -> None:
 
 
 def test_slots_bound_the_number_of_statements() -> None:
-    """Four sizes for any number of keys."""
+    """Any number of keys is padded to one of four numbers of slots."""
     assert {slots_for(keys) for keys in range(1, 2000)} == set(SLOTS)

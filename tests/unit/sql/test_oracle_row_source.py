@@ -1,4 +1,4 @@
-"""Oracle as a row source, against a fake at python-oracledb's contract (``tests/fake_oracle``)."""
+"""The row source for Oracle, against a fake of python-oracledb (``tests/fake_oracle``)."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ ORDER = {"Id": Decimal(1), "region": "nord", "blob": None, "price": None}
 
 
 class TestOracleRowSource(RowSourceSuite):
-    """The suite of row sources; Oracle's large objects have no empty value where they may be null."""
+    """The suite of row sources; an empty large object of a nullable column is null in Oracle."""
 
     empty_text = None
     empty_octets = None
 
     @pytest.fixture
     def source(self) -> OracleRowSource:
-        """A source whose table holds the suite's rows."""
+        """Return a source whose table holds the suite's rows."""
         return row_source(orders_server())
 
 
 @pytest.fixture
 def server() -> OracleServer:
-    """A server whose order 1 has a note as of SCN 110, and another one as of SCN 120."""
+    """Return a server whose order 1 has one note as of SCN 110 and another as of SCN 120."""
     server = orders_server()
     for note in ("first", "second"):
         server.commit("app", "Orders", {**ORDER, "note": note})
@@ -60,7 +60,7 @@ def catalog_of(source: OracleRowSource, table: TableId = TABLE) -> CatalogTable:
 
 
 def test_rows_are_read_as_of_their_commit(server: OracleServer) -> None:
-    """S12: the value that the event's transaction left, not a later one."""
+    """The source reads the value as of the event's commit SCN, not a later one (S12)."""
     source = row_source(server)
     answer = source.fetch(catalog_of(source), orders_request(110))
     assert answer.values[0] == ["first"]
@@ -68,14 +68,14 @@ def test_rows_are_read_as_of_their_commit(server: OracleServer) -> None:
 
 
 def test_batch_reads_as_of_its_highest_commit(server: OracleServer) -> None:
-    """One read for all rows: what every event's transaction is in."""
+    """A request is one read as of the highest commit SCN of its events."""
     source = row_source(server)
     answer = source.fetch(catalog_of(source), orders_request(110, 120, 110))
     assert answer.values[0] == ["second"] * 3
 
 
 def test_without_commit_scn_the_current_state_is_read_and_not_proven(server: OracleServer) -> None:
-    """An event that does not say when it was committed may be newer than any SCN of the others."""
+    """A request with an event without a commit SCN reads the current state, which is not proven."""
     source = row_source(server)
     answer = source.fetch(catalog_of(source), orders_request(110, -1))
     assert answer.values[0] == ["second"] * 2
@@ -83,7 +83,7 @@ def test_without_commit_scn_the_current_state_is_read_and_not_proven(server: Ora
 
 
 def test_scn_and_keys_are_never_literals(server: OracleServer) -> None:
-    """DBZ-7479: a statement with a literal is another cursor each time."""
+    """SCNs and keys are binds, so that statements share one cursor (DBZ-7479)."""
     source = row_source(server)
     catalog = catalog_of(source)
     server.statements.clear()
@@ -97,7 +97,7 @@ def test_scn_and_keys_are_never_literals(server: OracleServer) -> None:
 
 @pytest.mark.parametrize(("keys", "slots"), [(1, [1]), (2, [8]), (9, [64]), (65, [512]), (513, [512, 1])])
 def test_numbers_of_keys_are_padded(server: OracleServer, keys: int, slots: list[int]) -> None:
-    """A table and column set make four statements at most, each for a number of keys; every row is answered."""
+    """Keys are padded to 1, 8, 64 or 512 slots, and every row is returned."""
     source = row_source(server)
     catalog = catalog_of(source)
     server.statements.clear()
@@ -108,8 +108,8 @@ def test_numbers_of_keys_are_padded(server: OracleServer, keys: int, slots: list
 
 @pytest.mark.parametrize("code", ["ORA-01555", "ORA-22924", "ORA-01466", "ORA-08180", "ORA-08181"])
 @pytest.mark.parametrize("where", ["execute", "fetch"])
-def test_current_state_is_read_where_the_past_is_gone(server: OracleServer, code: str, where: str) -> None:
-    """Undo, large objects, DDL: counted by code; the failure may come while a large object is read (D5)."""
+def test_current_state_is_read_if_flashback_fails(server: OracleServer, code: str, where: str) -> None:
+    """The source reads the current state after an error of execution or fetch (D5), and counts it by code."""
     source = row_source(server)
     catalog = catalog_of(source)
     server.statements.clear()
@@ -122,7 +122,7 @@ def test_current_state_is_read_where_the_past_is_gone(server: OracleServer, code
 
 
 def test_fallback_quotes_as_the_first_read_does(server: OracleServer) -> None:
-    """dbz#1750: mixed-case names are found in the fallback too; the two statements differ in the SCN only."""
+    """The statement for the current state differs from the flashback query only in AS OF SCN (dbz#1750)."""
     source = row_source(server)
     catalog = catalog_of(source)
     server.statements.clear()
@@ -132,8 +132,8 @@ def test_fallback_quotes_as_the_first_read_does(server: OracleServer) -> None:
     assert flashback.replace(" AS OF SCN :scn", "") == current
 
 
-def test_standby_behind_the_commit_is_no_answer(server: OracleServer) -> None:
-    """N3: its current state would be older than the event, so the read is tried again."""
+def test_a_standby_behind_the_commit_is_retried(server: OracleServer) -> None:
+    """A standby that has not applied the commit raises Retriable, because its current state is older (N3)."""
     server.role = "PHYSICAL STANDBY"
     source = row_source(server, read_from="replica")
     source.check()
@@ -142,7 +142,7 @@ def test_standby_behind_the_commit_is_no_answer(server: OracleServer) -> None:
 
 
 def test_primary_answers_for_a_standby_that_is_behind(server: OracleServer) -> None:
-    """N3: ``hostname`` lists both; events without a commit SCN are never asked of a standby."""
+    """The primary is queried if the standby has not applied the commit or an event has no commit SCN (N3)."""
     standby = orders_server()
     standby.role = "PHYSICAL STANDBY"
     database = replace(DATABASE, hostname="standby, primary")
@@ -155,7 +155,7 @@ def test_primary_answers_for_a_standby_that_is_behind(server: OracleServer) -> N
 
 
 def test_standby_alone_cannot_answer_without_scn(server: OracleServer) -> None:
-    """Its current state may be older than the event; waiting does not help."""
+    """A standby without a primary raises Fatal for events without a commit SCN."""
     server.role = "PHYSICAL STANDBY"
     source = row_source(server, read_from="replica")
     with pytest.raises(Fatal, match="list the primary"):
@@ -163,7 +163,7 @@ def test_standby_alone_cannot_answer_without_scn(server: OracleServer) -> None:
 
 
 def test_after_a_switchover_the_other_server_answers(server: OracleServer) -> None:
-    """The role is asked of every new connection."""
+    """The source queries the role of each new connection and uses the server that is the primary."""
     old = orders_server()
     old.role = "PHYSICAL STANDBY"
     database = replace(DATABASE, hostname="old, new")
@@ -172,8 +172,8 @@ def test_after_a_switchover_the_other_server_answers(server: OracleServer) -> No
     assert source.fetch(catalog_of(source), orders_request(120)).values[0] == ["second"]
 
 
-def test_long_columns_do_not_spoil_the_others() -> None:
-    """A LONG may stand in no expression (ORA-00997), so it is not asked for; the cell stays open."""
+def test_long_columns_are_unreadable() -> None:
+    """A LONG column, which no expression can contain (ORA-00997), is not selected and its cell is UNREADABLE."""
     server = OracleServer()
     columns = (
         OracleColumn("ID", "NUMBER", 9, 0),
@@ -194,8 +194,8 @@ def test_long_columns_do_not_spoil_the_others() -> None:
 
 
 @pytest.mark.parametrize("code", ["ORA-00942", "ORA-00904", "ORA-01031"])
-def test_permanent_errors_are_refusals(server: OracleServer, code: str) -> None:
-    """``reselect.md`` section 4.4: repeating them is of no use."""
+def test_permanent_errors_are_fatal(server: OracleServer, code: str) -> None:
+    """An error that a retry cannot resolve raises Fatal without the values of the message."""
     source = row_source(server)
     catalog = catalog_of(source)
     server.failures.append(("execute", f"{code}: nord is not to be shown"))
@@ -205,8 +205,8 @@ def test_permanent_errors_are_refusals(server: OracleServer, code: str) -> None:
 
 
 @pytest.mark.parametrize("code", ["ORA-03113", "ORA-03114", "ORA-03135", "ORA-12541", "ORA-01089"])
-def test_lost_connection_is_dropped_with_its_statements(server: OracleServer, code: str) -> None:
-    """dbz#2204: the next read has another connection."""
+def test_a_lost_connection_is_dropped(server: OracleServer, code: str) -> None:
+    """A lost connection is dropped from the pool, and the next read opens another one (dbz#2204)."""
     driver = FakeDriver(server)
     source = OracleRowSource(ReselectOptions(database=DATABASE), driver)
     catalog = catalog_of(source)
@@ -218,8 +218,8 @@ def test_lost_connection_is_dropped_with_its_statements(server: OracleServer, co
     assert (pool.made, pool.dropped, pool.busy) == (2, 1, 0)
 
 
-def test_time_out_keeps_the_connection(server: OracleServer) -> None:
-    """A call that took too long is tried again on the same connection."""
+def test_a_call_timeout_keeps_the_connection(server: OracleServer) -> None:
+    """A call that exceeds its timeout raises Retriable and returns its connection to the pool."""
     driver = FakeDriver(server)
     source = OracleRowSource(ReselectOptions(database=DATABASE), driver)
     catalog = catalog_of(source)
@@ -229,8 +229,8 @@ def test_time_out_keeps_the_connection(server: OracleServer) -> None:
     assert (driver.pools[0].dropped, driver.pools[0].busy) == (0, 0)
 
 
-def test_connections_are_told(server: OracleServer) -> None:
-    """None before they are needed and after they are closed; one that was used waits for the next."""
+def test_connections_are_reported(server: OracleServer) -> None:
+    """The source reports no connection before the first query and after ``close``, and an idle one between."""
     source = row_source(server)
     assert source.connections() == Connections()
     source.catalog(TABLE)
@@ -239,8 +239,8 @@ def test_connections_are_told(server: OracleServer) -> None:
     assert source.connections() == Connections()
 
 
-def test_dead_database_is_left_alone(server: OracleServer) -> None:
-    """``reselect.md`` section 7.4: after some failures no connection is tried for a while."""
+def test_an_unreachable_database_opens_the_circuit_breaker(server: OracleServer) -> None:
+    """The source tries no connection for a while after repeated failures (``reselect.md`` section 7.4)."""
     source = row_source(server)
     server.failures += [("connect", "DPY-6005: cannot connect to database")] * 9
     for _ in range(9):
@@ -250,8 +250,8 @@ def test_dead_database_is_left_alone(server: OracleServer) -> None:
     assert source.connections() == Connections(left_alone=1)
 
 
-def test_key_of_several_rows_does_not_disturb_the_connection(server: OracleServer) -> None:
-    """A refusal that is ours gives the connection back."""
+def test_a_key_of_several_rows_returns_the_connection(server: OracleServer) -> None:
+    """A key that selects several rows raises Fatal and returns the connection to the pool."""
     driver = FakeDriver(server)
     source = OracleRowSource(ReselectOptions(database=DATABASE), driver)
     catalog = catalog_of(source)
@@ -265,56 +265,56 @@ def test_key_of_several_rows_does_not_disturb_the_connection(server: OracleServe
 
 
 @pytest.mark.parametrize("code", ["ORA-01017", "ORA-28000", "ORA-28001", "ORA-01045", "DPY-3001"])
-def test_wrong_settings_are_told_at_start(server: OracleServer, code: str) -> None:
-    """A password, an account, an encryption that thin mode has not."""
+def test_wrong_settings_are_config_errors_at_start(server: OracleServer, code: str) -> None:
+    """A wrong password, a locked account and encryption that thin mode does not support raise ConfigError."""
     server.failures.append(("connect", f"{code}: refused"))
     with pytest.raises(ConfigError, match=code):
         row_source(server).check()
 
 
 def test_a_closed_port_is_retried(server: OracleServer) -> None:
-    """The task retries a connection that the real driver reports as refused."""
+    """A refused TCP connection of the real driver raises Retriable."""
     database = replace(DATABASE, hostname="127.0.0.1", port=1)
     with pytest.raises(Retriable, match=r"127[.]0[.]0[.]1:1 "):
         OracleRowSource(ReselectOptions(database=database)).check()
 
 
 def test_standby_is_refused_as_primary(server: OracleServer) -> None:
-    """A standby answers for the past only."""
+    """``check`` refuses a standby if ``read_from`` is not replica."""
     server.role = "PHYSICAL STANDBY"
     with pytest.raises(ConfigError, match="standby"):
         row_source(server).check()
 
 
 def test_old_server_is_refused() -> None:
-    """Collations are in the dictionary since 12.2."""
+    """A server before 12.2 is refused, because its dictionary has no collations."""
     with pytest.raises(ConfigError, match=r"12[.]2"):
         row_source(OracleServer(version="12.1.0.2.0")).check()
 
 
-def test_missing_flashback_grant_is_told_with_its_remedy(server: OracleServer) -> None:
-    """Without it every read of the past would fail, one by one."""
+def test_a_missing_flashback_grant_is_a_config_error(server: OracleServer) -> None:
+    """The error contains the GRANT statement that the operator has to execute."""
     server.tables["app", "Orders"].may_flashback = False
     with pytest.raises(ConfigError, match=re.escape('GRANT SELECT, FLASHBACK ON "app"."Orders" TO "READER"')):
         row_source(server).catalog(TABLE)
 
 
-def test_table_without_past_is_no_missing_grant(server: OracleServer) -> None:
-    """A table made a moment ago has no state to look back at."""
+def test_a_new_table_is_no_missing_grant(server: OracleServer) -> None:
+    """A table that is too new for a flashback query is not reported as a missing grant."""
     server.tables["app", "Orders"].too_young = True
     assert row_source(server).catalog(TABLE) is not None
 
 
-def test_table_that_may_not_be_seen_is_logged(server: OracleServer, caplog: pytest.LogCaptureFixture) -> None:
-    """The dictionary does not tell it from one that is not there."""
+def test_an_inaccessible_table_is_logged(server: OracleServer, caplog: pytest.LogCaptureFixture) -> None:
+    """A table without the SELECT privilege has no catalog, and a warning names both possible causes."""
     server.tables["app", "Orders"].may_select = False
     with caplog.at_level(logging.WARNING):
         assert row_source(server).catalog(TABLE) is None
     assert "app.Orders does not exist, or the user may not SELECT from it" in caplog.text
 
 
-def test_session_is_what_the_texts_rely_on(server: OracleServer) -> None:
-    """UTC, the Gregorian calendar, binary comparison; bounded in time, connections and statements."""
+def test_session_settings(server: OracleServer) -> None:
+    """A session has the required NLS and time zone settings, a call timeout and a bounded pool."""
     driver = FakeDriver(server)
     source = OracleRowSource(ReselectOptions(database=replace(DATABASE, pool_max_size=3)), driver)
     catalog_of(source)
@@ -328,8 +328,8 @@ def test_session_is_what_the_texts_rely_on(server: OracleServer) -> None:
 # -- the dictionary ---------------------------------------------------------------------------------------------------
 
 
-def test_names_are_exact(server: OracleServer) -> None:
-    """Case makes another table: ORDERS is not Orders."""
+def test_table_names_are_case_sensitive(server: OracleServer) -> None:
+    """The tables ORDERS and Orders have different catalogs."""
     server.add(OracleTable("app", "ORDERS", (OracleColumn("ID", "NUMBER", 9, 0),), ("ID",)))
     source = row_source(server)
     assert [column.name for column in catalog_of(source, replace(TABLE, table="ORDERS")).columns] == ["ID"]
@@ -337,13 +337,13 @@ def test_names_are_exact(server: OracleServer) -> None:
 
 
 def test_key_is_the_primary_key_in_its_order(server: OracleServer) -> None:
-    """DBZ-7729: the identity comes from the dictionary, not from the message key."""
+    """The key columns are those of the primary key in the dictionary, in its order (DBZ-7729)."""
     catalog = catalog_of(row_source(server))
     assert ([part.name for part in catalog.key], catalog.primary_key) == (["Id", "region"], True)
 
 
-def test_without_primary_key_a_unique_index_that_is_never_null_counts() -> None:
-    """The one whose columns may be null does not identify a row."""
+def test_without_primary_key_a_not_null_unique_index_is_used() -> None:
+    """A unique index is the key if its columns are NOT NULL."""
     columns = (OracleColumn("A", "NUMBER", 9, 0, not_null=True), OracleColumn("B", "NUMBER", 9, 0))
     server = OracleServer()
     server.add(OracleTable("APP", "T", columns, unique={"I1": ("B",), "I2": ("A",)}))
@@ -352,30 +352,30 @@ def test_without_primary_key_a_unique_index_that_is_never_null_counts() -> None:
 
 
 def test_ddl_changes_the_fingerprint(server: OracleServer) -> None:
-    """``LAST_DDL_TIME``: a column that was dropped and made again looks the same otherwise."""
+    """The fingerprint contains LAST_DDL_TIME, because a column that was dropped and added again looks the same."""
     source = row_source(server)
     before = catalog_of(source)
     server.tables["app", "Orders"].ddl_time = "2024-01-02 00:00:00"
     assert catalog_of(source).fingerprint != before.fingerprint
 
 
-def test_case_insensitive_collation_of_a_key_is_known() -> None:
-    """Keys that are equal to the database must not be two rows of the cache."""
+def test_a_case_insensitive_key_is_not_deterministic() -> None:
+    """A key column with a case-insensitive collation is marked, so that the cache does not store a row twice."""
     server = OracleServer()
     server.add(OracleTable("APP", "T", (OracleColumn("K", "VARCHAR2", collation="BINARY_CI", length=9),), ("K",)))
     assert not catalog_of(row_source(server), TableId("ora", "SHOP", "APP", "T")).key[0].deterministic
 
 
 @pytest.mark.parametrize("statement", [*oracle_catalog.STATEMENTS, ROLE, CURRENT_SCN])
-def test_statements_are_oracles(statement: str) -> None:
-    """sqlglot's Oracle dialect reads every statement of the dictionary; those of tables pass it in every other test."""
+def test_statements_are_valid_oracle_sql(statement: str) -> None:
+    """sqlglot's Oracle dialect parses every statement that queries the dictionary, the role or the SCN."""
     assert sql.parse(statement) is not None
 
 
-def test_lost_key_column_is_refused(server: OracleServer) -> None:
-    """A table whose key column was dropped since."""
+def test_a_dropped_key_column_is_fatal(server: OracleServer) -> None:
+    """A request with a key column that the table no longer has raises Fatal."""
     source = row_source(server)
     catalog = catalog_of(source)
-    asked = request(TABLE, {"gone": (Schema("int32"), [1]), **ORDERS_KEY}, NOTE)
+    requested = request(TABLE, {"gone": (Schema("int32"), [1]), **ORDERS_KEY}, NOTE)
     with pytest.raises(Fatal, match="gone"):
-        source.fetch(catalog, asked)
+        source.fetch(catalog, requested)

@@ -1,4 +1,4 @@
-"""Oracle's values become what their events carry, and keys find their rows again (``reselect.md`` section 8.2)."""
+"""Oracle's values are converted to those of events, and keys to bind values (``reselect.md`` section 8.2)."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from unit.sql.oracle_cases import (
     BIG,
+    BYTES,
     CASES,
     CONNECT,
     DURATION,
@@ -25,7 +26,6 @@ from unit.sql.oracle_cases import (
     MICROS,
     NANOS,
     NOON,
-    OCTETS,
     TEXT,
     TIMESTAMP,
     VARIABLE,
@@ -49,33 +49,33 @@ TABLE = TableId("ora", "SHOP", "APP", "T")
 @pytest.mark.parametrize(
     ("stored", "value", "schema", "event"), CASES, ids=lambda case: getattr(case, "data_type", None)
 )
-def test_value_is_the_events(stored: OracleColumn, value: Any, schema: Schema, event: Any) -> None:
-    """Type, scale, unit and text are those that ``OracleValueConverters`` writes."""
+def test_value_equals_the_events(stored: OracleColumn, value: Any, schema: Schema, event: Any) -> None:
+    """Type, scale, unit and text of a value are those that ``OracleValueConverters`` writes."""
     assert read_back(stored, value, schema).to_pylist() == [event]
 
 
-@pytest.mark.parametrize("kind", ["BLOB", "RAW"])
+@pytest.mark.parametrize("data_type", ["BLOB", "RAW"])
 @pytest.mark.parametrize(
     ("mode", "text"),
     [
-        ("hex", OCTETS.hex()),
-        ("base64", base64.b64encode(OCTETS).decode()),
-        ("base64-url-safe", base64.urlsafe_b64encode(OCTETS).decode()),
+        ("hex", BYTES.hex()),
+        ("base64", base64.b64encode(BYTES).decode()),
+        ("base64-url-safe", base64.urlsafe_b64encode(BYTES).decode()),
     ],
 )
-def test_octets_follow_the_binary_mode(kind: str, mode: str, text: str) -> None:
-    """The event's schema says only that it is text."""
-    assert read_back(column(kind, length=4000), OCTETS, TEXT, HandlingModes(binary=mode)).to_pylist() == [text]
+def test_binary_values_follow_the_binary_handling_mode(data_type: str, mode: str, text: str) -> None:
+    """A binary value of an event with a string schema is encoded by ``binary.handling.mode``."""
+    assert read_back(column(data_type, length=4000), BYTES, TEXT, HandlingModes(binary=mode)).to_pylist() == [text]
 
 
-def test_truncated_columns_are_cut_alike() -> None:
-    """``column.truncate.to.N.chars`` counts UTF-16 units."""
+def test_truncated_columns_are_cut_at_utf_16_units() -> None:
+    """A value is truncated as by ``column.truncate.to.N.chars``, which counts UTF-16 units."""
     cut = Schema("string", True, parameters=(("truncateLength", "3"),))
     assert read_back(column("VARCHAR2"), "ab🌊c", cut).to_pylist() == ["ab\ufffd"]
 
 
 @pytest.mark.parametrize(
-    ("kind", "value", "schema"),
+    ("data_type", "value", "schema"),
     [
         ("NUMBER", Decimal("1.5"), Schema("int32", True)),
         ("NUMBER", Decimal(2), Schema("bytes", True)),
@@ -85,20 +85,20 @@ def test_truncated_columns_are_cut_alike() -> None:
         ("TIMESTAMP(6) WITH TIME ZONE", f"{NOON}.500000000 +00:00", MICROS),
     ],
 )
-def test_what_does_not_fit_stays_open(kind: str, value: Any, schema: Schema) -> None:
-    """A value that the event's type cannot hold is no value; the cell goes the way of section 4.4."""
-    assert read_cell(column(kind), value, schema) is UNREADABLE
+def test_values_that_the_schema_cannot_hold_are_unreadable(data_type: str, value: Any, schema: Schema) -> None:
+    """A value that the event's type cannot hold is UNREADABLE and is handled as section 4.4 describes."""
+    assert read_cell(column(data_type), value, schema) is UNREADABLE
 
 
 @given(st.datetimes())
-def test_times_are_read_as_python_reads_them(moment: datetime.datetime) -> None:
-    """Where ``datetime`` reaches, it says the same."""
+def test_times_equal_those_of_datetime(moment: datetime.datetime) -> None:
+    """Times of the years 1 to 9999 have the nanoseconds since 1970 that ``datetime`` computes."""
     time = parse_time(f" {moment.isoformat(' ', 'microseconds')}000")
     assert time.epoch_nanos == (moment - at(1970, 1, 1)) // datetime.timedelta(microseconds=1) * 1000
 
 
-def test_years_before_the_first() -> None:
-    """Oracle has no year 0: -0001 is the year before 1, which Java counts as 0."""
+def test_years_before_christ() -> None:
+    """Oracle has no year 0: the day after -0001-12-31 is 0001-01-01."""
     assert parse_time("-0001-12-31 00:00:00").date.epoch_days + 1 == parse_time("0001-01-01 00:00:00").date.epoch_days
 
 
@@ -120,9 +120,9 @@ KEYS: list[tuple[OracleColumn, Any, Schema, Any, HandlingModes]] = [
         (column("FLOAT", 126), Decimal("0.1"), VARIABLE, {"scale": 1, "value": Decimal("0.1")}, HandlingModes()),
         (column("BINARY_FLOAT"), 0.5, Schema("float"), 0.5, HandlingModes()),
         (column("BINARY_DOUBLE"), 0.1, Schema("double"), 0.1, HandlingModes()),
-        (column("RAW"), OCTETS, Schema("bytes"), OCTETS, HandlingModes()),
-        (column("RAW"), OCTETS, Schema("string"), OCTETS.hex(), HandlingModes(binary="hex")),
-        (column("RAW"), OCTETS, Schema("string"), "APv/", HandlingModes(binary="base64")),
+        (column("RAW"), BYTES, Schema("bytes"), BYTES, HandlingModes()),
+        (column("RAW"), BYTES, Schema("string"), BYTES.hex(), HandlingModes(binary="hex")),
+        (column("RAW"), BYTES, Schema("string"), "APv/", HandlingModes(binary="base64")),
         (column("DATE"), NOON, TIMESTAMP, 1_709_210_096_000, HandlingModes()),
         (column("DATE"), "-0044-03-15 00:00:00", TIMESTAMP, -63_517_824_000_000, HandlingModes()),
         (column("TIMESTAMP(6)", scale=6), f"{NOON}.123456000", MICROS, 1_709_210_096_123_456, HandlingModes()),
@@ -157,7 +157,7 @@ KEYS: list[tuple[OracleColumn, Any, Schema, Any, HandlingModes]] = [
 
 
 def found_by_key(stored: OracleColumn, value: Any, schema: Schema, sent: Any, modes: HandlingModes) -> bool:
-    """Whether the row is found by its event's key, among others of the batch."""
+    """Return whether the row is found by its event's key, in a request with two keys."""
     server = OracleServer()
     server.add(
         OracleTable("APP", "T", (stored, OracleColumn("DOC", "CLOB", length=4000)), ("V",)), [{"V": value, "DOC": "x"}]
@@ -175,7 +175,7 @@ def found_by_key(stored: OracleColumn, value: Any, schema: Schema, sent: Any, mo
 def test_row_is_found_by_its_key(
     stored: OracleColumn, value: Any, schema: Schema, sent: Any, modes: HandlingModes
 ) -> None:
-    """``OraclePrimaryKeyLobReselectIT``: every type of a key, in every form that its events have."""
+    """Every type of key finds its row in every representation of an event (``OraclePrimaryKeyLobReselectIT``)."""
     assert found_by_key(stored, value, schema, sent, modes)
 
 
@@ -192,7 +192,7 @@ def test_row_is_found_by_its_key(
     ],
 )
 def test_inexact_key_is_refused(stored: OracleColumn, schema: Schema, sent: Any) -> None:
-    """Events that carry less than the key holds would find no row, or another one."""
+    """A key whose event has less precision than the column raises Fatal, because it may find no or another row."""
     with pytest.raises(Fatal, match="key column V cannot identify rows"):
         found_by_key(stored, None, schema, sent, HandlingModes())
 
@@ -204,8 +204,8 @@ def test_inexact_key_is_refused(stored: OracleColumn, schema: Schema, sent: Any)
     ("stored", "modes", "schema"),
     [
         *[
-            (column("NUMBER", digits, 0), HandlingModes(), Schema(kind, True))
-            for digits, kind in [
+            (column("NUMBER", digits, 0), HandlingModes(), Schema(integer_type, True))
+            for digits, integer_type in [
                 (2, "int8"),
                 (3, "int16"),
                 (4, "int16"),
@@ -235,8 +235,8 @@ def test_inexact_key_is_refused(stored: OracleColumn, schema: Schema, sent: Any)
         (replace(column("NUMBER", 9, 0), virtual=True), HandlingModes(), None),
     ],
 )
-def test_schema_is_the_connectors(stored: OracleColumn, modes: HandlingModes, schema: Schema | None) -> None:
-    """For JSON without schemas (``OracleValueConverters.schemaBuilder``)."""
+def test_schema_equals_the_connectors(stored: OracleColumn, modes: HandlingModes, schema: Schema | None) -> None:
+    """A column has the schema of ``OracleValueConverters.schemaBuilder``, for JSON events without schemas."""
     server = OracleServer()
     server.add(OracleTable("APP", "T", (stored,)))
     source = row_source(server, modes=modes)

@@ -1,4 +1,4 @@
-"""What becomes of psycopg's errors: waited for, or handed to the operator."""
+"""Errors of psycopg are classified as retriable or as errors of the configuration."""
 
 from __future__ import annotations
 
@@ -41,21 +41,21 @@ STATES: list[tuple[type[psycopg.Error], type[HeadraceError]]] = [
 ]
 
 
-@pytest.mark.parametrize("said", CUT)
-def test_a_connection_that_broke_is_tried_again(said: str) -> None:
-    """With TLS as without: nothing says that the settings are wrong."""
-    assert type(_raised(psycopg.OperationalError(said))) is Unreachable
+@pytest.mark.parametrize("message", CUT)
+def test_a_broken_connection_is_unreachable(message: str) -> None:
+    """A connection that breaks raises Unreachable, also if the message mentions TLS."""
+    assert type(_raised(psycopg.OperationalError(message))) is Unreachable
 
 
-@pytest.mark.parametrize("said", REFUSED)
-def test_a_login_that_was_refused_is_for_the_operator(said: str) -> None:
-    """No retry gives another password, or another certificate."""
-    assert type(_raised(psycopg.OperationalError(said))) is ConfigError
+@pytest.mark.parametrize("message", REFUSED)
+def test_a_refused_login_is_a_config_error(message: str) -> None:
+    """A refused password, certificate or role raises ConfigError, because a retry cannot succeed."""
+    assert type(_raised(psycopg.OperationalError(message))) is ConfigError
 
 
 @pytest.mark.parametrize(("error", "expected"), STATES)
-def test_the_state_of_an_error_decides(error: type[psycopg.Error], expected: type[HeadraceError]) -> None:
-    """Where the server names one, its words do not matter."""
+def test_errors_are_classified_by_sqlstate(error: type[psycopg.Error], expected: type[HeadraceError]) -> None:
+    """An error with a SQLSTATE is classified by it and not by its message."""
     assert type(_raised(error("SSL"))) is expected
 
 

@@ -1,4 +1,4 @@
-"""The SELECT is one constant text whatever the rows, and no name or value gets out of its quotes."""
+"""The text of PostgreSQL's batched SELECT is constant for any rows, and names and values are quoted."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from headrace_connectors.sql.query import KeyTerm, array_literal, masks, quoted,
 KEY = [KeyTerm("Id", ("pg_catalog", "int8"), ("pg_catalog", "=")), KeyTerm("order", ("app", "Region"), ("ext", "="))]
 
 
-def test_statement_of_the_reference() -> None:
-    """Keys and masks as arrays, the index's operators, CASE per column, ONLY for plain tables."""
+def test_select_statement() -> None:
+    """The SELECT has keys and masks as arrays, the index's operators, one CASE per column and ONLY for plain tables."""
     assert select_rows(("public", "Orders"), KEY, ["payload", "Doc"], only=True) == (
         'SELECT k.ord, CASE WHEN k.need1 & 1 <> 0 THEN t."payload" END, CASE WHEN k.need1 & 2 <> 0 THEN t."Doc" END '
         'FROM unnest($1::"pg_catalog"."int8"[], $2::"app"."Region"[], $3::pg_catalog.int8[]) '
@@ -20,17 +20,17 @@ def test_statement_of_the_reference() -> None:
 
 
 def test_partitioned_roots_are_read_with_their_partitions() -> None:
-    """ONLY would find no row in a root."""
+    """The SELECT of a partitioned table has no ONLY, which would exclude its partitions."""
     assert 'JOIN "public"."root" AS t' in select_rows(("public", "root"), KEY[:1], ["a"], only=False)
 
 
-def test_names_cannot_leave_their_quotes() -> None:
+def test_names_are_escaped() -> None:
     """A quote in a name is doubled."""
     assert quoted('a"b; DROP', "c.d") == '"a""b; DROP"."c.d"'
 
 
-def test_array_elements_cannot_leave_theirs() -> None:
-    """Quotes, backslashes, commas, braces and the word NULL are content."""
+def test_array_elements_are_escaped() -> None:
+    """Quotes and backslashes are escaped; commas, braces and the word NULL are quoted."""
     assert array_literal(['a"b', "c\\d", "e,f{}", "NULL", "", None]) == r'{"a\"b","c\\d","e,f{}","NULL","",NULL}'
 
 

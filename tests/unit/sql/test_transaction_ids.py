@@ -1,4 +1,4 @@
-"""The 32-bit transaction id of an event becomes the nearest 64-bit one."""
+"""A 32-bit transaction id of an event is extended to the nearest 64-bit id."""
 
 from __future__ import annotations
 
@@ -21,5 +21,5 @@ EPOCH = 1 << 32
     ],
 )
 def test_nearest_full_id(number: int, next_id: int, expected: int) -> None:
-    """Across the wrap of the counter, in both directions."""
+    """The nearest id may be in the previous, the same or the next epoch of the 32-bit counter."""
     assert full_transaction_id(number, next_id) == expected

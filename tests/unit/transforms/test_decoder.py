@@ -1,4 +1,4 @@
-"""Records through a chain of transforms and on to events: keys, tables, skipped and errant records."""
+"""Records are decoded through a chain of transforms: keys, tables, skipped and errant records."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Record:
 
 
 def configured(*links: dict[str, str]) -> dict[str, str]:
-    """A configuration of transforms in order, each given by its options."""
+    """Return the configuration of a chain of transforms, each given by its options."""
     found = {"transforms": ",".join(f"t{place}" for place in range(len(links)))}
     for place, options in enumerate(links):
         found |= {f"transforms.t{place}.{name}": value for name, value in options.items()}
@@ -53,7 +53,7 @@ def decoded(
 
 
 def only(found: Decoded) -> Changes:
-    """The one run of changes."""
+    """Return the single run of changes."""
     [changes] = found.events
     assert isinstance(changes, Changes)
     return changes
@@ -63,8 +63,8 @@ def columns(changes: Changes) -> dict[str, list[Any]]:
     return {column.name: column.values.to_pylist() for column in changes.columns}
 
 
-def test_shards_have_their_place_in_the_key_and_in_the_row() -> None:
-    """Rows of two tables with one number are two rows of the lake's table; a delete knows which one."""
+def test_the_shard_is_a_column_of_the_key_and_of_the_row() -> None:
+    """ByLogicalTableRouter adds the physical table to the key and the row, so that a delete selects the shard's row."""
     records = [
         Record(0, key({"id": 1}), whole_change("c", None, ROW, 100)),
         Record(1, key({"id": 1}), whole_change("d", ROW, None, 110)),
@@ -76,11 +76,11 @@ def test_shards_have_their_place_in_the_key_and_in_the_row() -> None:
     assert columns(changes)["__dbz__physicalTableIdentifier"] == ["shop7.public.items"] * 2
     assert changes.key[0] == changes.key[1]
     assert changes.version.topic == "shop7.public.items"
-    assert found.of(InsufficientMetadata)  # the database knows no such column
+    assert found.of(InsufficientMetadata)  # the database has no such column
 
 
 def test_shards_may_be_unwrapped_before_or_after() -> None:
-    """The row gets the key's field whatever has become of the envelope."""
+    """The row has the key's field if ExtractNewRecordState runs before or after ByLogicalTableRouter."""
     records = [Record(0, key({"id": 1}), whole_change("c", None, ROW, 100))]
     for links in ((SHARDS, UNWRAP), (UNWRAP, SHARDS)):
         changes = only(decoded(records, *links, topic="shop7.public.items"))
@@ -92,14 +92,14 @@ def test_shards_may_be_unwrapped_before_or_after() -> None:
 
 
 def test_a_key_of_fields_of_the_row() -> None:
-    """Behind ValueToKey."""
+    """ValueToKey makes the key of a field of the row."""
     value_to_key = {"type": "ValueToKey", "fields": "name"}
     records = [Record(0, None, whole_change("c", None, ROW, 100))]
     assert only(decoded(records, UNWRAP, value_to_key)).key_fields == ("name",)
 
 
-def test_a_key_that_is_no_struct_is_the_column_that_is_named() -> None:
-    """Behind ExtractField$Key; deletes have nothing but the key."""
+def test_a_primitive_key_is_the_configured_column() -> None:
+    """A key that ExtractField$Key has made primitive is the column of ``key_fields``, also for a delete."""
     extract = {"type": "ExtractField$Key", "field": "id"}
     records = [
         Record(0, key({"id": 1}), whole_change("c", None, ROW, 100)),
@@ -111,8 +111,8 @@ def test_a_key_that_is_no_struct_is_the_column_that_is_named() -> None:
 
 
 @pytest.mark.parametrize("links", [(), (UNWRAP,)], ids=["envelopes", "rows"])
-def test_columns_of_another_name_are_so_in_keys_too(links: tuple[dict[str, str], ...]) -> None:
-    """So a delete, which says its key alone, is one of the renamed rows."""
+def test_renamed_columns_are_renamed_in_keys(links: tuple[dict[str, str], ...]) -> None:
+    """A delete, which has only its key, has the encoded key of the renamed row."""
     names = {"type": "FieldNameTransformation", "column.naming.style": "UPPER_CASE"}
     records = [
         Record(0, key({"id": 1}), whole_change("c", None, ROW, 100)),
@@ -126,8 +126,8 @@ def test_columns_of_another_name_are_so_in_keys_too(links: tuple[dict[str, str],
     assert {name: values[0] for name, values in columns(changes).items()} == {"ID": 1, "NAME": "new"}
 
 
-def test_what_the_envelope_said_is_found_under_the_prefix_of_the_transform() -> None:
-    """Another one than ``__``, too, and beside what the transform adds by itself."""
+def test_metadata_is_read_with_the_configured_prefixes() -> None:
+    """Operation and table are read from fields and headers with the prefixes that the transform is configured with."""
     unwrap = UNWRAP | {"add.headers.prefix": "h.", "add.fields": "op", "add.fields.prefix": "f_"}
     options = EnvelopeOptions(added=MetadataNames("f_", "h."))
     changes = only(decoded([Record(0, key({"id": 1}), whole_change("c", None, ROW, 100))], unwrap, options=options))
@@ -144,23 +144,23 @@ def test_what_the_envelope_said_is_found_under_the_prefix_of_the_transform() -> 
         ({"type": "MaskField$Value", "fields": "name"}, True),
     ],
 )
-def test_nothing_is_read_again_behind_transforms_that_touch_values(link: dict[str, str], too_little: bool) -> None:
-    """A value of the database would not have gone through them."""
+def test_reselect_is_disabled_behind_transforms_that_change_values(link: dict[str, str], too_little: bool) -> None:
+    """Reselect is disabled behind a transform that changes values, because it does not apply to reselected values."""
     unwrapped = [] if link is UNWRAP else [UNWRAP]
     records = [Record(0, key({"id": 1}), whole_change("c", None, ROW, 100))]
     assert bool(decoded(records, *unwrapped, link).of(InsufficientMetadata)) is too_little
 
 
-def test_heartbeats_without_a_schema_stay_what_they_are() -> None:
-    """They get no fields of their keys, which would make rows of them."""
+def test_heartbeats_without_a_schema_are_skipped() -> None:
+    """A heartbeat does not get the fields of its key, which would make a row of it."""
     plain = EnvelopeOptions(key_schemas=False, value_schemas=False)
     beat = Record(0, b'{"serverName":"shop"}', b'{"ts_ms":1}')
     found = decoded([beat], {"type": "RegexRouter", "regex": "x", "replacement": "y"}, options=plain)
     assert (found.skipped, found.events) == (1, [])
 
 
-def test_a_field_of_the_key_gets_into_rows_without_a_schema() -> None:
-    """Those of envelopes."""
+def test_key_fields_are_added_to_rows_without_a_schema() -> None:
+    """A field that a transform inserts into the key is added to the row of an envelope without a schema."""
     plain = EnvelopeOptions(key_schemas=False, value_schemas=False)
     insert = {"type": "InsertField$Key", "static.field": "shard", "static.value": "7"}
     event = json.dumps({"op": "c", "source": {"name": "s"}, "before": None, "after": ROW}).encode()
@@ -169,7 +169,7 @@ def test_a_field_of_the_key_gets_into_rows_without_a_schema() -> None:
 
 
 def test_topics_of_one_partition_keep_their_order() -> None:
-    """Records that a column sends to different topics."""
+    """Records that ``route.by.field`` sends to different topics keep their order."""
     route = UNWRAP | {"route.by.field": "name"}
     records = [
         Record(place, key({"id": place}), whole_change("c", None, {"id": place, "name": name}, 100 + place))
@@ -180,8 +180,8 @@ def test_topics_of_one_partition_keep_their_order() -> None:
     assert [piece.version.offset.tolist() for piece in found.events if isinstance(piece, Changes)] == [[0, 1], [2], [3]]
 
 
-def test_bad_records_are_told_by_their_place_and_stage() -> None:
-    """Whoever could not use them: a converter, a transform, or the table."""
+def test_errant_records_have_an_index_and_a_stage() -> None:
+    """Errors of converters, transforms and envelopes have the record's index and the stage at which it failed."""
     good = whole_change("c", None, ROW, 100)
     records = [
         Record(0, b"{", good),
@@ -204,8 +204,8 @@ def test_bad_records_are_told_by_their_place_and_stage() -> None:
     assert only(found).version.offset.tolist() == [4]
 
 
-def test_nothing_that_was_decoded_is_left_out() -> None:
-    """Every part of what a run holds is taken over."""
+def test_decoded_parts_are_added_completely() -> None:
+    """``Decoded.add`` adds every list, the count of skipped records and the losses."""
     one, other = Decoded(), Decoded(skipped=1)
     lists = [each.name for each in fields(Decoded) if isinstance(getattr(one, each.name), list)]
     for name in lists:

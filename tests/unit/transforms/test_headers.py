@@ -1,4 +1,4 @@
-"""Headers that a transform reads, with the converter that the connector names."""
+"""Headers that a transform reads, converted with the configured header.converter."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def decoded(header: bytes, converter: Converter | None = None) -> Decoded:
 
 
 def extra(header: bytes, converter: Converter | None = None) -> tuple[pa.DataType, Any]:
-    """The column that the header becomes."""
+    """Return the type and the value of the column that the header becomes."""
     found = decoded(header, converter)
     assert found.errant == []
     (piece,) = found.events
@@ -64,29 +64,29 @@ def extra(header: bytes, converter: Converter | None = None) -> tuple[pa.DataTyp
 def test_a_header_is_read_with_its_converter(
     header: bytes, converter: Converter | None, column: tuple[pa.DataType, Any]
 ) -> None:
-    """SimpleHeaderConverter guesses; the others know."""
+    """SimpleHeaderConverter derives the type from the text; other converters have a fixed type."""
     assert extra(header, converter) == column
 
 
 @pytest.mark.parametrize(
     ("header", "kind"), [(b"2020-01-02", "date32[day]"), (b"9223372036854775808", "decimal128(38, 0)")]
 )
-def test_what_was_guessed_has_a_type_of_its_own(header: bytes, kind: str) -> None:
-    """A logical one, as the table's columns have."""
+def test_dates_and_decimals_of_headers_have_logical_types(header: bytes, kind: str) -> None:
+    """SimpleHeaderConverter reads dates and large integers as the logical types Date and Decimal."""
     found, value = extra(header)
     assert (str(found), str(value)) == (kind, header.decode())
 
 
 @pytest.mark.parametrize("header", [b'[1,"a"]', b"[]", b'{"a":null}', b"[[]]"])
 def test_values_of_no_common_type_are_a_bad_record(header: bytes) -> None:
-    """No column holds them."""
+    """A header whose elements have no common type raises BadRecord, because no column type can hold it."""
     (errant,) = decoded(header).errant
     assert errant.stage is Stage.TRANSFORMATION
     assert "no common type" in str(errant.error)
 
 
-def test_a_header_that_its_converter_cannot_read_is_told_by_its_stage() -> None:
-    """Kafka Connect reads headers in a stage of their own."""
+def test_a_header_conversion_error_has_its_own_stage() -> None:
+    """A header that cannot be converted is reported at the stage HEADER_CONVERTER, as in Kafka Connect."""
     (errant,) = decoded(b"7", INTEGERS).errant
     assert errant.stage is Stage.HEADER_CONVERTER
 
@@ -100,8 +100,8 @@ def test_a_header_that_its_converter_cannot_read_is_told_by_its_stage() -> None:
         ({"header.converter": "JsonConverter", "header.converter.schemas.enable": "false"}, JsonData),
     ],
 )
-def test_a_connector_names_it(given: dict[str, str], kind: type) -> None:
-    """By class or alias; otherwise it is the worker's."""
+def test_header_converter_is_configured_by_class_or_alias(given: dict[str, str], kind: type) -> None:
+    """``header.converter`` is a class name or an alias; by default it is the worker's."""
     own = {"name": "shop", "connector.class": "LakehouseSink", "topics": "a"}
     config = sink_connector_config({**own, **given}, WorkerDefaults({}, "1.0"))
     assert isinstance(open_conversion(config, no_registries).header, kind)

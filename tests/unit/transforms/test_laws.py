@@ -1,4 +1,4 @@
-"""Pairs of transforms that undo each other."""
+"""Pairs of transforms that invert each other."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ milliseconds = st.integers(-62_135_596_800_000, 253_402_300_799_999)
 
 
 def through(value: Any, *links: dict[str, str], schema: Schema | None = ROW) -> SchemaAndValue:
-    """What a chain makes of a value."""
+    """Apply a chain of transforms to a value."""
     options = {"transforms": ",".join(f"t{place}" for place in range(len(links)))}
     for place, each in enumerate(links):
         options |= {f"transforms.t{place}.{name}": text for name, text in each.items()}
@@ -32,44 +32,44 @@ def through(value: Any, *links: dict[str, str], schema: Schema | None = ROW) -> 
 
 @given(rows)
 def test_what_is_hoisted_can_be_extracted(row: dict[str, Any]) -> None:
-    """With its schema and without."""
+    """ExtractField inverts HoistField, with and without a schema."""
     hoist, extract = {"type": "HoistField$Value", "field": "f"}, {"type": "ExtractField$Value", "field": "f"}
     assert through(row, hoist, extract) == SchemaAndValue(ROW, row)
     assert through(row, hoist, extract, schema=None) == SchemaAndValue(None, row)
 
 
 @given(rows)
-def test_what_is_renamed_can_be_named_back(row: dict[str, Any]) -> None:
-    """Two names at once, each the other's."""
+def test_renaming_twice_restores_the_names(row: dict[str, Any]) -> None:
+    """Two fields whose names ReplaceField exchanges in one step have their names again after the second time."""
     swap = {"type": "ReplaceField$Value", "renames": "number:text,text:number"}
     assert through(row, swap, swap) == SchemaAndValue(ROW, row)
 
 
 @given(rows)
-def test_a_number_as_text_is_the_number(row: dict[str, Any]) -> None:
-    """Every one of eight bytes."""
+def test_an_integer_cast_to_string_and_back_is_unchanged(row: dict[str, Any]) -> None:
+    """Cast converts every 64-bit integer to a string and back without loss."""
     to_text, back = ({"type": "Cast$Value", "spec": f"number:{kind}"} for kind in ("string", "int64"))
     assert through(row, to_text, back).value == row
 
 
 @given(st.floats(allow_nan=False))
-def test_a_double_as_text_is_the_double(number: float) -> None:
-    """In Java's spelling, infinities too."""
+def test_a_double_cast_to_string_and_back_is_unchanged(number: float) -> None:
+    """Cast converts doubles, also infinite ones, to Java's notation and back without loss."""
     to_text, back = ({"type": "Cast$Value", "spec": kind} for kind in ("string", "float64"))
     assert through(number, to_text, back, schema=Schema("double")).value == number
 
 
 @given(milliseconds, st.sampled_from(("yyyy-MM-dd HH:mm:ss.SSS", "yyyy D HHmmssSSS", "MMM d yyyy hh:mm:ss.SSS a")))
-def test_a_time_as_text_is_the_time(when: int, pattern: str) -> None:
-    """To the millisecond, in any form that tells all of it."""
+def test_a_timestamp_formatted_and_parsed_is_unchanged(when: int, pattern: str) -> None:
+    """TimestampConverter formats and parses timestamps without loss if the pattern contains milliseconds."""
     to_text = {"type": "TimestampConverter$Value", "target.type": "string", "format": pattern}
     back = to_text | {"target.type": "unix"}
     assert through(when, to_text, back, schema=Schema("int64")).value == when
 
 
 @given(milliseconds)
-def test_a_time_is_its_day_and_its_time_of_day(when: int) -> None:
-    """Before 1970 as well."""
+def test_a_timestamp_is_the_sum_of_its_date_and_time(when: int) -> None:
+    """The Date and the Time of a timestamp add up to it, also before 1970."""
     of_day, of_time = ({"type": "TimestampConverter$Value", "target.type": kind} for kind in ("Date", "Time"))
     day, time = (through(when, link, schema=Schema("int64")).value for link in (of_day, of_time))
     assert day * 86_400_000 + time == when

@@ -1,4 +1,4 @@
-"""What SimpleHeaderConverter makes of a text, as Kafka Connect 4.3.1 answered when it was asked."""
+"""Parsing of header texts by SimpleHeaderConverter, with the recorded results of Kafka Connect 4.3.1."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headrace.transforms.literals import parse_literal
 
 DAY = (date(2020, 1, 2) - date(1970, 1, 1)).days
 MOMENT = DAY * 86_400_000 + 11_045_678
-GUESSED: dict[str, tuple[str, Any]] = {
+PARSED: dict[str, tuple[str, Any]] = {
     " true ": ("boolean", True),
     "TRUE": ("string", "TRUE"),
     "true}": ("string", "true}"),
@@ -70,38 +70,38 @@ GUESSED: dict[str, tuple[str, Any]] = {
     " padded": ("string", " padded"),
     "": ("string", ""),
 }
-OTHERWISE: dict[str, tuple[str, Any]] = {
+DIFFERENT: dict[str, tuple[str, Any]] = {
     "12:30": ("string", "12:30"),
     "[1,2]x": ("string", "[1,2]x"),
     "1" * 5000: ("string", "1" * 5000),
     "407127e212797209": ("string", "407127e212797209"),
 }
-"""Where Kafka Connect leaves out what follows, or makes a number that no table holds."""
+"""Texts for which Kafka Connect ignores trailing characters, or returns a number that no column type can hold."""
 
 
-def kind(schema: Any) -> str:
-    """A schema in few letters."""
+def short_name(schema: Any) -> str:
+    """Return a short notation of a schema."""
     if schema is None:
         return "?"
     if schema.type == "array":
-        return f"[{kind(schema.items)}]"
+        return f"[{short_name(schema.items)}]"
     if schema.type == "map":
-        return f"{{{kind(schema.keys)}:{kind(schema.values)}}}"
+        return f"{{{short_name(schema.keys)}:{short_name(schema.values)}}}"
     name = (schema.name or schema.type).rpartition(".")[2]
     return f"{name} {schema.parameter('scale')}" if schema.parameters else name
 
 
-@pytest.mark.parametrize(("text", "guessed"), [*GUESSED.items(), *OTHERWISE.items()])
-def test_guesses(text: str, guessed: tuple[str, Any]) -> None:
-    """The narrowest type that the text fits, and text otherwise."""
+@pytest.mark.parametrize(("text", "expected"), [*PARSED.items(), *DIFFERENT.items()])
+def test_guesses(text: str, expected: tuple[str, Any]) -> None:
+    """A header text has the narrowest type that can hold it, else it is a string."""
     found = parse_literal(text)
-    assert (kind(found.schema), found.value) == guessed
-    assert type(found.value) is type(guessed[1])
+    assert (short_name(found.schema), found.value) == expected
+    assert type(found.value) is type(expected[1])
 
 
 @given(st.text(st.sampled_from('[]{}",:1.e-+TZ \\ntrue2020')))
-def test_any_text_is_something(text: str) -> None:
-    """Never an error; and what is no other thing is the text itself."""
+def test_every_text_is_parsed(text: str) -> None:
+    """Parsing never fails, and a text of no other type is a string with the same characters."""
     found = parse_literal(text)
     if found.schema is not None and found.schema.type == "string":
         assert found.value == text

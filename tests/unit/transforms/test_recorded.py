@@ -1,4 +1,4 @@
-"""Every case that a Connect worker was recorded with (``tests/fixtures/transforms/record.py``), replayed."""
+"""All cases that were recorded on a Connect worker (``tests/fixtures/transforms/record.py``) are replayed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from headrace.transforms.registry import PREDICATES, TRANSFORMS
 
 RECORDED = Path(__file__).parents[2] / "fixtures" / "transforms" / "recorded.jsonl.xz"
 _FIRST = "Debezium's gives all records the fields of the first one's headers, also those that have no such header"
-_TS_MS = "Debezium's moves source.ts_ms as well, which says when the change was made"
+_TS_MS = "Debezium's also converts source.ts_ms, the time of the change"
 DIFFERENT = {
     (
         "ExtractNewRecordState delete-to-tombstone dropping, compatible true",
@@ -35,8 +35,8 @@ DIFFERENT = {
         for fields in ("names,number", "source.names,number")
     },
 }
-"""Records of cases whose outcome is meant to be another, with the reason."""
-READ_ALL_THE_SAME = (
+"""Records of cases whose outcome differs from the recorded one on purpose, with the reason."""
+READ_BUT_NOT_DECLARED = (
     "key.field.name",
     "schema.name.adjustment.mode",
     "logical.table.cache.size",
@@ -44,7 +44,7 @@ READ_ALL_THE_SAME = (
     "drop.tombstones",
     "delete.handling.mode",
 )
-"""Options that Debezium's classes read, or read once, and do not list."""
+"""Options that Debezium's classes read, or used to read, but do not declare."""
 WITH_SCHEMAS, PLAIN = JsonData(True), JsonData(False)
 
 
@@ -54,7 +54,7 @@ def recorded() -> list[dict[str, Any]]:
 
 
 def data(document: Any) -> SchemaAndValue:
-    """A document as Connect data."""
+    """Convert a recorded document to Connect data."""
     if document is None:
         return NOTHING
     if "plain" in document:
@@ -70,7 +70,7 @@ def sink_record(given: dict[str, Any], offset: int) -> SinkRecord:
 
 
 def outcome(transform: Any, given: dict[str, Any], offset: int) -> Any:
-    """What is comparable of what comes out."""
+    """Apply the transform and return the comparable parts of its result."""
     try:
         made = transform(sink_record(given, offset))
     except BadRecord:
@@ -81,24 +81,24 @@ def outcome(transform: Any, given: dict[str, Any], offset: int) -> Any:
     return made.topic, made.partition, made.timestamp, shown(made.key), shown(made.value), headers
 
 
-def told(answer: Any) -> Any:
-    """The same of a recorded outcome."""
+def expected_outcome(answer: Any) -> Any:
+    """Return the comparable parts of a recorded outcome."""
     if not isinstance(answer, dict):
         return answer
     if "error" in answer:
         return "error"
     headers = [(name, *written(document)) for name, document in answer["headers"]]
-    place = answer["topic"], answer["partition"], answer["timestamp"]
-    return *place, written(answer["key"]), written(answer["value"]), headers
+    position = answer["topic"], answer["partition"], answer["timestamp"]
+    return *position, written(answer["key"]), written(answer["value"]), headers
 
 
 def written(document: Any) -> tuple[Any, Any]:
-    """The same of a recorded document; of what no converter writes, its text."""
+    """Return schema and value of a recorded document, or its text if no converter could write it."""
     return ("", document["text"]) if document and "unwritten" in document else shown(data(document))
 
 
 def shown(found: SchemaAndValue) -> tuple[Any, Any]:
-    """Schema and value; a member that is absent is null, and a float whatever its digits say of four bytes."""
+    """Return schema and comparable value: absent fields are null, and floats are rounded to four bytes."""
     return found.schema, comparable(found.schema, found.value)
 
 
@@ -117,27 +117,27 @@ def cases() -> list[tuple[Case, list[Any]]]:
 
 
 @pytest.mark.parametrize(("case", "answers"), cases(), ids=lambda each: each.name if isinstance(each, Case) else "")
-def test_what_the_real_class_did(case: Case, answers: list[Any]) -> None:
-    """Topic, key, value, schemas and headers, or that the record cannot be used."""
+def test_outcomes_equal_those_of_the_recorded_class(case: Case, answers: list[Any]) -> None:
+    """A transform returns the recorded topic, key, value, schemas and headers, or the recorded error."""
     plugin = (TRANSFORMS | PREDICATES)[case.class_name]
     transform = plugin.make(plugin.options.parse(dict(case.options)))
     offsets = [offset for _, offset in places(case.records)]
     for place, (given, offset, answer) in enumerate(zip(case.records, offsets, answers, strict=True)):
-        same = outcome(transform, given, offset) == told(answer)
+        same = outcome(transform, given, offset) == expected_outcome(answer)
         assert same is not ((case.name, place) in DIFFERENT), answer
 
 
-def test_connect_file_wrote_what_passed() -> None:
-    """The sink of the recorder and Connect's own have seen the same records."""
+def test_connect_file_wrote_every_passed_record() -> None:
+    """Connect's file sink has written as many records as the recorder's sink has received."""
     for line in recorded():
         passed = [each for each in line.get("outcomes", ()) if each not in (None, True) and "error" not in (each or {})]
         assert len(line.get("file", ())) == len(passed), line["class"]
 
 
 @pytest.mark.parametrize("line", [each for each in recorded() if "definitions" in each], ids=lambda each: each["class"])
-def test_options_are_those_of_the_real_class(line: dict[str, Any]) -> None:
-    """Name, type, whether it must be given, default and importance."""
+def test_options_equal_those_of_the_recorded_class(line: dict[str, Any]) -> None:
+    """Options have the recorded name, type, required flag, default and importance."""
     options = (TRANSFORMS | PREDICATES)[line["class"]].options
     ours = {key.name: [str(key.type), not key.required, key.default_text, str(key.importance)] for key in options.keys}
     assert line["definitions"].items() <= ours.items()
-    assert ours.keys() - line["definitions"].keys() <= set(READ_ALL_THE_SAME)
+    assert ours.keys() - line["definitions"].keys() <= set(READ_BUT_NOT_DECLARED)

@@ -1,4 +1,4 @@
-"""What no recording shows: texts of errors without values, dates, patterns, paths and spelling of options."""
+"""Behaviour of transforms that recordings do not cover: error texts, dates, patterns, field paths and options."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ PRICED = SchemaAndValue(Schema("struct", fields=(Field("price", PRICE),)), {"pri
 
 
 @pytest.mark.parametrize(("replacement", "cents"), [("", 0), ("12", 1200), ("-1.250", -125), ("1e2", 10_000)])
-def test_a_masked_decimal_is_a_number_of_its_fields_scale(replacement: str, cents: int) -> None:
-    """Connect's has the scale of the replacement, or none, which its own converter refuses to write."""
+def test_a_masked_decimal_has_the_scale_of_its_field(replacement: str, cents: int) -> None:
+    """MaskField rescales its replacement to the field's scale. Connect does not, and its converter then fails."""
     masked = chain(made("MaskField$Value", fields="price", replacement=replacement)).apply(record(PRICED))
     assert masked is not None
     assert int.from_bytes(masked.value.value["price"], signed=True) == cents
 
 
 @pytest.mark.parametrize("replacement", ["1.005", "NaN", "Infinity", "***"])
-def test_a_decimal_is_not_masked_with_what_its_field_cannot_hold(replacement: str) -> None:
-    """No digit is lost in silence."""
+def test_a_replacement_that_the_decimal_cannot_hold_is_refused(replacement: str) -> None:
+    """A replacement that is no number or has more digits than the field's scale raises BadRecord."""
     with pytest.raises(BadRecord):
         chain(made("MaskField$Value", fields="price", replacement=replacement)).apply(record(PRICED))
 
@@ -62,8 +62,8 @@ def test_a_decimal_is_not_masked_with_what_its_field_cannot_hold(replacement: st
         (made("ExtractField$Value", field="a"), SchemaAndValue(Schema("string"), "secret")),
     ],
 )
-def test_an_error_never_shows_a_value(configuration: dict[str, str], value: SchemaAndValue) -> None:
-    """But the alias of the transform; nor does any error behind it."""
+def test_an_error_contains_no_value(configuration: dict[str, str], value: SchemaAndValue) -> None:
+    """The error of a transform and its causes contain the transform's alias but no value of the record."""
     with pytest.raises(BadRecord, match=r"^transform t: ") as caught:
         chain(configuration).apply(record(value))
     assert "secret" not in "".join(traceback.format_exception(caught.value))
@@ -86,8 +86,8 @@ def test_an_error_never_shows_a_value(configuration: dict[str, str], value: Sche
         (made("ExtractField$Value", field="`a", field__syntax__version="V2"), "transforms.t.type"),
     ],
 )
-def test_options_that_do_not_go_together_name_the_transform(configuration: dict[str, str], option: str) -> None:
-    """Before a task starts."""
+def test_invalid_combinations_of_options_name_the_transform(configuration: dict[str, str], option: str) -> None:
+    """Creating the chain fails with the key of the transform's type, before a task starts."""
     with pytest.raises(ConfigError) as caught:
         chain(configuration)
     assert caught.value.key == option
@@ -103,10 +103,10 @@ def test_options_that_do_not_go_together_name_the_transform(configuration: dict[
         ({"delete.handling.mode": "drop"}, False, False),
     ],
 )
-def test_options_of_old_configurations_keep_their_meaning(
+def test_deprecated_options_keep_their_behaviour(
     old: dict[str, str], keeps_delete: bool, keeps_tombstone: bool
 ) -> None:
-    """``drop.tombstones`` was true by default and ``delete.handling.mode`` drop."""
+    """``drop.tombstones`` defaults to true and ``delete.handling.mode`` to drop if one of them is set."""
     row = Schema("struct", optional=True, fields=(Field("id", Schema("int64")),))
     envelope = Schema(
         "struct", name="t.Envelope", fields=(Field("before", row), Field("after", row), Field("op", Schema("string")))
@@ -128,7 +128,7 @@ def test_options_of_old_configurations_keep_their_meaning(
     ],
 )
 def test_paths_of_fields(text: str, steps: tuple[str, ...]) -> None:
-    """KIP-821."""
+    """Field paths of ``field.syntax.version`` V2 follow KIP-821; V1 has field names only."""
     assert field_path(text, "V2") == steps
     assert field_path(text) == (text,)
 
@@ -138,20 +138,20 @@ def test_paths_of_fields(text: str, steps: tuple[str, ...]) -> None:
     [(0.0, "0.0"), (-0.0, "-0.0"), (100.0, "100.0"), (1e7, "1.0E7"), (1e-4, "1.0E-4"), (float("nan"), "NaN")],
 )
 def test_numbers_are_written_as_java_writes_them(number: float, text: str) -> None:
-    """``Double.toString``."""
+    """Doubles are formatted as by Java's ``Double.toString``."""
     assert java_double(number) == text
 
 
-def test_dates_count_on_where_a_field_is_too_large() -> None:
-    """Java's reader is lenient; two digits of a year are of the years around today."""
+def test_dates_are_parsed_leniently() -> None:
+    """A month or day that is too large overflows as in Java, and years of two digits are near the current year."""
     assert DateFormat("yyyy-MM-dd").parse("2023-14-31") == DateFormat("yyyy-MM-dd").parse("2024-03-02")
     assert DateFormat("dd/MM/yy").parse("01/02/03") == DateFormat("yyyyMMdd").parse("20030201")
     assert DateFormat("yyyyMMddHHmm").format(0) == "197001010000"
 
 
 @pytest.mark.parametrize("pattern", ["yyyy-QQ", "yyyy 'open"])
-def test_patterns_of_dates_that_are_not_known(pattern: str) -> None:
-    """Refused, never guessed."""
+def test_unknown_date_patterns_are_refused(pattern: str) -> None:
+    """A pattern with an unknown letter or an open quote raises ValueError."""
     with pytest.raises(ValueError, match=r"Illegal pattern|quote"):
         DateFormat(pattern)
 
@@ -159,19 +159,19 @@ def test_patterns_of_dates_that_are_not_known(pattern: str) -> None:
 @pytest.mark.parametrize(
     ("replacement", "wrong"), [("$1", False), ("$2", True), ("$", True), (r"\$9", False), ("${a}", True)]
 )
-def test_replacements_name_groups_that_there_are(replacement: str, wrong: bool) -> None:
-    """Told with the configuration and not with the first record."""
+def test_replacements_refer_to_existing_groups(replacement: str, wrong: bool) -> None:
+    """A replacement that refers to a missing group is an error of the configuration."""
     assert (check_replacement(compiled("(.*)"), replacement) is not None) is wrong
 
 
 @pytest.mark.parametrize("text", ["text", "42", "1.5", "true", '["x","y"]', '{"a":"b"}', "[1,2]"])
 def test_headers_are_written_as_they_were_read(text: str) -> None:
-    """SimpleHeaderConverter, there and back."""
+    """SimpleHeaderConverter serializes a parsed header to the same text."""
     assert header_bytes(parse_literal(text)) == text.encode()
 
 
-def test_a_record_without_a_time() -> None:
-    """Kafka's clients say -1: it names no topic, and inserts nothing."""
+def test_a_record_without_a_timestamp() -> None:
+    """TimestampRouter refuses a record with the timestamp -1, and InsertField inserts null."""
     timeless = replace(record(SchemaAndValue(None, {})), timestamp=-1)
     with pytest.raises(BadRecord, match="Timestamp missing"):
         chain(made("TimestampRouter")).apply(timeless)
