@@ -106,7 +106,7 @@ def test_a_half_waits_longer_while_another_partition_has_more_to_read() -> None:
 
 
 def test_a_first_half_waits_longer_while_its_own_partition_has_more_to_read() -> None:
-    """A first half at the end of its partition's fetched records waits for the next one, and no longer than for that."""
+    """A first half that is the last fetched record of its partition waits longer, until the next record arrives."""
     batches = manager()
     add(batches, 0, 0, AWAY, behind=1)
     assert taken(batches, PATIENCE + 1.0) == []

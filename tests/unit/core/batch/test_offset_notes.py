@@ -1,4 +1,4 @@
-"""An offset commit carries a note with the positions of its tables."""
+"""An offset commit carries a note with the next offset of each table."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from headrace.core.batch.offsets import MAX_CHARACTERS, decode_note, encode_note
 
 
 def test_a_note_is_read_as_it_was_written() -> None:
-    """Decoding an encoded note returns the tables and their numbers, also for no table."""
+    """Decoding an encoded note returns the tables and their next offsets, also for no table."""
     tables = {table_digest("lake.item"): 2**62, table_digest("lake.order"): 0}
     assert decode_note(encode_note(tables)) == tables
     assert decode_note(encode_note({})) == {}
@@ -19,7 +19,7 @@ def test_metadata_of_other_programs_is_ignored() -> None:
 
 
 def test_two_hundred_tables_fit() -> None:
-    """A note has capacity for 200 tables; of 1000 tables it keeps those with the highest numbers."""
+    """A note has capacity for 200 tables; of 1000 tables it keeps those with the highest next offsets."""
     tables = {table_digest(f"lake.table_{number}"): 10**8 + number for number in range(1000)}
     first_two_hundred = dict(list(tables.items())[:200])
     assert decode_note(encode_note(first_two_hundred)) == first_two_hundred
