@@ -77,7 +77,7 @@ def test_the_row_that_is_stored_supplies_cells_only_if_it_is_that_row() -> None:
 
 
 def test_a_read_that_is_newer_than_the_key_change_supplies_nothing() -> None:
-    """A key change takes no cells of a read with a later source time, as a blocking snapshot sends before old changes."""
+    """A key change takes no cells of a read with a later source time, as a blocking snapshot may send before it."""
     events = changes(
         read(1, a=8), read(2, a=7), away(1, 2, 20), replace(into(1, 2, 20), partition=0), create(1, 30, a=8)
     )

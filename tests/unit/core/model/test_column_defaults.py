@@ -1,4 +1,4 @@
-"""Defaults of new columns as values of lake columns, and as entries of the ledger; the laws are elsewhere."""
+"""Defaults of new columns are converted to values of lake columns, and stored as entries of the ledger."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SEVEN, HALF, TEXT = (
     ],
 )
 def test_a_default_as_a_value(default: ColumnDefault, kind: pa.DataType, value: Any) -> None:
-    """In the type that the lake has for the column."""
+    """A default becomes a value of the type that the lake has for the column."""
     found = default.value(kind)
     assert found is not None
     assert (found.as_py(), found.type) == (value, kind)
@@ -51,12 +51,12 @@ def test_a_default_as_a_value(default: ColumnDefault, kind: pa.DataType, value: 
     ],
 )
 def test_a_type_that_does_not_hold_the_default(default: ColumnDefault, kind: pa.DataType) -> None:
-    """Nothing is rounded, cut or taken for a time."""
+    """A default that the column's type cannot hold exactly, or that would be a time, gives None."""
     assert default.value(kind) is None
 
 
-def test_what_a_ledger_remembers() -> None:
-    """Of a column that was added twice, the newest; tombstones are beside them, and no key of a row looks like one."""
+def test_the_ledger_contains_the_newest_default_of_a_column() -> None:
+    """The ledger returns the newest default per column; no entry of a default equals the key of a row."""
     one, two = (RowVersion(position, "schema", 0, 0, 0) for position in (b"1", b"2"))
     other = ColumnDefault('odd "name"', "text", "+é")
     ledger = {"": one, "=1": one, SEVEN.ledger_key: two, TEXT.ledger_key: one, other.ledger_key: one}
