@@ -34,7 +34,7 @@ def test_a_batch_closes_by_age() -> None:
 
 
 def test_a_partition_far_behind_gets_larger_batches() -> None:
-    """A batch waits ten times the linger while Kafka has many more records, and one linger after the last arrived."""
+    """A batch waits ten times the linger while its partition is far behind, and one linger when it has caught up."""
     batches = manager(linger=1.0)
     batches.add("p", 3, [("t", rows(3))], now=0.0, behind=FAR_BEHIND)
     batches.add("p", 6, [("t", rows(3, 3))], now=5.0, behind=1)

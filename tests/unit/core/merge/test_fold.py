@@ -66,7 +66,7 @@ def test_the_table_of_cell_states(known: Cell, following: Cell, folded: tuple[Ce
     ],
 )
 def test_no_value_is_sure_behind_a_record_that_was_lost(lost: list[int], folded: tuple[CellState, int]) -> None:
-    """A cell omitted after a lost record is doubtful, because that record may have changed it; dividing changes nothing."""
+    """A cell omitted after a lost record is doubtful, because that record may have changed it; also in a divided run."""
     run = replace(changes(update(1, 10, a=1), update(1, 20, a=ABSENT), update(1, 30, a=UNCHANGED)), lost=np.array(lost))
     assert cell(fold(run)) == cell(fold(combine(split(run, 1)))) == folded
     assert cell(fold(combine([changes(create(2, 5, a=3)), run])), index=1) == folded

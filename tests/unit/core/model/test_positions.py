@@ -131,7 +131,7 @@ def test_a_field_that_gives_no_order_is_refused(connector: str, fields: Fields) 
 
 
 def test_other_connectors_have_no_positions() -> None:
-    """Events of a connector without a position format have the position b"": arrival orders them (``merge.md`` section 2)."""
+    """Events of a connector without a position format have none: arrival orders them (``merge.md`` section 2)."""
     assert position_format("vitess") is NO_FORMAT
     found = positions(NO_FORMAT, 0, [], 2)
     assert found.tolist() == [NO_POSITION, NO_POSITION]

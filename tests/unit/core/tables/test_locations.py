@@ -1,4 +1,4 @@
-"""Properties that would put a table's files somewhere else."""
+"""Table properties may not place files outside of the warehouse."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PATHS = ("write.data.path", "write.metadata.path", "write.folder-storage.path", 
     ],
 )
 def test_places_outside_of_the_warehouse_are_refused(name: str, warehouse: str | None, place: str) -> None:
-    """Another server, another folder, a relative place, or one that climbs."""
+    """A location on another server or in another folder, a relative path, and a path with ``..`` are refused."""
     assert list(location_problems({name: place}, warehouse)) == [name]
 
 
@@ -43,16 +43,16 @@ def test_places_outside_of_the_warehouse_are_refused(name: str, warehouse: str |
     ],
 )
 def test_places_in_the_warehouse_are_accepted(warehouse: str | None, place: str) -> None:
-    """With or without the scheme of local files."""
+    """A location below the warehouse is accepted, with or without ``file://``."""
     assert location_problems({"write.data.path": place}, warehouse) == {}
 
 
 def test_other_properties_are_free() -> None:
-    """Also those of a column that is called like a place."""
+    """Properties that set no location are accepted, also if a column in their name is called "path"."""
     names = ("write.metadata.metrics.column.path", "write.object-storage.partitioned-paths", "write.format.default")
     assert location_problems(dict.fromkeys(names, "full"), "/data/lake") == {}
 
 
 def test_no_class_chooses_the_places() -> None:
-    """It could write anywhere."""
+    """A location provider class is refused, because it could write anywhere."""
     assert location_problems({"write.location-provider.impl": "a.B"}, None)
