@@ -33,7 +33,7 @@ def test_the_slowest_partition_counts(watermarks: Watermarks) -> None:
     assert watermarks.reached(batch(Truncate(TABLE, version(5, 8)))) == 8000
 
 
-def test_each_table_has_its_own(watermarks: Watermarks) -> None:
+def test_each_table_has_its_own_watermark(watermarks: Watermarks) -> None:
     """Tables have separate watermarks, and a new assignment resets them."""
     both = changes(replace(create(1, 1, a=1), offset=4), replace(create(2, 2, a=1), partition=1, offset=3))
     assert watermarks.reached(batch(both)) == 3000

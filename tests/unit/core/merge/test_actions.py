@@ -19,13 +19,13 @@ YES, NO = np.array([True]), np.array([False])
 
 
 def _states(actions: Actions) -> list[int]:
-    """The states of column ``a``."""
+    """Return the states of column ``a``."""
     states = actions.columns[1].states
     assert states is not None
     return list(states.tolist())
 
 
-def test_open_rows_are_new_images_with_holes() -> None:
+def test_open_rows_are_new_images_with_open_cells() -> None:
     """An action with open cells is open if it is a new image or its row is not stored; a delete is never open."""
     assert open_rows(fold(changes(create(1, 10, a=UNCHANGED)))).tolist() == [True]
     kept = fold(changes(update(1, 10, a=UNKNOWN)))
@@ -62,7 +62,7 @@ def test_cells_of_an_old_row_that_is_not_stored_are_open() -> None:
     assert hollow.columns[1].states[1] == CellState.UNCHANGED
 
 
-def test_taking_actions_takes_every_array() -> None:
+def test_take_actions_keeps_keys_values_and_versions() -> None:
     """``take_actions`` returns the chosen rows with their keys, values and versions."""
     actions = take_actions(fold(changes(update(1, 10, a=UNCHANGED), update(2, 20, a=5))), np.array([1]))
     assert actions.key.to_pylist() == ["=2"]

@@ -13,7 +13,7 @@ from headrace.core.model.events import Changes
 
 
 def move(old: int, new: int, lsn: int) -> list[Event]:
-    """Both halves of a key change, and the tombstone between them."""
+    """Return both halves of a key change, and the tombstone between them."""
     into = Event(create(new, lsn).operation, new, lsn, {"a": lsn}, old_key=old)
     return [replace(delete(old, lsn, moved=True), new_key=new), replace(tombstone(old), moved=True), into]
 
@@ -52,10 +52,10 @@ def test_the_ledger_decides_where_the_first_move_was_in_another_batch() -> None:
     """The ledger marks the delete that it contains when that is read again, and no later delete of the same key."""
     _, remembered = with_displaced(SHIFT, {}, OLD_ROW)
     second = in_transactions(*[7] * 3, events=move(2, 3, 21))
-    standing = {"=2": version(20, 2)}
-    assert with_displaced(second, remembered, standing)[0].displaced == {0: -1, 1: -1}
+    stored_row = {"=2": version(20, 2)}
+    assert with_displaced(second, remembered, stored_row)[0].displaced == {0: -1, 1: -1}
     later = in_transactions(*[7] * 3, events=move(2, 4, 22))
-    assert with_displaced(later, remembered, standing)[0].displaced == {}
+    assert with_displaced(later, remembered, stored_row)[0].displaced == {}
 
 
 def test_sources_without_transactions_have_no_taken_keys() -> None:

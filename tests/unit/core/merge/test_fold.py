@@ -52,7 +52,7 @@ def cell(actions: Actions, column: str = "a", index: int = 0) -> tuple[CellState
     ],
 )
 def test_the_table_of_cell_states(known: Cell, following: Cell, folded: tuple[CellState, int | None]) -> None:
-    """``reselect.md`` section 4.1, for two updates of one row (S32: no value is lost)."""
+    """The fold combines the cell states of two updates as in ``reselect.md`` section 4.1 (S32: no value is lost)."""
     actions = fold(changes(update(1, 10, a=known), update(1, 20, a=following)))
     assert cell(actions) == folded
 
@@ -66,7 +66,7 @@ def test_the_table_of_cell_states(known: Cell, following: Cell, folded: tuple[Ce
     ],
 )
 def test_no_value_is_sure_behind_a_record_that_was_lost(lost: list[int], folded: tuple[CellState, int]) -> None:
-    """A cell omitted after a lost record is doubtful, because that record may have changed it; also in a divided run."""
+    """A cell omitted after a lost record is doubtful, since that record may have changed it; also in a divided run."""
     run = replace(changes(update(1, 10, a=1), update(1, 20, a=ABSENT), update(1, 30, a=UNCHANGED)), lost=np.array(lost))
     assert cell(fold(run)) == cell(fold(combine(split(run, 1)))) == folded
     assert cell(fold(combine([changes(create(2, 5, a=3)), run])), index=1) == folded
@@ -76,8 +76,8 @@ def test_removed_events_count_as_lost_for_the_rest_of_their_partition() -> None:
     """``remaining`` adds the removed events to the lost records before each later event of the same partition."""
     apart = Event(update(2, 15).operation, 2, 15, {"a": 5}, partition=1)
     run = changes(update(1, 10, a=1), apart, update(1, 20, a=ABSENT), update(1, 30, a=UNCHANGED))
-    told = replace(run, lost=np.array([2, 0, 2, 3]))
-    assert remaining(told, {2}).losses().tolist() == [2, 0, 4]
+    with_losses = replace(run, lost=np.array([2, 0, 2, 3]))
+    assert remaining(with_losses, {2}).losses().tolist() == [2, 0, 4]
     assert cell(fold(remaining(run, {2}))) == (CellState.DOUBTFUL, 1)
     assert remaining(run, {0, 2}).losses().tolist() == [0, 2]
 
@@ -94,7 +94,7 @@ def test_an_update_after_a_delete_is_a_new_row() -> None:
     assert fold(changes(delete(1, 10), update(1, 20, a=UNCHANGED))).fresh.tolist() == [True]
 
 
-def test_a_delete_carries_only_itself() -> None:
+def test_a_delete_applies_by_its_own_position() -> None:
     """A delete is applied by its own position; it is fresh if the batch inserted its row."""
     actions = fold(changes(create(1, 10, a=1), delete(1, 20), update(2, 30, a=1), delete(2, 40)))
     assert actions.delete.tolist() == [True, True]
@@ -199,9 +199,9 @@ def test_chains_and_swaps_carry_the_right_cells() -> None:
     assert chain.carry_from.tolist() == [-1, -1, 0]
     swap = fold(changes(*moved(1, 9, 10, UNCHANGED), *moved(2, 1, 20, UNCHANGED), *moved(9, 2, 30, UNCHANGED)))
     origin = dict(zip(swap.key.to_pylist(), swap.carry_from.tolist(), strict=True))
-    places = swap.key.to_pylist()
-    assert places[origin["=1"]] == "=2"
-    assert places[origin["=2"]] == "=1"
+    swapped_keys = swap.key.to_pylist()
+    assert swapped_keys[origin["=1"]] == "=2"
+    assert swapped_keys[origin["=2"]] == "=1"
 
 
 def test_a_column_that_a_key_change_has_no_more_is_not_carried() -> None:

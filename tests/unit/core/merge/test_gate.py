@@ -36,8 +36,8 @@ def test_an_event_without_position_needs_to_arrive_later() -> None:
     """A read without a position applies if its offset is higher, or in another partition its source time."""
     again = Event(read(1).operation, 1, None, {}, offset=0)
     assert applied(Event(update(1, 5).operation, 1, 5, {}, offset=3), again) == [0]
-    elsewhere = Event(read(1).operation, 1, None, {}, partition=1, offset=9)
-    assert applied(Event(update(1, 5).operation, 1, 5, {}, offset=3), elsewhere) == [0, 1]
+    other_partition = Event(read(1).operation, 1, None, {}, partition=1, offset=9)
+    assert applied(Event(update(1, 5).operation, 1, 5, {}, offset=3), other_partition) == [0, 1]
 
 
 def test_a_read_that_is_copied_counts_as_a_new_one() -> None:

@@ -38,8 +38,8 @@ def test_an_event_takes_what_an_earlier_one_of_its_row_had() -> None:
 def test_an_event_takes_nothing_over_a_record_that_was_lost() -> None:
     """A cell that is unavailable after a lost record stays null and marked, because that record may have changed it."""
     events = changes(update(1, 1, a=1), update(1, 2, a=GONE), update(1, 4, a=GONE), update(1, 5, a=GONE))
-    told = replace(events, lost=np.array([2, 2, 3, 3]))
-    rows = history(told, without_last_resorts(fold(told)))
+    with_losses = replace(events, lost=np.array([2, 2, 3, 3]))
+    rows = history(with_losses, without_last_resorts(fold(with_losses)))
     assert rows.columns[1].values.to_pylist() == [1, 1, None, None]
     assert rows.unavailable.to_pylist() == [None, None, ["a"], ["a"]]
 
@@ -103,7 +103,7 @@ def test_reselect_fills_the_last_event_of_a_row() -> None:
     assert rows.unavailable.to_pylist() == [["a"], None, ["a"]]
 
 
-def test_a_column_that_an_event_does_not_have() -> None:
+def test_a_column_that_an_event_does_not_have_is_null() -> None:
     """A column that an event does not have is null and is not marked as unavailable."""
     events = changes(update(1, 1, a=1), update(1, 2, a=CellState.ABSENT))
     rows = history(events)

@@ -10,10 +10,10 @@ from headrace.core.model.events import RowVersion, Versions
 from headrace.core.model.keys import FLOOR_KEY
 
 
-def batch(topic: str, *places: tuple[int, int]) -> Versions:
+def batch(topic: str, *coordinates: tuple[int, int]) -> Versions:
     """Return a batch's versions by (partition, offset), in the order of arrival."""
-    partitions, offsets = zip(*places, strict=True)
-    count = len(places)
+    partitions, offsets = zip(*coordinates, strict=True)
+    count = len(coordinates)
     return Versions(
         topic,
         np.zeros(count, "S26"),
@@ -45,10 +45,10 @@ def test_a_tombstone_ahead_does_not_block_until_its_delete_is_durable_again() ->
 
 def test_tombstones_behind_or_of_another_partition_block() -> None:
     """A tombstone behind the first offset that is read, or of a partition that is not read, blocks at once."""
-    behind, elsewhere, floor = deleted_at(4), deleted_at(9, partition=1), deleted_at(9)
-    tombstones = Tombstones({"=1": behind, "=2": elsewhere, FLOOR_KEY: floor})
+    behind, other_partition, floor = deleted_at(4), deleted_at(9, partition=1), deleted_at(9)
+    tombstones = Tombstones({"=1": behind, "=2": other_partition, FLOOR_KEY: floor})
     tombstones.begin(batch(TOPIC, (0, 5)))
-    assert tombstones.known == {"=1": behind, "=2": elsewhere, FLOOR_KEY: floor}
+    assert tombstones.known == {"=1": behind, "=2": other_partition, FLOOR_KEY: floor}
     tombstones.begin(batch("another", (1, 5)))
     assert "=2" in tombstones.known
     tombstones.begin(batch(TOPIC, (1, 5)))

@@ -35,9 +35,9 @@ def unscaled(number: int) -> bytes:
     return number.to_bytes(number.bit_length() // 8 + 1, "big", signed=True)
 
 
-def padded(number: int, octets: int) -> bytes:
-    """Return the unscaled bytes with ``octets`` more bytes of sign extension before them."""
-    return (b"\xff" if number < 0 else b"\x00") * octets + unscaled(number)
+def padded(number: int, padding: int) -> bytes:
+    """Return the unscaled bytes after ``padding`` bytes of sign extension."""
+    return (b"\xff" if number < 0 else b"\x00") * padding + unscaled(number)
 
 
 @given(st.lists(st.none() | st.tuples(st.integers(-(10**18) + 1, 10**18 - 1), st.integers(0, 4))), st.integers(0, 18))

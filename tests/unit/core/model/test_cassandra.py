@@ -37,13 +37,13 @@ def cells(draw: st.DrawFn, written: int) -> Cell:
 @st.composite
 def writes(draw: st.DrawFn) -> Write:
     written, key = draw(TIMES), draw(KEYS)
-    kind = draw(st.sampled_from(["insert", "update", "row", "partition", "range"]))
-    if kind in ("insert", "update"):
+    statement = draw(st.sampled_from(["insert", "update", "row", "partition", "range"]))
+    if statement in ("insert", "update"):
         made = {name: draw(cells(written)) for name in draw(st.sets(st.sampled_from("xy")))}
-        return CellWrites(key, made, Cell(written, MARKED) if kind == "insert" else None)
-    if kind == "row":
+        return CellWrites(key, made, Cell(written, MARKED) if statement == "insert" else None)
+    if statement == "row":
         return Delete(key, written)
-    if kind == "partition":
+    if statement == "partition":
         return Delete(key[:1], written)
     low, high = sorted(draw(st.tuples(st.integers(0, 3), st.integers(0, 3))))
     bounds = Bound((low,), draw(st.booleans())), Bound((high,), draw(st.booleans()))

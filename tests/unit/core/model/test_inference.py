@@ -12,7 +12,7 @@ from headrace.core.model.inference import infer_schema
 
 
 @pytest.mark.parametrize(
-    ("values", "kind"),
+    ("values", "arrow_name"),
     [
         ([1, None], "int64"),
         ([1, 1.5], "double"),
@@ -26,9 +26,9 @@ from headrace.core.model.inference import infer_schema
         ([{"x": 1}, {"y": "a"}], "struct<x: int64, y: string>"),
     ],
 )
-def test_the_narrowest_type_that_holds_all(values: list[Any], kind: str) -> None:
+def test_the_narrowest_type_that_holds_all(values: list[Any], arrow_name: str) -> None:
     """``infer_schema`` returns the narrowest type that holds all values."""
-    assert str(arrow_type(infer_schema(values))) == kind
+    assert str(arrow_type(infer_schema(values))) == arrow_name
 
 
 def test_a_value_of_another_kind_is_a_bad_record() -> None:

@@ -23,7 +23,7 @@ def test_equal_keys_have_equal_texts() -> None:
 
 @given(st.lists(st.tuples(st.text(), st.text()), unique=True, max_size=20))
 def test_composite_keys_never_collide(keys: list[tuple[str, str]]) -> None:
-    """Different composite keys have different texts, whatever characters their parts contain."""
+    """Different composite keys have different texts, with any characters in their parts."""
     texts = canonical_keys([pa.array([a for a, _ in keys], pa.string()), pa.array([b for _, b in keys], pa.string())])
     assert len(set(texts.to_pylist())) == len(keys)
 
@@ -46,7 +46,7 @@ def test_a_table_keeps_the_order_of_its_key(values: tuple[str, ...], now: list[s
     assert in_key_order(changes, ["a", "b"]) is in_key_order(changes, []) is changes
 
 
-def test_no_row_has_the_floors_key() -> None:
+def test_an_empty_text_does_not_have_the_floors_key() -> None:
     """The key of an empty text differs from the ledger's floor key."""
     assert canonical_keys([pa.array([""])])[0].as_py() != FLOOR_KEY
 
@@ -56,7 +56,7 @@ def test_a_null_part_makes_a_null_key() -> None:
     assert canonical_keys([pa.array([1, None]), pa.array(["a", "b"])]).null_count == 1
 
 
-def test_instants_dates_and_bytes_are_counted() -> None:
+def test_texts_of_instants_dates_and_bytes() -> None:
     """Instants and dates become their stored numbers, and bytes become hexadecimal digits."""
     instant = pa.array([5], pa.int64()).view(pa.timestamp("us", tz="UTC"))
     assert canonical_keys([instant])[0].as_py() == "=5"

@@ -104,7 +104,7 @@ def test_equal_values_go_by_arrival(value: int, other: int, left: tuple[int, int
 
 
 def test_the_stored_format() -> None:
-    """Tables hold these texts: they stay as they are."""
+    """Positions have the text format that existing tables contain."""
     tail = f".{2**63 + 5:020d}.{2**63 + 6:020d}".encode()
     assert texts("n", pa.array([-1]), (5, 6)) == [b"00000.n%020d" % (2**63 - 1) + tail]
     assert texts("number(n)", pa.array(["-1"]), (5, 6)) == [b"00000.d0" + b"9" * 38 + tail]

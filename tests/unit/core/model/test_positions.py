@@ -96,7 +96,7 @@ def test_a_higher_epoch_outranks_every_position(connector: str, data: st.DataObj
     ],
 )
 def test_the_stored_format(connector: str, fields: Fields, text: bytes) -> None:
-    """Tables hold these texts: they stay as they are."""
+    """Positions have the text format that existing tables contain."""
     assert texts(connector, [fields]) == [text]
 
 

@@ -52,7 +52,7 @@ def test_nothing_found_is_none() -> None:
 
 
 def test_map_text_only_in_json_columns() -> None:
-    """The JSON text of the map form counts in Json columns, and everywhere when there are no schemas."""
+    """The JSON text of the map form is the placeholder in Json columns, and in any column without schemas."""
     values = pa.array([json.dumps({P: P}, separators=(",", ":"))])
     assert found(JSON, values) == [0]
     assert found(STRING, values) == []
@@ -60,13 +60,13 @@ def test_map_text_only_in_json_columns() -> None:
 
 
 def test_binary_form() -> None:
-    """Binary cells are compared with the raw octets."""
+    """A binary cell is the placeholder if it equals the placeholder's bytes."""
     assert found(BYTES, pa.array([b"x", P.encode(), None], pa.binary())) == [1]
 
 
 @pytest.mark.parametrize("kind", [pa.int32(), pa.int64(), pa.date32()])
-def test_octet_lists(kind: pa.DataType) -> None:
-    """``int4[]``, ``int8[]`` and ``date[]`` carry the octets as signed numbers, a date as epoch days."""
+def test_lists_of_numbers(kind: pa.DataType) -> None:
+    """``int4[]``, ``int8[]`` and ``date[]`` contain the placeholder's bytes as signed numbers, dates as epoch days."""
     rows = [[1], SIGNED, None, [*SIGNED[:-1], 102], [*SIGNED[:-1], None], SIGNED]
     values = pa.array(rows, pa.list_(pa.int32())).cast(pa.list_(kind))
     assert found(array_of(Schema("int32")), values) == [1, 5]
@@ -74,7 +74,7 @@ def test_octet_lists(kind: pa.DataType) -> None:
 
 
 def test_lists_of_texts() -> None:
-    """``text[]`` carries one element, ``uuid[]`` the version 3 UUID, ``bytea[]`` the octets."""
+    """``text[]`` contains the placeholder as one element, ``uuid[]`` its version 3 UUID, ``bytea[]`` its bytes."""
     texts = pa.array([["a", P], [], None, ["a"], [P], ["b68a35a7-17ad-35b3-af2a-ae46edb4545a"]])
     assert found(array_of(STRING), texts) == [0, 4, 5]
     assert found(array_of(STRING), texts.slice(3)) == [1, 2]
@@ -82,7 +82,7 @@ def test_lists_of_texts() -> None:
 
 
 def test_maps() -> None:
-    """An ``hstore`` in map mode carries one entry from the placeholder to itself."""
+    """An ``hstore`` in map mode contains one entry from the placeholder to itself."""
     schema = Schema("map", optional=True, keys=STRING, values=STRING)
     values = pa.array(
         [[("a", "b")], [(P, P)], None, [(P, None)], [(P, P), ("a", "b")], []], pa.map_(pa.string(), pa.string())
@@ -99,8 +99,8 @@ def test_maps_of_anything_but_text_are_never_the_placeholder(kind: pa.DataType) 
     assert found(Schema("map", optional=True, keys=STRING, values=STRING), values) == []
 
 
-def test_octets_that_are_not_text() -> None:
-    """``hex:ff00`` becomes U+FFFD U+0000 in texts, the octets in binary, signed numbers in lists."""
+def test_bytes_that_are_not_text() -> None:
+    """``hex:ff00`` is U+FFFD U+0000 in texts, the bytes in binary cells, and signed numbers in lists."""
     placeholder = Placeholder("hex:ff00")
     assert found(STRING, pa.array(["\ufffd\x00", "\ufffd"]), placeholder) == [0]
     assert found(JSON, pa.array(['{"\ufffd\\u0000":"\ufffd\\u0000"}']), placeholder) == [0]
@@ -109,7 +109,7 @@ def test_octets_that_are_not_text() -> None:
     assert found(array_of(STRING), pa.array([["e0e8bfaf-bb06-3956-bb2f-ba789c97b3cc"]]), placeholder) == [0]
 
 
-def test_bad_octets_are_refused() -> None:
+def test_invalid_hexadecimal_digits_are_refused() -> None:
     """Invalid hexadecimal digits are a configuration error that names the option."""
     with pytest.raises(ConfigError, match=r"unavailable\.value\.placeholder"):
         Placeholder("hex:f")
@@ -219,7 +219,7 @@ def test_short_values_are_never_omitted(kind: str, typmod: int, hides: bool) -> 
 
 
 def test_nulls_of_columns_stored_in_line_are_trusted() -> None:
-    """Fixed-length and plain-storage columns, and tables with REPLICA IDENTITY FULL, always carry their values."""
+    """A null is real in fixed-length columns, in columns of plain storage, and in tables with REPLICA IDENTITY FULL."""
     kind = SqlType(1, "pg_catalog", "polygon")
     assert not hides_value(Schema("struct"), CatalogColumn("c", 1, kind, attstorage="p"), HandlingModes())
     assert not hides_value(Schema("struct"), CatalogColumn("c", 1, kind, attlen=16, attstorage="e"), HandlingModes())

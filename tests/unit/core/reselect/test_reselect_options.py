@@ -92,7 +92,7 @@ def test_port_is_that_of_the_databases_kind(given: dict[str, str], port: int) ->
     assert (database.port, database.type) == (port, given.get("type", "postgresql").lower())
 
 
-def test_password_is_in_no_text() -> None:
+def test_the_representation_hides_the_password() -> None:
     """The representation of the options, which may be logged, does not contain the password."""
     options = reselect_options({"reselect.database.hostname": "db", "reselect.database.password": "hunter2"})
     assert options.database is not None

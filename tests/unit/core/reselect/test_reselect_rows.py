@@ -24,8 +24,8 @@ def answers(draw: st.DrawFn) -> tuple[RowRequest, RowAnswer]:
     found, needs = (np.array(draw(flags), np.bool_) for _ in range(2))
     key = Column("id", INTEGER, pa.array(range(len(values)), pa.int32()))
     cells = Column("n", INTEGER, pa.array([], pa.int32()))
-    nobody = np.full(len(values), -1, np.int64)
-    request = RowRequest(TableId("s", "d", "public", "t"), (key,), (cells,), needs.reshape(-1, 1), nobody)
+    unknown = np.full(len(values), -1, np.int64)
+    request = RowRequest(TableId("s", "d", "public", "t"), (key,), (cells,), needs.reshape(-1, 1), unknown)
     return request, RowAnswer(found, (values,))
 
 

@@ -45,7 +45,7 @@ def test_names_that_are_no_separate_folder_are_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["shop", "a.b", "..a", "Ümlaut $1", "a:b", "_x", "-"])
-def test_other_names_are_free(name: str) -> None:
+def test_other_names_are_accepted(name: str) -> None:
     """Other names are accepted, also with spaces and punctuation, since databases quote names."""
     check_table_path(name, name)
 

@@ -9,7 +9,7 @@ from headrace.core.model.events import RowVersion, TableId, Truncate
 from headrace.core.tables.table_sources import TableSources
 
 ORDERS = TableId("eu", "shop", "public", "orders")
-UNTOLD = TableId("", "", "", "eu.public.orders")
+WITHOUT_SOURCE = TableId("", "", "", "eu.public.orders")
 
 
 @pytest.mark.parametrize("other", [TableId("us", "shop", "public", "orders"), TableId("eu", "shop", "public", "old")])
@@ -35,9 +35,9 @@ def test_several_sources_may_share_a_table_whose_key_the_operator_names() -> Non
 def test_a_tombstone_without_a_source_is_no_other_source() -> None:
     """A tombstone without a source, as it may arrive first after a restart, is accepted for any source."""
     sources = TableSources(shared=False)
-    sources.admit("lake.orders", UNTOLD, "eu.orders")
+    sources.admit("lake.orders", WITHOUT_SOURCE, "eu.orders")
     sources.admit("lake.orders", ORDERS, "eu.orders")
-    sources.admit("lake.orders", UNTOLD, "eu.orders")
+    sources.admit("lake.orders", WITHOUT_SOURCE, "eu.orders")
 
 
 @pytest.mark.parametrize("merged", [True, False])

@@ -65,7 +65,7 @@ def test_a_row_stays_in_its_partition() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ledger", "places"),
+    ("ledger", "indexes"),
     [
         ({"=1": version(9)}, []),
         ({"=1": version(10)}, [0]),
@@ -74,6 +74,6 @@ def test_a_row_stays_in_its_partition() -> None:
         ({FLOOR_KEY: version(10)}, [0]),
     ],
 )
-def test_rows_deleted_after_the_read_are_overtaken(ledger: Mapping[str, RowVersion], places: list[int]) -> None:
+def test_rows_deleted_after_the_read_are_overtaken(ledger: Mapping[str, RowVersion], indexes: list[int]) -> None:
     """A delete or truncate in the ledger behind the read overtakes the repair of a row; an earlier one does not."""
-    assert overtaken(changes({}, {0: 10}), ledger) == places
+    assert overtaken(changes({}, {0: 10}), ledger) == indexes

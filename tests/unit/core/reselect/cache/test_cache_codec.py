@@ -20,10 +20,10 @@ def round_trip(value: Any) -> Any:
     return decode_row(encode_row(row(value)))["big"].value
 
 
-@pytest.mark.parametrize("kind", [pa.int8(), pa.int32(), pa.int64()])
-def test_integer_does_not_widen_to_long(kind: pa.DataType) -> None:
+@pytest.mark.parametrize("arrow_type", [pa.int8(), pa.int32(), pa.int64()])
+def test_integer_does_not_widen_to_long(arrow_type: pa.DataType) -> None:
     """A decoded integer has the Arrow type that was encoded."""
-    assert round_trip(pa.array([1], kind)).type == kind
+    assert round_trip(pa.array([1], arrow_type)).type == arrow_type
 
 
 def test_byte_array_and_byte_buffer_keep_their_distinct_types() -> None:
@@ -45,8 +45,8 @@ def test_big_decimal_preserves_scale_and_value() -> None:
 
 def test_nested_lists_and_maps_round_trip() -> None:
     """Nested lists, maps and structs with nulls are decoded without a change."""
-    kind = pa.map_(pa.string(), pa.list_(pa.struct([("a", pa.int32()), ("b", pa.binary())])))
-    value = pa.array([[("k", [{"a": 1, "b": b"x"}, None]), ("l", None)]], kind)
+    arrow_type = pa.map_(pa.string(), pa.list_(pa.struct([("a", pa.int32()), ("b", pa.binary())])))
+    value = pa.array([[("k", [{"a": 1, "b": b"x"}, None]), ("l", None)]], arrow_type)
     assert round_trip(value).equals(value)
 
 

@@ -15,7 +15,7 @@ class TestMemoryRowStore(RowStoreSuite):
 
     @pytest.fixture
     def open_rows(self) -> OpenRows:
-        """Opens an empty store."""
+        """Open an empty store."""
         return MemoryRowStore
 
 
