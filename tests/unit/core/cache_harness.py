@@ -93,7 +93,7 @@ def drop(cache: ReselectColumnCache, key: str, offset: int) -> None:
 
 
 class BreakableStore(MemoryRowStore):
-    """A store whose ``get`` and ``drop`` raise StoreFailed while ``broken`` is set."""
+    """A store whose ``get``, ``put`` and ``drop`` raise StoreFailed while ``broken`` is set."""
 
     broken = False
 
