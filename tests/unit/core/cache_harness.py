@@ -1,4 +1,4 @@
-"""A column cache and the steps of a test on it: put, get and drop as batches of one event each."""
+"""A column cache for tests; ``put``, ``get`` and ``drop`` are batches of one event each."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ P = "__debezium_unavailable_value"
 
 
 class Clock:
-    """Milliseconds that pass only when told to."""
+    """A clock in milliseconds that changes only when a test sets ``now``."""
 
     now = 0
 
@@ -42,7 +42,7 @@ _open_rows: list[OpenRows] = [MemoryRowStore]
 
 @contextmanager
 def rows_in(open_rows: OpenRows) -> Iterator[None]:
-    """Meanwhile the caches that are made keep their rows there."""
+    """Let ``make`` create caches on stores of ``open_rows`` until the context ends."""
     _open_rows.append(open_rows)
     try:
         yield
@@ -93,7 +93,7 @@ def drop(cache: ReselectColumnCache, key: str, offset: int) -> None:
 
 
 class BreakableStore(MemoryRowStore):
-    """A store whose writes can be made to fail."""
+    """A store whose ``get``, ``put`` and ``drop`` raise StoreFailed while ``broken`` is set."""
 
     broken = False
 

@@ -1,4 +1,4 @@
-"""The queue of a table: when a batch closes, and that only a completed one moves offsets."""
+"""A table's queue closes a batch by age, rows or bytes; only a completed batch moves offsets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headrace.core.model.events import Changes, Truncate
 
 
 def manager(**policy: float) -> TaskQueues:
-    return TaskQueues(BatchPolicy(**policy))  # type: ignore[arg-type] # whole numbers where they belong
+    return TaskQueues(BatchPolicy(**policy))  # type: ignore[arg-type] # limits of rows and bytes are integers
 
 
 def rows(count: int, begin: int = 0) -> Changes:
@@ -23,7 +23,7 @@ def rows(count: int, begin: int = 0) -> Changes:
 
 
 def test_a_batch_closes_by_age() -> None:
-    """Not before the linger has passed; ``due`` says when."""
+    """A batch closes when its oldest record is as old as the linger; ``due`` returns that time."""
     batches = manager(linger=2.0)
     batches.add("p", 3, [("t", rows(3))], now=10.0)
     assert batches.next("t", 11.9) is None
@@ -33,8 +33,8 @@ def test_a_batch_closes_by_age() -> None:
     assert (batch.trigger, dict(batch.offsets)) == (Trigger.AGE, {"p": 3})
 
 
-def test_who_is_far_behind_waits_for_larger_batches() -> None:
-    """Ten times the linger while records wait in Kafka; no longer than the linger once the last one has come."""
+def test_a_partition_far_behind_gets_larger_batches() -> None:
+    """A batch waits ten times the linger while its partition is far behind, and one linger when it has caught up."""
     batches = manager(linger=1.0)
     batches.add("p", 3, [("t", rows(3))], now=0.0, behind=FAR_BEHIND)
     batches.add("p", 6, [("t", rows(3, 3))], now=5.0, behind=1)
@@ -47,8 +47,8 @@ def test_who_is_far_behind_waits_for_larger_batches() -> None:
     assert dict(batch.offsets) == {"p": 7}
 
 
-def test_who_is_a_moment_late_does_not_wait_longer() -> None:
-    """Under steady load some records always wait in Kafka: that is no reason to hold up the others."""
+def test_a_partition_slightly_behind_does_not_wait_longer() -> None:
+    """A partition with fewer than ``FAR_BEHIND`` records to read, as under steady load, does not prolong the linger."""
     batches = manager(linger=1.0)
     batches.add("p", 3, [("t", rows(3))], now=0.0, behind=FAR_BEHIND - 1)
     assert batches.due("t") == 1.0
@@ -58,7 +58,7 @@ def test_who_is_a_moment_late_does_not_wait_longer() -> None:
     ("policy", "trigger"), [({"max_records": 3}, Trigger.ROWS), ({"max_bytes": 100}, Trigger.BYTES)]
 )
 def test_a_full_batch_closes_at_once(policy: dict[str, float], trigger: Trigger) -> None:
-    """By rows or bytes; its table is crowded until then."""
+    """A batch closes when its rows or bytes reach the limit; ``crowded`` names its table until then."""
     batches = manager(linger=99.0, **policy)
     batches.add("p", 3, [("t", rows(3))], now=0.0)
     assert batches.crowded() == {"t"}
@@ -68,8 +68,8 @@ def test_a_full_batch_closes_at_once(policy: dict[str, float], trigger: Trigger)
     assert batches.crowded() == frozenset()
 
 
-def test_a_truncate_stands_alone() -> None:
-    """What came before it goes first, what comes after it waits."""
+def test_a_truncate_is_a_separate_batch() -> None:
+    """The queue returns the changes before a truncate, the truncate, and the changes after it as three batches."""
     batches = manager(linger=99.0)
     truncate = Truncate(TABLE, version(5, 1))
     batches.add("p", 5, [("t", rows(1)), ("t", truncate), ("t", rows(1, 7))], now=0.0)
@@ -78,7 +78,7 @@ def test_a_truncate_stands_alone() -> None:
 
 
 def test_offsets_move_when_every_table_is_durable() -> None:
-    """One chunk with records of two tables."""
+    """The offset passes a chunk with records of two tables when the batches of both tables are complete."""
     batches = manager(linger=0.0)
     batches.add("p", 9, [("t", rows(1)), ("u", rows(1))], now=0.0)
     first, second = batches.next("t", 0.0), batches.next("u", 0.0)
@@ -90,7 +90,7 @@ def test_offsets_move_when_every_table_is_durable() -> None:
 
 
 def test_completing_twice_is_an_error() -> None:
-    """An unknown or repeated id would move offsets over what is not durable."""
+    """A batch that is completed again fails, because it would move offsets past records that are not durable."""
     batches = manager(linger=0.0)
     batches.add("p", 1, [("t", rows(1))], now=0.0)
     batch = batches.next("t", 0.0)
@@ -100,8 +100,8 @@ def test_completing_twice_is_an_error() -> None:
         batches.complete(batch)
 
 
-def test_a_new_assignment_forgets_what_was_not_complete() -> None:
-    """Its records are read again from the committed offset."""
+def test_a_new_assignment_discards_incomplete_batches() -> None:
+    """A reset empties the queues; the worker reads their records again from the committed offset."""
     batches = manager(linger=0.0)
     batches.add("p", 1, [("t", rows(1))], now=0.0)
     batches.reset()
@@ -109,8 +109,8 @@ def test_a_new_assignment_forgets_what_was_not_complete() -> None:
     assert batches.next("t", 0.0) is None
 
 
-def test_what_has_waited_longest_is_named_until_it_is_durable() -> None:
-    """In the queue, with the writer, and as a half of a key change that is held."""
+def test_the_oldest_unwritten_change_is_reported_until_it_is_durable() -> None:
+    """``unwritten`` includes changes in the queue, in a batch that is being written, and in a held key change."""
     batches = TaskQueues(BatchPolicy(linger=1.0))
     assert batches.unwritten() == {}
     first, second = changes(create(1, 1, a=1)), changes(update(1, 2, a=2))
@@ -121,12 +121,12 @@ def test_what_has_waited_longest_is_named_until_it_is_durable() -> None:
     assert batches.unwritten()["orders"].source_time == newest_source_time(first)
     batch = batches.next("orders", 30.0)
     assert batch is not None
-    assert batches.unwritten()["orders"].since == 10.0, "with the writer"
+    assert batches.unwritten()["orders"].since == 10.0, "the batch is being written"
     batches.complete(batch)
     assert set(batches.unwritten()) == {"items"}
     half = changes(replace(delete(3, 30, moved=True), new_key=4))
     batches.add("p0", 3, [("orders", half)], 40.0)
-    assert batches.next("orders", 41.5) is None, "it waits for the other half"
+    assert batches.next("orders", 41.5) is None, "the queue holds it until the other half arrives"
     assert batches.unwritten()["orders"].since == 40.0
     batches.reset()
     assert batches.unwritten() == {}

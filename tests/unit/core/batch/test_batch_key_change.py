@@ -1,4 +1,4 @@
-"""A batch is not closed between the two halves of a key change, wherever chunks end (``merge.md`` section 6)."""
+"""A batch contains both halves of a key change or neither, wherever chunks end (``merge.md`` section 6)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def offsets(batches: TaskQueues, now: float) -> list[int] | None:
 
 
 def test_first_half_waits_for_the_second() -> None:
-    """Delete and tombstone at the end of chunks stay back; what stood before them goes out."""
+    """The queue holds a moved delete and its tombstone until the create arrives; it writes the records before them."""
     batches = manager()
     batches.add("p0", 2, [("t", changes(U, D, moved=(1,)))], 0.0)
     assert offsets(batches, 1.0) == [0]
@@ -43,8 +43,8 @@ def test_first_half_waits_for_the_second() -> None:
     assert offsets(batches, 1.0) == [1, 2, 3]
 
 
-def test_patience_ends() -> None:
-    """The second half may lie in another partition, so the first does not wait for ever."""
+def test_a_first_half_is_released_after_a_time() -> None:
+    """The queue writes a first half alone after ``PATIENCE``, since its second half may be in another partition."""
     batches = manager()
     batches.add("p0", 1, [("t", changes(D, moved=(0,)))], 0.0)
     assert offsets(batches, 1.0) is None
@@ -52,8 +52,8 @@ def test_patience_ends() -> None:
     assert offsets(batches, PATIENCE) == [0]
 
 
-def test_what_cannot_join_a_first_half_does_not_hurry_it() -> None:
-    """A truncate behind it waits as well, and nobody asks again until then; behind the truncate nothing counts."""
+def test_later_contents_do_not_release_a_first_half_early() -> None:
+    """A truncate and changes of another partition behind a first half wait too; ``due`` returns the end of its wait."""
     batches = manager()
     batches.add("p0", 1, [("t", changes(D, moved=(0,)))], 0.0)
     truncate = Truncate(TABLE, RowVersion(b"2", "t", 1, 0, 0))
@@ -66,8 +66,8 @@ def test_what_cannot_join_a_first_half_does_not_hurry_it() -> None:
     assert written.content == truncate
 
 
-def test_other_partitions_go_on() -> None:
-    """An open key change holds back its own partition only."""
+def test_other_partitions_continue() -> None:
+    """A held first half does not delay the changes of another partition."""
     batches = manager()
     batches.add("p0", 1, [("t", changes(D, moved=(0,)))], 0.0)
     batches.add("p1", 8, [("t", changes(U, first_offset=7, partition=1))], 0.0)
@@ -76,7 +76,7 @@ def test_other_partitions_go_on() -> None:
 
 
 def test_offset_stays_before_the_first_half() -> None:
-    """A chunk whose end is held back does not move the partition's offset."""
+    """A chunk moves its partition's offset only when the held half at its end is durable too."""
     batches = manager()
     batches.add("p0", 2, [("t", changes(U, D, moved=(1,)))], 0.0)
     written = batches.next("t", 1.0)

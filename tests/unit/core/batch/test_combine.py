@@ -1,4 +1,4 @@
-"""Runs of changes become one batch."""
+"""``combine`` joins runs of changes into one batch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headrace.core.model.events import CellState
 
 
 def test_runs_keep_their_order_and_their_key_changes() -> None:
-    """Indexes of key changes move with their run."""
+    """``combine`` shifts the indexes of moved deletes and old keys by the length of the runs before."""
     first = changes(create(1, 10, a=1), delete(1, 20, moved=True))
     second = changes(Event(create(2, 21).operation, 2, 21, {"a": 1}, old_key=1), update(2, 30, a=2))
     both = combine([first, second])
@@ -22,7 +22,7 @@ def test_runs_keep_their_order_and_their_key_changes() -> None:
 
 
 def test_a_column_that_a_run_lacks_is_absent_there() -> None:
-    """Absent is not null: an update keeps what the row has."""
+    """A column that only a later run has is absent in the earlier run, not null, so that updates keep stored cells."""
     both = combine([changes(update(1, 10, a=1)), changes(update(1, 20, a=2, b=3), columns=("a", "b"))])
     column = both.columns[2]
     assert column.states is not None
@@ -41,12 +41,12 @@ def test_a_column_that_a_run_lacks_is_absent_there() -> None:
     ],
 )
 def test_types_are_widened_and_nothing_else(left: pa.DataType, right: pa.DataType, wider: pa.DataType | None) -> None:
-    """What neither type holds starts a batch of its own."""
+    """``wider_type`` returns the type that holds both types without loss, or None."""
     assert wider_type(left, right) == wider
 
 
 def test_runs_of_types_that_do_not_go_together_are_not_joined() -> None:
-    """Also where only a later run shows it."""
+    """``joined`` returns None for runs whose column types have no common type."""
     number, text = changes(update(1, 10, a=1)), changes(update(1, 20, a=1))
     retyped = text.columns[1].__class__("a", text.columns[1].schema, pa.array(["x"]))
     other = text.__class__(
@@ -63,7 +63,7 @@ def test_runs_of_types_that_do_not_go_together_are_not_joined() -> None:
 
 
 def test_runs_of_several_topics_are_not_joined() -> None:
-    """A record that is sent again through another topic keeps the coordinate that it has there."""
+    """``joined`` returns None for runs of several topics, because each batch has the coordinates of one topic."""
     first, again = changes(update(1, 10, a=1)), changes(update(1, 20, a=1))
     again = replace(again, version=replace(again.version, topic="dead letters"))
     assert joined(joined(None, first), again) is None

@@ -1,4 +1,4 @@
-"""How a batch is divided that needs too much memory."""
+"""A batch that needs too much memory is divided into parts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ STEPS = st.lists(st.tuples(st.integers(1, 4), st.integers(0, 4)), min_size=1, ma
 
 
 def written(steps: list[tuple[int, int]]) -> list[Event]:
-    """An update of the first key of each step, or where the second is a key its change to that."""
+    """Return an update of each step's first key, or its change to the second key if that is not 0."""
     events: list[Event] = []
     for key, other in steps:
         lsn = len(events) + 1
@@ -26,7 +26,7 @@ def written(steps: list[tuple[int, int]]) -> list[Event]:
 
 @given(STEPS, st.integers(2, 6))
 def test_parts_are_the_whole_in_order_and_no_key_change_is_cut(steps: list[tuple[int, int]], count: int) -> None:
-    """As many parts as are wanted at most; two at least where there are two steps."""
+    """``divide`` returns at most as many parts as requested, and at least two if there are two steps."""
     run = changes(*written(steps))
     parts = divide(run, count)
     assert [offset for part in parts for offset in part.version.offset.tolist()] == list(range(len(run)))
@@ -37,12 +37,12 @@ def test_parts_are_the_whole_in_order_and_no_key_change_is_cut(steps: list[tuple
 
 
 def test_parts_are_of_about_one_length() -> None:
-    """So that each is likely to fit."""
+    """The lengths of the parts differ by at most one."""
     parts = divide(changes(*(update(key, key, a=1) for key in range(1, 11))), 3)
     assert [len(part) for part in parts] == [3, 3, 4]
 
 
 def test_a_second_half_without_its_first_holds_nothing_together() -> None:
-    """That lies in another batch, or comes later from another partition."""
+    """A second half whose first half is in another batch or arrives later may be the end of a part."""
     into = Event(create(2, 2).operation, 2, 2, {"a": 1}, old_key=1)
     assert [len(part) for part in divide(changes(update(3, 1, a=1), into, delete(1, 3, moved=True)), 3)] == [1, 1, 1]

@@ -1,4 +1,4 @@
-"""The halves of a key change wait for each other, and for nothing else (``core/batch/held_halves.py``)."""
+"""A half of a key change is held until the other half arrives or a time has passed (``core/batch/held_halves.py``)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def add(batches: TaskQueues, partition: int, first: int, *events: Event, now: fl
 
 
 def taken(batches: TaskQueues, now: float, *, flush: bool = False) -> list[tuple[int, int]]:
-    """Partition and offset of the next batch's events; its end counts as durable."""
+    """Complete the next batch, and return partition and offset of its events."""
     batch = batches.next("t", now, flush=flush)
     if batch is None:
         return []
@@ -38,7 +38,7 @@ def taken(batches: TaskQueues, now: float, *, flush: bool = False) -> list[tuple
 
 @pytest.mark.parametrize("most", [1, 2])
 def test_no_limit_divides_a_key_change(most: int) -> None:
-    """A fetch ends between the halves, and a batch may hold no more than the first one."""
+    """A batch contains both halves although a fetch ended between them and ``max_records`` is lower."""
     batches = manager(most)
     add(batches, 0, 0, AWAY, replace(tombstone(1), moved=True))
     assert taken(batches, 1.0) == []
@@ -47,7 +47,7 @@ def test_no_limit_divides_a_key_change(most: int) -> None:
 
 
 def test_a_second_half_whose_key_is_held_keeps_its_first_half() -> None:
-    """Row 1 moves to key 3 elsewhere, then row 4 onto key 1: a fetch ends between the halves of the second change."""
+    """Row 1 moves to key 3 in another partition, then row 4 to key 1; the queue holds both halves of both changes."""
     batches = manager()
     add(batches, 0, 0, replace(AWAY, new_key=3), replace(tombstone(1), moved=True))
     add(batches, 0, 2, replace(AWAY, key=4, lsn=30, new_key=1), replace(tombstone(4), moved=True))
@@ -58,7 +58,7 @@ def test_a_second_half_whose_key_is_held_keeps_its_first_half() -> None:
 
 
 def test_a_flush_does_not_write_a_lone_half() -> None:
-    """What has to wait counts as nothing to do, so that a pause ends."""
+    """A flush does not release a held half, and the queue counts as idle, so that a pause can complete."""
     batches = manager()
     add(batches, 0, 0, update(3, 10, a=1), AWAY)
     assert taken(batches, 0.0, flush=True) == [(0, 0)]
@@ -67,7 +67,7 @@ def test_a_flush_does_not_write_a_lone_half() -> None:
 
 
 def test_only_the_old_key_waits_and_offsets_stay_before_the_first_half() -> None:
-    """The key's next row follows its old one once the other partition has brought the second half."""
+    """Later events of the old key wait for the second half, and no offset passes the first half."""
     batches = manager()
     add(batches, 0, 0, AWAY, create(1, 30, a=1), update(3, 40, a=1))
     batch = batches.next("t", 0.0)
@@ -79,7 +79,7 @@ def test_only_the_old_key_waits_and_offsets_stay_before_the_first_half() -> None
 
 
 def test_a_half_that_no_other_follows_is_released() -> None:
-    """A filter at the source dropped the other half; should it come nevertheless, it does not wait."""
+    """The queue releases a half after ``PATIENCE``, and does not hold the other half if that arrives afterwards."""
     batches = manager()
     add(batches, 0, 0, AWAY, create(1, 30, a=1))
     assert taken(batches, 1.0) == []
@@ -90,7 +90,7 @@ def test_a_half_that_no_other_follows_is_released() -> None:
 
 
 def test_a_half_waits_longer_while_another_partition_has_more_to_read() -> None:
-    """The other half may be in there; at last nothing waits for it."""
+    """A half waits up to ``PATIENCE_BEHIND`` while another partition may still contain the other half."""
     batches = manager()
     add(batches, 1, 0, update(9, 1, a=1), behind=1000)
     add(batches, 0, 0, AWAY)
@@ -106,7 +106,7 @@ def test_a_half_waits_longer_while_another_partition_has_more_to_read() -> None:
 
 
 def test_a_first_half_waits_longer_while_its_own_partition_has_more_to_read() -> None:
-    """The other half is the next record there, if it is there; behind any other record only other partitions count."""
+    """A first half that is the last fetched record of its partition waits longer, until the next record arrives."""
     batches = manager()
     add(batches, 0, 0, AWAY, behind=1)
     assert taken(batches, PATIENCE + 1.0) == []
@@ -119,7 +119,7 @@ def test_a_first_half_waits_longer_while_its_own_partition_has_more_to_read() ->
 
 
 def test_a_first_half_waits_longer_also_behind_events_of_its_key_that_wait() -> None:
-    """1 to 2 and on to 3, where the second move waits for the first one."""
+    """A row moves from 1 to 2 to 3; the second move waits for its other half after the first move is written."""
     batches = manager()
     again = replace(delete(2, 30, moved=True), new_key=3)
     last = Event(create(3, 30).operation, 3, 30, {"a": UNCHANGED}, old_key=2)
@@ -131,8 +131,8 @@ def test_a_first_half_waits_longer_also_behind_events_of_its_key_that_wait() -> 
     assert taken(batches, 20.0) == [(1, 1), (1, 2)]
 
 
-def test_a_worker_that_stood_still_writes_no_lone_half_at_once() -> None:
-    """It may have lost its partitions, and hears of it only now."""
+def test_a_suspended_worker_writes_no_lone_half_at_once() -> None:
+    """A half waits ``PATIENCE`` again after a suspension, because the group may have replaced the worker."""
     batches = manager()
     add(batches, 0, 0, AWAY)
     awake = PATIENCE + LATE
@@ -141,7 +141,7 @@ def test_a_worker_that_stood_still_writes_no_lone_half_at_once() -> None:
 
 
 def test_a_chain_over_partitions_is_released_in_order() -> None:
-    """1 to 2 to 3, whose halves come in the worst order: each second half behind the first half that waits for it."""
+    """A row moves from 1 to 2 to 3 and the halves arrive in reverse order; the queue writes them in source order."""
     batches = manager()
     again = replace(delete(2, 30, moved=True), new_key=3)
     last = Event(create(3, 30).operation, 3, 30, {"a": UNCHANGED}, old_key=2)
@@ -152,22 +152,22 @@ def test_a_chain_over_partitions_is_released_in_order() -> None:
     assert taken(batches, 0.0) == [(0, 0), (1, 0), (1, 1), (2, 0)]
 
 
-def test_too_much_that_waits_is_released() -> None:
-    """A queue of the old key's events that grows beyond a batch's bytes is not kept in memory."""
+def test_held_events_beyond_the_batch_bytes_are_released() -> None:
+    """The queue releases a half when the held events exceed ``max_bytes``."""
     batches = TaskQueues(BatchPolicy(max_bytes=1000, linger=0))
     add(batches, 0, 0, AWAY, *(update(1, 30 + n, a=n) for n in range(20)))
     assert len(taken(batches, 0.0)) > 0
 
 
-def test_histories_hold_nothing() -> None:
-    """Each event is a row there."""
+def test_a_history_table_holds_no_halves() -> None:
+    """The queue of a history table holds no halves, because each event is a row there."""
     batches = TaskQueues(BatchPolicy(linger=0), holds_halves=False)
     add(batches, 0, 0, AWAY)
     assert taken(batches, 0.0) == [(0, 0)]
 
 
 def test_a_half_that_is_released_stays_behind_earlier_events_of_its_key() -> None:
-    """These may still wait for the writer."""
+    """The queue writes a released half after the earlier events of its key."""
     batches = manager()
     add(batches, 0, 0, update(1, 10, a=1), AWAY)
     assert taken(batches, PATIENCE) == [(0, 0), (0, 1)]

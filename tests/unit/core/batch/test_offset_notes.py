@@ -1,4 +1,4 @@
-"""The note that goes with an offset."""
+"""An offset commit carries a note with the next offset of each table."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from headrace.core.batch.offsets import MAX_CHARACTERS, decode_note, encode_note
 
 
 def test_a_note_is_read_as_it_was_written() -> None:
-    """Of one table and of several."""
+    """Decoding an encoded note returns the tables and their next offsets, also for no table."""
     tables = {table_digest("lake.item"): 2**62, table_digest("lake.order"): 0}
     assert decode_note(encode_note(tables)) == tables
     assert decode_note(encode_note({})) == {}
 
 
-def test_what_others_note_is_no_note() -> None:
-    """A group's metadata may be any text."""
+def test_metadata_of_other_programs_is_ignored() -> None:
+    """Commit metadata that is not a note of this format decodes to no tables."""
     for note in ("", "mine", "headrace1:", "headrace1:x", "headrace1:a:b", "headrace2:a:1"):
         assert decode_note(note) == {}
 
 
 def test_two_hundred_tables_fit() -> None:
-    """Of more the tables that were written last are kept, since brokers refuse what is longer."""
+    """A note has capacity for 200 tables; of 1000 tables it keeps those with the highest next offsets."""
     tables = {table_digest(f"lake.table_{number}"): 10**8 + number for number in range(1000)}
     first_two_hundred = dict(list(tables.items())[:200])
     assert decode_note(encode_note(first_two_hundred)) == first_two_hundred

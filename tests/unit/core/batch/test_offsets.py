@@ -1,4 +1,4 @@
-"""Offsets never pass what is durable."""
+"""Committed offsets never pass a record that is not durable."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from headrace.core.batch.offsets import OffsetTracker, Origin
 
 
 def chunk(tracker: OffsetTracker, end: int, parts: int) -> Origin:
-    """A chunk of so many parts, all handed to their tables."""
+    """Begin a chunk whose records were added to ``parts`` tables."""
     origin = tracker.begin("p", end, 0.0)
     origin.missing += parts - 1
     return origin
 
 
 def test_a_chunk_counts_when_all_its_tables_are_durable() -> None:
-    """Two tables got records of one chunk: the offset waits for both."""
+    """The offset passes a chunk with records of two tables when both tables are durable."""
     tracker = OffsetTracker()
     origin = chunk(tracker, 10, 2)
     assert tracker.done([origin]) == {}
@@ -24,7 +24,7 @@ def test_a_chunk_counts_when_all_its_tables_are_durable() -> None:
 
 
 def test_offsets_move_in_order() -> None:
-    """The second chunk is durable first: nothing moves until the first is."""
+    """The offset passes a second chunk that is durable first only when the first chunk is durable too."""
     tracker = OffsetTracker()
     first, second = chunk(tracker, 10, 1), chunk(tracker, 20, 1)
     assert tracker.done([second]) == {}
@@ -32,7 +32,7 @@ def test_offsets_move_in_order() -> None:
 
 
 def test_a_chunk_without_rows_passes_when_it_has_been_handed_out() -> None:
-    """Heartbeats move the offset without a batch; before that, a table that is quick does not move it."""
+    """A chunk of heartbeats moves the offset without a batch, once all its records were handled."""
     tracker = OffsetTracker()
     origin = tracker.begin("p", 10, 0.0)
     assert tracker.done([]) == {}
@@ -40,7 +40,7 @@ def test_a_chunk_without_rows_passes_when_it_has_been_handed_out() -> None:
 
 
 def test_no_offset_passes_a_chunk_that_cannot_be_written() -> None:
-    """Its partition stays before it, others move."""
+    """A blocked chunk stops its partition's offset before it; the offsets of other partitions move."""
     tracker = OffsetTracker()
     origin, other = tracker.begin("p", 10, 0.0), tracker.begin("q", 5, 0.0)
     origin.block()
@@ -49,7 +49,7 @@ def test_no_offset_passes_a_chunk_that_cannot_be_written() -> None:
 
 @given(st.data())
 def test_any_order_of_completion(data: st.DataObject) -> None:
-    """Whatever completes first, a committed offset covers only complete chunks, and all of them at the end."""
+    """In any order of completion, a committed offset covers only complete chunks, and at the end all of them."""
     tracker, chunks = OffsetTracker(), data.draw(st.lists(st.integers(1, 3), min_size=1, max_size=8))
     origins = [chunk(tracker, (i + 1) * 10, parts) for i, parts in enumerate(chunks)]
     parts = data.draw(st.permutations([i for i, count in enumerate(chunks) for _ in range(count)]))

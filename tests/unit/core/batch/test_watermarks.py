@@ -1,4 +1,4 @@
-"""The source time up to which all partitions of a table are in."""
+"""The source time up to which a table contains the changes of all its partitions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def watermarks() -> Watermarks:
 
 
 def test_the_slowest_partition_counts(watermarks: Watermarks) -> None:
-    """Nothing is known before each has brought a change; the times of the test's events are their offsets."""
+    """The watermark is the lowest source time of all partitions, or -1 until each had a change."""
     first, second = replace(create(1, 1, a=1), offset=7), replace(update(2, 2, a=1), partition=1, offset=3)
     assert watermarks.reached(batch(changes(first))) == -1
     assert watermarks.reached(batch(changes(second))) == 3000
@@ -33,8 +33,8 @@ def test_the_slowest_partition_counts(watermarks: Watermarks) -> None:
     assert watermarks.reached(batch(Truncate(TABLE, version(5, 8)))) == 8000
 
 
-def test_each_table_has_its_own(watermarks: Watermarks) -> None:
-    """And each assignment."""
+def test_each_table_has_its_own_watermark(watermarks: Watermarks) -> None:
+    """Tables have separate watermarks, and a new assignment resets them."""
     both = changes(replace(create(1, 1, a=1), offset=4), replace(create(2, 2, a=1), partition=1, offset=3))
     assert watermarks.reached(batch(both)) == 3000
     assert watermarks.reached(batch(changes(create(1, 1, a=1)), "others")) == -1
@@ -43,7 +43,7 @@ def test_each_table_has_its_own(watermarks: Watermarks) -> None:
 
 
 def test_times_of_reads_and_tombstones_do_not_count(watermarks: Watermarks) -> None:
-    """Changes that are older follow them."""
+    """Reads and tombstones do not raise the watermark, since older changes may follow them."""
     watermarks.begin(["t"])
     assert watermarks.reached(batch(changes(read(1, a=1), tombstone(2)))) == -1
     assert watermarks.reached(batch(changes(create(1, 1, a=1), read(2, a=1), tombstone(3)))) == 0

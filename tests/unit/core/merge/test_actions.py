@@ -1,4 +1,4 @@
-"""Questions about folded actions, between fold and merge."""
+"""Folded actions are completed and filtered between fold and merge."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ YES, NO = np.array([True]), np.array([False])
 
 
 def _states(actions: Actions) -> list[int]:
-    """The states of column ``a``."""
+    """Return the states of column ``a``."""
     states = actions.columns[1].states
     assert states is not None
     return list(states.tolist())
 
 
-def test_open_rows_are_new_images_with_holes() -> None:
-    """A stored row may be kept; a new image or a row that does not stand has nothing to keep."""
+def test_open_rows_are_new_images_with_open_cells() -> None:
+    """An action with open cells is open if it is a new image or its row is not stored; a delete is never open."""
     assert open_rows(fold(changes(create(1, 10, a=UNCHANGED)))).tolist() == [True]
     kept = fold(changes(update(1, 10, a=UNKNOWN)))
     assert open_rows(kept).tolist() == [False]
@@ -36,7 +36,7 @@ def test_open_rows_are_new_images_with_holes() -> None:
 
 
 def test_open_cells_become_null_in_the_rows_that_are_named() -> None:
-    """``reselect.unresolved.insert.mode=null``."""
+    """``reselect.unresolved.insert.mode=null`` makes open cells null in the given rows only."""
     actions = fold(changes(update(1, 10, a=UNCHANGED), update(2, 20, a=UNCHANGED)))
     assert _states(with_nulls_for_open_cells(actions, np.array([True, False]))) == [
         CellState.NULL,
@@ -44,15 +44,15 @@ def test_open_cells_become_null_in_the_rows_that_are_named() -> None:
     ]
 
 
-def test_absent_columns_of_rows_that_do_not_stand_become_null() -> None:
-    """An update keeps the stored cell, an insert leaves null, whatever the policy for open cells says."""
+def test_absent_columns_of_rows_that_are_not_stored_become_null() -> None:
+    """An absent cell stays absent in an update and becomes null in an insert; open cells do not change."""
     actions = fold(changes(update(1, 10, a=ABSENT), update(2, 20, a=ABSENT), update(3, 30, a=UNCHANGED)))
     settled = with_nulls_for_absent_cells(actions, np.array([True, False, False]))
     assert _states(settled) == [CellState.ABSENT, CellState.NULL, CellState.UNCHANGED]
 
 
-def test_cells_of_an_old_row_that_does_not_stand_are_open() -> None:
-    """Reselect may fill them; the merge could not."""
+def test_cells_of_an_old_row_that_is_not_stored_are_open() -> None:
+    """A cell that a key change takes from a row that is not stored becomes UNCHANGED, so that reselect may fill it."""
     into = Event(create(2, 21).operation, 2, 21, {"a": UNCHANGED}, old_key=1)
     actions = fold(changes(delete(1, 20, moved=True), into))
     assert without_hollow_carries(actions, np.array([True, False])) is actions
@@ -62,8 +62,8 @@ def test_cells_of_an_old_row_that_does_not_stand_are_open() -> None:
     assert hollow.columns[1].states[1] == CellState.UNCHANGED
 
 
-def test_taking_actions_takes_every_array() -> None:
-    """States included."""
+def test_take_actions_keeps_keys_values_and_versions() -> None:
+    """``take_actions`` returns the chosen rows with their keys, values and versions."""
     actions = take_actions(fold(changes(update(1, 10, a=UNCHANGED), update(2, 20, a=5))), np.array([1]))
     assert actions.key.to_pylist() == ["=2"]
     assert actions.columns[1].values.to_pylist() == [5]

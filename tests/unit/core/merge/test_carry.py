@@ -1,4 +1,4 @@
-"""Which row supplies the cells that a key change omits (``core/merge/carry.py``)."""
+"""A key change takes the cells that it omits from the row under the old key (``core/merge/carry.py``)."""
 
 from __future__ import annotations
 
@@ -32,28 +32,28 @@ REUSED = (create(117, 100, a=FIRST), away(117, 158, 200), create(117, 300, a=SEC
 
 
 @pytest.mark.parametrize("place", range(1, 5))
-def test_another_life_of_the_old_key_supplies_nothing(place: int) -> None:
-    """The old key is used again in its partition, and the second half arrives at any place after that."""
+def test_another_row_under_the_old_key_supplies_nothing(place: int) -> None:
+    """The old key is used again in its partition; the second half takes cells from its own row, wherever it arrives."""
     events = (*REUSED[:place], into(117, 158, 200), *REUSED[place:])
     assert cell(fold(changes(*events)), 158) == (CellState.VALUE, FIRST)
 
 
-def test_an_earlier_life_supplies_nothing_without_the_half_that_ended_the_row() -> None:
-    """The first half lies in another batch: whatever this one holds of the old key is another row."""
+def test_a_row_supplies_nothing_without_the_half_that_moved_it() -> None:
+    """A second half whose first half is in another batch takes nothing from rows of the old key in this batch."""
     earlier = (create(117, 10, a=9), delete(117, 20))
     assert cell(fold(changes(*earlier, into(117, 158, 200))), 158)[0] is CellState.UNCHANGED
     assert cell(fold(changes(*REUSED[2:], into(117, 158, 200))), 158)[0] is CellState.UNCHANGED
 
 
-def test_a_half_that_leads_to_another_key_supplies_nothing() -> None:
-    """Two rows that had the key in turn have both moved, to two keys."""
+def test_a_half_that_leads_to_another_key_supplies_no_cells() -> None:
+    """Two rows had the same key one after the other and moved to two keys; each takes the cells of its own old row."""
     moves = (create(1, 10, a=5), away(1, 2, 20), create(1, 30, a=6), away(1, 3, 40))
     actions = fold(changes(*moves, into(1, 2, 20), into(1, 3, 40)))
     assert (cell(actions, 2)[1], cell(actions, 3)[1]) == (5, 6)
 
 
 def test_the_same_change_of_a_key_twice() -> None:
-    """1 to 2, back, and again: each second half takes from its own first half."""
+    """Two rows move from 1 to 2 one after the other; each second half is paired with its own first half."""
     events = (
         create(1, 10, a=5),
         away(1, 2, 20),
@@ -67,7 +67,7 @@ def test_the_same_change_of_a_key_twice() -> None:
 
 
 def test_the_row_that_is_stored_supplies_cells_only_if_it_is_that_row() -> None:
-    """It is not where it was made after the key change, or may show a state from after it."""
+    """A stored row that was created after the key change, or read after it, supplies no cells."""
     halves = changes(away(1, 2, 20), into(1, 2, 20))
     stored = {"=1": version(10, -1)}
     assert cell(fold(halves, stored=stored), 2)[0] is CellState.CARRIED
@@ -76,8 +76,8 @@ def test_the_row_that_is_stored_supplies_cells_only_if_it_is_that_row() -> None:
     assert cell(fold(halves, stored={"=1": read_later}), 2)[0] is CellState.UNCHANGED
 
 
-def test_a_read_that_runs_ahead_supplies_nothing() -> None:
-    """A blocking snapshot reads the new row 1, while the events that move the old one still wait in the log."""
+def test_a_read_that_is_newer_than_the_key_change_supplies_nothing() -> None:
+    """A key change takes no cells of a read with a later source time, as a blocking snapshot may send before it."""
     events = changes(
         read(1, a=8), read(2, a=7), away(1, 2, 20), replace(into(1, 2, 20), partition=0), create(1, 30, a=8)
     )
@@ -88,7 +88,7 @@ def test_a_read_that_runs_ahead_supplies_nothing() -> None:
 
 
 def test_halves_without_a_position_have_to_be_neighbours() -> None:
-    """Nothing else proves that they belong together."""
+    """Halves without a position are paired only if they are neighbours in one partition."""
     beside = changes(update(1, None, a=5), away(1, 2, None), replace(into(1, 2, None), partition=0))
     assert cell(fold(beside), 2) == (CellState.VALUE, 5)
     apart = changes(update(1, None, a=5), away(1, 2, None), into(1, 2, None))

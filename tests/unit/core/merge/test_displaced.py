@@ -1,4 +1,4 @@
-"""Which row a delete is of, where keys are checked late (``core/merge/displaced.py``)."""
+"""A delete removes the right row also where the database checks keys at commit (``core/merge/displaced.py``)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headrace.core.model.events import Changes
 
 
 def move(old: int, new: int, lsn: int) -> list[Event]:
-    """Both halves of a key change, and the tombstone between them."""
+    """Return both halves of a key change, and the tombstone between them."""
     into = Event(create(new, lsn).operation, new, lsn, {"a": lsn}, old_key=old)
     return [replace(delete(old, lsn, moved=True), new_key=new), replace(tombstone(old), moved=True), into]
 
@@ -27,7 +27,7 @@ OLD_ROW = {"=2": version(5, -1)}
 
 
 def test_the_delete_of_a_taken_key_and_its_tombstone_delete_nothing() -> None:
-    """The event that took the key is named with them, and the ledger remembers both moves."""
+    """The delete and its tombstone refer to the event that took the key, and the ledger contains both moves."""
     marked, remembered = with_displaced(SHIFT, {}, OLD_ROW)
     assert (set(marked.displaced), marked.displaced[3]) == ({3, 4}, 2)
     assert remembered == {"-onto:7:=2": SHIFT.version.row(2), "-from:7:=2": SHIFT.version.row(3)}
@@ -36,8 +36,8 @@ def test_the_delete_of_a_taken_key_and_its_tombstone_delete_nothing() -> None:
     assert rows == {"=1": True, "=2": False, "=3": False}
 
 
-def test_a_free_key_is_left_by_the_row_that_came() -> None:
-    """Also where a row had it before the transaction and was deleted, or another transaction goes on."""
+def test_the_delete_of_a_key_that_was_free_removes_its_row() -> None:
+    """A delete removes the row that moved to a free key, also if a row was deleted there or the transactions differ."""
     assert with_displaced(SHIFT, {}, {})[0].displaced == {}
     before = [create(2, 5, a=1), delete(2, 6)]
     marked, _ = with_displaced(
@@ -49,16 +49,16 @@ def test_a_free_key_is_left_by_the_row_that_came() -> None:
 
 
 def test_the_ledger_decides_where_the_first_move_was_in_another_batch() -> None:
-    """Read again as well: only the delete that left the taken key is of the row before."""
+    """The ledger marks the delete that it contains when that is read again, and no later delete of the same key."""
     _, remembered = with_displaced(SHIFT, {}, OLD_ROW)
     second = in_transactions(*[7] * 3, events=move(2, 3, 21))
-    standing = {"=2": version(20, 2)}
-    assert with_displaced(second, remembered, standing)[0].displaced == {0: -1, 1: -1}
+    stored_row = {"=2": version(20, 2)}
+    assert with_displaced(second, remembered, stored_row)[0].displaced == {0: -1, 1: -1}
     later = in_transactions(*[7] * 3, events=move(2, 4, 22))
-    assert with_displaced(later, remembered, standing)[0].displaced == {}
+    assert with_displaced(later, remembered, stored_row)[0].displaced == {}
 
 
 def test_sources_without_transactions_have_no_taken_keys() -> None:
-    """They check keys at once."""
+    """Without transaction numbers no delete is marked, because such sources check keys in every statement."""
     unknown = replace(SHIFT, transaction=np.full(6, -1))
     assert with_displaced(unknown, {}, OLD_ROW)[0].displaced == {}

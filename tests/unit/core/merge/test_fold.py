@@ -1,4 +1,4 @@
-"""The fold: one action per key, column by column. The law itself is in ``tests/properties``."""
+"""The fold makes one action per key, column by column. Its laws are tested in ``tests/properties``."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def cell(actions: Actions, column: str = "a", index: int = 0) -> tuple[CellState
     ],
 )
 def test_the_table_of_cell_states(known: Cell, following: Cell, folded: tuple[CellState, int | None]) -> None:
-    """``reselect.md`` section 4.1, for two updates of one row (S32: no value is lost)."""
+    """The fold combines the cell states of two updates as in ``reselect.md`` section 4.1 (S32: no value is lost)."""
     actions = fold(changes(update(1, 10, a=known), update(1, 20, a=following)))
     assert cell(actions) == folded
 
@@ -66,36 +66,36 @@ def test_the_table_of_cell_states(known: Cell, following: Cell, folded: tuple[Ce
     ],
 )
 def test_no_value_is_sure_behind_a_record_that_was_lost(lost: list[int], folded: tuple[CellState, int]) -> None:
-    """What was left out is as it was in the event before, which may be the one that was lost; in any cut of the run."""
+    """A cell omitted after a lost record is doubtful, since that record may have changed it; also in a divided run."""
     run = replace(changes(update(1, 10, a=1), update(1, 20, a=ABSENT), update(1, 30, a=UNCHANGED)), lost=np.array(lost))
     assert cell(fold(run)) == cell(fold(combine(split(run, 1)))) == folded
     assert cell(fold(combine([changes(create(2, 5, a=3)), run])), index=1) == folded
 
 
-def test_what_is_taken_out_of_a_run_is_lost_before_the_rest_of_its_partition() -> None:
-    """Beside what was lost before; the order of the events is that of their arrival."""
+def test_removed_events_count_as_lost_for_the_rest_of_their_partition() -> None:
+    """``remaining`` adds the removed events to the lost records before each later event of the same partition."""
     apart = Event(update(2, 15).operation, 2, 15, {"a": 5}, partition=1)
     run = changes(update(1, 10, a=1), apart, update(1, 20, a=ABSENT), update(1, 30, a=UNCHANGED))
-    told = replace(run, lost=np.array([2, 0, 2, 3]))
-    assert remaining(told, {2}).losses().tolist() == [2, 0, 4]
+    with_losses = replace(run, lost=np.array([2, 0, 2, 3]))
+    assert remaining(with_losses, {2}).losses().tolist() == [2, 0, 4]
     assert cell(fold(remaining(run, {2}))) == (CellState.DOUBTFUL, 1)
     assert remaining(run, {0, 2}).losses().tolist() == [0, 2]
 
 
-def test_an_insert_forgets_what_was_known() -> None:
-    """A new image takes nothing from an older row of the key, and columns that it lacks are null."""
+def test_an_insert_discards_earlier_cells() -> None:
+    """An insert takes no cells of an older row of the key; columns that it lacks are null."""
     actions = fold(changes(update(1, 10, a=5), delete(1, 20), create(1, 30, a=ABSENT)))
     assert cell(actions) == (CellState.NULL, None)
     assert actions.fresh.tolist() == [True]
 
 
 def test_an_update_after_a_delete_is_a_new_row() -> None:
-    """Without the insert it must not keep the deleted row's cells."""
+    """An update after a delete is a new row, which does not keep the deleted row's cells."""
     assert fold(changes(delete(1, 10), update(1, 20, a=UNCHANGED))).fresh.tolist() == [True]
 
 
-def test_a_delete_carries_only_itself() -> None:
-    """Its gate is its own position, whatever came before it in the batch; a row made in the batch is marked."""
+def test_a_delete_applies_by_its_own_position() -> None:
+    """A delete is applied by its own position; it is fresh if the batch inserted its row."""
     actions = fold(changes(create(1, 10, a=1), delete(1, 20), update(2, 30, a=1), delete(2, 40)))
     assert actions.delete.tolist() == [True, True]
     assert actions.fresh.tolist() == [True, False]
@@ -103,7 +103,7 @@ def test_a_delete_carries_only_itself() -> None:
 
 
 def test_the_gate_is_that_of_the_oldest_cell() -> None:
-    """A full image needs nothing older; one that leans on an older event does."""
+    """An action is applied by the position of the oldest event of which it has a cell."""
     assert fold(changes(update(1, 10, a=1), update(1, 20, a=2))).first.offset.tolist() == [1]
     leaning = fold(changes(update(1, 10, a=1), update(1, 20, a=UNCHANGED)))
     assert leaning.first.offset.tolist() == [0]
@@ -111,7 +111,7 @@ def test_the_gate_is_that_of_the_oldest_cell() -> None:
 
 
 def test_a_read_never_lowers_the_position() -> None:
-    """It comes later, so its cells count, at the position that the row had (``merge.md`` section 2.2)."""
+    """A read that arrives later replaces the cells and keeps the row's position (``merge.md`` section 2.2)."""
     actions = fold(changes(update(1, 10, a=1), read(1, a=2)))
     assert cell(actions) == (CellState.VALUE, 2)
     assert actions.version.position[0] == b"00000.%020d" % 10
@@ -119,22 +119,20 @@ def test_a_read_never_lowers_the_position() -> None:
 
 
 def test_a_read_over_a_tombstone_has_no_position() -> None:
-    """The ledger blocks what is older than the delete; with its position the delete itself, sent again, could not
-    remove the row.
-    """
+    """A read does not take the position of a tombstone, because the same delete, sent again, must remove the row."""
     actions = fold(changes(Event(read(1).operation, 1, None, {"a": 1}, offset=9)), {"=1": version(50, 3)})
     assert actions.version.position.tolist() == [b""]
 
 
 def test_an_insert_decides_whether_its_row_applies_though_an_update_has_all_cells() -> None:
-    """Should the insert be stale, the update is one of the stored row, which keeps its other cells."""
+    """An insert and an update of all cells apply by the insert's position; a stale insert must not make a new row."""
     actions = fold(changes(create(1, 30, a=1), update(1, 90, a=2)))
     assert actions.fresh.tolist() == [True]
     assert actions.first_position.tolist() == [position(30)]
 
 
-def test_keys_of_which_nothing_applies_are_told() -> None:
-    """They have no action; a key of which a later event applies has one."""
+def test_keys_of_which_nothing_applies_are_reported() -> None:
+    """The fold reports keys whose events are all stale, and has no action for them."""
     events = changes(update(1, 10, a=1), update(2, 11, a=2), update(3, 12, a=3), update(2, 60, a=4), delete(4, 61))
     actions = fold(events, {key: version(50, 3) for key in ("=1", "=2", "=3")})
     assert (actions.key.to_pylist(), actions.stale) == (["=2", "=4"], ["=1", "=3"])
@@ -147,8 +145,8 @@ def moved(old: int, new: int, lsn: int, cell: Cell) -> tuple[Event, Event]:
     return away, Event(into.operation, new, lsn + 1, into.cells, old_key=old)
 
 
-def test_a_lower_delete_hides_no_higher_one() -> None:
-    """The last delete removes the row that was read in between; the ledger gets the one that outranks it."""
+def test_a_lower_delete_does_not_replace_a_higher_one() -> None:
+    """A delete with a lower position removes a row that was read before it; the ledger gets the higher delete."""
     actions = fold(changes(delete(1, 30), read(1, a=5), delete(1, 20)))
     assert actions.delete.tolist() == [True]
     assert actions.buried == {"=1": version(30, 0)}
@@ -156,7 +154,7 @@ def test_a_lower_delete_hides_no_higher_one() -> None:
 
 
 def test_a_key_change_takes_cells_of_the_batch() -> None:
-    """The value stands in an event of the old key."""
+    """A key change takes omitted cells from the events of the old key in the same batch."""
     actions = fold(changes(update(1, 10, a=7), *moved(1, 2, 20, UNCHANGED)))
     assert actions.key.to_pylist() == ["=1", "=2"]
     assert cell(actions, index=1) == (CellState.VALUE, 7)
@@ -173,20 +171,20 @@ def test_a_key_change_takes_cells_of_the_batch() -> None:
     ids=["nowhere", "of the first key", "of the second key", "of the third key"],
 )
 def test_a_key_change_takes_no_sure_value_over_a_record_that_was_lost(lost: list[int], state: CellState) -> None:
-    """Each key in a partition of its own, which counts its losses for itself."""
+    """A cell carried along a chain of keys is doubtful if a record was lost in the partition of any of the keys."""
     chain = (update(1, 10, a=7), *moved(1, 2, 20, UNCHANGED), *moved(2, 3, 30, UNCHANGED), update(3, 40, a=UNCHANGED))
     assert cell(fold(replace(changes(*chain), lost=np.array(lost))), index=2) == (state, 7)
 
 
 def test_a_key_change_takes_cells_of_the_stored_row() -> None:
-    """The batch does not hold them: the merge reads them from the row under the old key."""
+    """The merge reads the cells from the stored row under the old key if the batch does not contain them."""
     actions = fold(changes(*moved(1, 2, 20, UNCHANGED)))
     assert cell(actions, index=1)[0] is CellState.CARRIED
     assert actions.carry_from.tolist() == [-1, 0]
 
 
-def test_a_key_change_takes_nothing_from_a_row_of_later() -> None:
-    """Another partition was faster: its row under the old key was made after the change, and has been deleted since."""
+def test_a_key_change_takes_nothing_from_a_later_row() -> None:
+    """A row that was created under the old key after the key change, and arrives before it, supplies no cells."""
     later = (
         Event(update(1, 70).operation, 1, 70, {"a": 7}, partition=1),
         Event(delete(1, 90).operation, 1, 90, partition=1),
@@ -194,20 +192,20 @@ def test_a_key_change_takes_nothing_from_a_row_of_later() -> None:
     assert cell(fold(changes(*later, *moved(1, 2, 20, UNCHANGED))), index=1)[0] is UNCHANGED
 
 
-def test_chains_and_swaps_lead_to_where_the_cell_is() -> None:
-    """1 -> 2 -> 3 takes from the stored row 1; two rows that swap keys take from each other."""
+def test_chains_and_swaps_carry_the_right_cells() -> None:
+    """A chain 1 -> 2 -> 3 takes cells from the stored row 1; two rows that swap keys take cells from each other."""
     chain = fold(changes(*moved(1, 2, 10, UNCHANGED), *moved(2, 3, 20, UNCHANGED)))
     assert chain.key.to_pylist() == ["=1", "=2", "=3"]
     assert chain.carry_from.tolist() == [-1, -1, 0]
     swap = fold(changes(*moved(1, 9, 10, UNCHANGED), *moved(2, 1, 20, UNCHANGED), *moved(9, 2, 30, UNCHANGED)))
     origin = dict(zip(swap.key.to_pylist(), swap.carry_from.tolist(), strict=True))
-    places = swap.key.to_pylist()
-    assert places[origin["=1"]] == "=2"
-    assert places[origin["=2"]] == "=1"
+    swapped_keys = swap.key.to_pylist()
+    assert swapped_keys[origin["=1"]] == "=2"
+    assert swapped_keys[origin["=2"]] == "=1"
 
 
 def test_a_column_that_a_key_change_has_no_more_is_not_carried() -> None:
-    """Dropped before and added again after it: what the old row had is gone, along chains as well. A doubt is open."""
+    """A column that was dropped before a key change and added again after it takes no cell of the old row."""
     into = Event(create(2, 21).operation, 2, 21, {"a": ABSENT}, old_key=1)
     again = Event(create(3, 31).operation, 3, 31, {"a": UNCHANGED}, old_key=2)
     moved = (create(1, 10, a=5), delete(1, 20, moved=True), into)
@@ -217,7 +215,7 @@ def test_a_column_that_a_key_change_has_no_more_is_not_carried() -> None:
 
 
 def test_a_half_without_its_first_part_carries_nothing() -> None:
-    """The delete lies in another batch or partition: reselect or the unresolved policy fills the cell."""
+    """A second half without its first half leaves an omitted cell open, for reselect or the unresolved policy."""
     _, into = moved(1, 2, 20, UNCHANGED)
     actions = fold(changes(into))
     assert cell(actions)[0] is CellState.UNCHANGED

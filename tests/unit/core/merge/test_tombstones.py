@@ -1,4 +1,4 @@
-"""Which tombstones block upserts while a topic is read, and read again (``merge.md`` section 3)."""
+"""Tombstones block stale upserts while a topic is read, and read again (``merge.md`` section 3)."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from headrace.core.model.events import RowVersion, Versions
 from headrace.core.model.keys import FLOOR_KEY
 
 
-def batch(topic: str, *places: tuple[int, int]) -> Versions:
-    """A batch's records by (partition, offset), in the order of arrival."""
-    partitions, offsets = zip(*places, strict=True)
-    count = len(places)
+def batch(topic: str, *coordinates: tuple[int, int]) -> Versions:
+    """Return a batch's versions by (partition, offset), in the order of arrival."""
+    partitions, offsets = zip(*coordinates, strict=True)
+    count = len(coordinates)
     return Versions(
         topic,
         np.zeros(count, "S26"),
@@ -24,15 +24,15 @@ def batch(topic: str, *places: tuple[int, int]) -> Versions:
 
 
 def deleted_at(offset: int, partition: int = 0) -> RowVersion:
-    """The version of a delete."""
+    """Return the version of a delete."""
     return version(offset, offset, partition=partition)
 
 
 TOPIC = deleted_at(0).topic
 
 
-def test_a_tombstone_that_lies_ahead_does_not_count_until_its_delete_is_durable_again() -> None:
-    """The worker died after the ledger; what comes before the delete must meet the row as it was then."""
+def test_a_tombstone_ahead_does_not_block_until_its_delete_is_durable_again() -> None:
+    """After a crash between ledger and commit, upserts before the delete apply again until the delete is durable."""
     tombstones = Tombstones({"=1": deleted_at(7)})
     tombstones.begin(batch(TOPIC, (0, 5), (0, 6)))
     assert tombstones.known == {}
@@ -43,12 +43,12 @@ def test_a_tombstone_that_lies_ahead_does_not_count_until_its_delete_is_durable_
     assert tombstones.known == {"=1": deleted_at(7)}
 
 
-def test_what_lies_behind_or_elsewhere_counts() -> None:
-    """Only of the partition that is read, and only from where reading began."""
-    behind, elsewhere, floor = deleted_at(4), deleted_at(9, partition=1), deleted_at(9)
-    tombstones = Tombstones({"=1": behind, "=2": elsewhere, FLOOR_KEY: floor})
+def test_tombstones_behind_or_of_another_partition_block() -> None:
+    """A tombstone behind the first offset that is read, or of a partition that is not read, blocks at once."""
+    behind, other_partition, floor = deleted_at(4), deleted_at(9, partition=1), deleted_at(9)
+    tombstones = Tombstones({"=1": behind, "=2": other_partition, FLOOR_KEY: floor})
     tombstones.begin(batch(TOPIC, (0, 5)))
-    assert tombstones.known == {"=1": behind, "=2": elsewhere, FLOOR_KEY: floor}
+    assert tombstones.known == {"=1": behind, "=2": other_partition, FLOOR_KEY: floor}
     tombstones.begin(batch("another", (1, 5)))
     assert "=2" in tombstones.known
     tombstones.begin(batch(TOPIC, (1, 5)))
@@ -56,7 +56,7 @@ def test_what_lies_behind_or_elsewhere_counts() -> None:
 
 
 def test_a_partition_begins_once() -> None:
-    """What this worker itself wrote into the ledger is behind, whatever comes again under lower offsets."""
+    """A tombstone that this worker wrote blocks, also if a batch with lower offsets follows."""
     tombstones = Tombstones({})
     tombstones.begin(batch(TOPIC, (0, 5), (0, 9)))
     tombstones.known["=1"] = deleted_at(9)
@@ -66,14 +66,14 @@ def test_a_partition_begins_once() -> None:
 
 
 def test_reading_begins_at_the_first_record_in_the_order_of_arrival() -> None:
-    """A replayed record has the coordinates that it had: lower ones than where reading goes on."""
+    """The first record of a batch is the start of reading, also if a replayed record has a lower offset."""
     tombstones = Tombstones({"=1": deleted_at(7)})
     tombstones.begin(batch(TOPIC, (0, 9), (0, 2)))
     assert tombstones.known == {"=1": deleted_at(7)}
 
 
-def test_a_delete_that_came_again_does_not_lower_what_stands() -> None:
-    """A later delete of the same key, meanwhile known, wins over the one that was set aside."""
+def test_a_delete_that_is_read_again_does_not_lower_a_tombstone() -> None:
+    """A later tombstone of the same key replaces the one that did not block yet."""
     tombstones = Tombstones({"=1": deleted_at(7)})
     tombstones.begin(batch(TOPIC, (0, 5), (0, 8)))
     tombstones.known["=1"] = deleted_at(8)

@@ -1,4 +1,4 @@
-"""Cassandra's rule, cell by cell: what wins, what is deleted, what has ended, in whatever order it arrives."""
+"""Cassandra's rules per cell: last write, deletion and TTL, independent of the order of arrival."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def cells(draw: st.DrawFn, written: int) -> Cell:
 @st.composite
 def writes(draw: st.DrawFn) -> Write:
     written, key = draw(TIMES), draw(KEYS)
-    kind = draw(st.sampled_from(["insert", "update", "row", "partition", "range"]))
-    if kind in ("insert", "update"):
+    statement = draw(st.sampled_from(["insert", "update", "row", "partition", "range"]))
+    if statement in ("insert", "update"):
         made = {name: draw(cells(written)) for name in draw(st.sets(st.sampled_from("xy")))}
-        return CellWrites(key, made, Cell(written, MARKED) if kind == "insert" else None)
-    if kind == "row":
+        return CellWrites(key, made, Cell(written, MARKED) if statement == "insert" else None)
+    if statement == "row":
         return Delete(key, written)
-    if kind == "partition":
+    if statement == "partition":
         return Delete(key[:1], written)
     low, high = sorted(draw(st.tuples(st.integers(0, 3), st.integers(0, 3))))
     bounds = Bound((low,), draw(st.booleans())), Bound((high,), draw(st.booleans()))
@@ -58,7 +58,7 @@ def table(made: list[Write]) -> CassandraTable:
 
 
 def read_naively(made: list[Write], now: int) -> dict[Key, dict[str, Any]]:
-    """The same by looking at all writes for every cell: no state, no join."""
+    """Return the expected table: for each cell, search all writes, without state."""
     found: dict[Key, dict[str, Any]] = {}
     for key in {write.key for write in made if isinstance(write, CellWrites)}:
         own = [write for write in made if isinstance(write, CellWrites) and write.key == key]
@@ -86,15 +86,15 @@ def _covers(delete: Delete, key: Key) -> bool:
 
 
 @given(made=st.lists(writes(), max_size=25), now=TIMES, data=st.data())
-def test_order_and_repetition_mean_nothing(made: list[Write], now: int, data: st.DataObject) -> None:
-    """Replicas send every write, in no common order: any delivery gives the table of a read with all of them."""
+def test_order_and_repetition_do_not_change_the_table(made: list[Write], now: int, data: st.DataObject) -> None:
+    """Replicas send each write several times and in any order; every delivery gives the same table."""
     again = data.draw(st.lists(st.sampled_from(made), max_size=10)) if made else []
     delivered = data.draw(st.permutations([*made, *again]))
     assert table(delivered).visible(now) == read_naively(made, now)
 
 
 def one(*cells: Cell, now: int = 0) -> Any:
-    """What a reader sees in the cell after these versions, in either order."""
+    """Return the value of the cell after these versions, which must not depend on their order."""
     seen = set()
     for order in (cells, cells[::-1]):
         rows = table([CellWrites((1,), {"x": cell}) for cell in order]).visible(now)
@@ -104,34 +104,34 @@ def one(*cells: Cell, now: int = 0) -> Any:
 
 
 def test_the_later_write_wins() -> None:
-    """By its write time, not by when it came."""
+    """The version with the later write time wins, independent of the order of arrival."""
     assert one(Cell(2, "b", b"b"), Cell(1, "z", b"z")) == "b"
 
 
 def test_ties() -> None:
-    """A deletion beats a value, what ends beats what does not, otherwise the larger value wins."""
+    """At equal write times a deletion wins over a value, a value with a TTL over one without, else the larger value."""
     assert one(Cell(1, "z", b"z"), Cell(1)) is None
     assert one(Cell(1, "a", b"a"), Cell(1, "z", b"z")) == "z"
     assert one(Cell(1, "a", b"a", expires=9), Cell(1, "z", b"z")) == "a"
     assert one(Cell(1, "a", b"a", expires=9), Cell(1, "z", b"z", expires=8)) == "a"
 
 
-def test_what_has_ended_hides_what_it_replaced() -> None:
-    """A TTL that ends does not bring the older value back."""
+def test_an_expired_value_hides_the_value_that_it_replaced() -> None:
+    """The end of a value's TTL does not make the older value visible again."""
     versions = Cell(2, "short", b"short", expires=5), Cell(1, "old", b"old")
     assert one(*versions, now=4) == "short"
     assert one(*versions, now=5) is None
 
 
-def test_a_delete_takes_what_is_not_younger() -> None:
-    """At its own time too; a cell that was written later stays, and with it the row."""
+def test_a_delete_removes_cells_that_are_not_newer() -> None:
+    """A row delete removes cells written at or before its time; a later cell keeps its row visible."""
     insert = CellWrites((1,), {"x": Cell(5, "a"), "y": Cell(6, "b")}, Cell(5, MARKED))
     assert table([Delete((1,), 5), insert]).visible(0) == {(1,): {"y": "b"}}
     assert table([insert, Delete((1,), 6)]).visible(0) == {}
 
 
-def test_a_row_lives_by_its_marker_or_its_cells() -> None:
-    """An UPDATE makes a row for as long as one of its cells stands; an INSERT of nothing but the key makes one too."""
+def test_a_row_exists_by_its_marker_or_its_cells() -> None:
+    """An INSERT creates a row also without cells; a row of an UPDATE exists while one of its cells has a value."""
     assert table([CellWrites((1,), {}, Cell(1, MARKED))]).visible(0) == {(1,): {}}
     update = CellWrites((1,), {"x": Cell(1, "a")})
     assert table([update]).visible(0) == {(1,): {"x": "a"}}
@@ -139,7 +139,7 @@ def test_a_row_lives_by_its_marker_or_its_cells() -> None:
 
 
 def test_a_marker_ends_with_its_ttl() -> None:
-    """INSERT … USING TTL leaves no empty row behind."""
+    """The row of an INSERT … USING TTL disappears when its TTL ends."""
     state = table([CellWrites((1,), {"x": Cell(1, "a", expires=5)}, Cell(1, MARKED, expires=5))])
     assert state.visible(4) == {(1,): {"x": "a"}}
     assert state.visible(5) == {}
@@ -159,7 +159,7 @@ RANGES: Mapping[str, tuple[Range, set[Key]]] = {
 
 @pytest.mark.parametrize("name", RANGES)
 def test_a_range_goes_by_clustering_order(name: str) -> None:
-    """A prefix covers all that begins with it; a descending column turns its bounds round."""
+    """A bound that is a prefix covers all keys that begin with it; a descending column reverses the comparison."""
     covered, wanted = RANGES[name]
     rows: list[Key] = [("a", 1), ("a", 2), ("b", 1), ("b", 2), ("b", 3), ("c", 1)]
     state = table([CellWrites((7, *row), {}, Cell(1, MARKED)) for row in rows])
@@ -168,7 +168,7 @@ def test_a_range_goes_by_clustering_order(name: str) -> None:
 
 
 def test_values_compare_as_cassandras_bytes_do() -> None:
-    """Without signs: -1 is larger than 1. Text by its UTF-8, numbers of any kind by their own form."""
+    """Values compare as their serialized bytes without sign: -1 is larger than 1, and text compares as UTF-8."""
     assert comparison_bytes("int32", -1) > comparison_bytes("int32", 1)
     assert comparison_bytes("string", "ü") > comparison_bytes("string", "z")
     assert comparison_bytes("double", "NaN") > comparison_bytes("double", 1.0)

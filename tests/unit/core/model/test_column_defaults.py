@@ -1,4 +1,4 @@
-"""Defaults of new columns as values of lake columns, and as entries of the ledger; the laws are elsewhere."""
+"""Defaults of new columns are converted to values of lake columns, and stored as entries of the ledger."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from headrace.core.model.events import RowVersion
 from headrace.core.model.keys import canonical_keys
 
 SEVEN, HALF, TEXT = (
-    ColumnDefault("c", kind, text) for kind, text in (("number", "7"), ("number", "0.5"), ("text", "7"))
+    ColumnDefault("c", value_type, text) for value_type, text in (("number", "7"), ("number", "0.5"), ("text", "7"))
 )
 
 
 @pytest.mark.parametrize(
-    ("default", "kind", "value"),
+    ("default", "column_type", "value"),
     [
         (SEVEN, pa.int16(), 7),
         (SEVEN, pa.float64(), 7.0),
@@ -29,15 +29,15 @@ SEVEN, HALF, TEXT = (
         (TEXT, pa.string(), "7"),
     ],
 )
-def test_a_default_as_a_value(default: ColumnDefault, kind: pa.DataType, value: Any) -> None:
-    """In the type that the lake has for the column."""
-    found = default.value(kind)
+def test_a_default_as_a_value(default: ColumnDefault, column_type: pa.DataType, value: Any) -> None:
+    """A default becomes a value of the type that the lake has for the column."""
+    found = default.value(column_type)
     assert found is not None
-    assert (found.as_py(), found.type) == (value, kind)
+    assert (found.as_py(), found.type) == (value, column_type)
 
 
 @pytest.mark.parametrize(
-    ("default", "kind"),
+    ("default", "column_type"),
     [
         (SEVEN, pa.bool_()),
         (SEVEN, pa.timestamp("us")),
@@ -50,13 +50,13 @@ def test_a_default_as_a_value(default: ColumnDefault, kind: pa.DataType, value: 
         (TEXT, pa.binary()),
     ],
 )
-def test_a_type_that_does_not_hold_the_default(default: ColumnDefault, kind: pa.DataType) -> None:
-    """Nothing is rounded, cut or taken for a time."""
-    assert default.value(kind) is None
+def test_a_type_that_does_not_hold_the_default(default: ColumnDefault, column_type: pa.DataType) -> None:
+    """A default that the column's type cannot hold exactly, or that would be a time, gives None."""
+    assert default.value(column_type) is None
 
 
-def test_what_a_ledger_remembers() -> None:
-    """Of a column that was added twice, the newest; tombstones are beside them, and no key of a row looks like one."""
+def test_the_ledger_contains_the_newest_default_of_a_column() -> None:
+    """The ledger returns the newest default per column; no entry of a default equals the key of a row."""
     one, two = (RowVersion(position, "schema", 0, 0, 0) for position in (b"1", b"2"))
     other = ColumnDefault('odd "name"', "text", "+é")
     ledger = {"": one, "=1": one, SEVEN.ledger_key: two, TEXT.ledger_key: one, other.ledger_key: one}

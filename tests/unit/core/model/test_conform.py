@@ -1,4 +1,4 @@
-"""Columns of inferred type become what their table has, and nulls of unknown columns are judged by the table."""
+"""Columns of inferred type are converted to the types of their table, which also decides what untyped nulls mean."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def inferred(values: list[Any]) -> pa.Array:
         ([1, None], pa.float64()),
     ],
 )
-def test_takes_the_tables_type(values: list[Any], known: pa.DataType) -> None:
-    """What the batch does not tell comes from the table, and no value changes."""
+def test_a_column_takes_the_tables_type(values: list[Any], known: pa.DataType) -> None:
+    """A column takes the table's type where inference lacks information, and no value changes."""
     column = conformed(inferred(values), known)
     assert column is not None
     assert column.type == known
@@ -40,7 +40,7 @@ def test_takes_the_tables_type(values: list[Any], known: pa.DataType) -> None:
 
 
 def test_names_of_numbers_that_json_lacks() -> None:
-    """NaN and the infinities are text in JSON, and numbers where the table has numbers."""
+    """The texts NaN, Infinity and -Infinity become numbers if the table's column is a float column."""
     column = conformed(inferred(["Infinity", None, "-Infinity"]), pa.float64())
     assert column is not None
     assert column.to_pylist() == [float("inf"), None, float("-inf")]
@@ -50,8 +50,8 @@ def test_names_of_numbers_that_json_lacks() -> None:
     ("values", "known"),
     [(["text", "NaN"], pa.float64()), ([2**53 + 1], pa.float64()), ([{"x": "1"}], POINT), (["1"], pa.int64())],
 )
-def test_leaves_alone_what_does_not_fit(values: list[Any], known: pa.DataType) -> None:
-    """Values that the table's type does not hold keep their own type, so that the table refuses them by name."""
+def test_values_that_do_not_fit_keep_their_type(values: list[Any], known: pa.DataType) -> None:
+    """Values that the table's type cannot hold keep their inferred type, so that the table refuses the column."""
     column = conformed(inferred(values), known)
     assert column is not None
     assert column.type != known
@@ -59,7 +59,7 @@ def test_leaves_alone_what_does_not_fit(values: list[Any], known: pa.DataType) -
 
 
 def test_a_struct_with_more_than_the_table_has() -> None:
-    """The table's members come first, so that its evolution sees what to add; an untyped one is not added."""
+    """A struct has the table's members first and then its new typed members; untyped new members are dropped."""
     column = conformed(inferred([{"y": 1, "z": None, "srid": 7}]), POINT)
     assert column is not None
     assert column.type == pa.struct([*POINT, ("y", pa.int64())])
@@ -67,7 +67,7 @@ def test_a_struct_with_more_than_the_table_has() -> None:
 
 
 def test_new_columns_have_no_untyped_parts() -> None:
-    """Without a table, null members are left out of structs, and a column of nothing but nulls disappears."""
+    """In a new table, struct members with only nulls are dropped, and so are columns with only nulls."""
     assert conformed(inferred([None]), None) is None
     assert conformed(inferred([[], [None]]), None) is None
     point = conformed(inferred([{"x": 1.5, "srid": None}]), None)
@@ -80,7 +80,7 @@ def test_new_columns_have_no_untyped_parts() -> None:
     [(pa.string(), CellState.NULL), (pa.list_(pa.string()), CellState.UNKNOWN), (None, CellState.UNKNOWN)],
 )
 def test_null_of_an_untyped_column(known: pa.DataType | None, state: CellState) -> None:
-    """A null is believed where the table's column cannot hide an unchanged value, however the batch was cut."""
+    """An untyped null is a null if the table's column type cannot have an unavailable value, and else stays unknown."""
     stored = None if known is None else pa.schema([("a", known)])
     column = Column("a", infer_schema([None]), pa.nulls(1), np.array([CellState.UNKNOWN], np.uint8))
     [judged] = resolve_untyped_nulls(_changes(column), stored).columns

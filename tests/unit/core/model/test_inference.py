@@ -1,4 +1,4 @@
-"""Types for JSON without schemas."""
+"""``infer_schema`` finds types for JSON without schemas."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headrace.core.model.inference import infer_schema
 
 
 @pytest.mark.parametrize(
-    ("values", "kind"),
+    ("values", "arrow_name"),
     [
         ([1, None], "int64"),
         ([1, 1.5], "double"),
@@ -26,13 +26,13 @@ from headrace.core.model.inference import infer_schema
         ([{"x": 1}, {"y": "a"}], "struct<x: int64, y: string>"),
     ],
 )
-def test_the_narrowest_type_that_holds_all(values: list[Any], kind: str) -> None:
-    """Whatever the order in which the values come."""
-    assert str(arrow_type(infer_schema(values))) == kind
+def test_the_narrowest_type_that_holds_all(values: list[Any], arrow_name: str) -> None:
+    """``infer_schema`` returns the narrowest type that holds all values."""
+    assert str(arrow_type(infer_schema(values))) == arrow_name
 
 
 def test_a_value_of_another_kind_is_a_bad_record() -> None:
-    """Its index is told, the value is not."""
+    """A value of another type is a bad record with its index; the message does not contain the value."""
     with pytest.raises(BadRecord) as caught:
         infer_schema([1, 2, "secret"])
     assert caught.value.index == 2
@@ -40,8 +40,8 @@ def test_a_value_of_another_kind_is_a_bad_record() -> None:
 
 
 @pytest.mark.parametrize("value", [["a", 1], {"x": ["a", 1]}, [["a"], [1]], ["a"] * 9 + [1]])
-def test_what_is_wrong_within_a_value_is_wrong_with_its_record(value: Any) -> None:
-    """And with no other one, wherever in the value it stands."""
+def test_a_contradiction_within_a_value_is_a_bad_record(value: Any) -> None:
+    """A contradiction within one value, at any depth, is a bad record at that value's index."""
     like: Any = {"x": ["a"]} if isinstance(value, dict) else value[:1]
     with pytest.raises(BadRecord) as caught:
         infer_schema([like, like, value])
@@ -49,7 +49,7 @@ def test_what_is_wrong_within_a_value_is_wrong_with_its_record(value: Any) -> No
 
 
 def test_a_value_that_is_nested_too_deeply_is_a_bad_record() -> None:
-    """As deep as JSON can be read, which is deeper than calls can go."""
+    """A value that is nested as deeply as the JSON parser allows is a bad record, not a RecursionError."""
     value: Any = []
     for _ in range(900):
         value = [value]

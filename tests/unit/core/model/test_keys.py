@@ -1,4 +1,4 @@
-"""Canonical row keys: one row, one text."""
+"""Canonical row keys: each row key has exactly one text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headrace.core.model.keys import FLOOR_KEY, canonical_keys, in_key_order
 
 
 def test_equal_keys_have_equal_texts() -> None:
-    """Scale, width and sign of zero do not make another row."""
+    """Equal keys have equal texts, independent of decimal scale, integer width and the sign of zero."""
     narrow, wide = pa.array([Decimal("1.50")], pa.decimal128(9, 2)), pa.array([Decimal("1.5000")], pa.decimal128(12, 4))
     assert canonical_keys([narrow]) == canonical_keys([wide])
     assert canonical_keys([pa.array([7], pa.int32())]) == canonical_keys([pa.array([7], pa.int64())])
@@ -23,7 +23,7 @@ def test_equal_keys_have_equal_texts() -> None:
 
 @given(st.lists(st.tuples(st.text(), st.text()), unique=True, max_size=20))
 def test_composite_keys_never_collide(keys: list[tuple[str, str]]) -> None:
-    """Whatever the parts contain, digits, colons and commas included."""
+    """Different composite keys have different texts, with any characters in their parts."""
     texts = canonical_keys([pa.array([a for a, _ in keys], pa.string()), pa.array([b for _, b in keys], pa.string())])
     assert len(set(texts.to_pylist())) == len(keys)
 
@@ -34,7 +34,7 @@ def test_composite_keys_never_collide(keys: list[tuple[str, str]]) -> None:
     st.permutations(["a", "b", "c"]),
 )
 def test_a_table_keeps_the_order_of_its_key(values: tuple[str, ...], now: list[str], ever: list[str]) -> None:
-    """A primary key that is declared anew with its columns turned round leaves every row its text."""
+    """A primary key that is declared again with its columns in another order keeps the text of every row."""
     cells = {name: pa.array([value], pa.string()) for name, value in zip("abc", values, strict=True)}
     (before,), (after,) = (canonical_keys([cells[name] for name in order]).to_pylist() for order in (now, ever))
     zero = np.zeros(1, np.int64)
@@ -46,18 +46,18 @@ def test_a_table_keeps_the_order_of_its_key(values: tuple[str, ...], now: list[s
     assert in_key_order(changes, ["a", "b"]) is in_key_order(changes, []) is changes
 
 
-def test_no_row_has_the_floors_key() -> None:
-    """An empty text key is not the ledger's floor."""
+def test_an_empty_text_does_not_have_the_floors_key() -> None:
+    """The key of an empty text differs from the ledger's floor key."""
     assert canonical_keys([pa.array([""])])[0].as_py() != FLOOR_KEY
 
 
 def test_a_null_part_makes_a_null_key() -> None:
-    """The decoder refuses those."""
+    """A composite key with a null part is null, which the decoder refuses."""
     assert canonical_keys([pa.array([1, None]), pa.array(["a", "b"])]).null_count == 1
 
 
-def test_instants_dates_and_bytes_are_counted() -> None:
-    """Stored form decides, not how it prints."""
+def test_texts_of_instants_dates_and_bytes() -> None:
+    """Instants and dates become their stored numbers, and bytes become hexadecimal digits."""
     instant = pa.array([5], pa.int64()).view(pa.timestamp("us", tz="UTC"))
     assert canonical_keys([instant])[0].as_py() == "=5"
     assert canonical_keys([pa.array([3], pa.int32()).view(pa.date32())])[0].as_py() == "=3"

@@ -1,24 +1,24 @@
-"""Notes on what is not guaranteed."""
+"""A status contains notes on guarantees that do not apply."""
 
 from __future__ import annotations
 
 from headrace.core.model.notes import AND_MORE, Note, with_note
 
 
-def test_a_note_says_what_it_concerns() -> None:
-    """A topic, or a column of it."""
+def test_the_subject_of_a_note_is_a_topic_or_a_column() -> None:
+    """The subject of a note is a topic, or a column of a topic."""
     assert [Note("x").subject("t"), Note("x", "c").subject("t")] == ["t", "t column c"]
 
 
-def test_places_gather_under_their_note() -> None:
-    """Each once, and what is known changes nothing."""
+def test_topics_are_listed_under_their_note() -> None:
+    """A status lists each topic once under its note; adding a known topic returns the same mapping."""
     notes = with_note(with_note(with_note({}, "x", "t"), "x", "u"), "y", "t")
     assert notes == {"x": ("t", "u"), "y": ("t",)}
     assert with_note(notes, "x", "u") is notes
 
 
 def test_a_status_stays_small() -> None:
-    """However many topics a connector reads."""
+    """A note lists at most 50 topics, and then ``AND_MORE``."""
     notes = {}
     for place in range(1000):
         notes = with_note(notes, "x", f"t{place}")

@@ -1,4 +1,4 @@
-"""``ordering.field``: what a column or a field of the source block orders, and what is refused."""
+"""``ordering.field`` orders changes by a column or a field of the source block, and refuses values without an order."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Record:
 
 
 def texts(by: str, values: pa.Array, *arrivals: tuple[int, int], epoch: int = 0) -> list[bytes]:
-    """The positions of ``values``, which come with these source times and offsets."""
+    """Return the positions of ``values`` with these source times and offsets."""
     named = ordering(by)
     assert named is not None
     times, offsets = np.array(arrivals or [(0, 0)] * len(values), np.int64).T
@@ -57,7 +57,7 @@ def assert_sorted(by: str, values: pa.Array, left: Any, right: Any) -> None:
 @FEW
 @given(INT64, INT64)
 def test_numbers_sort_as_numbers(left: int, right: int) -> None:
-    """Negative ones below the others; dates and timestamps by their counts."""
+    """Integers sort as numbers, negative ones included; dates and timestamps sort by their stored numbers."""
     assert_sorted("n", pa.array([left, right], pa.int64()), left, right)
     assert_sorted("n", pa.array([left, right]).cast(pa.timestamp("us")), left, right)
     small = [left % 2**32 - 2**31, right % 2**32 - 2**31]
@@ -66,8 +66,8 @@ def test_numbers_sort_as_numbers(left: int, right: int) -> None:
 
 @FEW
 @given(NUMBERS, NUMBERS)
-def test_texts_and_decimals_sort_as_numbers_where_that_is_said(left: int, right: int) -> None:
-    """Whatever their digits, signs and leading zeros; the same number from a text, a decimal or an integer is equal."""
+def test_number_sorts_texts_and_decimals_as_numbers(left: int, right: int) -> None:
+    """``number(n)`` sorts texts and decimals as numbers; a text and a decimal of one number have one position."""
     assert_sorted("number(n)", pa.array([f"{left:05d}", str(right)]), left, right)
     decimals = pa.array([left, right], pa.decimal128(38, 0))
     assert texts("number(n)", decimals) == texts("number(n)", pa.array([str(left), str(right)]))
@@ -76,14 +76,14 @@ def test_texts_and_decimals_sort_as_numbers_where_that_is_said(left: int, right:
 @FEW
 @given(PRINTABLE, PRINTABLE)
 def test_texts_sort_as_texts(left: str, right: str) -> None:
-    """Character by character; blanks at the end do not count."""
+    """``text(n)`` compares texts character by character, without spaces at the end."""
     assert_sorted("text(n)", pa.array([left, right]), left.rstrip(" "), right.rstrip(" "))
 
 
 @FEW
 @given(MOMENTS, MOMENTS, ZONES, ZONES)
-def test_texts_sort_as_times_where_that_is_said(left: datetime, right: datetime, zone: int, other: int) -> None:
-    """Whatever their zones and however many digits their fractions have."""
+def test_time_sorts_texts_as_times(left: datetime, right: datetime, zone: int, other: int) -> None:
+    """``time(n)`` sorts texts as times, with any zone and any number of fractional digits."""
     written = [
         f"{(moment + timedelta(minutes=shift)).isoformat()}{'-' if shift < 0 else '+'}{abs(shift) // 60:02d}:"
         f"{abs(shift) % 60:02d}"
@@ -95,7 +95,7 @@ def test_texts_sort_as_times_where_that_is_said(left: datetime, right: datetime,
 @FEW
 @given(INT64, INT64, ARRIVALS, ARRIVALS)
 def test_equal_values_go_by_arrival(value: int, other: int, left: tuple[int, int], right: tuple[int, int]) -> None:
-    """By source time, then by offset; the value comes first and the epoch before it."""
+    """Positions sort by epoch, then value, then source time, then offset."""
     first, second = texts("n", pa.array([value, value]), left, right)
     assert ((first > second) - (first < second)) == ((left > right) - (left < right))
     first, second = texts("n", pa.array([value, other]), left, right)
@@ -104,7 +104,7 @@ def test_equal_values_go_by_arrival(value: int, other: int, left: tuple[int, int
 
 
 def test_the_stored_format() -> None:
-    """Tables hold these texts: they stay as they are."""
+    """Positions have the text format that existing tables contain."""
     tail = f".{2**63 + 5:020d}.{2**63 + 6:020d}".encode()
     assert texts("n", pa.array([-1]), (5, 6)) == [b"00000.n%020d" % (2**63 - 1) + tail]
     assert texts("number(n)", pa.array(["-1"]), (5, 6)) == [b"00000.d0" + b"9" * 38 + tail]
@@ -117,7 +117,7 @@ def test_the_stored_format() -> None:
     [["9"], ["-10"], ["1.5"], ["2024-01-02"], ["2024-01-02T03:04:05Z"], ["2024-01-02 03:04:05"]],
 )
 def test_a_text_that_may_be_a_number_or_a_time_is_refused(values: list[str]) -> None:
-    """As texts 9 comes after 10; whoever means that says so."""
+    """A text that may be a number or a time requires number(n), time(n) or text(n), since as text 9 sorts after 10."""
     with pytest.raises(ConfigError, match=r"number\(n\), time\(n\) or text\(n\)") as refused:
         texts("n", pa.array(values))
     assert refused.value.key == "ordering.field"
@@ -137,7 +137,7 @@ def test_a_text_that_may_be_a_number_or_a_time_is_refused(values: list[str]) -> 
     ],
 )
 def test_a_type_without_an_order_is_refused(by: str, values: pa.Array, words: str) -> None:
-    """All of its events are alike, so it is the option that is wrong."""
+    """A column whose type has no order is a configuration error, since it concerns all events."""
     with pytest.raises(ConfigError, match=words):
         texts(by, values)
 
@@ -146,8 +146,8 @@ def test_a_type_without_an_order_is_refused(by: str, values: pa.Array, words: st
     ("by", "value"),
     [("number(n)", "x"), ("number(n)", "1" * 39), ("time(n)", "soon"), ("n", "é"), ("n", "a\tb"), ("n", "a" * 65)],
 )
-def test_a_value_without_a_place_is_a_bad_record(by: str, value: str) -> None:
-    """It is named by its index, and never put in a wrong place."""
+def test_a_value_without_an_order_is_a_bad_record(by: str, value: str) -> None:
+    """A value that cannot be ordered is a bad record at its index, and gets no wrong position."""
     with pytest.raises(BadRecord, match="cannot be ordered") as refused:
         texts(by, pa.array([None, value]))
     assert refused.value.index == 1
@@ -155,7 +155,7 @@ def test_a_value_without_a_place_is_a_bad_record(by: str, value: str) -> None:
 
 
 def test_a_field_of_the_source_block_is_a_number_or_a_text() -> None:
-    """Vitess writes a JSON text, which has no order that is known here; a struct is refused."""
+    """A field of the source block must be an integer or a text; a boolean, a float or a struct is a bad record."""
     assert field_values([7, None]).to_pylist() == [7, None]
     assert field_values([2**63, "x"]).to_pylist() == [str(2**63), "x"]
     for odd in (True, 1.5, {"a": 1}):
@@ -174,13 +174,13 @@ def test_a_field_of_the_source_block_is_a_number_or_a_text() -> None:
     ],
 )
 def test_how_a_field_is_named(text: str, named: Ordering | None) -> None:
-    """A column, or source. and a field; with how it is to be read."""
+    """The option names a column, or ``source.`` and a field, optionally within number(), text() or time()."""
     assert ordering(text) == named
 
 
 @pytest.mark.parametrize("text", ["source.", "size(v)", "number()", "number(v", "v)"])
 def test_what_names_no_field_is_refused(text: str) -> None:
-    """With the option's name."""
+    """A text that names no field is a configuration error of ``ordering.field``."""
     with pytest.raises(ConfigError, match="is not a field") as refused:
         ordering(text)
     assert refused.value.key == "ordering.field"
@@ -210,7 +210,7 @@ def decode(by: str, *records: Record) -> Decoded:
 
 
 def values(decoded: Decoded) -> list[int | None]:
-    """What the events' positions say, as the numbers that they were."""
+    """Return the numbers that the events' positions contain."""
     assert decoded.errant == []
     (changes,) = decoded.events
     assert isinstance(changes, Changes)
@@ -219,7 +219,7 @@ def values(decoded: Decoded) -> list[int | None]:
 
 
 def test_a_column_orders_changes_but_not_reads_and_deletes() -> None:
-    """A read never has a position, and of a delete only the key is known."""
+    """A column orders creates and updates; reads and deletes get no position, and the topic gets a note."""
     decoded = decode("v", envelope("c", 5), envelope("u", -5), envelope("r", 7), envelope("d", 8), envelope("u", None))
     assert values(decoded) == [5, -5, None, None, None]
     assert decoded.notes == [NO_POSITIONS]
@@ -227,26 +227,26 @@ def test_a_column_orders_changes_but_not_reads_and_deletes() -> None:
 
 @pytest.mark.parametrize("name", ["mod_number", "ts_us"])
 def test_a_field_of_the_source_block_orders_deletes_as_well(name: str) -> None:
-    """Whether it is one that Headrace reads anyway or not; of many records of one table, too."""
+    """A field of the source block orders creates, updates and deletes, also if Headrace reads that field anyway."""
     events = [envelope(op, 0, **{name: place}) for place, op in enumerate("cudr" * 2)]
     assert values(decode(f"source.{name}", *events, *events)) == [0, 1, 2, None, 4, 5, 6, None] * 2
 
 
 def test_a_source_with_positions_keeps_them() -> None:
-    """PostgreSQL's lsn is a better order than any column."""
+    """Events of PostgreSQL keep their lsn as position, although ``ordering.field`` names a column."""
     (changes,) = decode("v", envelope("u", 5, "postgresql", lsn=9)).events
     assert isinstance(changes, Changes)
     assert changes.version.position.tolist() == [b"00000.%020d" % 9]
 
 
 def test_flattened_records_are_ordered_by_a_column() -> None:
-    """A row's own version is that of what it holds, whoever read it."""
+    """A column orders flattened records, except those that ``__op`` marks as reads."""
     assert values(decode("v", flat({"v": 3}), flat({"v": 4, "__op": "u"}), flat({"v": 4, "__op": "r"}))) == [3, 4, None]
 
 
 @pytest.mark.parametrize("name", ["mod_number", "commit_ts_ms", "pos"])
 def test_flattened_records_are_ordered_by_an_added_field(name: str) -> None:
-    """By a field or a header, if it is told that the event is no read; it is no column of the table."""
+    """An added field or header orders flattened records with a known operation, and becomes no column of the table."""
     records = [
         flat({f"__{name}": 3, "__op": "u"}),
         flat({f"__source_{name}": 4, "__op": "d"}),

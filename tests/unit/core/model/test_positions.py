@@ -1,4 +1,4 @@
-"""Positions are text that sorts as the source's own order."""
+"""Positions are texts that sort in the order of the source's log."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Fields = tuple[Any, ...]
 
 
 def _binlog(order: Order) -> Fields:
-    """Names have six digits and grow beyond them, as ``mysql-bin.1000000`` does."""
+    """Return file, position and row; file numbers have six digits or more, as in ``mysql-bin.1000000``."""
     return f"my.bin-1.{order[0]:06d}", order[1], order[2]
 
 
@@ -46,7 +46,7 @@ SOURCES: dict[str, tuple[st.SearchStrategy[Order], Callable[[Order], Fields]]] =
     "oracle": (st.tuples(SCN, COUNT), _oracle),
     "sqlserver": (st.tuples(LSN_PARTS, LSN_PARTS, st.integers(0, 2**63 - 1)), _sql_server),
 }
-"""By connector: the numbers that order its changes, and the fields of its source block that tell them."""
+"""By connector: the numbers that order its changes, and the fields of its source block that contain them."""
 
 
 def texts(connector: str, fields: list[Fields], epoch: int = 0) -> list[bytes]:
@@ -56,14 +56,14 @@ def texts(connector: str, fields: list[Fields], epoch: int = 0) -> list[bytes]:
 
 
 def test_every_format_is_tested() -> None:
-    """A new connector comes with its order."""
+    """Every connector with a position format has an order in ``SOURCES``."""
     assert POSITION_FORMATS.keys() == SOURCES.keys()
 
 
 @pytest.mark.parametrize("connector", SOURCES)
 @given(data=st.data())
 def test_positions_sort_as_their_source(connector: str, data: st.DataObject) -> None:
-    """Text order is the source's order, whatever the number of digits; equal is equal."""
+    """Positions compare like the source's numbers, with any number of digits."""
     orders, fields = SOURCES[connector]
     left, right = data.draw(orders), data.draw(orders)
     first, second = texts(connector, [fields(left), fields(right)])
@@ -73,7 +73,7 @@ def test_positions_sort_as_their_source(connector: str, data: st.DataObject) -> 
 @pytest.mark.parametrize("connector", SOURCES)
 @given(data=st.data(), epoch=st.integers(0, 99998))
 def test_a_higher_epoch_outranks_every_position(connector: str, data: st.DataObject, epoch: int) -> None:
-    """After a failover positions start again under a raised epoch; every text of a connector has one width."""
+    """A position of a higher epoch sorts above all of a lower one; all positions of a connector have one width."""
     orders, fields = SOURCES[connector]
     left, right = data.draw(orders), data.draw(orders)
     (before,), (after,) = texts(connector, [fields(left)], epoch), texts(connector, [fields(right)], epoch + 1)
@@ -96,13 +96,13 @@ def test_a_higher_epoch_outranks_every_position(connector: str, data: st.DataObj
     ],
 )
 def test_the_stored_format(connector: str, fields: Fields, text: bytes) -> None:
-    """Tables hold these texts: they stay as they are."""
+    """Positions have the text format that existing tables contain."""
     assert texts(connector, [fields]) == [text]
 
 
 @pytest.mark.parametrize("connector", SOURCES)
 def test_an_event_without_one_of_its_fields_has_no_position(connector: str) -> None:
-    """Two changes with half a position would pass for one and the same; b"" sorts below all."""
+    """An event that lacks one of the fields has the position b"", which sorts below all others."""
     orders = {"postgresql": (7,), "oracle": (7, 7), "sqlserver": ((7, 7, 7), (7, 7, 7), 7)}
     whole = SOURCES[connector][1](orders.get(connector, (7, 7, 7)))
     for place in range(len(whole)):
@@ -122,7 +122,7 @@ def test_an_event_without_one_of_its_fields_has_no_position(connector: str) -> N
     ],
 )
 def test_a_field_that_gives_no_order_is_refused(connector: str, fields: Fields) -> None:
-    """The event is named; it is never put in a wrong place."""
+    """A field without its connector's format is a bad record at its index, and gets no wrong position."""
     good = ("mysql-bin.000001", 4, 0) if connector == "mysql" else ("1", 1)
     good = ("00000027:00000ac0:0002", "00000027:00000ac0:0002", 1) if connector == "sqlserver" else good
     with pytest.raises(BadRecord, match="does not have its connector's format") as refused:
@@ -131,7 +131,7 @@ def test_a_field_that_gives_no_order_is_refused(connector: str, fields: Fields) 
 
 
 def test_other_connectors_have_no_positions() -> None:
-    """Arrival orders their events, and those of records that name no connector (``merge.md`` section 2)."""
+    """Events of a connector without a position format have none: arrival orders them (``merge.md`` section 2)."""
     assert position_format("vitess") is NO_FORMAT
     found = positions(NO_FORMAT, 0, [], 2)
     assert found.tolist() == [NO_POSITION, NO_POSITION]
@@ -139,6 +139,6 @@ def test_other_connectors_have_no_positions() -> None:
 
 
 def test_events_of_cells_are_refused() -> None:
-    """A Cassandra event is no change of a row: its ``r`` is a range tombstone (``merge.md`` section 7)."""
+    """Events of Cassandra, which change cells and not rows, are a bad record here (``merge.md`` section 7)."""
     with pytest.raises(BadRecord, match="'cassandra' are changes of cells, not rows"):
         position_format("cassandra")

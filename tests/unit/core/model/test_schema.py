@@ -1,4 +1,4 @@
-"""Connect schemas as values."""
+"""Connect schemas are read from JSON and compared by value."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DOCUMENT = {
 
 
 def test_reading_gives_the_schema() -> None:
-    """Every kind, with parameters in a fixed order."""
+    """``schema_from_json`` reads structs, arrays and maps, and sorts the parameters of a schema."""
     schema = schema_from_json(DOCUMENT)
     assert schema.field("tags") == Schema("array", optional=True, items=Schema("string", optional=True))
     assert schema.field("counts") == Schema("map", keys=Schema("string"), values=Schema("int64"))
@@ -32,21 +32,21 @@ def test_reading_gives_the_schema() -> None:
     assert schema.field("nope") is None
 
 
-def test_schemas_are_equal_by_what_they_say() -> None:
-    """A default does not make another type."""
+def test_schemas_are_equal_by_their_types() -> None:
+    """Schemas are equal if their types are equal; defaults do not count."""
     assert schema_from_json(DOCUMENT) == schema_from_json(DOCUMENT)
     assert Schema("int32", default=1) == Schema("int32")
     assert hash(Schema("struct", fields=(Field("a", Schema("int8")),)))
 
 
 def test_an_unknown_type_is_a_bad_record() -> None:
-    """It names what it found."""
+    """An unknown type is a bad record whose message names the type."""
     with pytest.raises(BadRecord, match="unknown schema type 'uint8'"):
         schema_from_json({"type": "uint8"})
 
 
-def test_what_is_not_of_its_type_says_nothing() -> None:
-    """As in Kafka Connect."""
+def test_members_of_a_wrong_type_are_ignored() -> None:
+    """Members of a schema with a wrong JSON type are ignored, as in Kafka Connect."""
     odd = {"type": "int32", "optional": 1, "name": ["a"], "version": "1", "parameters": "x", "default": {}}
     assert schema_from_json(odd) == Schema("int32")
 
@@ -60,7 +60,7 @@ def test_what_is_not_of_its_type_says_nothing() -> None:
         {"type": "struct", "fields": [{"type": "int32", "field": "a"}, {"type": "int32", "field": "a"}]},
     ],
 )
-def test_what_cannot_be_read_is_a_bad_record(members: dict[str, object]) -> None:
-    """Parameters are texts, scales numbers, and fields have names of their own."""
+def test_an_invalid_schema_is_a_bad_record(members: dict[str, object]) -> None:
+    """A parameter or field name that is no text, a scale that is no number, and a repeated field name are refused."""
     with pytest.raises(BadRecord):
         schema_from_json(members)

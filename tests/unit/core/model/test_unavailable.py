@@ -1,4 +1,4 @@
-"""The placeholder is found in every form that was measured, and nowhere else."""
+"""``Placeholder`` recognizes the placeholder in every form that Debezium sends."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ TEXT_FORMS = [P, base64.b64encode(P.encode()).decode(), P.encode().hex()]
 
 @pytest.mark.parametrize("form", TEXT_FORMS)
 def test_text_forms(form: str) -> None:
-    """A text cell is the placeholder if it is one of its text forms, whole."""
+    """A text cell is the placeholder if it equals one of the text forms completely."""
     assert found(STRING, pa.array(["a", form, None, form + " ", "x" * len(form), form])) == [1, 5]
 
 
 def test_nothing_found_is_none() -> None:
-    """A column without a placeholder answers None, so that callers skip it."""
+    """The mask of a column without a placeholder is None, so that callers skip the column."""
     assert Placeholder().mask(STRING, pa.array(["a", None, "x" * 28])) is None
     assert Placeholder().mask(STRING, pa.array([], pa.string())) is None
     assert Placeholder().mask(STRING, pa.nulls(3)) is None
 
 
 def test_map_text_only_in_json_columns() -> None:
-    """The JSON text of the map form counts in Json columns, and everywhere when there are no schemas."""
+    """The JSON text of the map form is the placeholder in Json columns, and in any column without schemas."""
     values = pa.array([json.dumps({P: P}, separators=(",", ":"))])
     assert found(JSON, values) == [0]
     assert found(STRING, values) == []
@@ -60,13 +60,13 @@ def test_map_text_only_in_json_columns() -> None:
 
 
 def test_binary_form() -> None:
-    """Binary cells are compared with the raw octets."""
+    """A binary cell is the placeholder if it equals the placeholder's bytes."""
     assert found(BYTES, pa.array([b"x", P.encode(), None], pa.binary())) == [1]
 
 
 @pytest.mark.parametrize("kind", [pa.int32(), pa.int64(), pa.date32()])
-def test_octet_lists(kind: pa.DataType) -> None:
-    """``int4[]``, ``int8[]`` and ``date[]`` carry the octets as signed numbers, a date as epoch days."""
+def test_lists_of_numbers(kind: pa.DataType) -> None:
+    """``int4[]``, ``int8[]`` and ``date[]`` contain the placeholder's bytes as signed numbers, dates as epoch days."""
     rows = [[1], SIGNED, None, [*SIGNED[:-1], 102], [*SIGNED[:-1], None], SIGNED]
     values = pa.array(rows, pa.list_(pa.int32())).cast(pa.list_(kind))
     assert found(array_of(Schema("int32")), values) == [1, 5]
@@ -74,7 +74,7 @@ def test_octet_lists(kind: pa.DataType) -> None:
 
 
 def test_lists_of_texts() -> None:
-    """``text[]`` carries one element, ``uuid[]`` the version 3 UUID, ``bytea[]`` the octets."""
+    """``text[]`` contains the placeholder as one element, ``uuid[]`` its version 3 UUID, ``bytea[]`` its bytes."""
     texts = pa.array([["a", P], [], None, ["a"], [P], ["b68a35a7-17ad-35b3-af2a-ae46edb4545a"]])
     assert found(array_of(STRING), texts) == [0, 4, 5]
     assert found(array_of(STRING), texts.slice(3)) == [1, 2]
@@ -82,7 +82,7 @@ def test_lists_of_texts() -> None:
 
 
 def test_maps() -> None:
-    """An ``hstore`` in map mode carries one entry from the placeholder to itself."""
+    """An ``hstore`` in map mode contains one entry from the placeholder to itself."""
     schema = Schema("map", optional=True, keys=STRING, values=STRING)
     values = pa.array(
         [[("a", "b")], [(P, P)], None, [(P, None)], [(P, P), ("a", "b")], []], pa.map_(pa.string(), pa.string())
@@ -93,14 +93,14 @@ def test_maps() -> None:
 
 @pytest.mark.parametrize("kind", [pa.map_(pa.string(), pa.int32()), pa.map_(pa.int64(), pa.string())])
 def test_maps_of_anything_but_text_are_never_the_placeholder(kind: pa.DataType) -> None:
-    """Nor are they in its way: most have just one entry at times."""
+    """A map whose keys or values are not text is never the placeholder, and causes no error."""
     number = pa.types.is_integer(kind.key_type)
     values = pa.array([[(1, P) if number else (P, 1)]], kind)
     assert found(Schema("map", optional=True, keys=STRING, values=STRING), values) == []
 
 
-def test_octets_that_are_not_text() -> None:
-    """``hex:ff00`` becomes U+FFFD U+0000 in texts, the octets in binary, signed numbers in lists."""
+def test_bytes_that_are_not_text() -> None:
+    """``hex:ff00`` is U+FFFD U+0000 in texts, the bytes in binary cells, and signed numbers in lists."""
     placeholder = Placeholder("hex:ff00")
     assert found(STRING, pa.array(["\ufffd\x00", "\ufffd"]), placeholder) == [0]
     assert found(JSON, pa.array(['{"\ufffd\\u0000":"\ufffd\\u0000"}']), placeholder) == [0]
@@ -109,14 +109,14 @@ def test_octets_that_are_not_text() -> None:
     assert found(array_of(STRING), pa.array([["e0e8bfaf-bb06-3956-bb2f-ba789c97b3cc"]]), placeholder) == [0]
 
 
-def test_bad_octets_are_refused() -> None:
-    """Octets that cannot be read are an error that names the option."""
+def test_invalid_hexadecimal_digits_are_refused() -> None:
+    """Invalid hexadecimal digits are a configuration error that names the option."""
     with pytest.raises(ConfigError, match=r"unavailable\.value\.placeholder"):
         Placeholder("hex:f")
 
 
 def test_n10_truncated_placeholder() -> None:
-    """N10: a cut placeholder is UNCHANGED from 8 characters on, UNKNOWN below, and nothing when nothing is left."""
+    """N10: a truncated placeholder is UNCHANGED from 8 characters on, UNKNOWN below, and a value at 0 characters."""
     cells = pa.array([P[:10], P[:5], P])
     cut = {n: Schema("string", parameters=(("truncateLength", str(n)),)) for n in (0, 5, 10, 40)}
     assert found(cut[10], cells) == [0]
@@ -129,19 +129,19 @@ def test_n10_truncated_placeholder() -> None:
 
 
 @pytest.mark.parametrize("value", [*TEXT_FORMS, P.encode(), {P: P}, SIGNED, [P], [UUID_FORM]], ids=repr)
-def test_s18_every_form_is_told_from_a_value(value: object) -> None:
-    """S18, D4: one value of any form is recognised, so that a cache can refuse it."""
+def test_s18_every_form_is_distinguished_from_a_value(value: object) -> None:
+    """S18, D4: ``is_form`` recognizes one value of any form, so that a cache can refuse it."""
     assert Placeholder().is_form(value)
 
 
 @pytest.mark.parametrize("value", ["a", b"a", {P: "a"}, SIGNED[1:], [], None, 1], ids=repr)
 def test_s18_real_values_are_no_form(value: object) -> None:
-    """S18: what only resembles a form is a value."""
+    """S18: a value that only resembles a form is no placeholder."""
     assert not Placeholder().is_form(value)
 
 
 def recorded_schema(document: dict[str, Any]) -> Schema:
-    """The schema of a recorded cell; the fixture leaves out what structs and maps are made of."""
+    """Return the schema of a recorded cell, with the members of structs and maps that the fixture omits."""
     text = {"type": "string", "optional": True}
     filled = {"fields": [], "keys": text, "values": text, **document}
     if "items" in document:
@@ -150,7 +150,7 @@ def recorded_schema(document: dict[str, Any]) -> Schema:
 
 
 def wire(parsed: Schema, value: Any) -> pa.Array:
-    """One recorded cell as decoding hands it on: bytes come as base64 in JSON."""
+    """Return one recorded cell as a decoded column; JSON contains bytes as base64."""
     if parsed.type == "bytes":
         value = base64.b64decode(value)
     if parsed.items is not None and parsed.items.type == "bytes":
@@ -186,8 +186,8 @@ def column_of(name: str) -> CatalogColumn:
 
 
 @pytest.mark.parametrize(("column", "variant"), RECORDED)
-def test_recorded_columns_left_untouched(column: str, variant: str) -> None:
-    """What Debezium sent for an untouched column is a form that is found, or a null that is known to hide a value."""
+def test_recorded_unchanged_columns(column: str, variant: str) -> None:
+    """The recorded cell of an unchanged column is a recognized form, or a null that ``hides_value`` reports."""
     recorded = PLACEHOLDERS[column][variant]
     schema = recorded_schema(recorded["schema"])
     hides = hides_value(schema, column_of(column), MODES[variant])
@@ -201,7 +201,7 @@ def test_recorded_columns_left_untouched(column: str, variant: str) -> None:
 
 @pytest.mark.parametrize("column", [name for name in TYPES if PLACEHOLDERS[name]["b"]["value"] is not None])
 def test_recorded_columns_without_schemas(column: str) -> None:
-    """Without schemas the forms are found in the types that inference gives."""
+    """Without schemas the forms are recognized in columns of inferred types."""
     value = PLACEHOLDERS[column]["b"]["value"]
     values = pa.array([value, None])
     schema = STRING if isinstance(value, str) else array_of(STRING if isinstance(value[0], str) else Schema("int64"))
@@ -212,14 +212,14 @@ def test_recorded_columns_without_schemas(column: str) -> None:
     ("kind", "typmod", "hides"),
     [("numeric", -1, True), ("numeric", ((10 << 16) | 2) + 4, False), ("varbit", 24, False), ("varbit", -1, True)],
 )
-def test_short_values_are_never_left_out(kind: str, typmod: int, hides: bool) -> None:
-    """A null of a type whose values always fit in the row is a null."""
+def test_short_values_are_never_omitted(kind: str, typmod: int, hides: bool) -> None:
+    """A null of a type whose values are always short enough to be stored in the row is a real null."""
     column = CatalogColumn("c", 1, SqlType(1, "pg_catalog", kind), typmod, attstorage="m")
     assert hides_value(Schema("bytes"), column, HandlingModes()) is hides
 
 
 def test_nulls_of_columns_stored_in_line_are_trusted() -> None:
-    """Fixed-length and plain-storage columns, and tables with REPLICA IDENTITY FULL, always carry their values."""
+    """A null is real in fixed-length columns, in columns of plain storage, and in tables with REPLICA IDENTITY FULL."""
     kind = SqlType(1, "pg_catalog", "polygon")
     assert not hides_value(Schema("struct"), CatalogColumn("c", 1, kind, attstorage="p"), HandlingModes())
     assert not hides_value(Schema("struct"), CatalogColumn("c", 1, kind, attlen=16, attstorage="e"), HandlingModes())

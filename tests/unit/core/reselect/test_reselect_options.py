@@ -1,4 +1,4 @@
-"""The options of reselect are Debezium's, and what cannot be right is refused with its key."""
+"""The options of reselect are those of Debezium; an invalid value is an error that names its key."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NAMED = {"post.processors": "reselector", "post.processors.reselector.type": TYP
 
 @pytest.mark.parametrize("prefix", ["", "post.processors.reselector.", "reselector."])
 def test_keys_bare_and_prefixed(prefix: str) -> None:
-    """DBZ-9170: all three spellings of a key are read."""
+    """DBZ-9170: an option may have no prefix, the full prefix, or the processor's name as prefix."""
     options = reselect_options({**NAMED, f"{prefix}reselect.cache.enabled": "true"})
     assert options.cache_enabled
 
@@ -41,14 +41,14 @@ def test_type_of_a_post_processor_is_required() -> None:
     ],
 )
 def test_wrong_values_name_their_key(key: str, value: str) -> None:
-    """Unknown words, numbers and patterns are validation errors."""
+    """Unknown words, texts for numbers, and invalid patterns are configuration errors that name the key."""
     with pytest.raises(ConfigError) as caught:
         reselect_options({key: value})
     assert caught.value.key == key
 
 
 def test_both_lists_are_refused() -> None:
-    """Upstream lets include win silently; here it is an error."""
+    """An include list and an exclude list together are an error, although Debezium ignores the exclude list."""
     with pytest.raises(ConfigError, match="both set"):
         ColumnFilter("a", "b")
 
@@ -65,19 +65,19 @@ def test_both_lists_are_refused() -> None:
     ],
 )
 def test_patterns_match_the_whole_name(include: str, matches: bool) -> None:
-    """Whole text, any case, parts separated by commas."""
+    """The include list is separated by commas; each pattern matches complete names in any case."""
     assert ColumnFilter(include).matches(TABLE, "big") is matches
 
 
 def test_exclude_list() -> None:
-    """Everything but what matches."""
+    """The exclude list matches all columns except those that match a pattern."""
     columns = ColumnFilter(exclude=r".*:big")
     assert not columns.matches(TABLE, "big")
     assert columns.matches(TABLE, "doc")
 
 
 def test_mode_is_trimmed_and_of_any_case() -> None:
-    """As upstream reads it."""
+    """The error handling mode is read in any case and without surrounding spaces, as in Debezium."""
     assert reselect_options({"reselect.error.handling.mode": " FAIL "}).error_handling_mode == "fail"
 
 
@@ -85,15 +85,15 @@ def test_mode_is_trimmed_and_of_any_case() -> None:
     ("given", "port"), [({}, 5432), ({"type": "oracle"}, 1521), ({"type": "ORACLE", "port": "1"}, 1)]
 )
 def test_port_is_that_of_the_databases_kind(given: dict[str, str], port: int) -> None:
-    """``reselect.database.type`` chooses the row source and the port that it listens on if none is given."""
+    """``reselect.database.type`` selects the row source and its default port."""
     properties = {f"reselect.database.{name}": value for name, value in {"hostname": "db", **given}.items()}
     database = reselect_options(properties).database
     assert database is not None
     assert (database.port, database.type) == (port, given.get("type", "postgresql").lower())
 
 
-def test_password_is_in_no_text() -> None:
-    """Options may be logged."""
+def test_the_representation_hides_the_password() -> None:
+    """The representation of the options, which may be logged, does not contain the password."""
     options = reselect_options({"reselect.database.hostname": "db", "reselect.database.password": "hunter2"})
     assert options.database is not None
     assert options.database.password == "hunter2"
@@ -110,7 +110,7 @@ def test_password_is_in_no_text() -> None:
     ],
 )
 def test_hostname_lists_servers(hostname: str, servers: list[tuple[str, int]]) -> None:
-    """Each may have a port of its own; an IPv6 address takes brackets for it."""
+    """A hostname lists servers with optional ports; an IPv6 address with a port needs brackets."""
     options = reselect_options({"reselect.database.hostname": hostname})
     assert options.database is not None
     assert list(options.database.servers) == servers
@@ -118,14 +118,14 @@ def test_hostname_lists_servers(hostname: str, servers: list[tuple[str, int]]) -
 
 @pytest.mark.parametrize("hostname", ["db:", "db:http", "db:0", " , "])
 def test_hostname_that_names_no_server(hostname: str) -> None:
-    """A port that is none, or a list of nothing, is refused with the option's name."""
+    """An invalid port and an empty list are configuration errors of ``reselect.database.hostname``."""
     with pytest.raises(ConfigError) as caught:
         reselect_options({"reselect.database.hostname": hostname})
     assert caught.value.key == "reselect.database.hostname"
 
 
 def test_answers_of_replicas_without_the_check_are_not_cached() -> None:
-    """``reselect.md`` section 3.4: the cache stays off, whatever its switch says."""
+    """``reselect.md`` section 3.4: without the visibility check on replicas the cache is off, even if it is enabled."""
     given = {"reselect.cache.enabled": "true", "reselect.read.from": "replica"}
     assert reselect_options(given).caches
     assert not reselect_options({**given, "reselect.visibility.check": "off"}).caches

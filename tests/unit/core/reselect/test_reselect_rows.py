@@ -1,4 +1,4 @@
-"""What of a source's answer can be used, read in one part or in several."""
+"""The usable cells of a source's answer, read in one part or in several."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ DOES_NOT_FIT = (UNREADABLE, "text", 2**40)
 
 @st.composite
 def answers(draw: st.DrawFn) -> tuple[RowRequest, RowAnswer]:
-    """A request of one column, and an answer with values that fit, that do not, and rows that are gone."""
+    """Draw a request of one column, and an answer with values that fit or do not fit and rows that are missing."""
     values = draw(st.lists(st.sampled_from((*FITS, *DOES_NOT_FIT)), min_size=1, max_size=8))
     flags = st.lists(st.booleans(), min_size=len(values), max_size=len(values))
     found, needs = (np.array(draw(flags), np.bool_) for _ in range(2))
     key = Column("id", INTEGER, pa.array(range(len(values)), pa.int32()))
     cells = Column("n", INTEGER, pa.array([], pa.int32()))
-    nobody = np.full(len(values), -1, np.int64)
-    request = RowRequest(TableId("s", "d", "public", "t"), (key,), (cells,), needs.reshape(-1, 1), nobody)
+    unknown = np.full(len(values), -1, np.int64)
+    request = RowRequest(TableId("s", "d", "public", "t"), (key,), (cells,), needs.reshape(-1, 1), unknown)
     return request, RowAnswer(found, (values,))
 
 
 @given(answers())
-def test_cells_are_usable_that_were_asked_for_and_found_and_fit(case: tuple[RowRequest, RowAnswer]) -> None:
-    """Neither a row that is gone nor a value that the column cannot hold gets into a table."""
+def test_requested_cells_that_exist_and_fit_are_usable(case: tuple[RowRequest, RowAnswer]) -> None:
+    """``ReadRows`` contains the requested cells of existing rows whose values fit, and counts those that do not fit."""
     request, answer = case
     [cells] = ReadRows.of(request, answer).columns
     wanted = [place for place in range(len(request)) if answer.found[place] and request.needs[place, 0]]
@@ -42,7 +42,7 @@ def test_cells_are_usable_that_were_asked_for_and_found_and_fit(case: tuple[RowR
 
 @given(answers(), st.integers(1, 8))
 def test_parts_make_the_whole(case: tuple[RowRequest, RowAnswer], size: int) -> None:
-    """An answer is the same however many rows a SELECT may ask for."""
+    """Joined parts equal the complete answer, for any number of rows per SELECT."""
     request, answer = case
     parts = []
     for begin in range(0, len(request), size):
@@ -53,4 +53,4 @@ def test_parts_make_the_whole(case: tuple[RowRequest, RowAnswer], size: int) -> 
     assert joined.columns[0].places.tolist() == whole.columns[0].places.tolist()
     assert joined.columns[0].values.equals(whole.columns[0].values)
     assert joined.columns[0].unreadable == whole.columns[0].unreadable
-    assert not joined.proven, "one part that is not proven leaves the whole unproven"
+    assert not joined.proven, "one part that is not proven makes the complete answer unproven"

@@ -1,4 +1,4 @@
-"""Columns in and out, and metadata as columns."""
+"""A table's columns are included or excluded, and metadata becomes columns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TOPIC = "shop.public.item"
 
 
 def changes(*operations: Operation) -> Changes:
-    """Events of a table with the key ``id`` and columns a and b."""
+    """Return events of a table with the key ``id`` and columns a and b."""
     count = len(operations)
     columns = [Column(name, Schema("int64"), pa.array(range(count), pa.int64())) for name in ("id", "a", "b")]
     return Changes(
@@ -42,13 +42,13 @@ def names(include: str = "", exclude: str = "") -> list[str]:
 
 
 def test_by_default_all_columns_stay() -> None:
-    """The changes themselves come back."""
+    """Without options the selection returns the same changes."""
     given = changes(Operation.CREATE)
     assert field_selection([], [], []).apply(given) is given
 
 
 def test_columns_in_and_out() -> None:
-    """By name, or by topic and name; the key always stays."""
+    """The lists name columns, or topics and columns; the key column always stays."""
     assert names(include="a") == ["id", "a"]
     assert names(include=f"{TOPIC}:b other:a") == ["id", "b"]
     assert names(exclude="b id") == ["id", "a"]
@@ -56,13 +56,13 @@ def test_columns_in_and_out() -> None:
 
 
 def test_one_list_or_the_other() -> None:
-    """As in Debezium's connectors."""
+    """An include list and an exclude list together are a configuration error, as in Debezium."""
     with pytest.raises(ConfigError, match="exclude each other"):
         field_selection(["a"], ["b"], [])
 
 
 def test_metadata_as_columns() -> None:
-    """Named as ExtractNewRecordState names them, or as the connector says."""
+    """Metadata columns have the names of ExtractNewRecordState, or the name after the colon."""
     operations = [Operation.CREATE, Operation.UPDATE, Operation.DELETE, Operation.READ, Operation.TOMBSTONE]
     add = ["op", "table", "source.db", "source.ts_ms", "source.ts_us:at", "txId"]
     found = field_selection([], [], add).apply(changes(*operations)).columns[3:]
@@ -77,18 +77,18 @@ def test_metadata_as_columns() -> None:
 
 
 def test_the_prefix_of_metadata_columns() -> None:
-    """``table.metadata.prefix``."""
+    """``table.metadata.prefix`` replaces the prefix of the names of metadata columns."""
     selection = field_selection([], [], ["op"], "meta_")
     assert selection.apply(changes(Operation.CREATE)).columns[-1].name == "meta_op"
 
 
-def test_metadata_that_nobody_has() -> None:
-    """Refused with those that there are."""
+def test_an_unknown_metadata_field_is_refused() -> None:
+    """An unknown metadata field is a configuration error that lists the known fields."""
     with pytest.raises(ConfigError, match=r"table\.metadata\.fields: nonsense .*source\.table"):
         field_selection([], [], ["nonsense"])
 
 
 def test_a_truncate_stays_as_it_is() -> None:
-    """It has no columns."""
+    """The selection returns a truncate unchanged, because it has no columns."""
     truncate = Truncate(TABLE, RowVersion(b"", TOPIC, 0, 0, 0))
     assert field_selection(["a"], [], ["op"]).apply(truncate) is truncate

@@ -1,4 +1,4 @@
-"""Properties that would put a table's files somewhere else."""
+"""Table properties may not place files outside of the warehouse."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PATHS = ("write.data.path", "write.metadata.path", "write.folder-storage.path", 
 
 @pytest.mark.parametrize("name", PATHS)
 @pytest.mark.parametrize(
-    ("warehouse", "place"),
+    ("warehouse", "location_value"),
     [
         ("/data/lake", "/etc"),
         ("/data/lake", "/data/lake"),
@@ -27,13 +27,13 @@ PATHS = ("write.data.path", "write.metadata.path", "write.folder-storage.path", 
         (None, "/a/../etc"),
     ],
 )
-def test_places_outside_of_the_warehouse_are_refused(name: str, warehouse: str | None, place: str) -> None:
-    """Another server, another folder, a relative place, or one that climbs."""
-    assert list(location_problems({name: place}, warehouse)) == [name]
+def test_locations_outside_of_the_warehouse_are_refused(name: str, warehouse: str | None, location_value: str) -> None:
+    """A location on another server or in another folder, a relative path, and a path with ``..`` are refused."""
+    assert list(location_problems({name: location_value}, warehouse)) == [name]
 
 
 @pytest.mark.parametrize(
-    ("warehouse", "place"),
+    ("warehouse", "location_value"),
     [
         ("/data/lake", "/data/lake/x/y"),
         ("/data/lake/", "file:///data/lake/x"),
@@ -42,17 +42,17 @@ def test_places_outside_of_the_warehouse_are_refused(name: str, warehouse: str |
         (None, "s3://anywhere/x"),
     ],
 )
-def test_places_in_the_warehouse_are_accepted(warehouse: str | None, place: str) -> None:
-    """With or without the scheme of local files."""
-    assert location_problems({"write.data.path": place}, warehouse) == {}
+def test_locations_in_the_warehouse_are_accepted(warehouse: str | None, location_value: str) -> None:
+    """A location below the warehouse is accepted, with or without ``file://``."""
+    assert location_problems({"write.data.path": location_value}, warehouse) == {}
 
 
-def test_other_properties_are_free() -> None:
-    """Also those of a column that is called like a place."""
+def test_other_properties_are_accepted() -> None:
+    """Properties that set no location are accepted, also if a column in their name is called "path"."""
     names = ("write.metadata.metrics.column.path", "write.object-storage.partitioned-paths", "write.format.default")
     assert location_problems(dict.fromkeys(names, "full"), "/data/lake") == {}
 
 
-def test_no_class_chooses_the_places() -> None:
-    """It could write anywhere."""
+def test_a_location_provider_is_refused() -> None:
+    """A location provider class is refused, because it could write anywhere."""
     assert location_problems({"write.location-provider.impl": "a.B"}, None)

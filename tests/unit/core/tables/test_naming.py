@@ -1,4 +1,4 @@
-"""Names of lake tables."""
+"""Lake tables get their names from topics and source tables."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ TABLE = TableId("shop", "db", "public", "items")
     ],
 )
 def test_formats_fill_in_topic_and_source(form: str, name: str) -> None:
-    """As Debezium's JDBC sink does; dots become underscores."""
+    """A format's placeholders are replaced as in Debezium's JDBC sink; dots in the topic become underscores."""
     assert TableNaming(form).name("shop.public.items", TABLE) == name
 
 
-def test_an_unknown_place_is_refused_at_once() -> None:
-    """The message lists what can be used."""
+def test_an_unknown_placeholder_is_refused_at_once() -> None:
+    """An unknown placeholder is a configuration error whose message lists the known ones."""
     with pytest.raises(ConfigError, match=r"\$\{source.tabel\} is not known; use \$\{topic\}"):
         TableNaming("${source.tabel}")
 
@@ -36,8 +36,8 @@ OUTSIDE = ("", ".", "..", "../../etc", "/etc", "a/b", "a\\b", "a\nb", "a\x00", "
 
 
 @pytest.mark.parametrize("name", OUTSIDE)
-def test_names_that_are_no_folder_of_their_own_are_refused(name: str) -> None:
-    """Of a namespace and of a table: such a path leads elsewhere, or to Headrace's own tables."""
+def test_names_that_are_no_separate_folder_are_refused(name: str) -> None:
+    """A namespace or table name is refused if its path leaves its folder or is that of a table of Headrace."""
     assert path_problem(name)
     for namespace, table in ((name, "items"), ("lake", name)):
         with pytest.raises(ConfigError):
@@ -45,8 +45,8 @@ def test_names_that_are_no_folder_of_their_own_are_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["shop", "a.b", "..a", "Ümlaut $1", "a:b", "_x", "-"])
-def test_other_names_are_free(name: str) -> None:
-    """Databases quote whatever people call their tables."""
+def test_other_names_are_accepted(name: str) -> None:
+    """Other names are accepted, also with spaces and punctuation, since databases quote names."""
     check_table_path(name, name)
 
 
@@ -60,7 +60,7 @@ def test_other_names_are_free(name: str) -> None:
     ],
 )
 def test_names_that_a_source_chooses_are_checked(form: str, table: TableId) -> None:
-    """The message names the topic, and what to change."""
+    """An invalid name from a source is an error that names the topic and the option to change."""
     with pytest.raises(ConfigError, match=r"topic shop\.items: .*; change collection.name.format") as caught:
         TableNaming(form).name("shop.items", table)
     assert caught.value.key == "collection.name.format"
@@ -68,14 +68,14 @@ def test_names_that_a_source_chooses_are_checked(form: str, table: TableId) -> N
 
 @pytest.mark.parametrize("topic", ["../../etc", "a/b"])
 def test_names_that_a_transform_chooses_are_checked(topic: str) -> None:
-    """A router may make any text of a topic's name."""
+    """A topic name with a slash, as a transform may create it, is refused."""
     with pytest.raises(ConfigError, match="contains /"):
         TableNaming("${topic}").name(topic, TABLE)
 
 
 @pytest.mark.parametrize("form", ["../${topic}", "/x", "", "a/${source.table}"])
-def test_a_format_that_leads_elsewhere_is_refused_at_once(form: str) -> None:
-    """Whatever takes the places."""
+def test_a_format_that_is_no_folder_name_is_refused_at_once(form: str) -> None:
+    """A format that itself contains a slash or is empty is refused before any topic is read."""
     with pytest.raises(ConfigError, match=r"collection\.name\.format"):
         TableNaming(form)
 
@@ -90,6 +90,6 @@ def test_a_format_that_leads_elsewhere_is_refused_at_once(form: str) -> None:
         ("item", None),
     ],
 )
-def test_a_topic_tells_its_table(topic: str, table: TableId | None) -> None:
-    """The last two parts are schema and table; other topics have none."""
+def test_a_topic_name_contains_its_table(topic: str, table: TableId | None) -> None:
+    """The last two parts of a topic's name are schema and table; other topics have no table."""
     assert table_of_topic(topic, "db") == table

@@ -1,4 +1,4 @@
-"""One lake table is fed from one source table, unless the operator says what tells their rows apart."""
+"""A lake table has one source table, unless ``primary.key.fields`` distinguishes the rows of several."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from headrace.core.model.events import RowVersion, TableId, Truncate
 from headrace.core.tables.table_sources import TableSources
 
 ORDERS = TableId("eu", "shop", "public", "orders")
-UNTOLD = TableId("", "", "", "eu.public.orders")
+WITHOUT_SOURCE = TableId("", "", "", "eu.public.orders")
 
 
 @pytest.mark.parametrize("other", [TableId("us", "shop", "public", "orders"), TableId("eu", "shop", "public", "old")])
 def test_a_second_source_is_refused(other: TableId) -> None:
-    """Of another server, or another table of the same: the message names both, and what to set."""
+    """A second server or source table is refused; the message names both sources and the options to set."""
     sources = TableSources(shared=False)
     sources.admit("lake.orders", ORDERS, "eu.orders")
     sources.admit("lake.orders", ORDERS, "eu.orders.2")
@@ -26,23 +26,23 @@ def test_a_second_source_is_refused(other: TableId) -> None:
 
 
 def test_several_sources_may_share_a_table_whose_key_the_operator_names() -> None:
-    """Nobody can tell from outside whether the named columns hold for all sources: the operator answers for it."""
+    """With a key that the operator sets, several sources may write to one table."""
     sources = TableSources(shared=True)
     sources.admit("lake.orders", ORDERS, "eu.orders")
     sources.admit("lake.orders", TableId("us", "shop", "public", "orders"), "us.orders")
 
 
-def test_a_tombstone_that_tells_no_source_is_no_other_source() -> None:
-    """It comes before the first event of its topic after a restart."""
+def test_a_tombstone_without_a_source_is_no_other_source() -> None:
+    """A tombstone without a source, as it may arrive first after a restart, is accepted for any source."""
     sources = TableSources(shared=False)
-    sources.admit("lake.orders", UNTOLD, "eu.orders")
+    sources.admit("lake.orders", WITHOUT_SOURCE, "eu.orders")
     sources.admit("lake.orders", ORDERS, "eu.orders")
-    sources.admit("lake.orders", UNTOLD, "eu.orders")
+    sources.admit("lake.orders", WITHOUT_SOURCE, "eu.orders")
 
 
 @pytest.mark.parametrize("merged", [True, False])
 def test_the_truncate_of_one_of_several_sources_is_refused(merged: bool) -> None:
-    """Where transforms merge tables even before the second is seen; a table of one source may be truncated."""
+    """A truncate of a table with several sources is refused; if transforms merge topics, also with one known source."""
     sources = TableSources(shared=True, merged=merged)
     truncate = Truncate(ORDERS, RowVersion(b"1", "eu.orders", 0, 7, 0))
     sources.admit("lake.orders", ORDERS, "eu.orders")
@@ -55,7 +55,7 @@ def test_the_truncate_of_one_of_several_sources_is_refused(merged: bool) -> None
 
 
 def test_a_truncate_without_a_position_needs_a_topic_of_one_partition() -> None:
-    """Nothing else orders it among the changes of the others; the message says how many there are, and what to do."""
+    """A truncate without a position in a topic of several partitions is refused, because nothing orders it."""
     sources = TableSources(shared=False)
     truncate = Truncate(ORDERS, RowVersion(b"", "eu.orders", 1, 7, 0))
     sources.admit_truncate("lake.orders", truncate, "eu.orders", 1)

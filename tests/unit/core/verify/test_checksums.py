@@ -1,4 +1,4 @@
-"""Checksums per range: they find every row that differs, and read little else."""
+"""Checksums per range of keys find every row that differs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def checksums(rows: dict[int, int]) -> RangeChecksums:
 def test_every_row_that_differs_is_in_a_range_that_differs(
     common: dict[int, int], source: dict[int, int], lake: dict[int, int]
 ) -> None:
-    """And within those ranges just the rows that differ are unmatched."""
+    """Exactly the ranges of differing rows differ, and within them exactly those rows are unmatched."""
     source, lake = common | source, common | lake
     wrong = {key for key in source.keys() | lake.keys() if source.get(key) != lake.get(key)}
     ranges = set(differing_ranges(checksums(source), checksums(lake)).tolist())
@@ -39,7 +39,7 @@ def test_every_row_that_differs_is_in_a_range_that_differs(
 
 @given(rows=SIDE, cut=st.integers(0, 12))
 def test_checksums_do_not_depend_on_order_or_pieces(rows: dict[int, int], cut: int) -> None:
-    """Rows may come in any order, a few at a time."""
+    """Checksums are equal for any order of the rows and any division into pieces."""
     items = list(rows.items())[::-1]
     pieces = RangeChecksums()
     for piece in (dict(items[:cut]), dict(items[cut:])):
@@ -47,15 +47,15 @@ def test_checksums_do_not_depend_on_order_or_pieces(rows: dict[int, int], cut: i
     assert len(differing_ranges(checksums(rows), pieces)) == 0
 
 
-def test_a_row_that_stands_twice_is_unmatched() -> None:
-    """Although the other side has one just like it."""
+def test_a_row_that_is_stored_twice_is_unmatched() -> None:
+    """A row that one side has twice is unmatched, although the other side has an equal row."""
     twice, once = np.array([7, 7, 8], np.uint64), np.array([7, 8], np.uint64)
     assert unmatched(twice, twice, once, once).tolist() == [0, 1]
 
 
 @given(sizes=st.lists(st.integers(0, 9), max_size=20), limit=st.integers(1, 20))
 def test_portions_keep_within_the_limit(sizes: list[int], limit: int) -> None:
-    """Each has at most so many rows, unless it is one range; together they are all ranges in order."""
+    """A portion has at most ``limit`` rows or is a single range; the portions contain all ranges in order."""
     side = RangeChecksums()
     side.counts[: len(sizes)] = sizes
     ranges = np.arange(len(sizes), dtype=np.int64)
@@ -65,5 +65,5 @@ def test_portions_keep_within_the_limit(sizes: list[int], limit: int) -> None:
 
 
 def test_the_last_range_is_used() -> None:
-    """The whole of the digests is divided, no more and no less."""
+    """The lowest digest is in the first range and the highest digest in the last."""
     assert range_of(np.array([0, 2**64 - 1], np.uint64)).tolist() == [0, RANGES - 1]

@@ -1,4 +1,4 @@
-"""Digests: equal cells, and only those, have equal ones."""
+"""Cells have equal digests if and only if they are equal."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ COLUMNS: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
 @pytest.mark.parametrize("name", COLUMNS)
 @given(data=st.data())
 def test_digests_are_equal_just_where_cells_are(name: str, data: st.DataObject) -> None:
-    """Of any two cells of one type, nulls among them, at any offset of their array."""
+    """Two cells of one type, null included, have equal digests exactly if they are equal, also in a sliced array."""
     kind, cells = COLUMNS[name]
     values = data.draw(st.lists(cells, min_size=2, max_size=8))
     digests = cell_digests(pa.array([values[0], *values], kind)[1:]).tolist()
@@ -43,26 +43,26 @@ def test_digests_are_equal_just_where_cells_are(name: str, data: st.DataObject) 
             assert (value == other) == (digest == others)
 
 
-def test_rows_tell_their_columns_apart() -> None:
-    """The same cells in other columns are another row, and so is a null that moved."""
+def test_row_digests_distinguish_columns() -> None:
+    """Rows with the same cells in other columns have different digests, also with nulls."""
     rows = row_digests([pa.array([1, 2, None, 1]), pa.array([2, 1, 1, None])])
     assert len(set(rows.tolist())) == 4
 
 
-def test_neighbours_that_python_hashes_alike_differ() -> None:
-    """hash(-1) is hash(-2) in Python, and 0 is 2**61 - 1."""
+def test_numbers_with_equal_hashes_in_python_differ() -> None:
+    """Numbers with equal hashes in Python (-1 and -2, 0 and 2**61 - 1) have different digests."""
     assert len(set(cell_digests(pa.array([-1, -2, 0, 2**61 - 1])).tolist())) == 4
 
 
 def test_not_a_number_equals_itself() -> None:
-    """However its bits look; zero and minus zero are different cells."""
+    """NaN of either sign has one digest; zero and minus zero have different digests."""
     digests = cell_digests(pa.array([float("nan"), -float("nan"), 0.0, -0.0])).tolist()
     assert digests[0] == digests[1]
     assert digests[2] != digests[3]
 
 
 def test_times_that_python_cannot_hold() -> None:
-    """Infinity as its count, alone and in a list."""
+    """Timestamps beyond Python's datetime, such as infinity, have digests, alone and in a list."""
     counts = pa.array([9223372036825200000, None], pa.int64())
     for kind in (pa.timestamp("us"), pa.timestamp("us", tz="UTC")):
         assert len(set(cell_digests(counts.view(kind)).tolist())) == 2
@@ -71,7 +71,7 @@ def test_times_that_python_cannot_hold() -> None:
 
 
 def test_maps_have_no_order() -> None:
-    """hstore columns come in whatever order each side likes."""
+    """Maps with the same entries in another order, as hstore returns them, have equal digests."""
     maps = pa.array(
         [[("b", 1), ("a", 2)], [("a", 2), ("b", 1)], [("a", 1), ("b", 2)]], pa.map_(pa.string(), pa.int32())
     )
@@ -80,6 +80,6 @@ def test_maps_have_no_order() -> None:
 
 
 def test_decimals_of_all_digits() -> None:
-    """The upper half of a 128-bit decimal counts as well."""
+    """Decimals that differ only in the upper 64 bits have different digests."""
     low, high = Decimal(2**64), Decimal(2**65)
     assert len(set(cell_digests(pa.array([low, high, -low], pa.decimal128(38, 0))).tolist())) == 3

@@ -1,4 +1,4 @@
-"""Repaired rows as changes: at which offset, and of which kind."""
+"""A repair writes differing rows as changes with an offset and an operation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TOPIC = "shop.public.item"
 
 
 def changes(known: Mapping[str, RowVersion], ends: Mapping[int, int]) -> Changes:
-    """Row 1 read again, row 2 gone."""
+    """Return the changes that repair row 1, which exists in the source, and row 2, which does not."""
     wanted = comparison(SCHEMA, STORED, ["id"])
     gone = pa.table({"id": pa.array([2], pa.int64())})
     return repair_changes(wanted, source_rows(wanted, [[1], ["one"]]), gone, Repair(TABLE, TOPIC, ends, 99, known))
@@ -31,7 +31,7 @@ def version(offset: int, partition: int = 0, topic: str = TOPIC) -> RowVersion:
 
 
 def test_rows_become_updates_and_deletes_without_a_position() -> None:
-    """Updates, not new images: a column that only the lake has is kept."""
+    """A repair updates rows, which keeps columns that only the lake has, and deletes rows, both without a position."""
     made = changes({}, {0: 10})
     assert made.operation.tolist() == [Operation.UPDATE, Operation.TOMBSTONE]
     assert made.version.position.tolist() == [NO_POSITION] * 2
@@ -53,19 +53,19 @@ def test_rows_become_updates_and_deletes_without_a_position() -> None:
     ],
 )
 def test_the_offset_is_that_of_the_last_record(known: Mapping[str, RowVersion], offset: int) -> None:
-    """One more only where that record is what the row stands for: what came later than both still wins."""
+    """A repaired row has the offset of the last record read, or one more if the stored row has exactly that offset."""
     assert changes(known, {0: 10}).version.offset[0] == offset
 
 
 def test_a_row_stays_in_its_partition() -> None:
-    """Offsets are compared within a partition; a row without one takes the first."""
+    """A repaired row keeps the partition of the stored row; a row without one gets the first partition."""
     made = changes({"=1": version(3, partition=2)}, {1: 10, 2: 20})
     assert made.version.partition.tolist() == [2, 1]
     assert made.version.offset.tolist() == [19, 9]
 
 
 @pytest.mark.parametrize(
-    ("ledger", "places"),
+    ("ledger", "indexes"),
     [
         ({"=1": version(9)}, []),
         ({"=1": version(10)}, [0]),
@@ -74,6 +74,6 @@ def test_a_row_stays_in_its_partition() -> None:
         ({FLOOR_KEY: version(10)}, [0]),
     ],
 )
-def test_what_was_deleted_after_it_was_read(ledger: Mapping[str, RowVersion], places: list[int]) -> None:
-    """By itself or with the whole table; an old delete, whatever its position, is none of it."""
-    assert overtaken(changes({}, {0: 10}), ledger) == places
+def test_rows_deleted_after_the_read_are_overtaken(ledger: Mapping[str, RowVersion], indexes: list[int]) -> None:
+    """A delete or truncate in the ledger behind the read overtakes the repair of a row; an earlier one does not."""
+    assert overtaken(changes({}, {0: 10}), ledger) == indexes

@@ -1,4 +1,4 @@
-"""Rows of both sides beside each other, and what to think of those that differ."""
+"""A verification compares the rows of source and lake, and judges those that differ."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def seen(*sides: Rows) -> list[Sighting]:
     return list(sightings(WANTED, *sides).values())
 
 
-def test_a_comparison_says_what_it_leaves_out() -> None:
-    """Columns only at the source count as null in the lake, columns only in the lake are named."""
+def test_a_comparison_names_the_columns_that_it_omits() -> None:
+    """A comparison counts columns that the lake lacks as null there, and names columns that the source lacks."""
     assert WANTED.missing == {"new"}
     assert WANTED.lake_names == ("id", "name")
     assert WANTED.kept == ("gone",)
@@ -59,43 +59,43 @@ def test_a_comparison_says_what_it_leaves_out() -> None:
 
 @pytest.mark.parametrize("key", [[], ["id", "nothing"]])
 def test_a_table_without_a_key_is_refused(key: list[str]) -> None:
-    """Its rows cannot be told apart."""
+    """A table without a key is refused, because its rows cannot be distinguished."""
     with pytest.raises(Fatal, match=r"primary\.key\.fields"):
         comparison(SCHEMA, STORED, key)
 
 
-def test_equal_rows_are_not_seen() -> None:
-    """In any order, whatever the width of their types."""
+def test_equal_rows_give_no_sighting() -> None:
+    """Equal rows give no sighting, in any order and with integers of different widths."""
     assert seen(source((1, "a", None), (2, None, None)), lake((2, None), (1, "a"))) == []
 
 
 def test_a_row_that_differs_names_its_columns() -> None:
-    """Also one that the lake has no column for."""
+    """A row that differs names its columns, also a column that the lake does not have."""
     [found] = seen(source((1, "a", 5)), lake((1, "b")))
     assert (found.where, found.columns, found.position) == (Where.BOTH, ("name", "new"), b"p")
 
 
-def test_rows_of_one_side_say_which() -> None:
-    """Missing in the lake, missing at the source, twice in the lake."""
+def test_a_sighting_reports_the_side_of_a_row() -> None:
+    """A sighting reports that a row is only in the source, only in the lake, or twice in the lake."""
     found = seen(source((1, "a", None), (3, "c", None)), lake((2, "b"), (3, "c"), (3, "c")))
     assert [each.where for each in found] == [Where.SOURCE, Where.LAKE, Where.TWICE]
 
 
 def test_the_stored_version_is_part_of_the_lakes_state() -> None:
-    """A row that was written again is another state, although its cells are the same."""
+    """A row that was written again with equal cells has another state in the lake."""
     [before] = seen(source((1, "a", None)), lake((1, "b"), position="p"))
     [after] = seen(source((1, "a", None)), lake((1, "b"), position="q"))
     assert before.lake != after.lake
     assert before.source == after.source
 
 
-def test_what_no_event_could_carry_is_null() -> None:
-    """As it is in the lake: a value that does not fit its type was never written."""
+def test_an_unreadable_source_value_equals_null() -> None:
+    """A source value that cannot be read for its type equals a null in the lake, where it was never written."""
     assert seen(source((1, UNREADABLE, None)), lake((1, None))) == []
 
 
 def test_types_that_do_not_fit_are_named() -> None:
-    """A text in the source, a number in the lake."""
+    """A source column whose type cannot be converted to the lake's type is an error that names the column."""
     wanted = comparison(SCHEMA, pa.schema([("id", pa.int64()), ("name", pa.int64())]), ["id"])
     with pytest.raises(Fatal, match="column 'name': type string of the source cannot be converted to int64"):
         source_rows(wanted, [[1], ["a"], [None]])
@@ -114,10 +114,10 @@ CASES = [
 
 
 @pytest.mark.parametrize(("before", "now", "passed", "again", "verdict"), CASES)
-def test_only_a_proof_makes_a_difference(
+def test_a_difference_requires_a_proof(
     before: Sighting | None, now: Sighting, passed: bool, again: int | None, verdict: Verdict
 ) -> None:
-    """The lake has passed the source's read, and what it has was there before that read."""
+    """A row is DIFFERENT only if the lake passed the source's read and did not change its row; otherwise it is OPEN."""
     assert judge(before, now, passed, again) is verdict
 
 
@@ -130,6 +130,6 @@ def test_only_a_proof_makes_a_difference(
         (OLD, b"", Verdict.UNPROVEN),
     ],
 )
-def test_what_is_open_at_the_end_says_why(before: Sighting | None, end: bytes, verdict: Verdict) -> None:
-    """Changed since, never passed, or never the same twice."""
+def test_a_row_that_is_open_at_the_end_gets_a_reason(before: Sighting | None, end: bytes, verdict: Verdict) -> None:
+    """An open row is EXPLAINED by a later change, UNPROVEN if both sides stayed the same, and otherwise UNSETTLED."""
     assert judge_at_the_end(before, OLD, end) is verdict

@@ -16,7 +16,7 @@ def test_get_returns_empty_on_miss() -> None:
 
 
 def test_invalidate_removes_entry() -> None:
-    """An invalidated column is a miss, its neighbours stay."""
+    """An invalidated column is a miss; other columns of the row stay cached."""
     cache = make()
     put(cache, "1", 1, big="A", doc="D")
     batch = begin(cache)
@@ -27,7 +27,7 @@ def test_invalidate_removes_entry() -> None:
 
 
 def test_different_columns_and_rows_are_isolated() -> None:
-    """Rows, columns and tables share nothing."""
+    """A value is cached for its table, row and column only."""
     cache = make()
     put(cache, "1", 1, big="A")
     assert get(cache, "2", 5) is None
@@ -51,7 +51,7 @@ def test_key_schema_change_yields_miss() -> None:
 
 
 def test_column_bound_evicts_lru_column_when_exceeded() -> None:
-    """The column that was used longest ago goes when a row has too many."""
+    """A row above ``max_columns`` evicts its least recently used column."""
     cache = make(max_columns=2)
     put(cache, "1", 1, a="1", b="2")
     assert get(cache, "1", 2, "a") == Hit("1")
@@ -62,7 +62,7 @@ def test_column_bound_evicts_lru_column_when_exceeded() -> None:
 
 
 def test_entry_expires_after_ttl() -> None:
-    """TTL counts from the put, on a monotonic clock that is read by nobody else (S30)."""
+    """An entry expires when its TTL has passed since the put, by the cache's clock (S30)."""
     clock = Clock()
     cache = make(clock, ttl=100)
     put(cache, "1", 1, big="A")
@@ -74,7 +74,7 @@ def test_entry_expires_after_ttl() -> None:
 
 
 def test_truncate_rejects_reads_in_flight() -> None:
-    """A query that began before a truncate does not store its answer."""
+    """The cache rejects the answer of a query that began before a truncate."""
     cache = make()
     batch = begin(cache)
     batch.for_row("1", Stamp(P0, 1)).put("big", "A", Origin.DB)
@@ -84,7 +84,7 @@ def test_truncate_rejects_reads_in_flight() -> None:
 
 
 def test_puts_are_refused_without_an_assignment() -> None:
-    """What is not ours is not cached."""
+    """The cache rejects puts for a partition that is not assigned to this worker."""
     cache = make()
     cache.revoke([P0])
     put(cache, "1", 1, big="A")
@@ -111,7 +111,7 @@ def test_drop_marker_outlives_slow_queries() -> None:
 
 
 def test_overlay_is_read_first_and_hidden_until_published() -> None:
-    """Within a batch its own puts and drops count; other batches see them after the commit."""
+    """A batch reads its own puts and drops; other batches read them after ``publish``."""
     cache = make()
     put(cache, "1", 1, big="A")
     batch = begin(cache)
@@ -126,7 +126,7 @@ def test_overlay_is_read_first_and_hidden_until_published() -> None:
 
 
 def test_bounds_of_rows_and_bytes() -> None:
-    """The least recently used row goes first; a value beyond its bound is not cached."""
+    """Rows above ``max_rows`` or ``max_bytes`` evict the oldest row; a value above its limit is not cached."""
     cache = make(max_rows=2)
     for offset, key in enumerate("123"):
         put(cache, key, offset, big="A")

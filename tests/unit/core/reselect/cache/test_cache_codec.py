@@ -1,4 +1,4 @@
-"""Rows as bytes (``reselect.md`` section 10: upstream's ``ReselectValueSerdeTest``)."""
+"""Cached rows are encoded as bytes (``reselect.md`` section 10: upstream's ``ReselectValueSerdeTest``)."""
 
 from __future__ import annotations
 
@@ -20,39 +20,39 @@ def round_trip(value: Any) -> Any:
     return decode_row(encode_row(row(value)))["big"].value
 
 
-@pytest.mark.parametrize("kind", [pa.int8(), pa.int32(), pa.int64()])
-def test_integer_does_not_widen_to_long(kind: pa.DataType) -> None:
-    """The type comes back with the value."""
-    assert round_trip(pa.array([1], kind)).type == kind
+@pytest.mark.parametrize("arrow_type", [pa.int8(), pa.int32(), pa.int64()])
+def test_integer_does_not_widen_to_long(arrow_type: pa.DataType) -> None:
+    """A decoded integer has the Arrow type that was encoded."""
+    assert round_trip(pa.array([1], arrow_type)).type == arrow_type
 
 
 def test_byte_array_and_byte_buffer_keep_their_distinct_types() -> None:
-    """Here: text and octets of the same letters."""
+    """A text and bytes with the same characters are decoded as text and bytes."""
     assert (round_trip("A"), round_trip(b"A")) == ("A", b"A")
 
 
 def test_strings_larger_than_sixty_four_kilobytes_round_trip() -> None:
-    """Beyond what Java's ``writeUTF`` can."""
+    """Texts above 64 KiB, the limit of Java's ``writeUTF``, are decoded without a change."""
     assert round_trip("ü" * 100_000) == "ü" * 100_000
 
 
 def test_big_decimal_preserves_scale_and_value() -> None:
-    """1.50 stays a number with two digits."""
+    """A decoded decimal has the same scale and value."""
     value = pa.array([Decimal("1.50")], pa.decimal128(38, 2))
     assert round_trip(value).equals(value)
     assert round_trip(value).type == value.type
 
 
 def test_nested_lists_and_maps_round_trip() -> None:
-    """Nulls inside included."""
-    kind = pa.map_(pa.string(), pa.list_(pa.struct([("a", pa.int32()), ("b", pa.binary())])))
-    value = pa.array([[("k", [{"a": 1, "b": b"x"}, None]), ("l", None)]], kind)
+    """Nested lists, maps and structs with nulls are decoded without a change."""
+    arrow_type = pa.map_(pa.string(), pa.list_(pa.struct([("a", pa.int32()), ("b", pa.binary())])))
+    value = pa.array([[("k", [{"a": 1, "b": b"x"}, None]), ("l", None)]], arrow_type)
     assert round_trip(value).equals(value)
 
 
 @given(st.data())
 def test_truncated_bytes_throw(data: st.DataObject) -> None:
-    """Whatever is missing or changed."""
+    """Decoding bytes that are truncated at any place, or differ in one byte, is an error."""
     written = encode_row(row("A" * 20))
     cut = data.draw(st.integers(0, len(written) - 1))
     with pytest.raises(ValueError, match="truncated or modified"):
@@ -62,14 +62,14 @@ def test_truncated_bytes_throw(data: st.DataObject) -> None:
 
 
 def test_another_format_is_no_row() -> None:
-    """A checksum that fits does not make it one."""
+    """Decoding bytes with a valid checksum and another format is an error."""
     body = b"\x81\xa1a\x01"
     with pytest.raises(ValueError, match="another format"):
         decode_row(zlib.crc32(body).to_bytes(4, "big") + body)
 
 
 @pytest.mark.parametrize(("value", "fingerprint"), [("\ud800", "print"), ("A", ("text", 3))])
-def test_what_has_no_bytes_is_refused(value: str, fingerprint: object) -> None:
-    """Lone surrogates, fingerprints that are no text."""
+def test_a_row_that_cannot_be_encoded_is_refused(value: str, fingerprint: object) -> None:
+    """Encoding a text with a lone surrogate, or a fingerprint that is no text, is an error."""
     with pytest.raises(ValueError, match=r"cannot be encoded|surrogates"):
         encode_row({"big": replace(row(value)["big"], fingerprint=fingerprint)})

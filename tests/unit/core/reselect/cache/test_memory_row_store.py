@@ -11,16 +11,16 @@ from headrace.core.reselect.cache.rows import CacheLimits, MemoryRowStore, RowKe
 
 
 class TestMemoryRowStore(RowStoreSuite):
-    """Rows in this process."""
+    """A ``MemoryRowStore`` passes the suite of row stores."""
 
     @pytest.fixture
     def open_rows(self) -> OpenRows:
-        """Opens an empty store."""
+        """Open an empty store."""
         return MemoryRowStore
 
 
-def test_oldest_cell_is_known() -> None:
-    """Of the rows that are there, whatever was replaced, dropped or evicted."""
+def test_oldest_returns_the_oldest_stored_cell() -> None:
+    """``oldest`` returns the lowest ``stored`` of the rows that are neither replaced, dropped nor evicted."""
     store = MemoryRowStore(CacheLimits(max_rows=2))
     assert store.oldest() is None
     for number, stored in enumerate((1, 2, 3)):

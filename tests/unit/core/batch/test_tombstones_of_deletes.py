@@ -1,4 +1,4 @@
-"""A tombstone that comes in a later fetch than its delete is that delete."""
+"""The queue drops the tombstone that directly follows its delete, also if it arrives in a later fetch."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def operations(batch: Batch | None) -> list[int]:
 
 
 def test_a_tombstone_in_the_next_batch_is_the_delete_before_it() -> None:
-    """The delete may be stale, having been sent again; its tombstone must not remove the row that stands."""
+    """The queue drops the tombstone of a delete that was sent again, so that it does not remove the newer row."""
     batches = manager()
     batches.add("p", 2, [("t", changes(CREATED, SENT_AGAIN))], now=0.0)
     first = written(batches)
@@ -39,8 +39,8 @@ def test_a_tombstone_in_the_next_batch_is_the_delete_before_it() -> None:
     assert batches.complete(first) == {"p": 3}
 
 
-def test_what_follows_the_tombstone_stays() -> None:
-    """Only the one record is left out."""
+def test_events_behind_the_tombstone_are_written() -> None:
+    """The queue drops only the tombstone; it writes a create behind it in the same chunk."""
     batches = manager()
     batches.add("p", 1, [("t", changes(SENT_AGAIN))], now=0.0)
     batches.add("p", 3, [("t", changes(tombstone(1), create(1, 95, a=2)))], now=0.0)
@@ -48,7 +48,7 @@ def test_what_follows_the_tombstone_stays() -> None:
 
 
 def test_a_tombstone_on_its_own_is_a_delete() -> None:
-    """Of another key, in another partition, in another table, or after something else."""
+    """A tombstone of another key, in another partition or behind another record is written as a delete."""
     batches = manager()
     batches.add("p", 1, [("t", changes(SENT_AGAIN))], now=0.0)
     batches.add("q", 1, [("t", changes(tombstone(1)))], now=0.0)
@@ -57,8 +57,8 @@ def test_a_tombstone_on_its_own_is_a_delete() -> None:
     assert operations(written(batches)) == [Operation.DELETE, *[Operation.TOMBSTONE] * 3]
 
 
-def test_nobody_begins_to_read_between_a_delete_and_its_tombstone() -> None:
-    """While more waits in Kafka the offset stays at the delete, which is read again without effect."""
+def test_the_offset_stays_at_a_delete_while_kafka_has_more() -> None:
+    """While Kafka has more records the offset stays at the delete, so that a restart reads both records again."""
     batches = manager()
     batches.add("p", 2, [("t", changes(CREATED, SENT_AGAIN))], now=0.0, behind=1)
     first = written(batches)
@@ -69,7 +69,7 @@ def test_nobody_begins_to_read_between_a_delete_and_its_tombstone() -> None:
 
 
 def test_the_last_record_of_a_partition_is_not_held_back() -> None:
-    """A connector without tombstones has no lag."""
+    """The offset passes a delete that is the last record in Kafka, so that topics without tombstones have no lag."""
     batches = manager()
     batches.add("p", 2, [("t", changes(CREATED, SENT_AGAIN))], now=0.0)
     first = written(batches)
