@@ -204,8 +204,8 @@ def test_bad_records_are_told_by_their_place_and_stage() -> None:
     assert only(found).version.offset.tolist() == [4]
 
 
-def test_nothing_that_was_decoded_is_left_out() -> None:
-    """Every part of what a run holds is taken over."""
+def test_add_copies_every_list_of_decoded() -> None:
+    """``Decoded.add`` copies every list field, the number of skipped records and the losses."""
     one, other = Decoded(), Decoded(skipped=1)
     lists = [each.name for each in fields(Decoded) if isinstance(getattr(one, each.name), list)]
     for name in lists:
