@@ -18,7 +18,7 @@ from headrace.core.model.events import Changes
 
 
 @dataclass(frozen=True)
-class Given:
+class Record:
     """A record as decoders read it."""
 
     key: bytes
@@ -44,12 +44,12 @@ class Event:
     table: str = "items"
 
 
-def record(event: Event, offset: int) -> Given:
+def record(event: Event, offset: int) -> Record:
     source = {"connector": event.connector, "name": "shop", "db": "d", "table": event.table}
     source |= {"file": "b.000001", "pos": event.pos, "row": event.row}  # type: ignore[dict-item] # numbers, too
     after = None if event.op == "d" else {"id": event.key, "v": event.value, **event.more}
     value = json.dumps({"op": event.op, "source": source, "after": after}).encode()
-    return Given(json.dumps({"id": event.key}).encode(), value, offset, headers=event.headers)
+    return Record(json.dumps({"id": event.key}).encode(), value, offset, headers=event.headers)
 
 
 class Topic:
@@ -207,7 +207,7 @@ def row_events(draw: st.DrawFn) -> list[Event]:
 
 
 @st.composite
-def topics(draw: st.DrawFn) -> list[Given]:
+def topics(draw: st.DrawFn) -> list[Record]:
     """A partition of a topic whose connector sent parts of a log, each from the end of the last one or before it."""
     events, sent, end = draw(row_events()), [], 0
     for _ in range(draw(st.integers(0, 6))):
@@ -224,7 +224,7 @@ def topics(draw: st.DrawFn) -> list[Given]:
 
 
 @given(records=topics(), data=st.data())
-def test_no_repeated_part_of_a_log_is_refused(records: list[Given], data: st.DataObject) -> None:
+def test_no_repeated_part_of_a_log_is_refused(records: list[Record], data: st.DataObject) -> None:
     """The result does not depend on where a worker starts or resumes, on the limits of fetches, or on compaction."""
     decoder = TopicDecoder("t", EnvelopeOptions(key_schemas=False, value_schemas=False))
     places, at = st.integers(0, len(records) - 1), 0

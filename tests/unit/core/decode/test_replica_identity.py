@@ -37,7 +37,7 @@ ENVELOPE = {
 ITEMS = TableId("shop", "shop", "public", "items")
 
 
-class Full:
+class FullIdentityCatalog:
     """A catalog in which the table has REPLICA IDENTITY FULL."""
 
     def table(self, table: TableId) -> CatalogTable:
@@ -78,7 +78,7 @@ def test_a_null_of_an_event_with_a_null_before_may_hide_a_value(form: Any) -> No
     """With ``before: null``, the null is unavailable; with the old row, or without the field, it is the value."""
     events = [update(before=None), update(before={"id": 1, "price": None}), update()]
     records = [Record(form(each), offset) for offset, each in enumerate(events)]
-    (piece,) = TopicDecoder("t", EnvelopeOptions(key_schemas=False), Full()).decode(records).events
+    (piece,) = TopicDecoder("t", EnvelopeOptions(key_schemas=False), FullIdentityCatalog()).decode(records).events
     assert isinstance(piece, Changes)
     states = piece.columns[1].states
     assert states is not None

@@ -32,10 +32,12 @@ class Record:
     headers: Sequence[tuple[str, bytes]] = ()
 
 
-def event(op: str, table: str, number: int, *, schemas: bool = True, column: str = "id", whole: bool = False) -> Record:
+def event(
+    op: str, table: str, number: int, *, schemas: bool = True, column: str = "id", complete: bool = False
+) -> Record:
     """Return a change of a row of ``table``, whose key has one column."""
     row = {column: number, "of": table}
-    if whole:
+    if complete:
         before, after = (row, None) if op == "d" else (None, row)
         return Record(key({column: number}), whole_change(op, before, after, number, table=table))
     value = change(op, None if op == "d" else row, number, columns=row, table=table, schemas=schemas)
@@ -160,12 +162,12 @@ def test_no_chunking_and_no_restart_gives_a_tombstone_to_another_table(
     changes: Sequence[tuple[str, str, int, int]], chance: Random, kind: tuple[bool, bool, bool]
 ) -> None:
     """Neither the chunks, nor restarts, nor records between a delete and its tombstone change the tombstone's table."""
-    schemas, whole, converted = kind
+    schemas, complete, converted = kind
     partitions: list[list[Record]] = [[], []]
     of: dict[tuple[int, int], str] = {}
     for op, table, number, partition in changes:
         log = partitions[partition]
-        log.append(event(op, table, number, schemas=schemas, whole=whole))
+        log.append(event(op, table, number, schemas=schemas, complete=complete))
         if op == "d":
             of[partition, len(log)] = table
             log.append(tombstone(number, schemas=schemas))
