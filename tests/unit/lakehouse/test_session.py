@@ -27,7 +27,7 @@ def test_a_garbage_collector_of_the_operator_replaces_the_default() -> None:
     assert chosen["spark.driver.extraJavaOptions"].endswith("log4j2.properties -XX:+UseG1GC")
 
 
-def test_where_the_jars_come_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_order_of_the_sources_of_jars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The worker's settings come first, then the given jars, then the folder of HEADRACE_JARS, then Ivy."""
     jar = tmp_path / "iceberg.jar"
     jar.touch()
@@ -38,7 +38,7 @@ def test_where_the_jars_come_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert "spark.jars" not in settings("/w", {"spark.jars.packages": "a:b:1"})
 
 
-def test_local_files_are_written_without_a_process_each() -> None:
+def test_local_files_are_written_without_a_child_process() -> None:
     """A class of one jar writes them; the driver has that jar on its class path before Spark loads any."""
     jar, master = "/jars/hadoop-bare-naked-local-fs-0.1.0.jar", {"spark.master": "local[2]"}
     chosen = settings("/w", master, [Path("/jars/iceberg.jar"), Path(jar)])
@@ -64,7 +64,7 @@ def test_local_files_are_written_by_hadoop_without_the_class(spark: dict[str, st
     assert chosen.get("spark.hadoop.fs.file.impl") == spark.get("spark.hadoop.fs.file.impl")
 
 
-def test_only_a_local_master_stays_on_loopback() -> None:
+def test_only_a_local_master_listens_on_loopback() -> None:
     """The driver of a cluster listens on an address that executors reach."""
     assert settings("/w", {"spark.master": "local[2]"})["spark.driver.host"] == "127.0.0.1"
     assert "spark.driver.host" not in settings("/w", {"spark.master": "k8s://https://cluster"})

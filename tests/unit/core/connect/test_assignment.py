@@ -13,7 +13,7 @@ subscriptions = st.dictionaries(members, topics, min_size=1)
 
 
 @given(subscriptions, st.dictionaries(members, topics))
-def test_every_topic_once_to_a_subscriber(wanted: dict[str, frozenset[str]], held: dict[str, frozenset[str]]) -> None:
+def test_every_topic_has_one_owner(wanted: dict[str, frozenset[str]], held: dict[str, frozenset[str]]) -> None:
     """Each subscribed topic has exactly one owner, who subscribes to it, whichever topics members report as held."""
     owners = assign_topics(wanted, held)
     assert owners.keys() == wanted.keys()
@@ -23,7 +23,9 @@ def test_every_topic_once_to_a_subscriber(wanted: dict[str, frozenset[str]], hel
 
 
 @given(st.frozensets(members, min_size=1), topics, st.dictionaries(members, topics))
-def test_an_even_share(group: frozenset[str], shared: frozenset[str], held: dict[str, frozenset[str]]) -> None:
+def test_topics_are_assigned_evenly(
+    group: frozenset[str], shared: frozenset[str], held: dict[str, frozenset[str]]
+) -> None:
     """Members with equal subscriptions differ by one topic at most."""
     counts = [len(mine) for mine in assign_topics(dict.fromkeys(group, shared), held).values()]
     assert max(counts) - min(counts) <= 1

@@ -35,7 +35,9 @@ groups = st.dictionaries(st.sampled_from(["m1", "m2", "m3"]), states, min_size=1
 
 
 @given(groups, tasks)
-def test_every_task_once_and_one_leader(group: dict[str, WorkerState], wanted: frozenset[Task]) -> None:
+def test_every_task_has_one_worker_and_the_group_one_leader(
+    group: dict[str, WorkerState], wanted: frozenset[Task]
+) -> None:
     """Every worker gets the leader and the owners of all tasks, and the numbers of tasks differ by one at most."""
     given_out = assign_work(group, wanted, 5)
     assert given_out.keys() == group.keys()
@@ -50,7 +52,9 @@ def test_every_task_once_and_one_leader(group: dict[str, WorkerState], wanted: f
 
 
 @given(groups, tasks)
-def test_nothing_moves_without_need(group: dict[str, WorkerState], wanted: frozenset[Task]) -> None:
+def test_a_rebalance_moves_only_the_tasks_of_a_leaving_worker(
+    group: dict[str, WorkerState], wanted: frozenset[Task]
+) -> None:
     """A second round moves nothing; a leaving worker moves only its tasks; the leader stays while it is a member."""
     first = assign_work(group, wanted, 5)
     after = {

@@ -55,7 +55,7 @@ def rows(changes: Changes) -> list[dict[str, Any]]:
     return [dict(zip(names, row, strict=True)) for row in cells]
 
 
-def test_a_row_alone_is_an_update_without_position() -> None:
+def test_a_row_without_metadata_is_an_update_without_position() -> None:
     """Without added fields and headers, the decoder returns an update of the topic's table."""
     changes = only(record({"a": "x"}))
     assert changes.operation.tolist() == [Operation.UPDATE]
@@ -144,7 +144,7 @@ def test_the_insert_of_a_key_change_is_identified_by_its_header() -> None:
     assert states.tolist() == [CellState.UNCHANGED]
 
 
-def test_other_prefixes() -> None:
+def test_other_prefixes_of_added_fields() -> None:
     """A field without the prefix, or with an unknown name after it, is a column of the row."""
     names = MetadataNames("meta_", "h_")
     changes = only(record({"meta_op": "c", "meta_lsn": 7, "__op": "u", "meta_color": "x"}, h_ts_ms=1), added=names)

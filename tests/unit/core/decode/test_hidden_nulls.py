@@ -38,7 +38,7 @@ def test_the_rules_of_postgres_apply_to_unknown_connectors() -> None:
 
 
 @pytest.mark.parametrize("schema", [TEXT, BYTES, XML, infer_schema(["a"]), infer_schema([None])])
-def test_a_lob_of_oracle_may_be_hidden(schema: Schema) -> None:
+def test_a_null_of_oracle_may_hide_a_lob(schema: Schema) -> None:
     """A null of text or bytes without a known type may hide a LOB, unless the connector reads LOBs."""
     assert null_may_hide("oracle", schema, None, MODES)
     assert not null_may_hide("oracle", schema, None, WITH_LOBS)

@@ -69,7 +69,7 @@ def removed(decoded: Decoded) -> list[tuple[str, Operation, str]]:
 
 @pytest.mark.parametrize("schemas", [True, False])
 @pytest.mark.parametrize("apart", [True, False])
-def test_a_tombstone_is_of_the_table_that_its_own_partition_had_last(apart: bool, schemas: bool) -> None:
+def test_a_tombstone_belongs_to_the_last_table_of_its_partition(apart: bool, schemas: bool) -> None:
     """The decoder tracks the last table of each partition: a record of another partition between them has no effect."""
     topic = decoder(apart=apart, schemas=schemas)
     topic.decode(at(0, 0, event("d", "a", 1, schemas=schemas)))
@@ -117,7 +117,7 @@ def test_a_gap_in_the_offsets_resets_the_table_of_a_partition() -> None:
 
 
 @pytest.mark.parametrize("records", [[tombstone(1), event("c", "items", 2)], [event("c", "items", 2), tombstone(1)]])
-def test_the_topic_of_one_table_has_tombstones_of_that_table(records: list[Record]) -> None:
+def test_tombstones_of_a_topic_of_one_table_belong_to_it(records: list[Record]) -> None:
     """A tombstone of a topic that is named after its table deletes from it: compaction may keep only the tombstone."""
     decoded = decoder("shop.public.items").decode(at(0, 0, *records))
     assert removed(decoded) == [("items", Operation.TOMBSTONE, "=1")]

@@ -100,15 +100,15 @@ def test_floats_are_exact(number: float | str) -> None:
 
 
 @given(st.binary(min_size=1, max_size=20), st.integers(0, 10), st.sampled_from([9, 18, 19, 38]))
-def test_decimals_are_exact_or_refused(octets: bytes, scale: int, precision: int) -> None:
+def test_decimals_are_exact_or_refused(unscaled: bytes, scale: int, precision: int) -> None:
     """A decimal column keeps the exact number of its bytes, or refuses a number with more digits than its precision."""
-    number = int.from_bytes(octets, "big", signed=True)
+    number = int.from_bytes(unscaled, "big", signed=True)
     precision = max(precision, scale)
     if abs(number) >= 10**precision:
         with pytest.raises(BadRecord):
-            build_array(decimal(precision, scale), [octets])
+            build_array(decimal(precision, scale), [unscaled])
     else:
-        (found,) = build_array(decimal(precision, scale), [octets]).to_pylist()
+        (found,) = build_array(decimal(precision, scale), [unscaled]).to_pylist()
         assert found.as_tuple().exponent == -scale
         assert int(str(found).replace(".", "")) == number
 
