@@ -110,7 +110,7 @@ def test_decimals_are_exact_or_refused(unscaled: bytes, scale: int, precision: i
     else:
         (found,) = build_array(decimal(precision, scale), [unscaled]).to_pylist()
         assert found.as_tuple().exponent == -scale
-        assert int(str(found).replace(".", "")) == number
+        assert int(f"{found:f}".replace(".", "")) == number
 
 
 moments = st.integers(-62_135_300_000, 253_402_100_000).map(lambda second: EPOCH + timedelta(0, second, second % 10**6))
