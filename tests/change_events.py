@@ -19,9 +19,9 @@ Cell = int | None | CellState
 
 @dataclass(frozen=True)
 class Event:
-    """One change: ``cells`` hold a number, None for NULL, or a CellState. ``lsn`` is None for no position.
+    """One change: ``cells`` contain a number, None for NULL, or a CellState. ``lsn`` is None for no position.
 
-    A first half that is ``moved`` without a ``new_key`` has that of the next second half that names its key.
+    A delete that is ``moved`` without a ``new_key`` has the key of the next insert whose ``old_key`` is its key.
     """
 
     operation: Operation
@@ -64,7 +64,7 @@ def version(lsn: int | None, offset: int, partition: int = 0) -> RowVersion:
 
 
 def changes(*events: Event, columns: Sequence[str] = ("a",)) -> Changes:
-    """The events in order of arrival, offsets counting from 0 where none is given."""
+    """Return the events in order of arrival; offsets without a value count from 0."""
     offsets = [index if event.offset is None else event.offset for index, event in enumerate(events)]
     ids = Column("id", Schema("int64"), pa.array([event.key for event in events], pa.int64()))
     return Changes(

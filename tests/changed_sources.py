@@ -1,4 +1,4 @@
-"""Runs tests against a changed copy of the sources, to prove that they fail without the code that they are for."""
+"""Run tests against a changed copy of the sources, to prove that they fail without the code that they cover."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""Registers the fixture families: one file each, ``fix_<what it starts>.py``."""
+"""Register the fixture families: one file each, ``fix_<what it starts>.py``."""
 
 import os
 
 from hypothesis import settings
 
-# The same examples in every run, so that a red run is the change's own, and few, so that the unit tests take seconds
-# (the laws in properties/ say how many they need). HYPOTHESIS_PROFILE=brief (make unit) tries a few of them only;
-# search looks for new ones.
+# Every run has the same examples, so that a failure is caused by the change, and few, so that the unit tests take
+# seconds (the tests in properties/ set their own numbers). HYPOTHESIS_PROFILE=brief (make unit) runs a few of them;
+# search generates new ones.
 settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=25)
 settings.register_profile("brief", derandomize=True, deadline=None, max_examples=5)
 settings.register_profile("search", deadline=None)

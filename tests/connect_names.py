@@ -13,4 +13,4 @@ _LISTED = {
     "offset_commit_max_time_ms offset_commit_success_percentage offset_commit_failure_percentage",
 }
 TASK_METRICS = {f"kafka_connect_{group}_{name}" for group, names in _LISTED.items() for name in names.split()}
-"""With the labels ``connector`` and ``task`` alone."""
+"""Metrics that have only the labels ``connector`` and ``task``."""

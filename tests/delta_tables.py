@@ -1,4 +1,4 @@
-"""Reads Delta tables without a JVM, with delta-rs: what another engine sees."""
+"""Read Delta tables without a JVM, with delta-rs, as another engine does."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
 
 
 def delta_table(folder: Path) -> Any:
-    """The newest version of the table in ``folder``, None where there is none."""
+    """Return the newest version of the table in ``folder``, or None if there is no table."""
     from deltalake import DeltaTable  # late: most tests need no Delta reader
 
     return DeltaTable(str(folder)) if (folder / "_delta_log").exists() else None
 
 
 def delta_rows(table: Any) -> pa.Table:
-    """All rows and columns, in any order. Raises DeltaError for a table feature that delta-rs does not know."""
+    """Return all rows and columns, in any order. Raises DeltaError if delta-rs does not support a table feature."""
     from deltalake import QueryBuilder  # late, as above
 
     rows = pa.table(QueryBuilder().register("t", table).execute("SELECT * FROM t"))
@@ -26,7 +26,7 @@ def delta_rows(table: Any) -> pa.Table:
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
-    """The type as PySpark and PyIceberg name it."""
+    """Return the type as PySpark and PyIceberg name it."""
     if pa.types.is_list(kind):
         return pa.list_(_plain(kind.value_type))
     if pa.types.is_map(kind):

@@ -9,14 +9,14 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 Instruction = tuple[str, str]
-"""Its name and its arguments, such as ``("RUN", "apt-get update")``."""
+"""The name and the arguments of an instruction, such as ``("RUN", "apt-get update")``."""
 
 _ROOT_OF_THE_IMAGE = re.compile(r"(?<![\w./*-])/(?=(?:opt|src)\b)")
-"""Where a path of the image begins: one of the folders that the stages write to."""
+"""The start of a path of the image, below one of the folders that the stages write to."""
 
 
 def stage(text: str, name: str | None = None) -> list[Instruction]:
-    """The instructions of the stage that ``FROM … AS name`` begins, or of the last stage."""
+    """Return the instructions of the stage that ``FROM … AS name`` begins, or of the last stage."""
     stages: list[list[Instruction]] = []
     without_comments = re.sub(r"^\s*#.*\n", "", text, flags=re.MULTILINE)
     for line in filter(None, without_comments.replace("\\\n", "").splitlines()):
@@ -28,13 +28,13 @@ def stage(text: str, name: str | None = None) -> list[Instruction]:
 
 
 def variables(instructions: Iterable[Instruction]) -> dict[str, str]:
-    """What the ENV instructions set."""
+    """Return the variables that the ENV instructions set."""
     settings = " ".join(arguments for keyword, arguments in instructions if keyword == "ENV")
     return dict(re.findall(r"(\w+)=(\S+)", settings))
 
 
 class Build:
-    """Executes a stage: ``/opt`` and ``/src`` of the image are folders below ``root``, the rest is this machine."""
+    """Execute a stage: ``/opt`` and ``/src`` of the image are folders below ``root``, the rest is this machine."""
 
     def __init__(self, context: Path, root: Path, environment: Mapping[str, str]) -> None:
         self._context = context
@@ -43,7 +43,7 @@ class Build:
         self._environment = environment
 
     def execute(self, instructions: Iterable[Instruction]) -> None:
-        """WORKDIR, COPY from the context, and RUN. Raises AssertionError with the output of a RUN that fails."""
+        """Execute WORKDIR, COPY from the context, and RUN. Raises AssertionError with the output of a failed RUN."""
         for keyword, arguments in instructions:
             if keyword == "WORKDIR":
                 self._folder = Path(self.here(arguments))
@@ -56,7 +56,7 @@ class Build:
                 self.run(arguments)
 
     def run(self, command: str, **environment: str) -> str:
-        """Execute one command as RUN does and return what it prints. Raises AssertionError with it where it fails."""
+        """Execute a command as RUN does and return its output. Raises AssertionError with it if the command fails."""
         answer = subprocess.run(
             ["/bin/sh", "-c", self.here(command)],
             cwd=self._folder,
@@ -70,7 +70,7 @@ class Build:
         return answer.stdout
 
     def here(self, text: str) -> str:
-        """The text with each path of the image replaced by its path below ``root``."""
+        """Return the text with each path of the image replaced by its path below ``root``."""
         return _ROOT_OF_THE_IMAGE.sub(f"{self._root}/", text)
 
     def _copy(self, source: Path, target: Path) -> None:

@@ -16,7 +16,7 @@ Row = dict[str, Any]
 
 
 def key(row: Row, *, schemas: bool = True) -> bytes:
-    """A record key that holds ``row``."""
+    """Return a record key that contains ``row``."""
     return _document(row, _struct(row, "t.Key"), schemas)
 
 
@@ -31,7 +31,7 @@ def change(
     ts_ms: int = 1_700_000_000_000,
     snapshot: str = "false",
 ) -> bytes:
-    """A change event. ``columns`` gives an example row for the schema where ``after`` is None or has nulls."""
+    """Return a change event. ``columns`` is an example row for the schema if ``after`` is None or has nulls."""
     source = _source(table, lsn) | {"txId": lsn, "ts_ms": ts_ms, "snapshot": snapshot}
     payload = {"before": None, "after": after, "source": source, "op": op, "ts_ms": ts_ms}
     row = _struct(columns or after or {}, "shop.Value")
@@ -63,7 +63,7 @@ def _struct(row: Row, name: str) -> dict[str, Any]:
 
 
 def whole_change(op: str, before: Row | None, after: Row | None, lsn: int, *, table: str = "items") -> bytes:
-    """A change event whose schema has all that Debezium's has, which transforms go by."""
+    """Return a change event with the complete schema of Debezium, which transforms require."""
     source = _source(table, lsn)
     payload = {"before": before, "after": after, "source": source, "op": op, "ts_ms": 1_700_000_000_001}
     row = _struct(after or before or {}, f"shop.public.{table}.Value")

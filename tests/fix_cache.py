@@ -1,4 +1,4 @@
-"""Where the column cache of a test keeps its rows: tests that use ``cache_rows`` run for every kind of store."""
+"""The store of the column cache: tests that use ``cache_rows`` run for every type of store."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headrace_connectors.rocksdb import RocksRowStore
 
 @pytest.fixture(params=["memory", "rocksdb"])
 def cache_rows(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """The kind of store that the harness opens."""
+    """Yield the type of the store that the harness opens."""
     opened: list[RocksRowStore] = []
 
     def on_disk(limits: CacheLimits) -> RocksRowStore:

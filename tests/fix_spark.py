@@ -1,4 +1,4 @@
-"""A Spark session and its warehouse, started once per run and only when a test asks for them."""
+"""A Spark session and its warehouse, started once per run if a test requests them."""
 
 from __future__ import annotations
 
@@ -17,39 +17,39 @@ _SETTINGS = {
     **SHORT_LIVED,
     "spark.master": "local[2]",
     "spark.driver.memory": "2g",
-    # Each test has plans of its own for a few rows: to compile Java for them takes longer than to interpret them. The
-    # tests that start a worker (end to end, recordings, chaos) leave this as it is in production.
+    # Each test has its own plans for a few rows: compiling them to Java takes longer than interpreting them. The tests
+    # that start a worker (end to end, recordings, chaos) use the default, as in production.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 
 
 class Warehouse:
-    """A lakehouse on a local path; ``read`` and ``summary`` look at its files without Spark."""
+    """A lakehouse on a local path; ``read`` and ``summary`` read its files without Spark."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.lakehouse = SparkLakehouse(str(path), _SETTINGS, resolve("lakehouse"))
 
     def read(self, namespace: str, name: str) -> pa.Table:
-        """All rows and columns of a table, in any order."""
+        """Return all rows and columns of a table, in any order."""
         rows = self._table(namespace, name).scan().to_arrow()
         if any(_is_list_of_structs(column.type) for column in rows.schema):
-            # PyIceberg 0.12 gives such a list as empty where it is null; Spark and the file itself say null.
+            # PyIceberg 0.12 returns an empty list for null; Spark returns null, as the file contains.
             return self.session().table(f"lake.`{namespace}`.`{name}`").toArrow()
         return rows
 
     def summary(self, namespace: str, name: str) -> Mapping[str, str]:
-        """What the newest snapshot says about itself."""
+        """Return the properties of the newest snapshot."""
         snapshot = self._table(namespace, name).current_snapshot()
         return {} if snapshot is None else dict(snapshot.summary.additional_properties)
 
     def sql(self, statement: str) -> pa.Table:
-        """Run a statement as somebody else would."""
+        """Execute a statement as another writer does."""
         return self.session().sql(statement).toArrow()
 
     def session(self) -> Any:
-        """A Spark session of somebody else, beside those of the tables."""
+        """Return a Spark session of another writer, beside those of the tables."""
         from pyspark.sql import SparkSession  # late: tests without Spark collect this file too
 
         session = SparkSession.getActiveSession()
@@ -69,7 +69,7 @@ def _is_list_of_structs(kind: pa.DataType) -> bool:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """PySpark leaves the sockets that results come through to the garbage collector."""
+    """Ignore the sockets for results that PySpark leaves to the garbage collector."""
     for item in items:
         if item.get_closest_marker("spark"):
             item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
@@ -77,7 +77,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warehouse]:
-    """One session for all tests of a run; each takes table names of its own (``unique``)."""
+    """Yield one warehouse for all tests of a run; each test has its own table names (``unique``)."""
     warehouse = Warehouse(tmp_path_factory.mktemp("warehouse"))
     yield warehouse
     warehouse.lakehouse.close()

@@ -1,6 +1,6 @@
-"""The real systems, started once per run and only when a test asks for them.
+"""The real systems, started once per run if a test requests them.
 
-Tests share them, so each takes names of its own for topics, databases and connectors (``unique``).
+Tests share them, so each test has its own names of topics, databases and connectors (``unique``).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _numbers = itertools.count(1)
 
 @pytest.fixture(scope="session")
 def _stack(request: pytest.FixtureRequest) -> Iterator[Stack]:
-    """A stack in which nothing runs yet; keeps its logs when a test failed."""
+    """Yield a stack in which no system runs yet; it keeps its logs if a test failed."""
     stack = Stack()
     yield stack
     stack.stop(failed=request.session.testsfailed > 0)
@@ -64,12 +64,12 @@ def stack_registry(_stack: Stack) -> Registry:
 
 @pytest.fixture(scope="session")
 def stack(_stack: Stack) -> Stack:
-    """Everything: broker, database, Connect with Debezium."""
+    """Start all systems: broker, database, Connect with Debezium."""
     _stack.start()
     return _stack
 
 
 @pytest.fixture
 def unique() -> Callable[[str], str]:
-    """Makes names that no other test of this run uses: ``unique("shop") -> "shop_7"``."""
+    """Return a function that makes names for this test only: ``unique("shop") -> "shop_7"``."""
     return lambda stem: f"{stem}_{next(_numbers)}"

@@ -1,4 +1,4 @@
-"""The settings of a connector's Kafka clients, from properties as a connector has them."""
+"""The settings of a connector's Kafka clients, parsed from properties of a connector."""
 
 from __future__ import annotations
 

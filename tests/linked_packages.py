@@ -1,4 +1,4 @@
-"""A pip that takes locked packages from the environment of the tests: seconds instead of a minute for Spark and Arrow.
+"""A pip that links locked packages from the environment of the tests, which takes seconds instead of a minute.
 
 ``make setup`` has installed them there, with the same versions and hashes. ``pip … install -r FILE`` links each package
 of the file, and raises if the environment has another version of it; any other command goes to the real pip.
@@ -26,7 +26,7 @@ def link(requirements: Path, site_packages: Path) -> None:
 
 
 def _link_files(distribution: metadata.Distribution, site_packages: Path) -> None:
-    """Without the commands, which would start the interpreter of the tests."""
+    """Link the files except commands, which would start the interpreter of the tests."""
     for file in distribution.files or ():
         target = site_packages / file
         if ".." not in file.parts:
@@ -35,7 +35,7 @@ def _link_files(distribution: metadata.Distribution, site_packages: Path) -> Non
 
 
 def main() -> int:
-    """As pip; the exit status."""
+    """Run as pip does and return the exit status."""
     arguments = sys.argv[1:]
     if "-r" not in arguments:
         return subprocess.run([sys.executable, "-m", "pip", *arguments], check=False).returncode

@@ -1,4 +1,4 @@
-"""A broker of one process that says what a test wants to hear, in Kafka's protocol, to aiokafka's real clients."""
+"""A broker in this process that answers aiokafka's clients as a test specifies, in Kafka's protocol."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ Answer = Callable[[Any], Response]
 
 
 class ScriptedKafka:
-    """Speaks one version of each request: that of the class which has an answer.
+    """A broker that supports one version of each request: that of the class which has an answer.
 
-    ``topics`` are the leaders of their partitions, ``others`` what it says of brokers that are not there, and
-    ``controller`` is the cluster's (-1 is none). It is every group's coordinator, unless an answer says otherwise.
-    ``asked`` counts requests by the name of their class. An empty fetch is answered late, so that a client does not ask
-    all the time.
+    ``topics`` are the leaders of their partitions, ``others`` are metadata of brokers that do not exist, and
+    ``controller`` is the cluster's (-1 is none). It is every group's coordinator, unless an answer names another.
+    ``asked`` counts requests by the name of their class. It answers an empty fetch with a delay, so that a client does
+    not fetch continuously.
     """
 
     def __init__(self, topics: Mapping[str, list[int]], answers: Mapping[type[RequestStruct], Answer]) -> None:
@@ -51,20 +51,20 @@ class ScriptedKafka:
 
     async def __aexit__(self, *_: object) -> None:
         if self._served:
-            await asyncio.wait(self._served, timeout=_CLIENT_SECONDS)  # a test that fails does not stop its clients
+            await asyncio.wait(self._served, timeout=_CLIENT_SECONDS)  # the clients of a failed test continue
         self.vanish()
         await asyncio.gather(*self._served, return_exceptions=True)
         await asyncio.sleep(0)  # their sockets close in the next step
 
     def vanish(self) -> None:
-        """Be there no more, for good."""
+        """Stop permanently, and close all connections."""
         self._server.close()
         for task in self._served:
             task.cancel()
 
     @property
     def connections(self) -> int:
-        """How many are open."""
+        """The number of open connections."""
         return len(self._served)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -113,7 +113,7 @@ def _empty(response: FetchResponse_v4) -> bool:
 
 
 def batch(base: int, *records: tuple[bytes, bytes]) -> bytes:
-    """Keys and values from offset ``base`` on, as a log has them."""
+    """Return a record batch of keys and values from offset ``base`` on, in the format of a log."""
     builder = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, 1 << 20)
     for number, (key, value) in enumerate(records):
         builder.append(number, 1_700_000_000_000, key, value, [])

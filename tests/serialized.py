@@ -1,7 +1,7 @@
-"""Changes of one table as real serializers write them: confluent-kafka's, with the registry that they register with.
+"""Changes of one table in the formats of confluent-kafka's serializers, with a schema registry.
 
-Schemas are written as Connect's converters of the same formats write them (``AvroData``, ``JsonSchemaData``), so that
-each topic looks like one that Debezium has filled through that converter.
+The schemas are those of Connect's converters of the same formats (``AvroData``, ``JsonSchemaData``), so that each topic
+equals one that Debezium writes through that converter.
 """
 
 from __future__ import annotations
@@ -64,11 +64,11 @@ CHANGES: list[tuple[str, Row | None, Row | None]] = [
     ("u", _FULL, _CHANGED),
     ("d", _FULL | {"id": 4}, None),
 ]
-"""Operation, before and after, in the order of the topic; a delete has its tombstone behind it."""
+"""Operation, before and after, in the order of the topic; a tombstone follows a delete."""
 
 
 def rows() -> list[Row]:
-    """What the table then holds, as Arrow has it."""
+    """Return the rows of the table after all changes, as Arrow values."""
     return [_stored(each) for each in (_CHANGED, _EMPTY, _FULL | {"id": 3})]
 
 
@@ -78,7 +78,7 @@ def _stored(row: Row) -> Row:
 
 
 def records(topic: str, serializers: tuple[Serializer, Serializer]) -> list[RecordedRecord]:
-    """The topic, as a key's and a value's serializer write it."""
+    """Return the topic as the serializers of key and value write it."""
     key, value = serializers
     of_key, of_value = (SerializationContext(topic, side) for side in (MessageField.KEY, MessageField.VALUE))
     documents: list[tuple[bytes | None, bytes | None]] = []
@@ -109,7 +109,7 @@ _SOURCE = {
 
 
 def avro(registry: SchemaRegistryClient) -> tuple[Serializer, Serializer]:
-    """Confluent's serializer over fastavro."""
+    """Return Confluent's serializer, which uses fastavro."""
     key = _avro_record("Key", {"id": "long"})
     return tuple(AvroSerializer(registry, _text(each)) for each in (key, _avro_envelope()))  # type: ignore[return-value] # a pair
 
@@ -166,7 +166,7 @@ def _nullable(kind: Any) -> list[Any]:
 
 
 def json_schema(registry: SchemaRegistryClient) -> tuple[Serializer, Serializer]:
-    """Confluent's serializer, which holds each document against its schema."""
+    """Return Confluent's serializer, which validates each document against its schema."""
     key = _json_object("Key", {"id": _json("int64")})
     return (
         JSONSerializer(_text(key), registry),
@@ -270,7 +270,7 @@ _NOTED = {"size": {"connect.type": "int16"}, "price": {"precision": "10", "scale
 
 
 def protobuf(registry: SchemaRegistryClient) -> tuple[Serializer, Serializer]:
-    """Confluent's serializer; its schemas go to the registry as serialized descriptors, one refers to another."""
+    """Return Confluent's serializer; it registers schemas as serialized descriptors, with a reference between them."""
     source = _protobuf_message("Source", {name: kind.replace("long", "int64") for name, kind in _SOURCE.items()})
     key = _protobuf_class(_protobuf_file("key", _protobuf_message("Key", {"id": "int64"})))
     part = _protobuf_file("part", source)
@@ -302,13 +302,13 @@ def _protobuf_file(name: str, message: DescriptorProto, *imports: str) -> FileDe
 
 
 def _protobuf_class(file: FileDescriptorProto) -> Any:
-    """As protoc's modules have it: in the pool in which the serializer looks for imports."""
+    """Add the file to the pool in which the serializer finds imports, as protoc's modules do."""
     Default().Add(file)
     return GetMessageClass(Default().FindMessageTypeByName(f"{file.package}.{file.message_type[0].name}"))
 
 
 def _protobuf_message(name: str, members: dict[str, str], noted: dict[str, dict[str, str]] | None = None) -> Any:
-    """A message; types end in ``?`` for what knows whether it is set, in ``*`` for what repeats."""
+    """Return a message; the type of a field with presence ends in ``?``, of a repeated one in ``*``."""
     message = DescriptorProto(name=name)
     for number, (member, kind) in enumerate(members.items(), 1):
         field = message.field.add(name=member, number=number, label=FieldDescriptorProto.LABEL_OPTIONAL)
@@ -327,7 +327,7 @@ def _protobuf_message(name: str, members: dict[str, str], noted: dict[str, dict[
 
 
 def _filled(message: Any, row: Row) -> Any:
-    """A message with a row's values; null is what is not set."""
+    """Return the message with a row's values; null is an unset field."""
     for name, value in row.items():
         if isinstance(value, Decimal):
             getattr(message, name).CopyFrom(decimal_to_protobuf(value, 2))

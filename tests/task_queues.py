@@ -1,4 +1,4 @@
-"""The queues of several tables and the offsets of one task, as a sink task puts them together."""
+"""The queues of several tables and the offsets of one task, combined as a sink task does."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headrace.core.batch.table_queue import Backlog, TableQueue
 
 
 class TaskQueues:
-    """Chunks go in; batches per table come out, and the offsets that completed ones move."""
+    """Accept chunks, and return batches of tables and the offsets of completed batches."""
 
     def __init__(self, policy: BatchPolicy, *, holds_halves: bool = True) -> None:
         self._policy = policy
@@ -23,7 +23,7 @@ class TaskQueues:
     def add(
         self, partition: Hashable, end: int, contents: Sequence[tuple[str, Content]], now: float, behind: int = 0
     ) -> None:
-        """Take what one chunk holds for its tables."""
+        """Add the contents of one chunk to the queues of its tables."""
         end = resumable(end, [content for _, content in contents], behind)
         origin = self._offsets.begin(partition, end, now, behind)
         self._backlog.read(partition, behind, now)
@@ -37,44 +37,44 @@ class TaskQueues:
         return self._queues[table]
 
     def next(self, table: str, now: float, *, flush: bool = False) -> Batch | None:
-        """The next batch of a table."""
+        """Return the next batch of a table, or None if it should wait."""
         return self._queue(table).next(now, flush=flush)
 
     def due(self, table: str) -> float | None:
-        """When a batch of the table may be closed."""
+        """Return the time at which a batch of the table may be closed."""
         return self._queue(table).due()
 
     def complete(self, batch: Batch) -> Mapping[Hashable, int]:
-        """The offsets that move with a batch."""
+        """Return the offsets that a completed batch releases."""
         return self._offsets.done(self._queues[batch.table].complete(batch))
 
     def settled(self) -> Mapping[Hashable, int]:
-        """Offsets that move without a batch."""
+        """Return the offsets that are released without a batch."""
         return self._offsets.done([])
 
     def crowded(self) -> set[str]:
-        """The tables with a full batch that waits."""
+        """Return the tables with a full batch that waits."""
         return {name for name, queue in self._queues.items() if queue.is_full}
 
     def tables(self) -> Sequence[str]:
-        """Every table that has had a change."""
+        """Return every table that has had a change."""
         return tuple(self._queues)
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is open or waits."""
+        """Whether no batch is open and no event waits."""
         return all(queue.is_idle for queue in self._queues.values())
 
     def waiting(self, table: str) -> tuple[int, int]:
-        """Events and bytes that wait for a table."""
+        """Return the number of events and bytes that wait for a table."""
         return self._queue(table).records, self._queue(table).size
 
     def unwritten(self) -> Mapping[str, Unwritten]:
-        """What has waited longest, by table."""
+        """Return the oldest unwritten changes, by table."""
         return {name: found for name, queue in self._queues.items() if (found := queue.unwritten) is not None}
 
     def reset(self) -> None:
-        """Drop what is not complete."""
+        """Discard all events that are not complete."""
         self._offsets.clear()
         self._backlog.clear()
         for queue in self._queues.values():

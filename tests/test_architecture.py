@@ -1,4 +1,4 @@
-"""The rules of the architecture that no type checker sees. Each failure says how to repair it."""
+"""The rules of the architecture that no type checker enforces. Each failure names the fix."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def modules(*roots: Path) -> Iterator[Path]:
 
 
 def imported(path: Path) -> set[str]:
-    """Top-level names of what a module imports, anywhere in it."""
+    """Return the top-level names of all imports in a module."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
@@ -40,7 +40,7 @@ def imported(path: Path) -> set[str]:
 
 
 def classes(package: ModuleType) -> Iterator[type]:
-    """All classes of a package, where they are declared."""
+    """Yield all classes of a package from the modules that declare them."""
     for found in walk_packages(package.__path__, f"{package.__name__}."):
         if not found.name.endswith("__main__"):
             declared = vars(import_module(found.name)).values()
@@ -66,7 +66,7 @@ def test_only_one_file_sends_requests_to_other_workers() -> None:
 
 
 def test_drivers_stay_in_their_packages() -> None:
-    """Only the lakehouse package knows Spark, only the sql package knows a database driver."""
+    """Only the lakehouse package imports Spark, and only the sql package imports a database driver."""
     assert all(name.startswith("lakehouse/") for name in importers("pyspark"))
     assert all(name.startswith("sql/postgres") for name in importers("psycopg") | importers("psycopg_pool"))
     assert all(name.startswith("sql/oracle") for name in importers("oracledb"))
@@ -75,8 +75,8 @@ def test_drivers_stay_in_their_packages() -> None:
     assert not service & {"faust", "aiokafka", "pyspark", "psycopg", "oracledb", "rocksdict", "headrace_connectors"}
 
 
-def test_every_plug_in_is_where_its_entry_point_says() -> None:
-    """Correct pyproject.toml; the service loads what stands there by name, and nothing else tells it."""
+def test_every_entry_point_names_a_callable() -> None:
+    """Correct pyproject.toml: the service loads plug-ins only by the entry points there."""
     groups = tomllib.loads((SERVICE.parents[1] / "pyproject.toml").read_text())["project"]["entry-points"]
     for name, place in [entry for group in groups.values() for entry in group.items()]:
         module, _, attribute = place.partition(":")
@@ -84,11 +84,11 @@ def test_every_plug_in_is_where_its_entry_point_says() -> None:
 
 
 CALLED_BELOW = {"Decoder", "KafkaRecord", "RowStore"}
-"""Protocols that core or a pack calls, which import nothing above them; ``headrace.ports`` names these as well."""
+"""Protocols that core or a pack calls, which import nothing above them; ``headrace.ports`` re-exports these."""
 
 
 def test_what_connector_packages_implement_is_a_port() -> None:
-    """Declare the protocol in headrace/ports. It is found by its methods, which some connector class has all of."""
+    """Declare the protocol in headrace/ports. A connector class implements it if it has all of its methods."""
     implementers = [kind for kind in classes(headrace_connectors) if not is_protocol(kind)]
     found = {
         kind.__name__: implementer.__name__
@@ -133,7 +133,7 @@ _STATEMENT = re.compile(
 
 
 def texts(path: Path) -> Iterator[ast.JoinedStr | ast.Constant]:
-    """Text literals of a module, without docstrings."""
+    """Yield the text literals of a module, without docstrings."""
     tree = ast.parse(path.read_text())
     documentation = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
@@ -174,18 +174,18 @@ def test_every_error_has_a_remedy() -> None:
 
 
 def test_no_bucket_modules() -> None:
-    """Name a module after what it holds."""
+    """Name a module after its content."""
     banned = {"utils", "common", "types", "helpers", "misc", "manager"}
     assert not [path for path in modules(SERVICE, CONNECTORS) if path.stem in banned]
 
 
-def test_every_module_says_what_it_is_for() -> None:
-    """A docstring at its head."""
+def test_every_module_has_a_docstring() -> None:
+    """Add a docstring that describes the module."""
     assert not [path for path in modules(SERVICE, CONNECTORS) if not ast.get_docstring(ast.parse(path.read_text()))]
 
 
 def test_the_core_has_no_mocks() -> None:
-    """Plain values are enough to test it; a mock would hide that a core module does I/O."""
+    """Test the core with plain values; a mock would hide that a core module does I/O."""
     tests = Path(__file__).parent / "unit" / "core"
     assert not [path for path in tests.rglob("*.py") if "mock" in imported(path) or "unittest" in imported(path)]
 

@@ -1,7 +1,7 @@
-"""A source, its log, Kafka and the lake in memory, moving on by themselves while they are being compared.
+"""A source, its log, Kafka and the lake in memory, which change while the verifier compares them.
 
-Whenever the verifier asks anything, or waits, the world takes a step of its script: a row changes, a transaction stays
-open, events are published, the lake applies some. What is applied goes through lake tables as they are.
+At each query and each wait of the verifier the world executes a step of its script: it changes a row, leaves a
+transaction open, publishes events, or applies some to the lake through real lake tables.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ class Event:
 
 @dataclass
 class World:
-    """``script`` holds the steps to take; when it is used up, everything that has happened gets through.
+    """``script`` contains the steps; after the last one, the world publishes and applies all changes.
 
-    ``plan`` holds what comes before certain calls of the lake table, in their order: the call, a key, its new name.
+    ``plan`` contains changes before certain calls of the lake table, in their order: the call, a key, its new name.
     """
 
     script: list[int] = field(default_factory=list)
@@ -73,10 +73,10 @@ class World:
         self.source = WorldSource(self)
         self.lake = MemoryLakehouse().table("shop", "item", self.options)
 
-    # -- what happens -------------------------------------------------------------------------------------------------
+    # -- steps ---------------------------------------------------------------------------------------------------------
 
     def step(self) -> None:
-        """The next step of the script."""
+        """Execute the next step of the script."""
         if not self.script:
             self.settle()
             return
@@ -94,7 +94,7 @@ class World:
             self.apply()
 
     def before(self, call: str) -> None:
-        """What is planned before a call of the lake table, or the next step."""
+        """Execute the change that is planned before a call of the lake table, or the next step."""
         if not self.plan or self.plan[0][0] != call:
             self.step()
             return
@@ -103,19 +103,19 @@ class World:
         self.settle()
 
     def change(self, key: int, name: str | None) -> None:
-        """A transaction of one change."""
+        """Commit a transaction of one change."""
         if any(event.key == key for event in self.open) or (name is None and key not in self.rows):
             return
         self.begin(key, name)
         self.commit()
 
     def begin(self, key: int, name: str | None) -> None:
-        """A change whose transaction stays open: its position is lower than those of what commits before it."""
+        """Start a transaction of one change; its position is below those of transactions that commit before it."""
         if all(event.key != key for event in self.open):
             self.open.append(Event(self._position(), key, name))
 
     def commit(self) -> None:
-        """The last open transaction commits."""
+        """Commit the transaction that was opened last."""
         if self.open:
             event = self.open.pop()
             self._position()
@@ -126,11 +126,11 @@ class World:
                 self.rows[event.key] = event.name
 
     def publish(self) -> None:
-        """Everything that was committed is in Kafka, and the source connector says so."""
+        """Publish all committed changes to Kafka, and confirm them to the source."""
         self.published, self.confirmed = len(self.log), self.end
 
     def apply(self, count: int = 1) -> None:
-        """The lake applies some of what is in Kafka."""
+        """Apply some of the published events to the lake."""
         for event in self.log[self.applied : min(self.applied + count, self.published)]:
             if self.lake.schema() is None:
                 self.lake.evolve(LAKE, ["id"])
@@ -143,7 +143,7 @@ class World:
             self.applied += 1
 
     def settle(self) -> None:
-        """Everything gets through."""
+        """Commit, publish and apply all changes."""
         while self.open:
             self.commit()
         self.publish()
@@ -190,21 +190,21 @@ class World:
         return TableRepair(self.table(), self.verifier(folder), sink, self, clock, lambda: 10**15, paused)
 
     def corrupt(self, key: int, name: str | None) -> None:
-        """Change a stored cell behind everybody's back; its stored version stays."""
+        """Change a stored cell without a commit; its stored version remains."""
         cells = self.lake._stored.rows[f"={key}"].cells
         cells["name"] = pa.scalar(name, pa.string())
 
     def lose(self, key: int) -> None:
-        """Remove a stored row behind everybody's back."""
+        """Remove a stored row without a commit."""
         del self.lake._stored.rows[f"={key}"]
 
     def stored(self) -> dict[int, str]:
-        """What the lake has."""
+        """Return the rows of the lake."""
         return {row["id"]: row["name"] for row in self.lake.rows().values()}
 
 
 class WorldSource(MemoryRowSource):
-    """The source's side of the world."""
+    """The source database of the world."""
 
     def __init__(self, world: World) -> None:
         super().__init__()
@@ -234,7 +234,7 @@ class WorldSource(MemoryRowSource):
 
 
 class _Moving:
-    """The lake table, before each call of which the world moves on."""
+    """A lake table that runs a step of the world before each call."""
 
     def __init__(self, world: World) -> None:
         self._world = world

@@ -1,4 +1,4 @@
-"""An option is declared once: its default is written nowhere else, and code reads typed fields instead of texts."""
+"""An option is declared once: no other code repeats its default, and code reads typed fields instead of texts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Modules = Mapping[str, Sequence[ast.AST]]
 
 @cache
 def modules() -> Modules:
-    """The modules of the service and the connectors; parsed once."""
+    """Return the parsed modules of the service and the connectors."""
     return {
         f"{root.name}/{path.relative_to(root)}": nodes(path.read_text())
         for root in (SERVICE, CONNECTORS)
@@ -50,7 +50,7 @@ def outside_of_config() -> Modules:
 
 
 def is_written(node: ast.expr | None) -> bool:
-    """Whether a default is written out. False, None and an empty text are the absence of a choice."""
+    """Return whether a default is a literal. False, None and an empty text are no choice."""
     if isinstance(node, ast.BinOp):
         return is_written(node.left) and is_written(node.right)
     if isinstance(node, ast.Tuple):
@@ -59,7 +59,7 @@ def is_written(node: ast.expr | None) -> bool:
 
 
 def declared_defaults(modules: Iterable[Sequence[ast.AST]]) -> dict[str, ast.expr]:
-    """The default of every field that declares an option with ``option``, by the name of the field."""
+    """Return the default of every field that declares an option with ``option``, by the name of the field."""
     found = {}
     for field in fields(modules):
         value = field[1].value
@@ -69,14 +69,14 @@ def declared_defaults(modules: Iterable[Sequence[ast.AST]]) -> dict[str, ast.exp
 
 
 def fields(modules: Iterable[Sequence[ast.AST]]) -> Iterator[tuple[str, ast.AnnAssign]]:
-    """Every field of every class, with the name of the class."""
+    """Yield every field of every class, with the name of the class."""
     for node in (node for module in modules for node in module):
         if isinstance(node, ast.ClassDef):
             yield from ((node.name, each) for each in node.body if isinstance(each, ast.AnnAssign))
 
 
 def written_twice(modules: Modules) -> list[str]:
-    """Fields that get their value from the field of an option, and have a written default like the option itself."""
+    """Return the fields that get their value from an option's field, and have a literal default as the option has."""
     options = declared_defaults(modules.values())
     own = {
         (name, field.target.id): field.value
@@ -97,7 +97,7 @@ def written_twice(modules: Modules) -> list[str]:
 
 
 def read_with_a_default(modules: Modules) -> list[str]:
-    """Where an option is read by its name, with a default beside it."""
+    """Return the places that read an option by its name, with a literal default."""
     names = {key.name for key in OPTIONS}
     return [
         f"{module}:{call.lineno}: {call.args[0].value}"
@@ -130,8 +130,8 @@ def test_raw_properties_stay_inside_the_configuration() -> None:
     assert found == []
 
 
-def test_the_checks_find_what_they_look_for() -> None:
-    """A second default in a class that is built from a group, and one beside a name."""
+def test_the_checks_find_second_defaults() -> None:
+    """A second default in a class that is built from a group, and one beside the name of an option."""
     source = """
 class Group:
     size: int = option("batch.max.records", Type.INT, 7, "Size.")
@@ -154,7 +154,7 @@ read = properties.get("batch.max.records", "7"), properties.get("batch.max.recor
 
 @pytest.mark.parametrize("key", OPTIONS, ids=lambda key: key.name)
 def test_a_default_is_a_valid_value(key: object) -> None:
-    """It is parsed and checked as a given value is, and shown as it is written."""
+    """Each default passes the parser and the validator of its option, and its text is the one that is shown."""
     option = next(each for each in OPTIONS if each is key)
     value = parse(option, option.default_text)
     if value is not None and option.validator is not None:
@@ -163,6 +163,6 @@ def test_a_default_is_a_valid_value(key: object) -> None:
 
 
 def test_the_groups_have_the_defaults_of_the_options() -> None:
-    """A group without properties is the group with every default given as text."""
+    """A group that is parsed without properties equals the group with each default given as text."""
     given = {key.name: key.default_text for key in CONNECTOR_OPTIONS.keys if key.default_text}
     assert reselect_options(given) == reselect_options({})

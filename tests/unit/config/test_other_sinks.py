@@ -1,4 +1,4 @@
-"""Whoever moves a connector over finds every key of the old sink, and keys that are really there."""
+"""The guide for other sinks covers every key of theirs, and names only keys that exist."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ FREE = ("table.properties.*", "consumer.override.*", "consumer.override.group.id
     [("debezium-connector-jdbc-3.6.0.Final.txt", JDBC), ("iceberg-kafka-connect-1.10.0.txt", ICEBERG)],
 )
 def test_every_key_of_the_other_sink_is_answered(file: str, keys: Mapping[str, str]) -> None:
-    """As its classes name them."""
+    """There is an answer for each key that the classes of the sink define."""
     for name in (KEYS / file).read_text(encoding="utf-8").split():
         assert name in keys or (called_here(name.replace("*", "x")) or "").startswith("It is a key of"), name
 
 
 @pytest.mark.parametrize("here", sorted({here for keys in OTHER_SINKS.values() for here in keys.values()}))
-def test_what_stands_here_exists(here: str) -> None:
-    """Every key that a sentence names is an option, a free prefix, or one of the worker's."""
+def test_the_keys_that_the_guide_names_exist(here: str) -> None:
+    """Every key in a sentence is an option of a connector or a worker, or has a free prefix."""
     for name in re.findall(r"`([a-z][a-z.*-]*\.[a-z.*-]+)(?:=[a-z]+)?`", here):
         known = name in CONNECTOR_OPTIONS or name in WORKER_OPTIONS or name in FREE
         assert known or name.startswith("spark.sql.catalog."), name
 
 
-def test_the_longest_prefix_answers() -> None:
-    """A key below a group is not answered with what holds for a larger one."""
+def test_the_longest_prefix_applies() -> None:
+    """The sentence about a key is that of its longest prefix."""
     assert "table.properties" in (called_here("iceberg.tables.write-props.write.format.default") or "")
     assert "control topic" in (called_here("iceberg.control.commit.threads") or "")
     assert called_here("icberg.tables") is None

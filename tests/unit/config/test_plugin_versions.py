@@ -1,4 +1,4 @@
-"""What is said about the versions and classes of plug-ins that a connector names."""
+"""Validation of the versions and classes of plug-ins."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _errors(option: str, wanted: str) -> dict[str, tuple[str, ...]]:
     ],
 )
 def test_versions_of_plugins_are_checked_and_recommended(option: str, of: str, plugin: str) -> None:
-    """There is one of each (KIP-891); another one is an error at the class and at the version."""
+    """Each plug-in has one version (KIP-891); validation refuses another at the class and at the version."""
     range_of_others = f"Plugin {plugin} not found that matches the version range [99,), available versions: [1.0]"
     assert _errors(option, "[99,)") == dict.fromkeys((of, option), (range_of_others,))
     assert _errors(option, "garbage]")[option] == ("Invalid version specification: garbage]",)
@@ -57,7 +57,7 @@ def test_versions_of_plugins_are_checked_and_recommended(option: str, of: str, p
 
 
 def test_the_version_of_a_converter_that_is_inherited() -> None:
-    """It is the worker's converter that is another one than is asked for."""
+    """A connector's version option also applies to the converter that it inherits from the worker."""
     of_others = f"Plugin {JSON} not found that matches the version range [99,), available versions: [1.0]"
     option = "value.converter.plugin.version"
     assert _errors(option, "[99,)") == dict.fromkeys(("value.converter", option), (of_others,))
@@ -65,7 +65,7 @@ def test_the_version_of_a_converter_that_is_inherited() -> None:
 
 
 def test_the_version_of_a_workers_converter() -> None:
-    """Said when the worker starts: every task that inherits it would fail."""
+    """The worker does not start with another version: every task that inherits the converter would fail."""
     given = {"bootstrap.servers": "a:1", "key.converter": "JsonConverter"}
     for option, plugin in ("key", JSON), ("header", HEADERS):
         with pytest.raises(ConfigError) as refused:
@@ -75,7 +75,7 @@ def test_the_version_of_a_workers_converter() -> None:
 
 
 def test_classes_to_choose_from_are_recommended() -> None:
-    """Consoles make lists of them."""
+    """Validation recommends the classes of each plug-in option, which consoles show as a list."""
     shown = {info.value.name: info.value.recommended_values for info in validate(VERSIONED, DEFAULTS).configs}
     for option, one in (
         ("value.converter", JSON),

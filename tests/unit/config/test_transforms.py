@@ -1,4 +1,4 @@
-"""What is said about transforms and predicates that a connector brings along."""
+"""Validation of the transforms and predicates of a connector."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def _errors(**given: str) -> dict[str, tuple[str, ...]]:
     return {info.definition.name: info.value.errors for info in infos.configs if info.value.errors}
 
 
-def test_a_chain_that_works_is_accepted() -> None:
-    """By full and by simple name, with a predicate."""
+def test_a_valid_chain_is_accepted() -> None:
+    """Validation accepts full and simple class names, and a predicate."""
     assert not _errors(**ROUTE, **MATCH, **{"transforms.t.predicate": "p", "transforms.t.negate": "true"})
     assert not _errors(**{**ROUTE, "transforms.t.type": "RegexRouter"})
 
@@ -55,14 +55,14 @@ def test_a_chain_that_works_is_accepted() -> None:
         ({"transforms.t.type": "no.Such"}, "transforms.t.type", "Class no.Such could not be found."),
     ],
 )
-def test_what_no_task_could_use_is_told_at_once(given: dict[str, str], option: str, text: str) -> None:
-    """With the option that is wrong."""
+def test_an_invalid_chain_is_refused_by_validation(given: dict[str, str], option: str, text: str) -> None:
+    """Validation reports the error on the option that is wrong."""
     assert text in _errors(**ROUTE | given)[option][0]
 
 
 @pytest.mark.parametrize("class_name", [*REFUSED, *OF_OTHERS])
 def test_classes_that_are_refused_have_a_next_step(class_name: str) -> None:
-    """Scripts above all."""
+    """The error of an unsupported class, such as one that runs scripts, names an alternative."""
     errors = _errors(**ROUTE | {"transforms.t.type": class_name, "transforms.t.condition": "true"})
     assert list(errors) == ["transforms.t.type"]  # it is not its options that are wrong
     [message] = errors["transforms.t.type"]
@@ -70,21 +70,21 @@ def test_classes_that_are_refused_have_a_next_step(class_name: str) -> None:
     assert any(step in message for step in ("use ", "remove it", "at the source connector"))
 
 
-def test_kafkas_filter_is_the_one_that_the_simple_name_means() -> None:
-    """Debezium's of the same name runs scripts."""
+def test_the_simple_name_filter_is_that_of_kafka() -> None:
+    """Debezium's transform of the same name runs scripts."""
     found = find("Filter", TRANSFORMS)
     assert found is not None
     assert found.class_name == "org.apache.kafka.connect.transforms.Filter"
 
 
-def test_every_class_has_its_place_on_the_page() -> None:
-    """``docs/transforms.md`` is what a reader goes by."""
+def test_the_page_of_transforms_contains_every_class() -> None:
+    """``docs/transforms.md`` names each supported transform and predicate."""
     names = {each.simple_name.partition("$")[0] for each in (*TRANSFORMS.values(), *PREDICATES.values())}
     assert [name for name in sorted(names) if f"`{name}`" not in PAGE and f".{name}`" not in PAGE] == []
 
 
-def test_transforms_that_hide_nulls_are_named() -> None:
-    """Those whose option is not set to false."""
+def test_transforms_that_replace_nulls_are_listed() -> None:
+    """The chain lists transforms with ``replace.null.with.default`` not set to false."""
     kind = "org.apache.kafka.connect.transforms.Cast$Value"
     cast = {"transforms": "t", "transforms.t.type": kind, "transforms.t.spec": "a:string"}
     assert chain(cast).defaulting == ("t",)

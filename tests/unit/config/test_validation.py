@@ -1,4 +1,4 @@
-"""Validation of connector configurations: Connect's sentences and counts, and our own refusals."""
+"""Validation of connector configurations: the texts and counts of Kafka Connect, and the refusals of Headrace."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from headrace.config.connector import CONNECTOR_OPTIONS, LATER
+from headrace.config.connector import LATER
 from headrace.config.overrides import OverridePolicy
-from headrace.config.reselect import reselect_options
 from headrace.config.validation import WorkerDefaults, connector_definitions, sink_connector_config, validate
 
 JSON = "org.apache.kafka.connect.json.JsonConverter"
@@ -25,7 +24,7 @@ def _errors(**changes: str | None) -> dict[str, tuple[str, ...]]:
 
 
 def test_a_minimal_configuration_is_valid() -> None:
-    """Name, class and topics are enough."""
+    """A configuration needs name, class and topics only."""
     assert _errors() == {}
 
 
@@ -110,15 +109,15 @@ def test_a_minimal_configuration_is_valid() -> None:
         ),
     ],
 )  # fmt: skip
-def test_sentences_are_kafkas(option: str, value: str, messages: tuple[str, ...] | None) -> None:
-    """Consoles show them and people search for them (``connect.md`` section 4.2)."""
+def test_texts_of_errors_are_those_of_kafka_connect(option: str, value: str, messages: tuple[str, ...] | None) -> None:
+    """Consoles show these texts and people search for them (``connect.md`` section 4.2)."""
     found = _errors(**{"value.converter": "JsonConverter", option: value})
     assert list(found) == [option]
     assert messages is None or found[option] == messages
 
 
 def test_named_groups_are_spelled_as_in_java() -> None:
-    """``(?<table>..)`` in a pattern of topics and in a transform, whose replacement refers to it."""
+    """Patterns of topics and transforms accept ``(?<table>..)``, and a replacement refers to it."""
     router = {"type": "RegexRouter", "regex": r"(?<db>[^.]+)\.(?<table>.*)", "replacement": "${table}"}
     transforms = {f"transforms.t.{key}": value for key, value in router.items()}
     topics = {"topics": None, "topics.regex": r"(?<db>shop)\..*"}
@@ -129,14 +128,14 @@ def test_named_groups_are_spelled_as_in_java() -> None:
 
 
 def test_trimmed_and_case_blind_values_are_valid() -> None:
-    """As in Kafka's parser."""
+    """Validation trims values and ignores the case of booleans, as Kafka's parser does."""
     infos = {info.value.name: info.value.value for info in validate({**MINIMAL, "tasks.max": " 2 "}, DEFAULTS).configs}
     assert infos["tasks.max"] == "2"
     assert _errors(errors__log__enable="TRUE") == {}
 
 
-def test_tasks_get_values_without_the_blanks_around_them() -> None:
-    """Kafka trims what it parses: a group or topic with a blank in its name would be another one."""
+def test_tasks_get_trimmed_values() -> None:
+    """A task gets trimmed values, so that a group or topic has no blank in its name. Table properties are unchanged."""
     given = {
         "name": "shop",
         "connector.class": "LakehouseSink",
@@ -153,20 +152,20 @@ def test_tasks_get_values_without_the_blanks_around_them() -> None:
     )
     assert padded == plain
     assert (padded.group_id, padded.schemas_enabled("value")) == ("g", False)
-    as_it_is = {"table.properties.write.separator": " "}
-    assert sink_connector_config({**given, **as_it_is}, DEFAULTS).tables.properties == {"write.separator": " "}
+    untrimmed = {"table.properties.write.separator": " "}
+    assert sink_connector_config({**given, **untrimmed}, DEFAULTS).tables.properties == {"write.separator": " "}
 
 
-def test_the_policy_holds_for_the_client_that_asks_for_offsets() -> None:
-    """It has ``admin.override.*`` with and without a dead letter queue."""
+def test_the_policy_applies_to_the_admin_client() -> None:
+    """The admin client that queries offsets uses ``admin.override.*`` also without a dead letter queue."""
     defaults = replace(DEFAULTS, overrides=OverridePolicy.of("None", ()))
     assert validate({**MINIMAL, "admin.override.bootstrap.servers": "far:1"}, defaults).errors() == [
         "The 'None' policy does not allow 'bootstrap.servers' to be overridden in the connector configuration."
     ]
 
 
-def test_the_policy_is_for_clients_that_a_connector_has() -> None:
-    """The producer is that of a dead letter queue; without one Connect does not look at it either."""
+def test_the_policy_applies_to_the_producer_with_a_queue_only() -> None:
+    """The producer is that of the dead letter queue; without one Kafka Connect does not check its overrides either."""
     defaults = replace(DEFAULTS, overrides=OverridePolicy.of("None", ()))
     option, queue = "producer.override.linger.ms", {"errors.deadletterqueue.topic.name": "dead"}
     assert not validate({**MINIMAL, option: "5"}, defaults).error_count
@@ -176,7 +175,7 @@ def test_the_policy_is_for_clients_that_a_connector_has() -> None:
 
 
 def test_a_connector_may_not_join_the_group_of_the_workers() -> None:
-    """With its own group the name is at fault; one that it names elsewhere is free."""
+    """The group's name follows the connector's, so that name is refused; another group.id is accepted."""
     defaults = replace(DEFAULTS, group_id="connect-shop")
     assert validate(MINIMAL, defaults).errors() == [
         "Consumer group for sink connector named shop conflicts with Connect worker group connect-shop"
@@ -184,8 +183,8 @@ def test_a_connector_may_not_join_the_group_of_the_workers() -> None:
     assert not validate({**MINIMAL, "consumer.override.group.id": "g"}, defaults).error_count
 
 
-def test_blanks_hide_nothing_from_the_checks() -> None:
-    """What a task gets is what is checked."""
+def test_checks_apply_to_trimmed_values() -> None:
+    """Validation checks the values that a task gets."""
     assert list(_errors(insert__mode=" insert ", delete__mode=" soft ")) == ["delete.mode"]
     assert list(_errors(consumer__override__group__id=" cluster ")) == ["consumer.override.group.id"]
     routed = {"transforms": "t", "transforms.t.type": " RegexRouter ", "transforms.t.regex": "a"}
@@ -193,13 +192,13 @@ def test_blanks_hide_nothing_from_the_checks() -> None:
 
 
 def test_topics_and_pattern_exclude_each_other() -> None:
-    """An error on both keys, so the count is two."""
+    """Validation reports an error on both keys, so the count is two."""
     assert list(_errors(topics="")) == ["topics", "topics.regex"]
     assert list(_errors(topics__regex="a.*")) == ["topics", "topics.regex"]
 
 
-def test_the_dead_letter_topic_is_not_read() -> None:
-    """It would feed itself."""
+def test_the_dead_letter_topic_must_not_be_a_source() -> None:
+    """Otherwise the connector reads the dead letters that it writes."""
     assert list(_errors(errors__deadletterqueue__topic__name="a")) == ["topics"]
     pattern = {"topics": "", "topics.regex": "d.*", "errors.deadletterqueue.topic.name": "dead"}
     assert "may not be matched by the regex" in _errors(**pattern)["topics.regex"][0]
@@ -215,20 +214,20 @@ def test_the_dead_letter_topic_is_not_read() -> None:
         ("ordering.field", "size(v)", "is not a field"),
     ],
 )
-def test_what_a_task_could_not_read(option: str, value: str, words: str) -> None:
-    """Layouts, columns and metadata are read when a connector is made, not when its first table is."""
+def test_specifications_of_tables_are_parsed_by_validation(option: str, value: str, words: str) -> None:
+    """Validation parses layouts, columns and metadata, so that a task does not fail at its first table."""
     assert words in _errors(**{"field.include.list": "a", option: value})[option][0]
 
 
-def test_a_history_marks_nothing() -> None:
-    """delete.mode and insert.mode, where they exclude each other."""
+def test_insert_mode_insert_excludes_soft_deletes() -> None:
+    """``insert.mode=insert`` writes a row for each delete, so validation refuses it with ``delete.mode=soft``."""
     assert "a row of its own" in _errors(insert__mode="insert", delete__mode="soft")["delete.mode"][0]
     assert _errors(insert__mode="insert") == _errors(delete__mode="soft") == {}
 
 
 @pytest.mark.parametrize("namespace", ["../../etc", "/etc", "a/b", "..", "a\\b"])
 def test_a_namespace_stays_in_the_warehouse(namespace: str) -> None:
-    """It is one folder."""
+    """A namespace is the name of one folder."""
     errors = _errors(table__namespace=namespace)
     assert list(errors) == ["table.namespace"]
     assert errors["table.namespace"][0].startswith(f"Invalid value {namespace} for configuration table.namespace: the")
@@ -236,7 +235,7 @@ def test_a_namespace_stays_in_the_warehouse(namespace: str) -> None:
 
 @pytest.mark.parametrize("form", ["../${topic}", "${source.tabel}"])
 def test_the_format_of_table_names_is_checked(form: str) -> None:
-    """When the connector is created, not when its task starts."""
+    """Validation checks the format when the connector is created, before a task starts."""
     assert list(_errors(collection__name__format=form)) == ["collection.name.format"]
 
 
@@ -244,15 +243,15 @@ def test_the_format_of_table_names_is_checked(form: str) -> None:
     ("value", "refused"), [("/data/lake/x", False), ("file:/data/lake/x", False), ("/etc", True), ("s3://b/x", True)]
 )
 def test_files_of_a_table_stay_in_the_warehouse(value: str, refused: bool) -> None:
-    """The error stands at the property."""
+    """Validation reports the error on the table property with the path."""
     name = "table.properties.write.data.path"
     infos = validate({**MINIMAL, name: value}, replace(DEFAULTS, warehouse="/data/lake"))
     errors = {info.definition.name for info in infos.configs if info.value.errors}
     assert errors == ({name} if refused else set())
 
 
-def test_table_properties_are_free() -> None:
-    """They are the format's own, and get to the tables without their prefix."""
+def test_table_properties_may_have_any_name() -> None:
+    """The format defines these properties; tables get them without the prefix."""
     name = "table.properties.write.parquet.compression-codec"
     assert _errors(**{name: "zstd"}) == {}
     config = sink_connector_config({**MINIMAL, name: "zstd"}, DEFAULTS)
@@ -261,13 +260,13 @@ def test_table_properties_are_free() -> None:
 
 @pytest.mark.parametrize("option", LATER)
 def test_keys_of_later_releases_are_refused_with_the_reason(option: str) -> None:
-    """Never silently accepted."""
+    """Validation never accepts such a key without an error."""
     assert "later release" in _errors(**{option: "x"})[option][0]
 
 
 @pytest.mark.parametrize("option", ["reselect.error.handling.mode", "reselect.unresolved.insert.mode"])
 def test_dead_letters_need_a_queue(option: str) -> None:
-    """And tolerance; a history has no rows to complete."""
+    """The dlq modes need errors.tolerance=all and the queue; with insert.mode=insert they have no rows to complete."""
     queue = {"errors.tolerance": "all", "errors.deadletterqueue.topic.name": "bad"}
     assert _errors(**{option: "dlq"}, **queue) == {}
     for lacking in queue:
@@ -276,146 +275,15 @@ def test_dead_letters_need_a_queue(option: str) -> None:
     assert "a history" in _errors(**{option: "dlq", "insert.mode": "insert"}, **queue)[option][0]
 
 
-def test_reselect_options_stand_bare_or_under_either_prefix() -> None:
-    """Debezium's configuration can be taken over."""
-    long = {"post.processors": "r", "post.processors.r.type": "ReselectColumns"}
-    for prefix in ("", "post.processors.r.", "r."):
-        assert _errors(**long, **{f"{prefix}reselect.cache.max.size": "x"})
-        assert not _errors(**long, **{f"{prefix}reselect.cache.max.size": "5"})
-    twice = {"r.reselect.cache.enabled": "true", "reselect.cache.enabled": "true"}
-    assert "is set twice" in _errors(**long, **twice)["r.reselect.cache.enabled"][0]
-    misspelt = "post.processors.r.reselect.cache.enable"
-    assert "Did you mean" in _errors(**long, **{misspelt: "true"})[misspelt][0]
-
-
-def test_a_database_needs_user_and_name() -> None:
-    """A half-configured database is a mistake."""
-    assert list(_errors(reselect__database__hostname="db")) == ["reselect.database.user", "reselect.database.dbname"]
-
-
-def test_a_cache_on_disk_needs_a_path() -> None:
-    """And another plug-in's options are its own; those of a cache that nobody chose are misspelt."""
-    path = "reselect.cache.rocksdb.path"
-    assert list(_errors(reselect__cache__type="rocksdb")) == [path]
-    assert not _errors(reselect__cache__type="rocksdb", **{path: "/var/cache/headrace"})
-    assert not _errors(reselect__cache__type="redis", reselect__cache__redis__host="cache")
-    assert list(_errors(reselect__cache__redis__host="cache")) == ["reselect.cache.redis.host"]
-
-
-def test_the_default_options_are_those_that_reselect_reads() -> None:
-    """One list of defaults: what validation shows is what the post processor takes."""
-    shown = {key.name: key.default_text for key in CONNECTOR_OPTIONS.keys if key.default_text}
-    assert reselect_options(shown) == reselect_options({})
-
-
-def test_converter_options_come_from_where_the_converter_is_named() -> None:
-    """The worker's do not count for a connector that names its own converter."""
-    inherited = sink_connector_config(MINIMAL, DEFAULTS)
-    own = sink_connector_config({**MINIMAL, "value.converter": JSON}, DEFAULTS)
-    assert not inherited.schemas_enabled("value")
-    assert own.schemas_enabled("value")
-
-
-def test_a_registry_that_a_connector_names_gets_no_credentials_of_the_worker() -> None:
-    """A converter's options come from one side completely, so that an address never meets another side's password."""
-    avro, url = "io.confluent.connect.avro.AvroConverter", "value.converter.schema.registry.url"
-    worker = {"value.converter": avro, url: "http://worker", "value.converter.basic.auth.user.info": "u:p"}
-    defaults = replace(DEFAULTS, converters={**DEFAULTS.converters, **worker})
-    only_address = sink_connector_config({**MINIMAL, url: "http://evil"}, defaults)
-    assert only_address.converters["value"]["schema.registry.url"] == "http://worker"
-    own = sink_connector_config({**MINIMAL, "value.converter": avro, url: "http://evil"}, defaults)
-    assert own.converters["value"] == {"schema.registry.url": "http://evil"}
-
-
 def test_the_definitions_list_the_connectors_own_options_first() -> None:
-    """As GET /connector-plugins/{p}/config does."""
+    """The order is that of GET /connector-plugins/{p}/config in Kafka Connect."""
     names = connector_definitions(DEFAULTS).names()
     assert names.index("table.namespace") < names.index("name")
     assert len(names) == len(set(names))
 
 
-def test_every_error_has_a_definition_and_secrets_stay_hidden() -> None:
-    """kcctl crashes on a missing definition; consoles log what they get."""
+def test_an_unknown_key_is_one_error_without_its_value() -> None:
+    """kcctl fails without a definition of the key, and consoles log the values that they get."""
     infos = validate({**MINIMAL, "databse.password": "geheim"}, DEFAULTS)
     assert infos.error_count == 1
     assert "geheim" not in repr(infos)
-
-
-@pytest.mark.parametrize("prefix", ["", "post.processors.r."])
-def test_named_databases_have_options_of_their_own(prefix: str) -> None:
-    """Under their names, bare or behind a post processor's prefix; what is misspelt there is unknown as anywhere."""
-    given = {
-        **MINIMAL,
-        "post.processors": "r",
-        "post.processors.r.type": "ReselectColumns",
-        f"{prefix}reselect.databases": "crm",
-        f"{prefix}reselect.database.user": "reader",
-        f"{prefix}reselect.database.crm.hostname": "db",
-        f"{prefix}reselect.database.crm.dbname": "crm",
-        f"{prefix}reselect.database.crm.source.name": "eu",
-    }
-    assert not [info for info in validate(given, DEFAULTS).configs if info.value.errors]
-    wrong = {**given, f"{prefix}reselect.database.crm.hostnam": "x", f"{prefix}reselect.database.crm.port": "x"}
-    names = {info.definition.name for info in validate(wrong, DEFAULTS).configs if info.value.errors}
-    assert names == {"reselect.database.crm.hostnam", "reselect.database.crm.port"}
-    del given[f"{prefix}reselect.database.user"]
-    assert "reselect.database.crm.user" in {
-        i.definition.name for i in validate(given, DEFAULTS).configs if i.value.errors
-    }
-
-
-def test_converters_of_single_values_are_known_with_their_options() -> None:
-    """By class or alias; an encoding has to exist, the deserializer's is taken without being listed."""
-    string = "org.apache.kafka.connect.storage.StringConverter"
-    given = {**MINIMAL, "key.converter": "String", "key.converter.deserializer.encoding": "UTF-16"}
-    assert validate(given, DEFAULTS).error_count == 0
-    assert sink_connector_config(given, DEFAULTS).converter_classes["key"] == string
-    wrong = validate({**MINIMAL, "key.converter": string, "key.converter.converter.encoding": "UTF-9"}, DEFAULTS)
-    assert [info.value.errors for info in wrong.configs if info.value.errors] == [
-        ("Invalid value UTF-9 for configuration key.converter.converter.encoding: Encoding UTF-9 not found.",)
-    ]
-    assert validate({**MINIMAL, "value.converter.deserializer.encoding": "x"}, DEFAULTS).error_count == 0
-    assert validate({**MINIMAL, "value.converter": JSON, "value.converter.encodings": "x"}, DEFAULTS).error_count
-
-
-AVRO = "io.confluent.connect.avro.AvroConverter"
-APICURIO = "io.apicurio.registry.utils.converter.AvroConverter"
-
-
-@pytest.mark.parametrize(
-    ("converter", "options"),
-    [
-        ("org.apache.kafka.connect.storage.StringConverter", "schemas.enable"),
-        (AVRO, "schemas.enable id.compatibility.strict proxy.host proxy.port"),
-        (AVRO, "schema.registry.ssl.protocol schema.registry.ssl.enabled.protocols"),
-        (AVRO, "bearer.auth.logical.cluster bearer.auth.identity.pool.id"),
-        (APICURIO, "schemas.enable apicurio.registry.converter.serializer"),
-    ],
-)
-def test_options_that_stand_beside_converters_everywhere_are_taken(converter: str, options: str) -> None:
-    """Those of other converters too: Kafka Connect lets each pick its own."""
-    given = {"value.converter": converter, **{f"value.converter.{name}": "1" for name in options.split()}}
-    if converter == AVRO:
-        given["value.converter.schema.registry.url"] = "http://registry"
-    if converter == APICURIO:
-        given["value.converter.apicurio.registry.url"] = "http://registry"
-    assert _errors(**given) == {}
-
-
-def test_an_unknown_option_of_a_converter_is_refused_with_one_that_is_known() -> None:
-    """Whatever other unknown ones stand beside it."""
-    wrong = {"value.converter.schema.enabled": "true", "value.converter.schema.enable": "true"}
-    found = _errors(**{"value.converter": JSON, **wrong})
-    assert found.keys() == wrong.keys()
-    for (message,) in found.values():
-        assert "Did you mean 'value.converter.schemas.enable'" in message
-        assert not any(f"{name}'" in message.partition(". Did")[2] for name in wrong)
-
-
-def test_keys_in_place_are_refused_with_the_reason() -> None:
-    """They are secrets, which the message does not show."""
-    registry = {"value.converter": AVRO, "value.converter.schema.registry.url": "https://registry"}
-    name = "value.converter.schema.registry.ssl.keystore.key"
-    [(message,)] = _errors(**registry, **{name: "-----BEGIN"}).values()
-    assert "keystore.location" in message
-    assert "BEGIN" not in message

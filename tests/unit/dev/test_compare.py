@@ -1,4 +1,4 @@
-"""The demo's comparison finds every kind of difference: a proof that it would not pass a wrong lake."""
+"""The comparison of the demo finds every kind of difference between the database and the lake."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OTHER = {"id": 2, "amount": None, "text": "x"}
 
 
 def found(lake: list[dict[str, Any]]) -> list[str]:
-    """What is said when the database holds ROW and OTHER and the lake holds ``lake``."""
+    """Return the differences between a database with ROW and OTHER and the rows of ``lake``."""
     return [str(difference) for difference in differences("t", ["id"], [ROW, OTHER], lake)]
 
 
@@ -24,7 +24,7 @@ def test_equal_tables_have_no_difference() -> None:
 
 
 @pytest.mark.parametrize(
-    ("lake", "said"),
+    ("lake", "text"),
     [
         ([ROW], "t 2: only in the database"),
         ([ROW, OTHER, OTHER], "t 2: only in the lake, twice"),
@@ -37,6 +37,6 @@ def test_equal_tables_have_no_difference() -> None:
     ],
     ids=["lost", "twice", "left over", "wrong cells", "nulled", "wrong type", "column missing", "column too many"],
 )
-def test_a_difference_is_named(lake: list[dict[str, Any]], said: str) -> None:
-    """Table, key and columns of what is not equal are told, and nothing else is."""
-    assert found(lake) == [said]
+def test_a_difference_is_reported(lake: list[dict[str, Any]], text: str) -> None:
+    """The text of a difference has table, key and columns, and no values."""
+    assert found(lake) == [text]

@@ -1,4 +1,4 @@
-"""The jar cache: what is fetched is what was pinned, whole or not at all."""
+"""The jar cache contains complete bundles of pinned files only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headrace_dev.versions import BUNDLES, Artifact
 
 @pytest.fixture
 def delivery(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, bytes]:
-    """Files that the repository delivers for every bundle; its fetches are counted under ``fetches``."""
+    """The files that the repository delivers for every bundle."""
     files = {"a.jar": b"a", "b.jar": b"b"}
     pins = tmp_path / "jars.sha256"
     pins.write_text("".join(f"{hashlib.sha256(body).hexdigest()}  kafka/{name}\n" for name, body in files.items()))
@@ -30,12 +30,12 @@ def delivery(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, bytes
 
 
 def test_pinned_files_are_published(delivery: dict[str, bytes]) -> None:
-    """What matches its pin can be used, and stays."""
+    """A file that matches its pin is published to the cache."""
     assert [path.name for path in jars.resolve("kafka")] == ["a.jar", "b.jar"]
 
 
 def test_a_bundle_is_fetched_once(delivery: dict[str, bytes]) -> None:
-    """The second time comes from the cache: even a repository that delivers rubbish is not asked."""
+    """The second call returns the cached bundle, although the repository now delivers other bytes."""
     first = jars.resolve("kafka")
     delivery["a.jar"] = b"rubbish"
     assert jars.resolve("kafka") == first
@@ -43,7 +43,7 @@ def test_a_bundle_is_fetched_once(delivery: dict[str, bytes]) -> None:
 
 @pytest.mark.parametrize("change", [{"a.jar": b"rubbish"}, {"c.jar": b"one too many"}])
 def test_other_files_than_pinned_are_refused(delivery: dict[str, bytes], change: dict[str, bytes]) -> None:
-    """A changed or additional file is named, and nothing of the bundle gets into the cache."""
+    """The error names a changed or additional file, and the cache contains nothing of the bundle."""
     delivery |= change
     with pytest.raises(jars.FetchError, match=next(iter(change))):
         jars.folder("kafka")
@@ -52,7 +52,7 @@ def test_other_files_than_pinned_are_refused(delivery: dict[str, bytes], change:
 
 @pytest.mark.parametrize("bundle", BUNDLES)
 def test_every_bundle_is_pinned(bundle: str) -> None:
-    """A version that was changed without 'make lock' is noticed before anything is fetched."""
+    """This test fails after a change of a version without 'make lock'."""
     pinned = jars.pinned(bundle)
     for artifact in BUNDLES[bundle]:
         assert any(name.startswith(f"{artifact.name}-{artifact.revision}") for name in pinned), artifact

@@ -1,4 +1,4 @@
-"""The lock files belong to pyproject.toml."""
+"""The lock files match pyproject.toml."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LOCKS = {
 
 @pytest.mark.parametrize(("lock", "wanted"), LOCKS.items())
 def test_locked_versions_satisfy_the_project(lock: str, wanted: list[str]) -> None:
-    """A dependency that was added or moved without 'make lock' is named."""
+    """The message names a dependency that was added or changed without 'make lock'."""
     locked = dict(re.findall(r"^([\w.-]+)==([^\s;]+)", (ROOT / "requirements" / lock).read_text(), re.MULTILINE))
     for requirement in map(Requirement, wanted):
         version = locked.get(canonicalize_name(requirement.name))

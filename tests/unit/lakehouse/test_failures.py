@@ -1,4 +1,4 @@
-"""Errors of Spark, by what to do about them."""
+"""Errors of Spark are translated to errors by their remedy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TRACE = (
 
 
 class AnalysisError(Exception):
-    """As PySpark's: a condition, and a message that quotes the statement."""
+    """An error as PySpark raises it, with a condition and a message that quotes the statement."""
 
     def getCondition(self) -> str:
         return "UNRESOLVED_COLUMN"
@@ -42,8 +42,8 @@ class AnalysisError(Exception):
         ("java.lang.IllegalStateException: secret-42", Fatal, "IllegalStateException"),
     ],
 )
-def test_causes_are_told_apart(cause: str, kind: type[HeadraceError], words: str) -> None:
-    """By the innermost cause; the message names the table and never what stood in a row."""
+def test_the_innermost_cause_decides_the_error(cause: str, kind: type[HeadraceError], words: str) -> None:
+    """The message names the table, and contains no value of a row."""
     error = translate("shop.item", Exception(TRACE + cause))
     assert type(error) is kind
     assert str(error).startswith("shop.item: ")
@@ -53,14 +53,14 @@ def test_causes_are_told_apart(cause: str, kind: type[HeadraceError], words: str
 
 
 def test_a_statement_that_spark_refuses_is_fatal() -> None:
-    """Its condition is told, not its text."""
+    """The message contains Spark's error condition, and not the statement."""
     error = translate("shop.item", AnalysisError("== SQL == SELECT 'secret-42'"))
     assert type(error) is Fatal
     assert "UNRESOLVED_COLUMN" in str(error)
     assert "secret-42" not in str(error)
 
 
-def test_our_own_errors_pass() -> None:
-    """They have their remedy already."""
+def test_errors_of_headrace_are_unchanged() -> None:
+    """They already contain a remedy."""
     with pytest.raises(Conflict, match="mine"), translated("shop.item"):
         raise Conflict("mine")

@@ -1,4 +1,4 @@
-"""Column types of lake tables, and which may become which."""
+"""Column types of lake tables, and which type a column may be widened to."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from headrace_connectors.lakehouse.schema import (
 
 
 def test_small_integers_become_int_at_any_depth() -> None:
-    """Iceberg has none below 32 bits."""
+    """Iceberg has no integer type below 32 bits."""
     kind = pa.struct([("a", pa.list_(pa.int8())), ("b", pa.map_(pa.large_string(), pa.int16()))])
     expected = pa.struct([("a", pa.list_(pa.int32())), ("b", pa.map_(pa.string(), pa.int32()))])
     assert lake_type(kind) == expected
@@ -28,7 +28,7 @@ def test_small_integers_become_int_at_any_depth() -> None:
 
 @pytest.mark.parametrize("kind", [pa.uint32(), pa.time64("us"), pa.timestamp("ns"), pa.decimal256(50, 2), pa.null()])
 def test_types_without_a_lake_type_are_refused_by_name(kind: pa.DataType) -> None:
-    """The message names the column; nothing is guessed."""
+    """The error names the column and the type."""
     with pytest.raises(Fatal, match=r"shop\.item: column 'x' has type"):
         lake_schema("shop.item", pa.schema([("x", kind)]))
 
@@ -44,11 +44,11 @@ def test_types_without_a_lake_type_are_refused_by_name(kind: pa.DataType) -> Non
     ],
 )
 def test_names_of_types_in_sql(kind: pa.DataType, name: str) -> None:
-    """Nested types name their parts."""
+    """``sql_type`` returns the name of a type with those of its nested types."""
     assert sql_type(kind) == name
 
 
-def test_identifiers_cannot_break_out() -> None:
+def test_identifiers_are_escaped() -> None:
     """A backtick in a name is doubled."""
     assert quoted("a`; DROP TABLE b") == "`a``; DROP TABLE b`"
     assert column_list(pa.schema([("a.b", pa.int64())])) == "`a.b` BIGINT"
@@ -61,19 +61,19 @@ def test_a_missing_key_column_is_refused() -> None:
 
 
 def test_a_column_that_occurs_twice_is_refused() -> None:
-    """Arrow allows it, no table does."""
+    """Arrow allows such a schema, a table does not."""
     with pytest.raises(Fatal, match="'a' occurs twice"):
         lake_schema("shop.item", pa.schema([("a", pa.int64()), ("a", pa.string())]))
 
 
 def test_a_name_that_spark_takes_for_a_variable_is_refused() -> None:
-    """Hadoop's settings, through which Spark hands the columns of a file on, put a value in its place."""
+    """Spark passes column names through Hadoop's settings, which replace ``${…}`` by a value."""
     with pytest.raises(Fatal, match=r"'of \$.spark.app.name.'.*exclude"):
         lake_schema("shop.item", pa.schema([("of ${spark.app.name}", pa.int64())]))
 
 
-def test_evolution_adds_and_widens_and_keeps_what_is_wider_already() -> None:
-    """Narrower events fit as they are; missing columns stay."""
+def test_evolution_adds_and_widens_columns_and_narrows_none() -> None:
+    """A narrower type of an event fits the stored one, and a column that events lack is kept."""
     stored = pa.schema([("a", pa.int32()), ("b", pa.int64()), ("c", pa.decimal128(5, 2)), ("d", pa.string())])
     wanted = pa.schema([("a", pa.int64()), ("b", pa.int32()), ("c", pa.decimal128(9, 2)), ("e", pa.bool_())])
     change = evolution("t", stored, wanted)
@@ -86,7 +86,7 @@ def test_evolution_adds_and_widens_and_keeps_what_is_wider_already() -> None:
 
 
 def test_new_members_of_structs() -> None:
-    """Named by their paths in DDL; a member that changes its type is refused as a column is."""
+    """DDL names a new member by its path; a member with another type is refused as a column is."""
     stored = pa.struct([("a", pa.int64()), ("s", pa.struct([("b", pa.int64())]))])
     wanted = pa.struct(
         [("a", pa.int64()), ("s", pa.struct([("b", pa.int64()), ("c", pa.string())])), ("d", pa.bool_())]
@@ -100,7 +100,7 @@ def test_new_members_of_structs() -> None:
 
 
 def test_structs_of_an_older_schema() -> None:
-    """They fit as they are; what they have alone is added, and the table keeps its order and its wider types."""
+    """They need no change unless they have another member; the table keeps its order and its wider types."""
     inner = pa.struct([("b", pa.int64()), ("c", pa.string())])
     stored = pa.schema([("x", pa.struct([("a", pa.int64()), ("s", inner)]))])
     for older in (
@@ -110,8 +110,8 @@ def test_structs_of_an_older_schema() -> None:
         assert not evolution("t", stored, pa.schema([("x", older)]))
     change = evolution("t", stored, pa.schema([("x", pa.struct([("s", pa.struct([("z", pa.date32())]))]))]))
     assert change.additions == "`x`.`s`.`z` DATE"
-    whole = pa.struct([("a", pa.int64()), ("s", pa.struct([*inner, ("z", pa.date32())]))])
-    assert evolved(stored, change) == pa.schema([("x", whole)])
+    extended = pa.struct([("a", pa.int64()), ("s", pa.struct([*inner, ("z", pa.date32())]))])
+    assert evolved(stored, change) == pa.schema([("x", extended)])
 
 
 @pytest.mark.parametrize(
@@ -124,16 +124,16 @@ def test_structs_of_an_older_schema() -> None:
         (pa.timestamp("us"), pa.timestamp("us", tz="UTC")),
     ],
 )
-def test_what_cannot_be_widened_is_refused(stored: pa.DataType, wanted: pa.DataType) -> None:
-    """In either direction."""
+def test_other_changes_of_a_type_are_refused(stored: pa.DataType, wanted: pa.DataType) -> None:
+    """Evolution refuses the change in both directions."""
     for one, other in ((stored, wanted), (wanted, stored)):
         with pytest.raises(Fatal, match="cannot be widened"):
             evolution("t", pa.schema([("x", one)]), pa.schema([("x", other)]))
 
 
 @pytest.mark.parametrize("wrapped", [lambda kind: kind, pa.list_, lambda kind: pa.struct([("in", pa.list_(kind))])])
-def test_members_that_differ_only_in_case_are_refused_at_once(wrapped: Callable[[pa.DataType], pa.DataType]) -> None:
-    """As columns are: no engine can tell them apart. In a new table, and in one that exists."""
+def test_members_that_differ_only_in_case_are_refused(wrapped: Callable[[pa.DataType], pa.DataType]) -> None:
+    """No engine distinguishes them, so they are refused in a new table and in an existing one, at any depth."""
     members = [("id", pa.int64()), ("ID", pa.int64())]
     wanted = pa.schema([("doc", wrapped(pa.struct(members)))])
     with pytest.raises(Fatal, match="column 'doc': member 'ID' differs from 'id' only in case"):

@@ -1,4 +1,4 @@
-"""Settings of the session, and what is refused before Spark starts."""
+"""Settings of the Spark session, and the configurations that are refused before Spark starts."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from headrace.ports import TableOptions
 from headrace_connectors.lakehouse.session import PACKAGES, SparkLakehouse, local_cores, settings
 
 
-def test_the_workers_settings_win(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every default can be replaced; Java options are added to ours."""
+def test_the_workers_settings_replace_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worker's Java options are appended to the default ones."""
     monkeypatch.delenv("HEADRACE_JARS", raising=False)
     chosen = settings("/w", {"spark.driver.memory": "1g", "spark.driver.extraJavaOptions": "-Xss4m"}, [])
     assert chosen["spark.driver.memory"] == "1g"
@@ -21,14 +21,14 @@ def test_the_workers_settings_win(monkeypatch: pytest.MonkeyPatch) -> None:
     assert chosen["spark.jars.packages"] == ",".join(PACKAGES)
 
 
-def test_a_collector_of_the_operator_replaces_ours() -> None:
-    """A JVM that is told two of them does not start."""
+def test_a_garbage_collector_of_the_operator_replaces_the_default() -> None:
+    """A JVM with options for two collectors does not start."""
     chosen = settings("/w", {"spark.driver.extraJavaOptions": "-XX:+UseG1GC"}, [])
     assert chosen["spark.driver.extraJavaOptions"].endswith("log4j2.properties -XX:+UseG1GC")
 
 
-def test_where_the_jars_come_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The worker's settings, then those given, then the folder of HEADRACE_JARS, then Ivy."""
+def test_the_order_of_the_sources_of_jars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worker's settings come first, then the given jars, then the folder of HEADRACE_JARS, then Ivy."""
     jar = tmp_path / "iceberg.jar"
     jar.touch()
     monkeypatch.setenv("HEADRACE_JARS", str(tmp_path))
@@ -38,8 +38,8 @@ def test_where_the_jars_come_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert "spark.jars" not in settings("/w", {"spark.jars.packages": "a:b:1"})
 
 
-def test_local_files_are_written_without_a_process_each() -> None:
-    """By a class that a jar brings, which the driver has on its class path before Spark loads any jar."""
+def test_local_files_are_written_without_a_child_process() -> None:
+    """A class of one jar writes them; the driver has that jar on its class path before Spark loads any."""
     jar, master = "/jars/hadoop-bare-naked-local-fs-0.1.0.jar", {"spark.master": "local[2]"}
     chosen = settings("/w", master, [Path("/jars/iceberg.jar"), Path(jar)])
     assert chosen["spark.driver.extraClassPath"] == jar
@@ -57,15 +57,15 @@ def test_local_files_are_written_without_a_process_each() -> None:
         pytest.param({"spark.hadoop.fs.file.impl": "org.example.Files"}, id="the operator's class"),
     ],
 )
-def test_local_files_are_otherwise_left_to_hadoop(spark: dict[str, str]) -> None:
-    """Spark would not start with a class that it does not find."""
+def test_local_files_are_written_by_hadoop_without_the_class(spark: dict[str, str]) -> None:
+    """Spark does not start with a class that it does not find."""
     chosen = settings("/w", spark, [Path("/jars/hadoop-bare-naked-local-fs-0.1.0.jar")])
     assert "spark.driver.extraClassPath" not in chosen
     assert chosen.get("spark.hadoop.fs.file.impl") == spark.get("spark.hadoop.fs.file.impl")
 
 
-def test_only_a_local_master_stays_on_loopback() -> None:
-    """A cluster's executors have to reach the driver."""
+def test_only_a_local_master_listens_on_loopback() -> None:
+    """The driver of a cluster listens on an address that executors reach."""
     assert settings("/w", {"spark.master": "local[2]"})["spark.driver.host"] == "127.0.0.1"
     assert "spark.driver.host" not in settings("/w", {"spark.master": "k8s://https://cluster"})
 
@@ -85,7 +85,7 @@ def test_only_a_local_master_stays_on_loopback() -> None:
 def test_no_table_is_opened_outside_of_the_warehouse(
     tmp_path: Path, table_format: str, namespace: str, name: str, properties: dict[str, str]
 ) -> None:
-    """Refused before Spark is asked, whoever has stored the configuration."""
+    """A configuration from any source is refused before Spark starts."""
     lakehouse = SparkLakehouse(str(tmp_path / "warehouse"), {"spark.master": "no such master"})
     with pytest.raises(ConfigError, match=r"table\.namespace|collection\.name\.format|table\.properties"):
         lakehouse.table(namespace, name, TableOptions(table_format, properties=properties))
@@ -94,12 +94,12 @@ def test_no_table_is_opened_outside_of_the_warehouse(
 
 @pytest.mark.parametrize(("master", "cores"), [("local", 1), ("local[3]", 3), ("local[4,2]", 4)])
 def test_cores_of_a_local_master(master: str, cores: int) -> None:
-    """The threads that a local master has."""
+    """``local_cores`` returns the number of threads of a local master."""
     assert local_cores(master) == cores
 
 
 def test_the_embedded_catalog_is_refused_on_object_stores() -> None:
-    """It relies on atomic renames; another catalog is welcome there."""
+    """It relies on atomic renames; other catalogs are accepted there."""
     with pytest.raises(ConfigError, match="atomic renames") as refused:
         settings("s3a://bucket/w", {})
     assert refused.value.key == "spark.sql.catalog.lake.type"
@@ -108,7 +108,7 @@ def test_the_embedded_catalog_is_refused_on_object_stores() -> None:
 
 
 def test_a_warehouse_that_is_a_file_is_refused(tmp_path: Path) -> None:
-    """Before Spark starts, and naming the option."""
+    """The check runs before Spark starts, and its error names the option."""
     place = tmp_path / "file"
     place.touch()
     for path in (place, place / "below"):
@@ -117,14 +117,14 @@ def test_a_warehouse_that_is_a_file_is_refused(tmp_path: Path) -> None:
         assert refused.value.key == "warehouse"
 
 
-def test_a_warehouse_is_made_where_there_is_none(tmp_path: Path) -> None:
-    """Checking leaves nothing but the folder."""
+def test_a_missing_warehouse_is_created(tmp_path: Path) -> None:
+    """The check creates the folder and nothing in it."""
     SparkLakehouse(f"file://{tmp_path}/new/one", {}).check()
     assert list((tmp_path / "new" / "one").iterdir()) == []
 
 
 def test_unknown_formats_are_refused(tmp_path: Path) -> None:
-    """Before anything starts."""
+    """The error names the option, before Spark starts."""
     with pytest.raises(ConfigError, match="hudi") as refused:
         SparkLakehouse(str(tmp_path), {}).table("shop", "item", TableOptions(format="hudi"))
     assert refused.value.key == "table.format"
@@ -134,8 +134,8 @@ def test_unknown_formats_are_refused(tmp_path: Path) -> None:
     ("wanted", "there", "sign"),
     [("iceberg", "delta", "_delta_log"), ("delta", "iceberg", "metadata/version-hint.text")],
 )
-def test_a_table_of_another_format_is_left_alone(tmp_path: Path, wanted: str, there: str, sign: str) -> None:
-    """Two formats in one folder would delete each other's files."""
+def test_a_folder_with_a_table_of_another_format_is_refused(tmp_path: Path, wanted: str, there: str, sign: str) -> None:
+    """Two formats in one folder would delete the files of one another."""
     (tmp_path / "shop" / "item" / sign).mkdir(parents=True)
     with pytest.raises(ConfigError, match=f"table of format {there}.*table.format is {wanted}"):
         SparkLakehouse(str(tmp_path), {}).table("shop", "item", TableOptions(format=wanted))

@@ -1,4 +1,4 @@
-"""What a commit says about itself."""
+"""The properties that a commit writes to a snapshot."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from headrace.ports import Commit
 from headrace_connectors.lakehouse.snapshot import commit_properties
 
 
-def test_a_watermark_that_is_not_known_is_left_out() -> None:
-    """A reader would take any number for a time."""
+def test_an_unknown_watermark_is_omitted() -> None:
+    """A reader would interpret any number as a time."""
     assert commit_properties(Commit(1, "sink", "connect-sink", {}, 0))["headrace.watermark"] == "0"
     assert "headrace.watermark" not in commit_properties(Commit(1, "sink", "connect-sink"))

@@ -1,4 +1,4 @@
-"""What goes to Spark for one batch, and what the statements refer to."""
+"""The rows that Spark gets for a batch, and the columns that the statements refer to."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def item(key: int, name: Any = "n", note: Any = "o", **more: Any) -> Row:
     return Row({"id": key, "name": name, "note": note}, **more)
 
 
-def test_a_known_batch_never_refers_to_the_tables_columns() -> None:
-    """Only key and position of the target are read, which is three times cheaper."""
+def test_a_batch_without_kept_cells_reads_no_columns_of_the_table() -> None:
+    """The merge reads only key and position of the target, which takes a third of the time."""
     (stage,) = staged([item(1, position=1), delete({"id": 2}, position=2)])
     statement = merge_sql("T", "V", stage.shape)
     assert "t.`name` = s.`name`" in statement
@@ -36,7 +36,7 @@ def test_a_known_batch_never_refers_to_the_tables_columns() -> None:
 
 
 def test_a_statement_refers_to_kept_columns_only() -> None:
-    """One column that somebody keeps does not drag in the others."""
+    """A column with a kept cell does not make the merge read other columns."""
     (stage,) = staged([item(1, KEEP, position=1), item(2, position=2)])
     statement = merge_sql("T", "V", stage.shape)
     assert "t.`name` = IF(s.`__headrace_keep_1`, t.`name`, s.`name`)" in statement
@@ -45,7 +45,7 @@ def test_a_statement_refers_to_kept_columns_only() -> None:
 
 
 def test_a_large_batch_is_split_and_a_small_one_is_not() -> None:
-    """The rows that keep cells go first, the others last, each exactly once."""
+    """The first part has the rows with kept cells, and the second has all others."""
     known = [item(key, position=key) for key in range(1, SPLIT_ROWS + 1)]
     kept = [item(-1, KEEP, position=1)]
     assert len(staged([*kept, *known[1:]])) == 1
@@ -56,7 +56,7 @@ def test_a_large_batch_is_split_and_a_small_one_is_not() -> None:
 
 
 def test_a_batch_with_carried_cells_is_one_statement() -> None:
-    """Both halves of a key change stand in one commit, whatever else the batch keeps."""
+    """One commit has both halves of a key change, also if other rows keep cells."""
     known = [item(key, position=key) for key in range(2, SPLIT_ROWS + 3)]
     batch = [delete({"id": 1}, position=1), item(-1, CARRY, position=2, carry=0), item(-2, KEEP, position=3), *known]
     (stage,) = staged(batch)
@@ -64,8 +64,8 @@ def test_a_batch_with_carried_cells_is_one_statement() -> None:
     assert "WHERE c.`__headrace_carries`" in merge_sql("T", "V", stage.shape)
 
 
-def test_gates_that_no_row_needs_are_left_out() -> None:
-    """Arrival is compared only where an action has no position."""
+def test_conditions_that_no_row_needs_are_omitted() -> None:
+    """The merge compares the arrival only if an action has no position."""
     (positioned,) = staged([item(1, position=1)])
     (read,) = staged([item(1, at=1)])
     assert "__headrace_by_arrival" not in merge_sql("T", "V", positioned.shape)
@@ -75,7 +75,7 @@ def test_gates_that_no_row_needs_are_left_out() -> None:
 
 
 def test_only_deletes_or_only_upserts() -> None:
-    """A clause without rows is left out."""
+    """The merge omits a clause without rows."""
     (deletes,) = staged([delete({"id": 1}, position=1)])
     (upserts,) = staged([item(1, position=1)])
     assert "INSERT" not in merge_sql("T", "V", deletes.shape)
@@ -84,22 +84,22 @@ def test_only_deletes_or_only_upserts() -> None:
 
 
 @pytest.mark.parametrize("batch", [(5, 90), (3, 95), (0, 89)])
-def test_key_ranges_are_round(batch: tuple[int, int]) -> None:
-    """Batches over the same keys have the same text, so that Spark compiles it once."""
+def test_key_ranges_are_rounded(batch: tuple[int, int]) -> None:
+    """Batches with similar keys have one statement text, which Spark compiles once."""
     (stage,) = staged([item(key, position=1) for key in batch])
     assert stage.shape.key_range == "t.`id` BETWEEN CAST('0' AS BIGINT) AND CAST('95' AS BIGINT)"
 
 
 @pytest.mark.parametrize("ends", [(-(2**63), 2**63 - 1), (2**63 - 1, 2**63 - 1), (-(2**63), -(2**63))])
-def test_key_ranges_hold_the_ends_of_the_type(ends: tuple[int, int]) -> None:
-    """Rounding never leaves the type, and never excludes a key."""
+def test_key_ranges_include_the_limits_of_the_type(ends: tuple[int, int]) -> None:
+    """A rounded range has no number outside of the type, and contains every key."""
     (stage,) = staged([item(key, position=1) for key in set(ends)])
     low, high = (int(part.split("'")[1]) for part in stage.shape.key_range.split(" AND "))
     assert -(2**63) <= low <= ends[0] <= ends[1] <= high < 2**63
 
 
 def test_key_ranges_of_other_types() -> None:
-    """Texts and dates have one, floats and very long texts have none."""
+    """Texts and dates have a range; floats and very long texts have none."""
     for kind, values, expected in [
         (pa.string(), ["it's", "a\\"], "t.`k` BETWEEN 'a\\\\' AND 'it\\'s'"),
         (pa.date32(), [datetime.date(1970, 1, 2)], "t.`k` BETWEEN date_from_unix_date(1) AND date_from_unix_date(1)"),
@@ -112,21 +112,21 @@ def test_key_ranges_of_other_types() -> None:
         assert stage.shape.key_range == expected
 
 
-def test_absent_columns_are_kept_unless_the_row_is_a_new_one() -> None:
-    """And an insert has null there."""
+def test_absent_columns_are_kept_unless_the_row_is_new() -> None:
+    """An inserted row has null in an absent column."""
     (stage,) = staged([Row({"id": 1, "name": "a"}, position=1, fresh=True)], pa.schema(list(ITEM)[:2]))
     statement = merge_sql("T", "V", stage.shape)
     assert "t.`note` = IF(s.`__headrace_fresh`, NULL, t.`note`)" in statement
     assert statement.endswith("VALUES (s.`id`, s.`name`, NULL, " + statement.rpartition("NULL, ")[2])
 
 
-def test_a_column_that_the_table_lacks_is_a_defect_that_is_told() -> None:
-    """Instead of a batch without it."""
+def test_a_column_that_the_table_lacks_is_an_error() -> None:
+    """The batch is not written without the column."""
     with pytest.raises(Fatal, match="'note': the table does not have it"):
         staged([item(1, position=1)], table=pa.schema(list(ITEM)[:2]))
 
 
-def test_literals_cannot_break_out() -> None:
+def test_literals_are_escaped() -> None:
     """Quotes and backslashes are escaped."""
     assert text_literal("'; DROP TABLE x; -- \\") == "'\\'; DROP TABLE x; -- \\\\'"
     assert "'it\\'s'" in truncate_sql("T", RowVersion(b"", "it's", 0, 1, 2))

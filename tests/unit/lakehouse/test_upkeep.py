@@ -1,4 +1,4 @@
-"""When a table is kept small, and what becomes of it when somebody else is in the way."""
+"""When a table is maintained, and what happens if another writer conflicts with the maintenance."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ DAY = 24 * 3600 * 1_000_000
 PATH = TablePath("shop", "item")
 
 
-class Thwarted(TableSession):
-    """A session in whose way somebody else always is."""
+class ConflictingSession(TableSession):
+    """A session in which every statement conflicts with another writer."""
 
     def __init__(self) -> None:
         super().__init__(None, "shop.item", None, 1)
         self.statements: list[str] = []
 
     def run(self, statement: str) -> None:
-        """Do not execute it."""
+        """Record the statement and raise Conflict."""
         self.statements.append(statement)
         raise Conflict("shop.item: another writer changed the table in between")
 
 
-def test_upkeep_that_another_writer_thwarts_is_left_until_it_is_due_again() -> None:
-    """The task goes on: nothing depends on it."""
-    session, lake = Thwarted(), IcebergFormat("lake", TableOptions())
+def test_maintenance_after_a_conflict_runs_when_it_is_due_again() -> None:
+    """The task continues after the conflict, because no result depends on the maintenance."""
+    session, lake = ConflictingSession(), IcebergFormat("lake", TableOptions())
     upkeep = Upkeep(session, lake, TombstoneLedger(session, lake, ledger_path(PATH)), PATH)
     for files, attempts in ((FILES_UNTIL_COMPACTION, 1), (FILES_UNTIL_COMPACTION, 1), (2 * FILES_UNTIL_COMPACTION, 2)):
         upkeep.committed(files)
@@ -39,19 +39,19 @@ def test_upkeep_that_another_writer_thwarts_is_left_until_it_is_due_again() -> N
         assert sum("rewrite_data_files" in statement for statement in session.statements) == attempts
 
 
-class Silent(Thwarted):
-    """A session that executes nothing."""
+class RecordingSession(ConflictingSession):
+    """A session that records its statements and executes none."""
 
     def run(self, statement: str) -> None:
-        """Note it."""
+        """Record the statement."""
         self.statements.append(statement)
 
 
-def test_upkeep_is_due_exactly_when_it_does_something(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A table that has nothing to do waits for no thread of maintenance."""
+def test_maintenance_is_due_exactly_when_it_runs_a_statement(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table without work waits for no maintenance thread."""
     monkeypatch.setattr(IcebergFormat, "carry", lambda *_: True)
     monkeypatch.setattr(IcebergFormat, "clean", lambda *_: ())
-    session, lake = Silent(), IcebergFormat("lake", TableOptions())
+    session, lake = RecordingSession(), IcebergFormat("lake", TableOptions())
     upkeep = Upkeep(session, lake, TombstoneLedger(session, lake, ledger_path(PATH)), PATH)
     for files, day in ((1, 9), (2, 9), (FILES_UNTIL_COMPACTION, 9), (FILES_UNTIL_COMPACTION + 1, 9), (1, 10)):
         upkeep.committed(files)

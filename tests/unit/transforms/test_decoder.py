@@ -204,8 +204,8 @@ def test_errant_records_have_an_index_and_a_stage() -> None:
     assert only(found).version.offset.tolist() == [4]
 
 
-def test_decoded_parts_are_added_completely() -> None:
-    """``Decoded.add`` adds every list, the count of skipped records and the losses."""
+def test_add_copies_every_list_of_decoded() -> None:
+    """``Decoded.add`` copies every list field, the number of skipped records and the losses."""
     one, other = Decoded(), Decoded(skipped=1)
     lists = [each.name for each in fields(Decoded) if isinstance(getattr(one, each.name), list)]
     for name in lists:

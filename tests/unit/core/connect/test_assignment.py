@@ -1,4 +1,4 @@
-"""The laws of assigning topics to members."""
+"""The properties of assigning topics to members."""
 
 import time
 
@@ -13,8 +13,8 @@ subscriptions = st.dictionaries(members, topics, min_size=1)
 
 
 @given(subscriptions, st.dictionaries(members, topics))
-def test_every_topic_once_to_a_subscriber(wanted: dict[str, frozenset[str]], held: dict[str, frozenset[str]]) -> None:
-    """Each subscribed topic has exactly one owner, who subscribes to it, whatever members claim to hold."""
+def test_every_topic_has_one_owner(wanted: dict[str, frozenset[str]], held: dict[str, frozenset[str]]) -> None:
+    """Each subscribed topic has exactly one owner, who subscribes to it, whichever topics members report as held."""
     owners = assign_topics(wanted, held)
     assert owners.keys() == wanted.keys()
     given_out = sorted(topic for mine in owners.values() for topic in mine)
@@ -23,15 +23,17 @@ def test_every_topic_once_to_a_subscriber(wanted: dict[str, frozenset[str]], hel
 
 
 @given(st.frozensets(members, min_size=1), topics, st.dictionaries(members, topics))
-def test_an_even_share(group: frozenset[str], shared: frozenset[str], held: dict[str, frozenset[str]]) -> None:
+def test_topics_are_assigned_evenly(
+    group: frozenset[str], shared: frozenset[str], held: dict[str, frozenset[str]]
+) -> None:
     """Members with equal subscriptions differ by one topic at most."""
     counts = [len(mine) for mine in assign_topics(dict.fromkeys(group, shared), held).values()]
     assert max(counts) - min(counts) <= 1
 
 
 @given(st.frozensets(members, min_size=1), topics)
-def test_topics_stay(group: frozenset[str], shared: frozenset[str]) -> None:
-    """A rebalance without a change moves nothing; a leaver moves only its own topics."""
+def test_members_keep_their_topics(group: frozenset[str], shared: frozenset[str]) -> None:
+    """A rebalance without a change moves nothing; if a member leaves, only its topics move."""
     before = assign_topics(dict.fromkeys(group, shared), {})
     assert assign_topics(dict.fromkeys(group, shared), before) == before
     staying = sorted(group)[1:]
@@ -41,7 +43,7 @@ def test_topics_stay(group: frozenset[str], shared: frozenset[str]) -> None:
 
 
 def test_thousands_of_topics_move_quickly() -> None:
-    """The group's leader computes it on the thread that sends heartbeats."""
+    """The leader of the group computes the assignment on the thread that sends heartbeats."""
     topics = frozenset(f"t{number}" for number in range(10_000))
     began = time.process_time()
     owners = assign_topics(dict.fromkeys(["a", "b", "c"], topics), {"a": topics})

@@ -1,4 +1,4 @@
-"""What the config and status logs add up to, whatever compaction has left of them."""
+"""The state that the records of the config and status topics give, also after compaction."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def _state(*records: KeyValue) -> ClusterConfigState:
     return state
 
 
-def test_records_are_connects() -> None:
-    """Keys and values as its own tools read them (``connect.md`` section 18)."""
+def test_records_have_the_format_of_kafka_connect() -> None:
+    """Keys and values are those that tools for Kafka Connect read (``connect.md`` section 18)."""
     assert connector_records("n", CONFIG) == [("connector-n", b'{"properties":{"topics":"t"}}')]
     assert target_state_record("n", TargetState.STOPPED) == (
         "target-state-n",
@@ -44,13 +44,13 @@ def test_records_are_connects() -> None:
     assert task_records("n", [CONFIG])[1] == ("commit-n", b'{"tasks":1}')
 
 
-def test_a_target_state_of_an_old_worker_is_understood() -> None:
-    """Before KIP-875 there was one field."""
+def test_a_target_state_without_state_v2_is_read() -> None:
+    """Workers before KIP-875 write one field."""
     assert _state(("target-state-n", b'{"state":"PAUSED"}')).target_state("n") is TargetState.PAUSED
 
 
-def test_tasks_count_from_their_commit_on() -> None:
-    """A worker that died between the records has written nothing."""
+def test_task_configs_apply_from_their_commit_on() -> None:
+    """A worker that crashes between the records has written no configuration."""
     first, second = task_records("n", [CONFIG, CONFIG])[:2]
     half = _state(*connector_records("n", CONFIG), first, second)
     assert half.task_configs("n") == []
@@ -59,7 +59,7 @@ def test_tasks_count_from_their_commit_on() -> None:
 
 
 def test_a_connector_has_a_bounded_number_of_tasks() -> None:
-    """Records of an older worker, or of Connect, may ask for any number; they are read without being kept."""
+    """Records of an older worker, or of Connect, may have any task number; those above the limit are not kept."""
     numbers = [*range(MAX_TASKS + 50), 10**9, int("9" * 4000)]
     records: list[KeyValue] = [(f"task-n-{number}", b'{"properties":{"topics":"t"}}') for number in numbers]
     records.append((f"task-n-{'9' * 5000}", b'{"properties":{}}'))
@@ -69,13 +69,13 @@ def test_a_connector_has_a_bounded_number_of_tasks() -> None:
 
 
 def test_compaction_may_leave_the_commit_before_its_connector() -> None:
-    """The configuration was written again later."""
+    """The connector's configuration was written again later, so its record is after the commit of the tasks."""
     state = _state(*task_records("n", [CONFIG]), *connector_records("n", CONFIG))
     assert state.task_configs("n") == [CONFIG]
 
 
 def test_a_removed_connector_leaves_nothing_to_a_later_one() -> None:
-    """Also when compaction has dropped the removal itself."""
+    """A new connector of the same name inherits no state, also if compaction has removed the removal records."""
     made = [*connector_records("n", CONFIG), target_state_record("n", TargetState.PAUSED), *task_records("n", [CONFIG])]
     log = dict([*made, *removal_records("n", 1), *connector_records("n", CONFIG)])
     compacted = _state(*((key, value) for key, value in log.items() if value is not None))
@@ -84,21 +84,21 @@ def test_a_removed_connector_leaves_nothing_to_a_later_one() -> None:
     assert compacted.target_state("n") is TargetState.STARTED
 
 
-def test_foreign_keys_are_left_alone() -> None:
-    """Connect keeps a session key and logger levels there."""
+def test_other_keys_are_ignored() -> None:
+    """Kafka Connect keeps its session key and logger levels in this topic."""
     assert _state(("session-key", b"{}"), ("logger-cluster-x", b"{}")).connectors() == []
 
 
-def test_a_restart_takes_what_its_flags_say() -> None:
-    """Tasks only where they are included, and of all of it only what has failed, if so asked (KIP-745)."""
+def test_a_restart_applies_to_the_instances_of_its_flags() -> None:
+    """It applies to tasks only with includeTasks, and only to failed instances with onlyFailed (KIP-745)."""
     for tasks, failed in ((False, False), (False, True), (True, False), (True, True)):
         request = RestartRequest(include_tasks=tasks, only_failed=failed)
         assert [request.takes(State.FAILED), request.takes(State.RUNNING)] == [True, not failed]
         assert [request.takes_task(State.FAILED), request.takes_task(State.RUNNING)] == [tasks, tasks and not failed]
 
 
-def test_statuses_come_back_as_they_were_written() -> None:
-    """Names may hold dashes and colons."""
+def test_statuses_are_read_as_they_were_written() -> None:
+    """Names of connectors may contain dashes and colons."""
     state = StatusState()
     seen = Status(State.FAILED, "host:8083", 3, "1.0", "trace")
     topic = TopicStatus("shop.orders", "a-b:c", 1, 5)

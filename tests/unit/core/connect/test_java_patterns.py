@@ -22,8 +22,8 @@ from headrace.core.connect.java_patterns import OnlyJava, python_pattern
         (r"[\\Q]", r"[\\Q]"),
     ],
 )
-def test_what_both_can_read_keeps_its_meaning(pattern: str, expected: str) -> None:
-    """Only named groups change their spelling, and not where the characters are an escape or in a set."""
+def test_common_syntax_keeps_its_meaning(pattern: str, expected: str) -> None:
+    """The translation changes named groups only, and not inside an escape or a set."""
     assert python_pattern(pattern) == expected
     re.compile(expected)
     regex("topics.regex", pattern)
@@ -33,8 +33,8 @@ def test_what_both_can_read_keeps_its_meaning(pattern: str, expected: str) -> No
     "pattern",
     [r"\Qa.b\E", r"\p{L}", r"[\P{L}]", r"\0141", r"\v", "[a[bc]]", "[^a[b]]", "[[:alpha:]]", "[a-z&&[^b]]", "[a&&b]"],
 )
-def test_what_only_java_reads_is_refused(pattern: str) -> None:
-    """``re`` refuses some of it as well, and reads the rest as other characters."""
+def test_syntax_of_java_alone_is_refused(pattern: str) -> None:
+    """Python's ``re`` refuses some of these patterns, and reads the others as other characters."""
     with pytest.raises(OnlyJava):
         python_pattern(pattern)
     with pytest.raises(InvalidValue, match=r"^Invalid value .* for configuration topics\.regex: Invalid regex: only J"):

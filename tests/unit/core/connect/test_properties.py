@@ -31,19 +31,19 @@ from headrace.core.connect.properties import parse_properties, properties_from_e
         ('jaas=Plain required password="p#1";', {"jaas": 'Plain required password="p#1";'}),
     ],
 )  # fmt: skip
-def test_lines_mean_what_they_mean_in_java(text: str, expected: dict[str, str]) -> None:
-    """As java.util.Properties.load reads them."""
+def test_lines_are_parsed_as_in_java(text: str, expected: dict[str, str]) -> None:
+    """The parser returns the properties that java.util.Properties.load returns."""
     assert parse_properties(text) == expected
 
 
-def test_half_a_character_is_replaced() -> None:
-    """Java keeps a lone surrogate, which UTF-8 cannot hold: no topic, answer or log could."""
+def test_a_lone_surrogate_is_replaced() -> None:
+    """Java keeps a lone surrogate, but UTF-8, and so a topic, a response or a log, cannot contain it."""
     assert parse_properties("a=x\\ud83dy") == {"a": "x\N{REPLACEMENT CHARACTER}y"}
 
 
 @pytest.mark.parametrize("text", ["a=x\\u12", "a=\\u00zz\nb=1", "a=\\uuuu0041"])
-def test_half_an_escape_is_refused(text: str) -> None:
-    """As in Java, which gives no value: a password would be another one. The key is named, the value is not."""
+def test_an_incomplete_escape_is_refused(text: str) -> None:
+    """Java refuses it too: a password would change. The error names the key and not the value."""
     with pytest.raises(ValueError, match=r"^Malformed \\uxxxx encoding in the value of a$"):
         parse_properties(text)
     with pytest.raises(ValueError, match=r"^Malformed \\uxxxx encoding in a key$"):
@@ -52,6 +52,6 @@ def test_half_an_escape_is_refused(text: str) -> None:
 
 
 def test_environment_names_become_keys() -> None:
-    """One underscore is a dot, two are an underscore, three a dash."""
+    """In the name of a variable, one underscore is a dot, two are an underscore and three a dash."""
     environment = {"CONNECT_BOOTSTRAP_SERVERS": "a:1", "CONNECT_A__B___C": "x", "PATH": "/bin", "CONNECT_": "y"}
     assert properties_from_environment(environment) == {"bootstrap.servers": "a:1", "a_b-c": "x"}

@@ -1,4 +1,4 @@
-"""Which plugin versions a text asks for."""
+"""Which versions of a plug-in a version range contains."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from headrace.core.connect.version_range import InvalidVersionSpecification, Ver
         ("", [], ["4.3.1"]),
     ],
 )
-def test_what_is_in_a_range_and_what_is_not(text: str, inside: list[str], outside: list[str]) -> None:
-    """As Maven orders versions: numbers by value, pre-releases before their release."""
+def test_versions_inside_and_outside_of_a_range(text: str, inside: list[str], outside: list[str]) -> None:
+    """Versions have Maven's order: numbers by value, pre-releases before their release."""
     wanted = VersionRange.parse(text)
     assert [each for each in inside if not wanted.contains(each)] == []
     assert [each for each in outside if wanted.contains(each)] == []
@@ -31,12 +31,12 @@ def test_what_is_in_a_range_and_what_is_not(text: str, inside: list[str], outsid
     ("text", "shown"), [("9.9", "[9.9,9.9]"), ("[9,)", "[9,)"), ("", "[,]"), ("(,1],[2]", "(,1],[2,2]")]
 )
 def test_a_range_is_shown_as_connect_shows_it(text: str, shown: str) -> None:
-    """In the text of the error."""
+    """The text of a range is that of Kafka Connect's errors."""
     assert str(VersionRange.parse(text)) == shown
 
 
 @pytest.mark.parametrize("text", ["[", "[1,2", "1,2", "[1,2,3]", "[1]x", "]1["])
-def test_what_is_no_range_is_told(text: str) -> None:
-    """Connect answers 400."""
+def test_an_invalid_range_is_refused(text: str) -> None:
+    """Kafka Connect answers 400."""
     with pytest.raises(InvalidVersionSpecification):
         VersionRange.parse(text)

@@ -1,4 +1,4 @@
-"""The laws of sharing tasks among workers."""
+"""The properties of assigning tasks to workers."""
 
 from __future__ import annotations
 
@@ -35,8 +35,10 @@ groups = st.dictionaries(st.sampled_from(["m1", "m2", "m3"]), states, min_size=1
 
 
 @given(groups, tasks)
-def test_every_task_once_and_one_leader(group: dict[str, WorkerState], wanted: frozenset[Task]) -> None:
-    """Whatever the members claim; everybody knows who leads and who owns what, and the shares are even."""
+def test_every_task_has_one_worker_and_the_group_one_leader(
+    group: dict[str, WorkerState], wanted: frozenset[Task]
+) -> None:
+    """Every worker gets the leader and the owners of all tasks, and the numbers of tasks differ by one at most."""
     given_out = assign_work(group, wanted, 5)
     assert given_out.keys() == group.keys()
     assert sorted(task for each in given_out.values() for task in each.tasks) == sorted(wanted)
@@ -50,8 +52,10 @@ def test_every_task_once_and_one_leader(group: dict[str, WorkerState], wanted: f
 
 
 @given(groups, tasks)
-def test_nothing_moves_without_need(group: dict[str, WorkerState], wanted: frozenset[Task]) -> None:
-    """A second round moves nothing, and a leaver moves its own tasks only; the leader stays while it is there."""
+def test_a_rebalance_moves_only_the_tasks_of_a_leaving_worker(
+    group: dict[str, WorkerState], wanted: frozenset[Task]
+) -> None:
+    """A second round moves nothing; a leaving worker moves only its tasks; the leader stays while it is a member."""
     first = assign_work(group, wanted, 5)
     after = {
         member: replace(group[member], tasks=each.tasks, leads=each.leads, generation=each.generation)
@@ -65,14 +69,14 @@ def test_nothing_moves_without_need(group: dict[str, WorkerState], wanted: froze
         assert all(first[member].tasks <= each.tasks for member, each in assign_work(after, wanted, 6).items())
 
 
-def test_who_has_read_most_leads() -> None:
-    """It need not catch up before it writes."""
+def test_the_worker_that_has_read_most_becomes_the_leader() -> None:
+    """The worker with the highest offset of the config topic need not read more before it writes."""
     group = {"m1": WorkerState("one", offset=3), "m2": WorkerState("two", offset=4)}
     assert {each.leader for each in assign_work(group, [], 4).values()} == {"two"}
 
 
-def test_who_was_left_out_meanwhile_holds_nothing() -> None:
-    """A worker that stood still comes back with what it had, which others have by now, and does not take it back."""
+def test_the_tasks_of_a_worker_of_an_older_generation_are_ignored() -> None:
+    """A worker that missed a generation reports tasks that other workers have by now, and does not keep them."""
     one, two = ("shop", 0), ("shop", 1)
     back = WorkerState("back", offset=9, generation=3, leads=True, tasks=frozenset([one, two]))
     there = WorkerState("there", offset=9, generation=4, leads=True, tasks=frozenset([one, two]))
@@ -86,15 +90,17 @@ def test_who_was_left_out_meanwhile_holds_nothing() -> None:
 
 
 @given(groups, tasks)
-def test_what_is_sent_is_what_is_read(group: dict[str, WorkerState], wanted: frozenset[Task]) -> None:
-    """Through Kafka's user data and back."""
+def test_states_and_assignments_are_decoded_as_they_were_encoded(
+    group: dict[str, WorkerState], wanted: frozenset[Task]
+) -> None:
+    """Worker states and assignments pass through Kafka's user data unchanged."""
     assert all(decode_worker_state(encode_worker_state(each)) == each for each in group.values())
     assert all(decode_assignment(encode_assignment(each)) == each for each in assign_work(group, wanted, 5).values())
 
 
 @pytest.mark.parametrize("data", [None, b"", b"\x00\x01", b"[]"])
 @pytest.mark.parametrize("decode", [decode_worker_state, decode_assignment])
-def test_others_are_not_understood(decode: Callable[[bytes | None], object], data: bytes | None) -> None:
-    """A client of another kind in the group is an error, not a member with nothing to say."""
+def test_user_data_of_other_clients_is_an_error(decode: Callable[[bytes | None], object], data: bytes | None) -> None:
+    """A client of another kind in the group is an error, not a member without tasks."""
     with pytest.raises(ValueError):
         decode(data)

@@ -1,4 +1,4 @@
-"""JsonConverter documents: the schema part is read once and recognised by its bytes."""
+"""JsonConverter documents: the converter parses the schema part once and recognises it by its bytes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def document(payload: object, schema: object = SCHEMA, spaces: bool = False) -> 
 
 
 def test_the_same_schema_is_the_same_object() -> None:
-    """So that a codec can be kept by identity."""
+    """The converter returns one schema object, by whose identity a codec is cached."""
     converter = JsonConverter(True)
     first, payload = converter.split(document({"id": 1}))
     second, _ = converter.split(document({"id": 2}))
@@ -30,22 +30,22 @@ def test_the_same_schema_is_the_same_object() -> None:
     assert payload == b'{"id":1}'
 
 
-def test_another_layout_is_understood_as_well() -> None:
-    """Only JsonConverter's own layout is recognised by its bytes; any other is parsed each time."""
+def test_another_layout_is_parsed() -> None:
+    """The converter recognises JsonConverter's own layout by its bytes, and parses a document in another layout."""
     schema, payload = JsonConverter(True).split(document({"id": 1}, spaces=True))
     assert schema is not None
     assert json.loads(payload) == {"id": 1}
 
 
-def test_a_schema_is_one_object_whatever_the_layout() -> None:
-    """What is compiled for a schema is found again, and does not pile up for documents in another layout."""
+def test_a_schema_is_one_object_in_another_layout() -> None:
+    """The converter returns one object for equal schemas, so that caches by schema do not grow."""
     converter = JsonConverter(True)
     first, _ = converter.split(document({"id": 1}, spaces=True))
     assert all(converter.split(document({"id": number}, spaces=True))[0] is first for number in range(100))
 
 
-def test_alternating_schemas_are_both_remembered() -> None:
-    """A topic in the middle of a schema change."""
+def test_alternating_schemas_are_both_cached() -> None:
+    """The converter keeps both schemas of a topic during a schema change."""
     converter = JsonConverter(True)
     other = {"type": "struct", "fields": [{"type": "int64", "field": "id"}]}
     schemas = [converter.split(document({"id": 1}, schema))[0] for schema in (SCHEMA, other, SCHEMA, other)]
@@ -54,19 +54,19 @@ def test_alternating_schemas_are_both_remembered() -> None:
 
 
 @pytest.mark.parametrize("text", [b'{"id":1}', b'{"schema":{"type":"int32"},"payload":1,"x":1}', b"[]"])
-def test_what_is_no_envelope_is_refused_with_advice(text: bytes) -> None:
-    """Kafka Connect's own words."""
+def test_a_document_without_schema_and_payload_is_refused(text: bytes) -> None:
+    """The error has the text of Kafka Connect, with the option to set."""
     with pytest.raises(BadRecord, match=r"set schemas\.enable=false"):
         JsonConverter(True).split(text)
 
 
 def test_a_null_schema_is_schemaless() -> None:
-    """As in Kafka Connect."""
+    """The converter reads ``"schema": null`` as no schema, as Kafka Connect does."""
     assert JsonConverter(True).split(document(5, None)) == (None, b"5")
 
 
 def test_decimals_are_read_in_both_forms() -> None:
-    """base64 of the unscaled number, or a JSON number, digit for digit."""
+    """The codec reads base64 of the unscaled number, and a JSON number without loss of digits."""
     schema = Schema("struct", fields=(Field("d", Schema("bytes", name=DECIMAL, parameters=(("scale", "2"),))),))
     plain = msgspec.json.decode(b'{"d":"BNI="}', type=row_type(schema, ["d"]))
     numeric = msgspec.json.decode(
@@ -77,15 +77,15 @@ def test_decimals_are_read_in_both_forms() -> None:
 
 
 def test_field_names_may_be_anything() -> None:
-    """Spaces, dots, keywords, letters of any script."""
+    """Row types have fields with spaces, dots, keywords and letters of any script in their names."""
     names = ["with space", "a.b", "class", "näme", "1st"]
     schema = Schema("struct", fields=tuple(Field(name, Schema("int32")) for name in names))
     row = msgspec.json.decode(json.dumps(dict.fromkeys(names, 1)).encode(), type=row_type(schema, names))
     assert msgspec.structs.astuple(row) == (1,) * 5
 
 
-def test_a_document_without_its_schema_part_can_be_made_whole() -> None:
-    """Byte for byte, whatever it was; a dead letter is what came."""
+def test_a_divided_document_can_be_restored() -> None:
+    """``whole`` restores each byte of a divided document, because a dead letter contains the original."""
     good = b'{"schema":{"type":"string"},"payload":"a"}'
     documents = [
         good,
@@ -104,14 +104,14 @@ def test_a_document_without_its_schema_part_can_be_made_whole() -> None:
     assert divide(good) == divided[0]
 
 
-def test_without_schemas_a_document_stays_as_it_is() -> None:
-    """A table may have columns that are called schema and payload."""
+def test_without_schemas_a_document_is_not_divided() -> None:
+    """A table may have columns with the names schema and payload."""
     plain = b'{"schema":{"type":"string"},"payload":"a"}'
     assert JsonConverter(False).divide(plain) is plain
 
 
 def test_members_of_nested_structs_may_have_any_name() -> None:
-    """As a database's column may: a name beyond ASCII, which comes from a document as the schema does."""
+    """A nested struct has a member with a name beyond ASCII, as a column of a database may have."""
     text = b'{"type":"struct","fields":[{"field":"n\xc3\xa4me","type":"string"},{"field":"id","type":"int32"}]}'
     nested = schema_from_json(msgspec.json.decode(text))
     row = row_type(Schema("struct", fields=(Field("place", nested),)), ["place"])

@@ -1,4 +1,4 @@
-"""Which columns a statement adds or renames, in the words of several databases."""
+"""Which columns a DDL statement adds or renames, in the dialects of several databases."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from headrace.core.decode.ddl import Added, Altered, altered
     ],
 )
 def test_columns_that_are_added(ddl: str, added: list[str]) -> None:
-    """Whatever else the statement does; texts, comments and quotes may hold anything."""
+    """The parser finds them beside other clauses; texts, comments and quoted names may contain any characters."""
     found = altered(ddl)
     assert found is not None
     assert ([each.name for each in found.added], found.renamed) == (added, ())
@@ -50,7 +50,7 @@ def test_columns_that_are_added(ddl: str, added: list[str]) -> None:
     ],
 )
 def test_the_default_of_a_column(definition: str, reads: str, default: str) -> None:
-    """A literal as it is written; whatever has to be computed is not read."""
+    """The parser returns a literal default, and none for an expression."""
     assert altered(f"alter table t add c {definition}") == Altered(added=(Added("c", reads, default),))
 
 
@@ -64,7 +64,7 @@ def test_the_default_of_a_column(definition: str, reads: str, default: str) -> N
     ],
 )
 def test_columns_that_are_renamed(ddl: str, renamed: list[tuple[str, str]]) -> None:
-    """MySQL's CHANGE renames only where the names differ."""
+    """MySQL's CHANGE renames a column only if the names differ."""
     assert altered(ddl) == Altered(renamed=tuple(renamed))
 
 
@@ -76,6 +76,6 @@ def test_columns_that_are_renamed(ddl: str, renamed: list[tuple[str, str]]) -> N
         *("alter table t rename to u", "alter table t rename column a"),
     ],
 )
-def test_statements_that_are_not_read(ddl: str) -> None:
-    """Nothing is guessed."""
+def test_other_statements_are_not_parsed(ddl: str) -> None:
+    """The parser returns None instead of a guess."""
     assert altered(ddl) is None

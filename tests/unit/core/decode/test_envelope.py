@@ -1,4 +1,4 @@
-"""Debezium envelopes become change events in columns."""
+"""The decoder converts Debezium envelopes to change events in columns."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def only(records: list[Record]) -> Changes:
 
 
 def test_events_keep_their_order_position_and_coordinate() -> None:
-    """One run of one schema is one value; deletes have their key and nothing else."""
+    """The decoder returns a run of one schema as one piece; a delete has its key and no other cells."""
     records = numbered(
         row("c", 1, 10), row("u", 2, 20, "b"), Record(key({"id": 1}), change("d", None, 30, columns=EXAMPLE))
     )
@@ -70,15 +70,15 @@ def test_events_keep_their_order_position_and_coordinate() -> None:
 
 
 def test_snapshot_reads_and_tombstones_have_no_position() -> None:
-    """``merge.md`` section 2.2: even if a read carries an lsn."""
+    """A read has no position even if its source block has an lsn (``merge.md`` section 2.2)."""
     changes = only(numbered(row("r", 1, 10), Record(key({"id": 1}), None)))
     assert changes.version.position.tolist() == [b"", b""]
     assert changes.operation.tolist() == [Operation.READ, Operation.TOMBSTONE]
     assert changes.version.source_time.tolist() == [1_700_000_000_000_000, 7_000]
 
 
-def test_transactions_tell_when_a_change_is_visible() -> None:
-    """PostgreSQL's id, Oracle's commit SCN; -1 where an event does not say."""
+def test_events_have_the_number_of_their_transaction() -> None:
+    """The number is PostgreSQL's transaction id or Oracle's commit SCN, or -1 if the event has none."""
     oracle = change("u", EXAMPLE, 10).replace(b'"connector":"postgresql"', b'"connector":"oracle","commit_scn":"5150"')
     unknown = change("u", EXAMPLE, 10).replace(b'"connector":"postgresql"', b'"connector":"oracle","commit_scn":null')
     assert only(numbered(row("u", 1, 10))).transaction.tolist() == [10]
@@ -108,22 +108,22 @@ SOURCES = {
 
 @pytest.mark.parametrize("connector", SOURCES)
 def test_changes_of_every_source(connector: str) -> None:
-    """Their positions and tables; a snapshot read has no position."""
-    told, position = SOURCES[connector]
-    source = told | {"connector": connector, "name": "shop", "table": "items", "ts_ms": 5, "txId": "x"}
+    """The decoder reads table and position of each connector's source block; a snapshot read has no position."""
+    fields, position = SOURCES[connector]
+    source = fields | {"connector": connector, "name": "shop", "table": "items", "ts_ms": 5, "txId": "x"}
     envelopes = [{"op": op, "source": source, "after": {"id": 1, "name": None}} for op in "ru"]
     records = [Record(b'{"id":1}', json.dumps(envelope).encode()) for envelope in envelopes]
     decoded = decoder(key_schemas=False, value_schemas=False).decode(numbered(*records))
     (changes,) = decoded.events
     assert isinstance(changes, Changes)
     assert changes.version.position.tolist() == [b"", position]
-    assert changes.table == TableId("shop", "d", told.get("schema", ""), "items")
+    assert changes.table == TableId("shop", "d", fields.get("schema", ""), "items")
     assert changes.version.source_time.tolist() == [5000, 5000]
     assert decoded.notes == ([] if position else [NO_POSITIONS])
 
 
-def test_a_position_that_cannot_be_read_is_that_records_fault_alone() -> None:
-    """A change, or a truncate, whose binlog file has no number."""
+def test_only_the_record_with_an_invalid_position_is_refused() -> None:
+    """The decoder refuses a change or a truncate whose binlog file has no number, and keeps the others."""
 
     def binlog(op: str, file: str) -> Record:
         source = {"connector": "mysql", "name": "shop", "db": "d", "table": "items", "file": file, "pos": 1, "row": 0}
@@ -137,8 +137,8 @@ def test_a_position_that_cannot_be_read_is_that_records_fault_alone() -> None:
     assert [len(piece) for piece in decoded.events if isinstance(piece, Changes)] == [1, 1]
 
 
-def test_placeholders_are_unchanged_and_their_text_is_gone() -> None:
-    """The cell's value is null, so that the placeholder can reach no table."""
+def test_placeholders_are_unchanged_cells_without_text() -> None:
+    """The value of the cell is null, so that the placeholder reaches no table."""
     changes = only(numbered(row("u", 1, 10, PLACEHOLDER), row("u", 2, 20, None)))
     states = changes.columns[1].states
     assert states is not None
@@ -146,8 +146,8 @@ def test_placeholders_are_unchanged_and_their_text_is_gone() -> None:
     assert changes.columns[1].values.to_pylist() == [None, None]
 
 
-def test_a_truncate_stands_between_two_runs() -> None:
-    """It is a value of its own, with its position."""
+def test_a_truncate_separates_two_runs() -> None:
+    """The decoder returns a truncate as a piece of its own, with its position."""
     records = numbered(row("c", 1, 10), Record(None, change("t", None, 20, columns=EXAMPLE)), row("c", 2, 30))
     pieces = decoder().decode(records).events
     assert [type(piece) for piece in pieces] == [Changes, Truncate, Changes]
@@ -156,7 +156,7 @@ def test_a_truncate_stands_between_two_runs() -> None:
 
 
 def test_both_halves_of_a_key_change_are_marked() -> None:
-    """The headers link them, whether they carry a schema or not."""
+    """The headers link delete and insert of a key change, with or without a schema in them."""
     away = Record(key({"id": 1}), change("d", None, 10, columns=EXAMPLE), headers=[("__debezium.newkey", b'{"id":2}')])
     into = row("c", 2, 11, PLACEHOLDER)
     into.headers = [("other", b"x"), ("__debezium.oldkey", b'{"schema":{},"payload":{"id":1}}')]
@@ -165,8 +165,8 @@ def test_both_halves_of_a_key_change_are_marked() -> None:
     assert changes.old_key == {1: "=1"}
 
 
-def test_a_key_change_within_a_row_is_refused() -> None:
-    """With fewer key columns than the record's, both halves are of one row and position: the insert would not apply."""
+def test_a_key_change_outside_of_primary_key_fields_is_refused() -> None:
+    """If primary.key.fields omits the changed column, delete and insert have one key and position."""
     old, new = {"id": 1, "name": "a"}, {"id": 1, "name": "b"}
     away = Record(key(old), change("d", None, 10, columns=EXAMPLE), headers=[("__debezium.newkey", key(new))])
     into = Record(key(new), change("c", new, 10, columns=EXAMPLE), headers=[("__debezium.oldkey", key(old))])
@@ -178,7 +178,7 @@ def test_a_key_change_within_a_row_is_refused() -> None:
 
 
 def test_records_that_are_no_rows_are_skipped_and_counted() -> None:
-    """Heartbeats, transaction metadata and logical messages move the offset only."""
+    """The decoder skips and counts heartbeats and logical messages."""
     heartbeat = {
         "schema": {"type": "struct", "fields": [], "name": "io.debezium.connector.common.Heartbeat"},
         "payload": {},
@@ -198,8 +198,8 @@ def test_records_that_are_no_rows_are_skipped_and_counted() -> None:
         (Record(b'"k"', change("d", None, 1, columns=EXAMPLE)), Stage.KEY_CONVERTER, "schemas.enable"),
     ],
 )
-def test_a_bad_record_is_reported_and_the_others_go_on(record: Record, stage: Stage, text: str) -> None:
-    """With its stage and a message that says what to do."""
+def test_a_bad_record_is_reported_and_the_others_are_decoded(record: Record, stage: Stage, text: str) -> None:
+    """The decoder reports index, stage and remedy of the bad record, and decodes the other records."""
     good = row("c", 5, 50)
     decoded = decoder().decode(numbered(good, record, row("c", 6, 60)))
     (errant,) = decoded.errant
@@ -209,14 +209,14 @@ def test_a_bad_record_is_reported_and_the_others_go_on(record: Record, stage: St
 
 
 def test_a_record_without_a_key_needs_another_mode() -> None:
-    """Keyless tables are append-only; the message says what to set."""
+    """The error of a record without a key names the options that accept it."""
     (errant,) = decoder().decode(numbered(Record(None, change("u", EXAMPLE, 1)))).errant
     assert "insert.mode=insert" in str(errant.error)
     assert "primary.key.fields" in str(errant.error)
 
 
-def test_records_without_a_key_where_they_are_wanted() -> None:
-    """Every event is one: inserts, updates, and a delete that does not say of which row. Its tombstone says nothing."""
+def test_an_append_only_table_accepts_records_without_a_key() -> None:
+    """The decoder returns inserts, updates and deletes without a key as events, and skips tombstones."""
     records = numbered(
         Record(None, change("c", {"id": 1, "name": "a"}, 10, columns=EXAMPLE)),
         Record(None, change("u", {"id": 1, "name": "b"}, 20, columns=EXAMPLE)),
@@ -232,8 +232,8 @@ def test_records_without_a_key_where_they_are_wanted() -> None:
     assert changes.columns[1].values.to_pylist() == ["a", "b", None]
 
 
-def test_documents_are_no_rows() -> None:
-    """MongoDB's connector sends them as text; the message says what to do."""
+def test_documents_of_mongodb_are_refused() -> None:
+    """MongoDB's connector sends documents as text; the error names the transform to use."""
     fields = [{"field": "after", "type": "string", "optional": True}, {"field": "op", "type": "string"}]
     schema = {"type": "struct", "name": "m.db.items.Envelope", "fields": fields}
     value = json.dumps({"schema": schema, "payload": {"op": "c", "after": "{}"}}, separators=(",", ":")).encode()
@@ -242,22 +242,22 @@ def test_documents_are_no_rows() -> None:
     assert "ExtractNewDocumentState" in str(errant.error)
 
 
-def test_a_value_of_the_wrong_type_is_that_records_fault_alone() -> None:
-    """The run is decoded again record by record to find it."""
+def test_only_the_record_with_a_value_of_the_wrong_type_is_refused() -> None:
+    """The decoder finds the bad record of a run by decoding its records one by one."""
     wrong = Record(key({"id": 2}), change("c", {"id": "x", "name": "a"}, 20, columns=EXAMPLE))
     decoded = decoder().decode(numbered(row("c", 1, 10), wrong, row("c", 3, 30)))
     assert [errant.index for errant in decoded.errant] == [1]
 
 
 def test_a_new_column_starts_another_run() -> None:
-    """Runs of two schemas are two values; combining them is the batch's part."""
+    """The decoder returns runs of two schemas as two pieces; the batch combines them."""
     wider = Record(key({"id": 2}), change("c", EXAMPLE | {"size": 3}, 20))
     pieces = decoder().decode(numbered(row("c", 1, 10), wider)).events
     assert [len(piece.columns) for piece in pieces if isinstance(piece, Changes)] == [2, 3]
 
 
 def test_json_without_schemas_gets_types_from_its_values() -> None:
-    """Integers, text, and a column of which only nulls were seen."""
+    """The decoder infers integer and text columns, and a null column if it has seen only nulls."""
     plain = decoder(key_schemas=False, value_schemas=False)
     value = change("c", {"id": 1, "name": "a", "note": None}, 10, columns=EXAMPLE, schemas=False)
     (piece,) = plain.decode(numbered(Record(key({"id": 1}, schemas=False), value))).events
@@ -269,21 +269,21 @@ def test_json_without_schemas_gets_types_from_its_values() -> None:
     }
 
 
-def test_a_column_that_calls_itself_ours_is_refused() -> None:
-    """The prefix is reserved."""
+def test_a_column_with_the_reserved_prefix_is_refused() -> None:
+    """Source columns must not begin with the prefix of Headrace's own columns."""
     value = change("c", {"id": 1, "__headrace_position": "x"}, 10)
     (errant,) = decoder().decode(numbered(Record(key({"id": 1}), value))).errant
     assert "__headrace_position" in str(errant.error)
 
 
 def test_a_tombstone_that_comes_first_does_not_hide_the_table() -> None:
-    """What follows it is of its own table, which reselect has to know."""
+    """A chunk that begins with a tombstone has the table of the event after it, which reselect needs."""
     changes = only(numbered(Record(key({"id": 1}), None), row("c", 2, 20)))
     assert changes.table == TableId("shop", "shop", "public", "items")
 
 
 def unsteady(op: str, lsn: int, table: str | None) -> Record:
-    """A change of table ``table``, or one whose source says nothing about its table."""
+    """A change of table ``table``, or one whose source block lacks the table."""
     value = json.loads(change(op, None if op in "dt" else {"id": lsn, "name": "a"}, lsn, columns=EXAMPLE))
     if table is None:
         del value["payload"]["source"]["table"]
@@ -306,8 +306,8 @@ def kinds(lsn: int) -> st.SearchStrategy[Record]:
     return changes | st.sampled_from(others)
 
 
-def told(records: Sequence[Record], size: int, **options: object) -> Iterator[object]:
-    """Everything that a decoder tells of ``records``, given to it ``size`` at a time, without how it was cut."""
+def decoded_pieces(records: Sequence[Record], size: int, **options: object) -> Iterator[object]:
+    """Yield a decoder's results for chunks of ``size`` records, in a form that does not depend on ``size``."""
     topic = decoder(**options)
     for begin in range(0, len(records), size):
         decoded = topic.decode(records[begin : begin + size])
@@ -326,8 +326,8 @@ def told(records: Sequence[Record], size: int, **options: object) -> Iterator[ob
 
 
 @given(st.integers(0, 12).flatmap(lambda count: st.tuples(*map(kinds, range(1, count + 1)))), st.integers(1, 5))
-def test_what_is_told_does_not_depend_on_what_came_with_it(made: tuple[Record, ...], size: int) -> None:
-    """Read list by list, block by block, or one record at a time by a decoder that knows nothing about the table."""
+def test_the_result_of_a_record_does_not_depend_on_its_chunk(made: tuple[Record, ...], size: int) -> None:
+    """The decoder returns the same results for chunks of any size and for divided documents."""
     records = numbered(row("c", 99, 1), *(Record(record.key, record.value) for record in made))
     divide = JsonConverter(True).divide
     divided = [replace(record, value=divide(record.value)) for record in records]  # type: ignore[arg-type] # JSON's text
@@ -336,15 +336,15 @@ def test_what_is_told_does_not_depend_on_what_came_with_it(made: tuple[Record, .
 
 
 def sorted_out(records: Sequence[Record], size: int) -> tuple[int, list[str]]:
-    """How many are skipped, and everything else that is told."""
-    found = list(told(records, size))
+    """Return the number of skipped records and the other results, sorted."""
+    found = list(decoded_pieces(records, size))
     return sum(each for each in found if isinstance(each, int)), sorted(
         repr(each) for each in found if not isinstance(each, int)
     )
 
 
 def converted(document: bytes | Document | SchemaAndValue | None) -> SchemaAndValue | None:
-    """A document's Connect data, whether it is what its schema says or not; a schema object of its own."""
+    """Return a document's Connect data, valid or not, with a schema object of its own."""
     if document is None:
         return None
     assert isinstance(document, bytes)
@@ -354,16 +354,16 @@ def converted(document: bytes | Document | SchemaAndValue | None) -> SchemaAndVa
 
 @settings(max_examples=25)
 @given(st.integers(0, 12).flatmap(lambda count: st.tuples(*map(kinds, range(1, count + 1)))), st.integers(1, 5))
-def test_connect_data_is_read_like_the_documents_that_it_was(made: tuple[Record, ...], size: int) -> None:
-    """Whatever a converter or a transform hands on, in place of JSON, becomes the same pieces."""
+def test_connect_data_is_decoded_like_its_documents(made: tuple[Record, ...], size: int) -> None:
+    """The decoder makes the same pieces of the data that a converter or transform returns as of the JSON."""
     sound = [record for record in made if record.value != b"{"]
     records = numbered(row("c", 99, 1), *(Record(record.key, record.value) for record in sound))
     data = [replace(each, key=converted(each.key), value=converted(each.value)) for each in records]
     assert sorted_out(data, size) == sorted_out(records, size)
 
 
-def test_connect_data_without_schemas_is_read_like_plain_json() -> None:
-    """The types come from the values; the values themselves stay as they were given."""
+def test_connect_data_without_schemas_is_decoded_like_plain_json() -> None:
+    """The decoder infers types from the values, and does not modify them."""
     documents = [change("c", {"id": n, "name": "a", "note": None}, n, columns=EXAMPLE, schemas=False) for n in (1, 2)]
     records = numbered(*(Record(key({"id": n}, schemas=False), value) for n, value in enumerate(documents, 1)))
     records.append(Record(key({"id": 1}, schemas=False), None, offset=2))
@@ -375,14 +375,14 @@ def test_connect_data_without_schemas_is_read_like_plain_json() -> None:
         )
         for each in records
     ]
-    assert [*told(data, 3, key_schemas=False, value_schemas=False)] == [
-        *told(records, 3, key_schemas=False, value_schemas=False)
+    assert [*decoded_pieces(data, 3, key_schemas=False, value_schemas=False)] == [
+        *decoded_pieces(records, 3, key_schemas=False, value_schemas=False)
     ]
     assert data[0].value == SchemaAndValue(None, json.loads(documents[0]))
 
 
 def test_equal_schemas_of_connect_data_are_one_run() -> None:
-    """A transform may make a schema anew for each record."""
+    """The decoder compares schemas by value: a transform may create a schema object for each record."""
     records = numbered(*(row("c", number, number) for number in range(1, 5)))
     data = [replace(each, key=converted(each.key), value=converted(each.value)) for each in records]
     assert len(decoder().decode(data).events) == 1

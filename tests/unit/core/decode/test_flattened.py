@@ -1,4 +1,4 @@
-"""Flattened records: what is told of an event, and what is not, by fields and by headers."""
+"""Flattened records: the metadata of an event comes from added fields or from headers, or is missing."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Record:
 
 
 def record(row: dict[str, Any] | None, key: int = 1, **headers: Any) -> Record:
-    """A record without schemas, whose headers JsonConverter wrote."""
+    """Return a record without schemas, with headers as JsonConverter writes them."""
     value = None if row is None else json.dumps({"id": key} | row).encode()
     return Record(b'{"id":%d}' % key, value, [(name, json.dumps(v).encode()) for name, v in headers.items()])
 
@@ -55,8 +55,8 @@ def rows(changes: Changes) -> list[dict[str, Any]]:
     return [dict(zip(names, row, strict=True)) for row in cells]
 
 
-def test_a_row_alone_is_an_update_without_position() -> None:
-    """Nothing tells more. The table is the topic's."""
+def test_a_row_without_metadata_is_an_update_without_position() -> None:
+    """Without added fields and headers, the decoder returns an update of the topic's table."""
     changes = only(record({"a": "x"}))
     assert changes.operation.tolist() == [Operation.UPDATE]
     assert changes.version.position.tolist() == [NO_POSITION]
@@ -65,8 +65,8 @@ def test_a_row_alone_is_an_update_without_position() -> None:
 
 
 @pytest.mark.parametrize(("op", "operation"), [("c", Operation.CREATE), ("u", Operation.UPDATE), ("r", Operation.READ)])
-def test_the_operation_and_position_that_are_told(op: str, operation: Operation) -> None:
-    """By fields or by headers, qualified or not; a read has no position. None of them is a column."""
+def test_operation_and_position_of_added_fields_and_headers(op: str, operation: Operation) -> None:
+    """The decoder reads them with and without ``source_`` in the name, and makes no columns of them."""
     for changes in (
         only(record({"a": "x", "__op": op, "__lsn": 7})),
         only(record({"a": "x", "__op": op, "__source_lsn": 7})),
@@ -79,7 +79,7 @@ def test_the_operation_and_position_that_are_told(op: str, operation: Operation)
 
 
 def test_headers_of_the_simple_header_converter() -> None:
-    """Plain text is no JSON."""
+    """The decoder reads headers of plain text, which is not JSON."""
     plain = record({"a": "x"})
     plain.headers = [("__op", b"c"), ("__lsn", b"7"), ("__table", b"orders"), ("__db", b"")]
     changes = only(plain)
@@ -87,8 +87,8 @@ def test_headers_of_the_simple_header_converter() -> None:
     assert changes.table == TableId("", "", "", "orders")
 
 
-def test_a_position_that_may_be_a_reads_does_not_count() -> None:
-    """Without op or snapshot a read's position cannot be told from a change's, and would hide later changes."""
+def test_a_position_that_may_be_of_a_read_is_ignored() -> None:
+    """Without op or snapshot, the position may be that of a read, which would hide later changes."""
     assert only(record({"__lsn": 7})).version.position.tolist() == [NO_POSITION]
     streamed = only(record({"__lsn": 7, "__snapshot": "false"}))
     assert (streamed.operation.tolist(), streamed.version.position.tolist()) == ([Operation.UPDATE], [LSN % 7])
@@ -96,15 +96,15 @@ def test_a_position_that_may_be_a_reads_does_not_count() -> None:
     assert (snapshot.operation.tolist(), snapshot.version.position.tolist()) == ([Operation.READ], [NO_POSITION])
 
 
-def test_what_has_no_order_is_noted_once() -> None:
-    """The operator can add what is missing; reads and deletes as null never have it."""
+def test_records_without_an_order_are_noted_once() -> None:
+    """The note names the missing fields to the operator; reads and tombstones never have a position."""
     decoder = TopicDecoder("t", EnvelopeOptions(False, False))
     ordered = [record({"__op": "r", "__lsn": 1}), record({"__op": "c", "__lsn": 2}), record(None)]
     assert [decoder.decode(records).notes for records in (ordered, [record({})], [record({})])] == [[], [NO_ORDER], []]
 
 
 def test_positions_of_other_connectors() -> None:
-    """The fields of a position tell the connector; a part of them is no position."""
+    """The decoder infers the connector from the fields of a position; incomplete fields are no position."""
     binlog = {"__op": "u", "__file": "b.000002", "__pos": 4, "__row": 1}
     assert only(record(binlog)).version.position.tolist() == [b"00000.0000000002.%020d.0000000001" % 4]
     assert only(record({"__op": "u", "__file": "b.000002", "__pos": 4})).version.position.tolist() == [NO_POSITION]
@@ -112,29 +112,29 @@ def test_positions_of_other_connectors() -> None:
     assert only(record(oracle)).version.position.tolist() == [b"00000.%038d.%020d" % (12, 1)]
 
 
-def test_one_record_of_a_run_tells_the_connector_for_all() -> None:
-    """The first change need not have a position."""
+def test_one_record_of_a_run_identifies_the_connector() -> None:
+    """The decoder finds the connector also if the first record of the run has no position."""
     changes = only(record({"__op": "r", "__lsn": None}), record({"__op": "u", "__lsn": 7}))
     assert changes.version.position.tolist() == [NO_POSITION, LSN % 7]
 
 
 @pytest.mark.parametrize("deleted", [{"__deleted": "true"}, {"__deleted": True}, {"__op": "d"}])
 def test_rewritten_deletes(deleted: dict[str, Any]) -> None:
-    """The row is its key and nothing else, whatever was rewritten; a tombstone after it adds nothing."""
+    """A rewritten delete has its key and no other cells; the decoder keeps the tombstone after it."""
     changes = only(record({"a": "x", "__deleted": "false"}), record({"a": "y", **deleted}), record(None))
     assert changes.operation.tolist() == [Operation.UPDATE, Operation.DELETE, Operation.TOMBSTONE]
     assert rows(changes)[1:] == [{"id": 1, "a": None}] * 2
 
 
-def test_deletes_that_are_null() -> None:
-    """A tombstone without position, or a delete with the position that its headers tell."""
+def test_deletes_with_a_null_value() -> None:
+    """A null value without headers is a tombstone; with headers it is a delete with their position."""
     changes = only(record({"a": "x"}), record(None), record(None, __op="d", __lsn=7))
     assert changes.operation.tolist() == [Operation.UPDATE, Operation.TOMBSTONE, Operation.DELETE]
     assert changes.version.position.tolist() == [NO_POSITION, NO_POSITION, LSN % 7]
 
 
-def test_the_second_half_of_a_key_change_is_known_by_its_header() -> None:
-    """So what it leaves out is taken from the old key, even without an op."""
+def test_the_insert_of_a_key_change_is_identified_by_its_header() -> None:
+    """Its unavailable cells refer to the row of the old key, even without an op."""
     into = record({"a": "__debezium_unavailable_value"}, key=2)
     into.headers = [("__debezium.oldkey", b'{"id":1}')]
     changes = only(into)
@@ -144,8 +144,8 @@ def test_the_second_half_of_a_key_change_is_known_by_its_header() -> None:
     assert states.tolist() == [CellState.UNCHANGED]
 
 
-def test_other_prefixes() -> None:
-    """What does not begin with the prefix is a column of the row; so is what nobody adds."""
+def test_other_prefixes_of_added_fields() -> None:
+    """A field without the prefix, or with an unknown name after it, is a column of the row."""
     names = MetadataNames("meta_", "h_")
     changes = only(record({"meta_op": "c", "meta_lsn": 7, "__op": "u", "meta_color": "x"}, h_ts_ms=1), added=names)
     assert (changes.operation.tolist(), changes.version.position.tolist()) == ([Operation.CREATE], [LSN % 7])
@@ -153,29 +153,29 @@ def test_other_prefixes() -> None:
 
 
 def test_the_time_of_the_source() -> None:
-    """In microseconds; the connector's own clock is not it."""
+    """The source time is that of the source database in microseconds, not that of the connector."""
     changes = only(record({"__source_ts_ms": 5, "__ts_ms": 9}))
     assert changes.version.source_time.tolist() == [5000]
 
 
 @pytest.mark.parametrize("bad", [{"__lsn": "x", "__op": "u"}, {"op": "c", "source": {}, "after": {"id": 1}}])
-def test_bad_records_are_reported_alone(bad: dict[str, Any]) -> None:
-    """A field that is not what a connector writes; an envelope among rows. No value stands in the message."""
+def test_only_the_bad_record_is_refused(bad: dict[str, Any]) -> None:
+    """The decoder refuses a field with an invalid value and an envelope among rows, and keeps the other records."""
     decoded = decode(record({"a": "x"}), record(bad), record({"a": "y"}))
     (errant,) = decoded.errant
     assert (errant.index, errant.stage) == (1, Stage.TASK_PUT)
     assert sum(len(piece) for piece in decoded.events if isinstance(piece, Changes)) == 2
 
 
-def test_json_that_is_none_is_reported_alone() -> None:
-    """The others of its run go on."""
+def test_only_the_record_with_invalid_json_is_refused() -> None:
+    """The decoder keeps the other records of the run."""
     decoded = decode(record({"a": "x"}), Record(b'{"id":1}', b"{"), record(None), record({"a": "y"}))
     assert [(errant.index, errant.stage) for errant in decoded.errant] == [(1, Stage.VALUE_CONVERTER)]
     assert sum(len(piece) for piece in decoded.events if isinstance(piece, Changes)) == 3
 
 
 def test_a_topic_that_begins_with_a_tombstone() -> None:
-    """It does not tell yet what the topic holds; the first value does, in this chunk or a later one."""
+    """The first value shows whether the topic is flattened, in the chunk of the tombstone or in a later one."""
     decoder = TopicDecoder("t", EnvelopeOptions(False, False))
     (first,) = decoder.decode([record(None)]).events
     assert isinstance(first, Changes)
@@ -192,7 +192,7 @@ def with_schema(row: dict[str, Any], name: str) -> Record:
 
 
 def test_rows_with_schemas() -> None:
-    """Columns have the types that the schema says, and the fields that were added are none."""
+    """Columns have the types of the schema, and the added fields are no columns."""
     flat = with_schema({"id": 1, "a": "x", "__deleted": "false", "__op": "c", "__lsn": 7}, "shop.public.items.Value")
     flat.key = with_schema({"id": 1}, "shop.public.items.Key").value
     (piece,) = TopicDecoder("t", EnvelopeOptions()).decode([flat]).events
@@ -201,8 +201,8 @@ def test_rows_with_schemas() -> None:
     assert piece.version.position.tolist() == [LSN % 7]
 
 
-def test_what_a_schema_is_of() -> None:
-    """An envelope by its name or by its op; a row may have a column of that name."""
+def test_schemas_of_envelopes_and_of_flattened_rows() -> None:
+    """A schema is an envelope by its name or its field op; a row may have a column of that name."""
     op = (Field("op", Schema("string")),)
     assert not is_flattened(Schema("struct", name="shop.public.items.Envelope", fields=op))
     assert not is_flattened(Schema("struct", fields=op))
@@ -225,13 +225,13 @@ def test_what_a_schema_is_of() -> None:
         ("{", None),
     ],
 )
-def test_what_a_value_without_a_schema_is(value: str, flattened: bool | None) -> None:
-    """Neither a row nor an envelope: those move the offset only."""
+def test_values_without_a_schema_are_envelopes_or_flattened_rows(value: str, flattened: bool | None) -> None:
+    """A value that is neither, such as a heartbeat, is None: it only advances the offset."""
     assert plain_is_flattened(value.encode()) is flattened
 
 
-def test_records_without_a_key_where_they_are_wanted() -> None:
-    """For tables that every event is appended to: inserts, and a delete that was rewritten."""
+def test_an_append_only_table_accepts_flattened_records_without_a_key() -> None:
+    """An append-only table of all changes gets inserts and rewritten deletes; other modes refuse the records."""
     records = [record({"a": "x", "__op": "c"}), record({"a": "y", "__op": "d", "__deleted": "true"}), record(None)]
     for each in records:
         each.key = None

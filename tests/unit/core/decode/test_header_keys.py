@@ -42,7 +42,7 @@ class Record:
 
 
 def simple_text(value: Any) -> str:
-    """A member of a struct as ``Values.convertToString`` of Kafka Connect 4 appends it."""
+    """Return a member of a struct as ``Values.convertToString`` of Kafka Connect 4 appends it."""
     if isinstance(value, bool) or value is None:
         return json.dumps(value)
     if isinstance(value, str):
@@ -56,7 +56,7 @@ def simple_text(value: Any) -> str:
 
 
 def connect_json(value: Any) -> Any:
-    """A value as JsonConverter writes it."""
+    """Return a value as JsonConverter writes it."""
     if isinstance(value, Decimal):
         value = int(value.scaleb(2)).to_bytes(12, "big", signed=True)
     if isinstance(value, bytes):
@@ -76,7 +76,7 @@ def document(schema: Mapping[str, Any], payload: Any) -> bytes:
 
 
 def key_change(kind: Mapping[str, Any], old: Any, new: Any, header: Any) -> list[Record]:
-    """A row, and the change of its key, whose headers ``header`` makes of a key."""
+    """Return an insert and a change of its key; ``header`` makes the headers of a key."""
     key = struct("t.Key", {"id": kind})
     row = struct("t.Value", {"id": kind, "note": {"type": "string", "optional": True}})
     envelope = struct("t.Envelope", {"after": row, "op": {"type": "string"}})
@@ -88,7 +88,7 @@ def key_change(kind: Mapping[str, Any], old: Any, new: Any, header: Any) -> list
         return Record(document(key, {"id": connect_json(value)}), document(envelope, event), offset, headers)
 
     return [
-        record("c", old, 1, "innocent"),
+        record("c", old, 1, "kept"),
         record("d", old, 2, "", ("__debezium.newkey", header({"id": new}))),
         record("c", new, 3, PLACEHOLDER, ("__debezium.oldkey", header({"id": old}))),
     ]
@@ -124,7 +124,7 @@ cases = st.one_of(
 
 @given(cases)
 def test_a_key_in_a_header_is_the_key_of_its_row(case: tuple[Mapping[str, Any], Any, Any, Any]) -> None:
-    """Of every type that a key has, by every converter: the halves of a key change refer to one another."""
+    """The decoder reads keys of each type and header converter, so that both halves of a key change are linked."""
     decoded = TopicDecoder("t", EnvelopeOptions()).decode(key_change(*case))
     assert (decoded.errant, decoded.notes) == ([], [])
     (changes,) = decoded.events
@@ -152,8 +152,8 @@ UNREADABLE = [
 
 @pytest.mark.parametrize("header", UNREADABLE)
 @pytest.mark.parametrize("kind", range(len(VALUES)))
-def test_a_header_that_cannot_be_read_is_none(kind: int, header: bytes) -> None:
-    """No record is refused, least of all the first one of the run; what the insert left out stays open."""
+def test_an_unreadable_header_is_ignored(kind: int, header: bytes) -> None:
+    """The decoder refuses no record and adds a note; unavailable cells of the insert remain UNCHANGED."""
     schema = VALUES[kind][0]
     example = {"int64": 1, "string": "a", "boolean": True, "double": 0.5, "bytes": b"a"}.get(schema["type"])
     example = {"scale": 1, "value": b"\1"} if schema is VARIABLE else Decimal("1.50") if schema is DECIMAL else example
@@ -186,7 +186,7 @@ def without_schema(text: bytes) -> bytes:
 
 @pytest.mark.parametrize("header", [simple, plain])
 def test_a_decimal_key_without_schemas_has_the_type_of_the_catalog(header: Any) -> None:
-    """In headers as in rows."""
+    """The catalog's type applies to keys in headers as it does to keys of rows."""
     moved = key_change(DECIMAL, Decimal("1.50"), Decimal("-2.00"), header)
     records = [replace(each, key=without_schema(each.key), value=without_schema(each.value)) for each in moved]
     decoded = TopicDecoder("t", EnvelopeOptions(False, False), _Catalog()).decode(records)
@@ -196,8 +196,8 @@ def test_a_decimal_key_without_schemas_has_the_type_of_the_catalog(header: Any) 
     assert (changes.key.to_pylist(), changes.old_key) == (["=1.5", "=1.5", "=-2"], {2: "=1.5"})
 
 
-def test_a_bad_record_that_nobody_has_located_is_a_defect() -> None:
-    """No other record is refused in its place."""
+def test_a_bad_record_without_an_index_is_a_defect() -> None:
+    """``culprit`` returns the index; without one it raises Fatal, so that no other record is refused."""
     assert BadRecord("x", index=3).culprit == 3
     with pytest.raises(Fatal, match="defect of Headrace"):
         _ = BadRecord("x").culprit

@@ -1,4 +1,4 @@
-"""Which nulls of an update are believed, connector by connector."""
+"""Which nulls of an update are values and which may hide one, for each connector."""
 
 from __future__ import annotations
 
@@ -25,39 +25,39 @@ NUMBER = Schema("struct", optional=True, name="io.debezium.data.VariableScaleDec
 
 @pytest.mark.parametrize("connector", ["mysql", "mariadb", "sqlserver", "db2"])
 @pytest.mark.parametrize("schema", [TEXT, BYTES, LONG_DECIMAL, NUMBER, infer_schema([None])])
-def test_a_null_is_a_null_where_what_is_left_out_is_a_placeholder(connector: str, schema: Schema) -> None:
-    """What PostgreSQL leaves out as null, these databases send."""
+def test_a_null_is_a_value_if_the_connector_uses_placeholders(connector: str, schema: Schema) -> None:
+    """These databases send the columns that PostgreSQL omits as null, so a null is the value."""
     assert not null_may_hide(connector, schema, None, MODES)
 
 
-def test_postgres_keeps_its_own_rules() -> None:
-    """So does a connector that is not known, and an event that names none."""
+def test_the_rules_of_postgres_apply_to_unknown_connectors() -> None:
+    """PostgreSQL's rules apply to YugabyteDB and to an event that names no connector."""
     for connector in ("postgresql", "yugabytedb", ""):
         assert null_may_hide(connector, LONG_DECIMAL, None, MODES)
         assert not null_may_hide(connector, TEXT, None, MODES)
 
 
 @pytest.mark.parametrize("schema", [TEXT, BYTES, XML, infer_schema(["a"]), infer_schema([None])])
-def test_a_lob_of_oracle_may_be_hidden(schema: Schema) -> None:
-    """Unless the connector reads LOBs, text and bytes without their type may be one."""
+def test_a_null_of_oracle_may_hide_a_lob(schema: Schema) -> None:
+    """A null of text or bytes without a known type may hide a LOB, unless the connector reads LOBs."""
     assert null_may_hide("oracle", schema, None, MODES)
     assert not null_may_hide("oracle", schema, None, WITH_LOBS)
 
 
 @pytest.mark.parametrize("schema", [NUMBER, LONG_DECIMAL, INSTANT, infer_schema([1]), infer_schema([{"scale": 1}])])
-def test_what_is_no_lob_is_believed(schema: Schema) -> None:
-    """Numbers and instants never are one."""
+def test_a_null_that_cannot_be_a_lob_is_a_value(schema: Schema) -> None:
+    """A null of a number or an instant is the value: such a column is never a LOB."""
     assert not null_may_hide("oracle", schema, None, MODES)
 
 
 @pytest.mark.parametrize(("kind", "hides"), [("VARCHAR2", False), ("RAW", False), ("CLOB", True), ("blob", True)])
-def test_a_type_that_is_told_decides(kind: str, hides: bool) -> None:
-    """By the database's catalog, or by the connector's column.propagate.source.type."""
+def test_a_known_type_decides_whether_a_null_may_hide_a_lob(kind: str, hides: bool) -> None:
+    """The type comes from the database's catalog or from the connector's column.propagate.source.type."""
     column = CatalogColumn("C", 1, SqlType(0, "", kind))
     assert null_may_hide("oracle", BYTES, column, MODES) is hides
     assert null_may_hide("oracle", TEXT, CatalogColumn("C", 1, SqlType(0, "", kind), attstorage="x"), MODES)
-    told_by_schema = Schema("bytes", parameters=((SOURCE_TYPE, kind),))
-    assert null_may_hide("oracle", told_by_schema, None, MODES) is hides
+    propagated = Schema("bytes", parameters=((SOURCE_TYPE, kind),))
+    assert null_may_hide("oracle", propagated, None, MODES) is hides
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_a_type_that_is_told_decides(kind: str, hides: bool) -> None:
     ],
 )
 def test_a_text_that_is_declared_too_long_for_its_row_is_a_lob(kind: str, length: str, hides: bool) -> None:
-    """Oracle's extended types, as the connector propagates them; the catalog's say so as ``attstorage``."""
+    """Oracle stores its extended types as LOBs: the propagated length shows it, in the catalog ``attstorage``."""
     parameters = ((SOURCE_LENGTH, length), (SOURCE_TYPE, kind))
     assert null_may_hide("oracle", Schema("string", parameters=parameters), None, MODES) is hides
 
@@ -82,8 +82,8 @@ def test_a_text_that_is_declared_too_long_for_its_row_is_a_lob(kind: str, length
     ("kind", "state"),
     [(pa.string(), CellState.UNKNOWN), (pa.binary(), CellState.UNKNOWN), (pa.int64(), CellState.NULL)],
 )
-def test_without_schemas_the_table_tells_what_may_be_a_lob(kind: pa.DataType, state: CellState) -> None:
-    """A batch of nulls shows no type; those of a number are believed once the table says that it is one."""
+def test_without_schemas_the_stored_type_decides_what_may_be_a_lob(kind: pa.DataType, state: CellState) -> None:
+    """A batch of nulls has no type; a null is a value if the stored column is a number."""
     schema = doubted("oracle", infer_schema([None]), MODES)
     assert is_inferred(schema)
     column = Column("C", schema, pa.nulls(1), np.array([CellState.UNKNOWN], np.uint8))

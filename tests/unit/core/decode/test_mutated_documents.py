@@ -1,4 +1,4 @@
-"""What a document means does not depend on the documents before it, however broken it is."""
+"""The result of a document does not depend on the documents before it, also if it is malformed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PARTS = [b"}", b"]", b",", b" ", b"\n", b'"payload":2', b'"schema":' + SCHEMA, b
 
 
 def outcome(converter: JsonData, document: bytes) -> SchemaAndValue | None:
-    """What a document says; None of a bad one."""
+    """Return the value of a document, or None if the converter refuses it."""
     try:
         return converter.to_connect_data(document)
     except BadRecord:
@@ -44,7 +44,7 @@ def warmed() -> JsonData:
 
 
 def of_two_schemas() -> JsonData:
-    """A converter whose last schema is another one."""
+    """Return a converter that has last read a document with another schema."""
     converter = warmed()
     converter.to_connect_data(b'{"schema":{"type":"string"},"payload":"a"}')
     return converter
@@ -57,8 +57,8 @@ mutations = st.tuples(st.integers(0, len(GOOD)), st.integers(0, 3), st.lists(st.
 @example([(len(GOOD) - 1, 1, [])])
 @example([(len(GOOD) - 1, 0, [b",", b'"payload":2'])])
 @example([(len(GOOD) - 1, 0, [b",", b'"schema":' + SCHEMA])])
-def test_a_known_schema_changes_nothing(changes: list[tuple[int, int, list[bytes]]]) -> None:
-    """As if each document were the first of its converter; also of those that were divided when they were fetched."""
+def test_a_known_schema_does_not_change_the_result(changes: list[tuple[int, int, list[bytes]]]) -> None:
+    """A converter reads each document as if it were its first one, also if the feed divided it at the fetch."""
     document = GOOD
     for place, taken, parts in changes:
         document = document[:place] + b"".join(parts) + document[place + taken :]
@@ -73,21 +73,21 @@ def test_a_known_schema_changes_nothing(changes: list[tuple[int, int, list[bytes
 
 
 @pytest.mark.parametrize("tail", TAILS)
-def test_what_ends_otherwise_is_read_as_the_first_document_would_be(tail: bytes) -> None:
-    """Cut off, or with something behind it."""
+def test_a_document_with_another_end_is_read_like_a_first_document(tail: bytes) -> None:
+    """A document that is cut off, or has text after its end, gives the result of a new converter."""
     document = GOOD[: -len(b"123}")] + tail
     assert outcome(warmed(), document) == outcome(JsonData(True), document)
 
 
 @pytest.mark.parametrize("payload", [b'1,"payload":2', b"1}", b"1,2", b"", b'1,"schema":null'])
 def test_a_payload_of_a_fixed_schema_is_one_value(payload: bytes) -> None:
-    """It cannot change the document that the schema would make of it."""
+    """A payload with further members cannot change the document that the converter builds with the fixed schema."""
     with pytest.raises(BadRecord):
         FixedSchema(SCHEMA).to_connect_data(payload)
 
 
 def test_a_fixed_schema_is_one_object() -> None:
-    """As those in documents are."""
+    """A converter with a fixed schema returns the same schema object for each payload."""
     converter = FixedSchema(SCHEMA)
     assert converter.to_connect_data(b"1").schema is converter.to_connect_data(b"2").schema
 
@@ -100,7 +100,7 @@ ENVELOPE = json.dumps({"op": "c", "source": {"name": "a"}, "after": {"id": 1}}).
 @pytest.mark.parametrize("bad", [b"", b"%b,%b"])
 @pytest.mark.parametrize("before", [0, 3])
 def test_each_document_is_one_value(flat: bool, bad: bytes, before: int) -> None:
-    """Many are decoded at once, with commas between them; a document that has one of its own is not two events."""
+    """The codec decodes many documents at once, joined by commas; it refuses a document with a top-level comma."""
     codec = FlatCodec(None, None, ("id",), MetadataNames()) if flat else Codec(None, None, ("id",))
     good = ROW if flat else ENVELOPE
     codec.decode_all([good])
@@ -136,7 +136,7 @@ edits = st.lists(
 
 
 def edited(document: bytes, changes: list[tuple[int, int, bytes]]) -> bytes:
-    """The document with a value after some colon exchanged, or with other bytes at some place."""
+    """Return the document with the value after a colon replaced, or with other bytes at some offset."""
     for place, taken, token in changes:
         at = place % (len(document) + 1)
         colon = document.find(b":", at) + 1
@@ -150,10 +150,10 @@ def edited(document: bytes, changes: list[tuple[int, int, bytes]]) -> bytes:
 
 @settings(max_examples=80)
 @given(edits, st.booleans(), st.booleans(), st.booleans())
-def test_a_broken_document_is_a_bad_record(
+def test_an_edited_document_is_a_row_or_a_bad_record(
     changes: list[tuple[int, int, bytes]], of_key: bool, schemas: bool, unwrapped: bool
 ) -> None:
-    """Or a good one, whatever it says; it never is an error that nobody can skip."""
+    """The decoder reads an edited document or refuses it alone, and raises no error that stops the task."""
     good_key, good = (KEY, CHANGE) if schemas else (_payload(KEY), _payload(CHANGE))
     bad_key, bad = (edited(good_key, changes), good) if of_key else (good_key, edited(good, changes))
     options = EnvelopeOptions() if schemas else SCHEMALESS

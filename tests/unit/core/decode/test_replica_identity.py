@@ -1,4 +1,4 @@
-"""Nulls of a table whose log has the rows as they were, now: an event of before, or of afterwards, tells that it is."""
+"""Nulls of a table that now has REPLICA IDENTITY FULL: the ``before`` of an event shows if it had it at that time."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ENVELOPE = {
 ITEMS = TableId("shop", "shop", "public", "items")
 
 
-class Full:
+class FullIdentityCatalog:
     """A catalog in which the table has REPLICA IDENTITY FULL."""
 
     def table(self, table: TableId) -> CatalogTable:
@@ -74,19 +74,19 @@ def as_data(payload: dict[str, Any]) -> SchemaAndValue:
 
 
 @pytest.mark.parametrize("form", [as_json, as_data])
-def test_a_null_of_an_event_without_the_row_as_it_was_may_hide_a_value(form: Any) -> None:
-    """Its log had no old rows, whatever the table is like now. With the old row, or untold, the null is a null."""
+def test_a_null_of_an_event_with_a_null_before_may_hide_a_value(form: Any) -> None:
+    """With ``before: null``, the null is unavailable; with the old row, or without the field, it is the value."""
     events = [update(before=None), update(before={"id": 1, "price": None}), update()]
     records = [Record(form(each), offset) for offset, each in enumerate(events)]
-    (piece,) = TopicDecoder("t", EnvelopeOptions(key_schemas=False), Full()).decode(records).events
+    (piece,) = TopicDecoder("t", EnvelopeOptions(key_schemas=False), FullIdentityCatalog()).decode(records).events
     assert isinstance(piece, Changes)
     states = piece.columns[1].states
     assert states is not None
     assert states.tolist() == [CellState.UNKNOWN, CellState.NULL, CellState.NULL]
 
 
-def test_a_block_tells_which_of_its_events_know_the_row_as_it_was() -> None:
-    """Tombstones stand among them."""
+def test_a_block_reports_which_events_have_a_before() -> None:
+    """A block reports this for each event, also with a tombstone among its records."""
     after = schema_from_json({"type": "struct", "fields": ROW})
     codec = Codec(after, None, ("id",))
     names = {name: pa.array([name] * 3) for name in ("connector", "name", "db", "schema", "table")}

@@ -58,7 +58,7 @@ def decoded(*values: bytes, transformed: bool = False) -> Decoded:
 def test_a_required_field_that_is_null_or_absent_makes_a_bad_record(
     make: Any, lacking: dict[str, Any], transformed: bool
 ) -> None:
-    """It would be a null that the source cannot have; the records around it count."""
+    """The decoder refuses a null that the source cannot have, at the converter's stage, and keeps other records."""
     found = decoded(make(WHOLE), make(lacking), make(WHOLE), transformed=transformed)
     assert [(each.index, each.stage) for each in found.errant] == [(1, Stage.VALUE_CONVERTER)]
     assert "count" in str(found.errant[0].error) or "null" in str(found.errant[0].error)
@@ -67,11 +67,11 @@ def test_a_required_field_that_is_null_or_absent_makes_a_bad_record(
 
 @pytest.mark.parametrize("make", [envelope, flattened])
 @pytest.mark.parametrize("row", [WHOLE | {"name": None}, WHOLE | {"size": None}, {"id": 1, "count": 2}])
-def test_what_is_optional_or_has_a_default_may_be_null(make: Any, row: dict[str, Any]) -> None:
-    """The default itself is not put in its place: the source's null is a null."""
+def test_optional_fields_and_fields_with_a_default_may_be_null(make: Any, row: dict[str, Any]) -> None:
+    """The decoder accepts a null in such a field."""
     assert decoded(make(row)).errant == []
 
 
-def test_what_the_row_was_may_lack_anything() -> None:
-    """Of a deleted row sources often tell the key alone."""
+def test_the_before_of_an_event_may_lack_required_fields() -> None:
+    """Sources often send only the key of a deleted row."""
     assert decoded(envelope(None, {"id": 1}, "d"), envelope(WHOLE, {"id": 1}, "u")).errant == []

@@ -1,4 +1,4 @@
-"""What records of schema-change topics say of tables; the recordings hold those of a real connector."""
+"""What records of schema-change topics report about tables; the recordings contain those of a real connector."""
 
 from __future__ import annotations
 
@@ -43,16 +43,22 @@ def change_of(ddl: str | None, *columns: dict[str, Any]) -> SchemaChange:
     return change
 
 
-def test_a_column_whose_value_nobody_can_tell_is_noted() -> None:
-    """The default of a type that is not null, a number that counts up, an expression; a plain column is null anyway."""
-    told = [column("A", "x"), column("b"), column("c", optional=False), column("d", generated=True), column("e", "1")]
+def test_an_added_column_without_a_known_value_is_noted() -> None:
+    """The value of stored rows is unknown for some defaults, serial and generated columns; otherwise it is null."""
+    columns = [
+        column("A", "x"),
+        column("b"),
+        column("c", optional=False),
+        column("d", generated=True),
+        column("e", "1"),
+    ]
     added = "add a text default uuid(), add (b int, c int not null), add d serial, add e double default 1"
-    found = notes(f"alter table customers {added}", *told)
+    found = notes(f"alter table customers {added}", *columns)
     assert found == [Note(ADDED, f"inv.customers.{name}") for name in ("A", "c", "d", "e")]
 
 
 @pytest.mark.parametrize(
-    ("definition", "told", "default"),
+    ("definition", "reported", "default"),
     [
         ("varchar(9) default 'none'", column("c", "none", typeName="VARCHAR"), ("text", "none")),
         ("int default '7'", column("c", "7", typeName="INT UNSIGNED"), ("number", "7")),
@@ -67,18 +73,21 @@ def test_a_column_whose_value_nobody_can_tell_is_noted() -> None:
     ],
 )
 def test_a_default_that_can_be_read_exactly(
-    definition: str, told: dict[str, Any], default: tuple[str, str] | None
+    definition: str, reported: dict[str, Any], default: tuple[str, str] | None
 ) -> None:
-    """As statement and connector agree on it, of types whose values look like that; otherwise the column is noted."""
-    change, note = change_of(f"alter table customers add column C {definition}", told), Note(ADDED, "inv.customers.c")
+    """A default is used if statement and connector agree on it and its type has one text form; others are noted."""
+    change, note = (
+        change_of(f"alter table customers add column C {definition}", reported),
+        Note(ADDED, "inv.customers.c"),
+    )
     if default is None:
         assert (change.defaults, change.unless_filled, change.notes) == ((), (), (note,))
     else:
         assert (change.defaults, change.unless_filled, change.notes) == ((ColumnDefault("c", *default),), (note,), ())
 
 
-def test_where_a_change_stands() -> None:
-    """By its source block, as an event of a row would; a source that does not say so has no position."""
+def test_the_position_of_a_schema_change() -> None:
+    """The position comes from the source block, as that of a row's event; without its fields there is none."""
     source = {"connector": "mariadb", "file": "bin.000003", "pos": 763, "row": 0, "ts_ms": 7}
     change = SchemaChange(CUSTOMERS, source)
     assert change.position(2) == b"00002.0000000003.00000000000000000763.0000000000"
@@ -87,7 +96,7 @@ def test_where_a_change_stands() -> None:
 
 
 def test_a_renamed_column_is_noted() -> None:
-    """By its new name."""
+    """The note of a renamed column has its new name."""
     assert notes("alter table customers change email mail text", column("mail")) == [
         Note(RENAMED, "inv.customers.mail")
     ]
@@ -95,40 +104,40 @@ def test_a_renamed_column_is_noted() -> None:
 
 @pytest.mark.parametrize("ddl", [None, "rename table a to customers"])
 def test_a_statement_that_is_not_read_is_noted(ddl: str | None) -> None:
-    """SQL Server's connector sends none."""
+    """The decoder adds a note for DDL that it cannot parse, and for a record without DDL, as of SQL Server."""
     assert notes(ddl) == [Note(UNREAD, "inv.customers")]
 
 
 @pytest.mark.parametrize(
-    "said",
+    "record",
     [
         payload("create table customers (a int)", kind="CREATE"),
         payload("alter table x add a int not null", source={"name": "my", "snapshot": "true"}),
     ],
 )
-def test_tables_that_are_made_or_read_are_told_without_notes(said: dict[str, Any]) -> None:
-    """They have no rows yet, or their rows come with all columns."""
-    assert schema_changes(SchemaAndValue(None, said)) == [SchemaChange(CUSTOMERS)]
+def test_created_and_snapshotted_tables_have_no_notes(record: dict[str, Any]) -> None:
+    """The rows of a created or snapshotted table arrive with all of its columns."""
+    assert schema_changes(SchemaAndValue(None, record)) == [SchemaChange(CUSTOMERS)]
 
 
 def test_a_table_with_a_schema_and_odd_names() -> None:
-    """Oracle's and SQL Server's identifiers have three parts."""
+    """Identifiers of Oracle and SQL Server have three parts, and may contain quotes."""
     dropped = {"type": "DROP", "id": '"PDB"."APP"."odd""name"', "table": None}
-    said = payload("drop table x", databaseName="PDB", schemaName="APP", tableChanges=[dropped])
-    assert schema_changes(json.dumps(said).encode()) == [SchemaChange(TableId("my", "PDB", "APP", 'odd"name'))]
+    record = payload("drop table x", databaseName="PDB", schemaName="APP", tableChanges=[dropped])
+    assert schema_changes(json.dumps(record).encode()) == [SchemaChange(TableId("my", "PDB", "APP", 'odd"name'))]
 
 
 NO_TABLES = json.dumps(payload("x", tableChanges=None)).encode()
 
 
 @pytest.mark.parametrize("other", [None, b"{broken", b"7", b'{"ts_ms":1}', NO_TABLES])
-def test_other_records_say_nothing(other: bytes | None) -> None:
-    """Heartbeats, tombstones and what cannot be read."""
+def test_other_records_are_no_schema_changes(other: bytes | None) -> None:
+    """Heartbeats, tombstones and unreadable records contain no schema change."""
     assert schema_changes(other) == []
 
 
-def test_transforms_leave_a_schema_change_what_it_is() -> None:
-    """A chain that drops a header, say."""
+def test_transforms_keep_schema_changes() -> None:
+    """A chain that drops a header returns the schema change of the record."""
     drop = chain({"transforms": "d", "transforms.d.type": "DropHeaders", "transforms.d.headers": "h"})
     record = MemoryRecord("my", 0, 3, 7, None, json.dumps(payload("alter table customers add a int")).encode())
     decoded = TransformingDecoder("my", EnvelopeOptions(False, False), drop).decode([record])
@@ -136,7 +145,7 @@ def test_transforms_leave_a_schema_change_what_it_is() -> None:
 
 
 def test_messages_have_the_order_of_the_records() -> None:
-    """A topic that has rows and schema changes: a change of the schema is between the rows before it and after it."""
+    """In a topic with rows and schema changes, a schema change is between the rows before it and after it."""
     schema = {"type": "struct", "name": "io.debezium.connector.mysql.SchemaChangeValue", "fields": []}
     altered = {"schema": schema, "payload": payload("alter table customers add a int")}
     read = change("r", {"id": 1}, 10, snapshot="first_in_data_collection")

@@ -1,4 +1,4 @@
-"""JSON without schemas: what a row says does not depend on the rows that are decoded with it."""
+"""JSON without schemas: the cells of a row do not depend on the rows that are decoded with it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def flattened(offset: int, op: str, row: dict[str, Any]) -> Record:
 
 
 def cells(records: Sequence[Record], size: int) -> Iterator[tuple[Any, ...]]:
-    """Operation, key, and state and value of each cell of a row, of records that are decoded ``size`` at a time."""
+    """Yield operation, key and cells of each row; the decoder gets ``size`` records at a time."""
     decoder = TopicDecoder("t", EnvelopeOptions(False, False))
     for begin in range(0, len(records), size):
         decoded = decoder.decode(records[begin : begin + size])
@@ -83,19 +83,19 @@ def _row(changes: Changes, place: int) -> Iterator[tuple[str, Any]]:
 @pytest.mark.parametrize("form", [enveloped, flattened])
 @given(made=events, size=st.integers(1, 4))
 def test_any_chunking_gives_the_same_cells(form: Any, made: Sequence[Event], size: int) -> None:
-    """A field that an event does not have is a column that its row does not have, whatever other events have."""
+    """A field that an event lacks is absent from its row, whether or not other events of the chunk have it."""
     records = [form(offset, *event) for offset, event in enumerate(made)]
     assert list(cells(records, size)) == list(cells(records, 100))
 
 
 def test_a_dropped_column_is_absent() -> None:
-    """So that an update keeps what the table has."""
+    """An event without the field has no cell of the column, so that an update keeps the stored value."""
     records = [enveloped(0, "u", {"id": 1, "size": 2}), enveloped(1, "u", {"id": 1}), enveloped(2, "u", {"id": 1})]
     assert [each[2].keys() for each in cells(records, 3)] == [{"id", "size"}, {"id"}, {"id"}]
 
 
-def test_a_map_that_becomes_a_struct_is_noted() -> None:
-    """A struct always has all of its members, so that objects with different ones are a map."""
+def test_objects_with_different_members_are_noted_as_a_map() -> None:
+    """A struct has a fixed set of members, so the decoder makes a map of objects with different ones, with a note."""
     decoder = TopicDecoder("t", EnvelopeOptions(False, False))
     alike = [enveloped(0, "c", {"id": 1, "doc": {"a": "x"}}), enveloped(1, "c", {"id": 2, "doc": {"a": None}})]
     assert decoder.decode(alike).notes == []

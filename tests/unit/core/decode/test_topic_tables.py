@@ -1,4 +1,4 @@
-"""Tombstones are of the table whose delete precedes them, in a topic with several tables and partitions."""
+"""A tombstone belongs to the table whose delete precedes it, in a topic with several tables and partitions."""
 
 from __future__ import annotations
 
@@ -32,10 +32,12 @@ class Record:
     headers: Sequence[tuple[str, bytes]] = ()
 
 
-def event(op: str, table: str, number: int, *, schemas: bool = True, column: str = "id", whole: bool = False) -> Record:
-    """A change of a row of ``table``, whose key has one column."""
+def event(
+    op: str, table: str, number: int, *, schemas: bool = True, column: str = "id", complete: bool = False
+) -> Record:
+    """Return a change of a row of ``table``, whose key has one column."""
     row = {column: number, "of": table}
-    if whole:
+    if complete:
         before, after = (row, None) if op == "d" else (None, row)
         return Record(key({column: number}), whole_change(op, before, after, number, table=table))
     value = change(op, None if op == "d" else row, number, columns=row, table=table, schemas=schemas)
@@ -55,7 +57,7 @@ def at(partition: int, offset: int, *records: Record) -> list[Record]:
 
 
 def removed(decoded: Decoded) -> list[tuple[str, Operation, str]]:
-    """Table, operation and key of each delete and tombstone."""
+    """Return table, operation and key of each delete and tombstone."""
     return [
         (piece.table.table, Operation(operation), text)
         for piece in decoded.events
@@ -67,8 +69,8 @@ def removed(decoded: Decoded) -> list[tuple[str, Operation, str]]:
 
 @pytest.mark.parametrize("schemas", [True, False])
 @pytest.mark.parametrize("apart", [True, False])
-def test_a_tombstone_is_of_the_table_that_its_own_partition_had_last(apart: bool, schemas: bool) -> None:
-    """Another partition shows another table between the delete and its tombstone."""
+def test_a_tombstone_belongs_to_the_last_table_of_its_partition(apart: bool, schemas: bool) -> None:
+    """The decoder tracks the last table of each partition: a record of another partition between them has no effect."""
     topic = decoder(apart=apart, schemas=schemas)
     topic.decode(at(0, 0, event("d", "a", 1, schemas=schemas)))
     topic.decode(at(1, 0, event("c", "b", 1, schemas=schemas)))
@@ -77,7 +79,7 @@ def test_a_tombstone_is_of_the_table_that_its_own_partition_had_last(apart: bool
 
 
 def test_a_tombstone_that_begins_a_chunk_is_read_by_the_schema_of_its_delete() -> None:
-    """The key of the table that follows has another column."""
+    """A tombstone at the start of a chunk uses the key schema of its delete, not that of the record after it."""
     topic = decoder()
     topic.decode(at(0, 0, event("d", "a", 1)))
     decoded = topic.decode(at(0, 1, tombstone(1), event("c", "b", 2, column="code")))
@@ -85,8 +87,8 @@ def test_a_tombstone_that_begins_a_chunk_is_read_by_the_schema_of_its_delete() -
 
 
 @pytest.mark.parametrize(("schemas", "column"), [(True, "id"), (True, "code"), (False, "id")])
-def test_a_tombstone_behind_an_event_of_another_table_adds_nothing(schemas: bool, column: str) -> None:
-    """Two producers: the delete has removed the row already."""
+def test_a_tombstone_after_an_event_of_another_table_is_skipped(schemas: bool, column: str) -> None:
+    """If a second producer wrote between them, the decoder skips the tombstone; the delete has removed the row."""
     between = event("c", "b", 1, schemas=schemas, column=column)
     if column == "id":
         between = event("c", "b", 2, schemas=schemas)
@@ -98,7 +100,7 @@ def test_a_tombstone_behind_an_event_of_another_table_adds_nothing(schemas: bool
 
 @pytest.mark.parametrize("schemas", [True, False])
 def test_a_partition_that_begins_with_a_tombstone_deletes_no_row_of_another_table(schemas: bool) -> None:
-    """The worker was started between a delete and its tombstone; the operator reads of it."""
+    """A worker that starts between a delete and its tombstone skips the tombstone and adds a note for the operator."""
     records = at(0, 7, tombstone(1, schemas=schemas), event("c", "b", 1, schemas=schemas))
     decoded = decoder(schemas=schemas).decode(records)
     assert (removed(decoded), decoded.errant, decoded.notes) == ([], [], [IGNORED_TOMBSTONES])
@@ -106,8 +108,8 @@ def test_a_partition_that_begins_with_a_tombstone_deletes_no_row_of_another_tabl
     assert (removed(alone), alone.errant, alone.skipped) == ([], [], 1)
 
 
-def test_after_a_gap_nothing_is_known_of_a_partition() -> None:
-    """Another worker may have read the partition meanwhile."""
+def test_a_gap_in_the_offsets_resets_the_table_of_a_partition() -> None:
+    """After a gap in the offsets the decoder skips a tombstone: another worker may have read its delete."""
     topic = decoder()
     topic.decode(at(0, 0, event("d", "a", 1)))
     decoded = topic.decode(at(0, 9, tombstone(1), event("c", "b", 1)))
@@ -115,21 +117,21 @@ def test_after_a_gap_nothing_is_known_of_a_partition() -> None:
 
 
 @pytest.mark.parametrize("records", [[tombstone(1), event("c", "items", 2)], [event("c", "items", 2), tombstone(1)]])
-def test_the_topic_of_one_table_has_tombstones_of_that_table(records: list[Record]) -> None:
-    """Compaction may leave nothing of a row but its tombstone."""
+def test_tombstones_of_a_topic_of_one_table_belong_to_it(records: list[Record]) -> None:
+    """A tombstone of a topic that is named after its table deletes from it: compaction may keep only the tombstone."""
     decoded = decoder("shop.public.items").decode(at(0, 0, *records))
     assert removed(decoded) == [("items", Operation.TOMBSTONE, "=1")]
 
 
-def test_the_schema_of_its_key_says_whose_a_tombstone_is() -> None:
-    """Debezium names it after the table, whatever the topic is called."""
+def test_the_schema_of_the_key_names_the_table_of_a_tombstone() -> None:
+    """Debezium names the schema of a key after the table, whatever the name of the topic is."""
     named = replace(tombstone(1), key=key({"id": 1}).replace(b'"t.Key"', b'"shop.public.b.Key"'))
     decoded = decoder().decode(at(0, 0, named, event("c", "b", 2), event("c", "a", 3), event("c", "b", 4), named))
     assert removed(decoded) == [("b", Operation.TOMBSTONE, "=1")] * 2
 
 
-def test_a_tombstone_of_which_nothing_is_known_is_refused_where_topics_have_several_tables() -> None:
-    """Its delete is not among the records."""
+def test_a_tombstone_of_an_unknown_table_is_refused_if_topics_have_several_tables() -> None:
+    """The decoder refuses a tombstone without its delete if the topic has several tables, and accepts it otherwise."""
     others = [event("c", "a", number) for number in range(RECENT)]
     records = at(0, 0, *others, event("c", "b", 1), tombstone(1))
     (errant,) = decoder().decode(records).errant
@@ -138,14 +140,14 @@ def test_a_tombstone_of_which_nothing_is_known_is_refused_where_topics_have_seve
 
 
 def test_a_flattened_delete_of_an_unknown_table_is_refused() -> None:
-    """There the tombstone may be the delete itself."""
+    """In a topic of flattened records a tombstone may be the delete itself, so the decoder refuses it."""
     rows = [Record(b'{"id":1}', None), Record(b'{"id":2}', b'{"id":2,"__op":"c","__table":"b"}')]
     (errant,) = decoder(schemas=False).decode(at(0, 0, *rows)).errant
     assert (errant.index, str(errant.error)) == (0, TABLE_UNKNOWN)
 
 
-def test_a_tombstone_behind_a_bad_value_is_not_bad() -> None:
-    """It is of the table that was read before it."""
+def test_a_tombstone_after_a_bad_value_is_decoded() -> None:
+    """A tombstone after a bad record belongs to the table of the record before that one."""
     no_row = Record(key({"id": 1}), b'{"schema":{"type":"string","name":"x"},"payload":"y"}')
     decoded = decoder(apart=False).decode(at(0, 0, event("c", "a", 1), no_row, tombstone(1)))
     assert ([each.index for each in decoded.errant], removed(decoded)) == ([1], [("a", Operation.TOMBSTONE, "=1")])
@@ -159,13 +161,13 @@ changed = st.tuples(st.sampled_from("ccd"), st.sampled_from("ab"), st.integers(1
 def test_no_chunking_and_no_restart_gives_a_tombstone_to_another_table(
     changes: Sequence[tuple[str, str, int, int]], chance: Random, kind: tuple[bool, bool, bool]
 ) -> None:
-    """Whatever stands between a delete and its tombstone, and in whatever pieces the partitions are read."""
-    schemas, whole, converted = kind
+    """Neither the chunks, nor restarts, nor records between a delete and its tombstone change the tombstone's table."""
+    schemas, complete, converted = kind
     partitions: list[list[Record]] = [[], []]
     of: dict[tuple[int, int], str] = {}
     for op, table, number, partition in changes:
         log = partitions[partition]
-        log.append(event(op, table, number, schemas=schemas, whole=whole))
+        log.append(event(op, table, number, schemas=schemas, complete=complete))
         if op == "d":
             of[partition, len(log)] = table
             log.append(tombstone(number, schemas=schemas))

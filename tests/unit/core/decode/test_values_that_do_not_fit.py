@@ -73,8 +73,8 @@ UNFIT: list[tuple[Schema, Any, Any]] = [
 
 
 @pytest.mark.parametrize("case", range(len(UNFIT)))
-def test_a_value_that_does_not_fit_is_named(case: int) -> None:
-    """By its index, among others that fit, in a list and in a struct as well; no part of it is in the message."""
+def test_the_error_has_the_index_of_a_value_that_does_not_fit(case: int) -> None:
+    """The error has the index of the value among others, also in a list or a struct."""
     schema, good, bad = UNFIT[case]
     for outer, wrap in (
         (schema, lambda value: value),
@@ -87,30 +87,30 @@ def test_a_value_that_does_not_fit_is_named(case: int) -> None:
 
 
 @given(st.integers(-(10**6), 10**6))
-def test_whole_numbers_may_have_a_point(number: int) -> None:
-    """JSON without schemas has 1.0 for some that are whole."""
+def test_integers_may_have_a_decimal_point(number: int) -> None:
+    """JSON without schemas has 1.0 for some integers, so an integer column accepts it."""
     assert build_array(Schema("int32"), [float(number), Decimal(number), number]).to_pylist() == [number] * 3
 
 
 @given(st.floats(width=32, allow_subnormal=False) | st.sampled_from(["NaN", "Infinity", "-Infinity"]))
-def test_floats_keep_what_they_are(number: float | str) -> None:
-    """NaN and the infinities as well."""
+def test_floats_are_exact(number: float | str) -> None:
+    """A float column keeps every 32-bit number, NaN and the infinities."""
     (found,) = build_array(Schema("float"), [number]).to_pylist()
     assert np.array_equal(np.float32(found), np.float32(float(number)), equal_nan=True)
 
 
 @given(st.binary(min_size=1, max_size=20), st.integers(0, 10), st.sampled_from([9, 18, 19, 38]))
-def test_decimals_are_exact_or_refused(octets: bytes, scale: int, precision: int) -> None:
-    """Whatever their bytes say."""
-    number = int.from_bytes(octets, "big", signed=True)
+def test_decimals_are_exact_or_refused(unscaled: bytes, scale: int, precision: int) -> None:
+    """A decimal column keeps the exact number of its bytes, or refuses a number with more digits than its precision."""
+    number = int.from_bytes(unscaled, "big", signed=True)
     precision = max(precision, scale)
     if abs(number) >= 10**precision:
         with pytest.raises(BadRecord):
-            build_array(decimal(precision, scale), [octets])
+            build_array(decimal(precision, scale), [unscaled])
     else:
-        (found,) = build_array(decimal(precision, scale), [octets]).to_pylist()
+        (found,) = build_array(decimal(precision, scale), [unscaled]).to_pylist()
         assert found.as_tuple().exponent == -scale
-        assert int(str(found).replace(".", "")) == number
+        assert int(f"{found:f}".replace(".", "")) == number
 
 
 moments = st.integers(-62_135_300_000, 253_402_100_000).map(lambda second: EPOCH + timedelta(0, second, second % 10**6))
@@ -118,7 +118,7 @@ moments = st.integers(-62_135_300_000, 253_402_100_000).map(lambda second: EPOCH
 
 @given(moments, st.integers(-18 * 60, 18 * 60), st.integers(0, 6))
 def test_instants_of_every_offset(moment: datetime, offset: int, digits: int) -> None:
-    """Both parsers agree with Python's."""
+    """Both parsers of zoned timestamps return the instant that Python calculates."""
     moment = moment.replace(microsecond=moment.microsecond - moment.microsecond % 10 ** (6 - digits))
     fraction = f".{moment.microsecond:06}"[: digits + 1] if digits else ""
     hours, minutes = divmod(abs(offset), 60)
@@ -132,7 +132,7 @@ def test_instants_of_every_offset(moment: datetime, offset: int, digits: int) ->
 
 @given(st.integers(1, 9999), st.integers(1, 12))
 def test_months_have_the_days_of_the_calendar(year: int, month: int) -> None:
-    """The Gregorian one, for all years."""
+    """``days_in_month`` agrees with the Gregorian calendar of Python for all years."""
     assert days_in_month(year, month) == calendar.monthrange(year, month)[1]
 
 
@@ -159,7 +159,7 @@ def _instants(column: str, *texts: str) -> list[Record]:
 
 
 def test_digits_beyond_the_microsecond_are_cut_and_noted() -> None:
-    """SQL Server's datetimeoffset has seven digits; zeros are no loss."""
+    """The decoder cuts the seventh digit of SQL Server's datetimeoffset and adds a note, unless only zeros are cut."""
     zeros = TopicDecoder("t", EnvelopeOptions()).decode(_instants("at", "2020-01-01T00:00:00.123456000Z"))
     assert (zeros.errant, zeros.notes) == ([], [])
     decoded = TopicDecoder("t", EnvelopeOptions()).decode(_instants("at", "2020-01-01T00:00:00.1234567Z"))
@@ -167,7 +167,7 @@ def test_digits_beyond_the_microsecond_are_cut_and_noted() -> None:
 
 
 def test_digits_beyond_the_microsecond_in_a_key_are_refused() -> None:
-    """Two rows would become one."""
+    """The decoder refuses a key with such digits: two rows would become one."""
     records = _instants("id", "2020-01-01T00:00:00.1234560Z", "2020-01-01T00:00:00.1234567Z", "2020-01-01T00:00:01Z")
     decoded = TopicDecoder("t", EnvelopeOptions()).decode(records)
     assert [errant.index for errant in decoded.errant] == [1]
@@ -176,7 +176,7 @@ def test_digits_beyond_the_microsecond_in_a_key_are_refused() -> None:
 
 @pytest.mark.parametrize("connector", sorted(POSITION_FORMATS))
 def test_position_numbers_that_would_sort_wrongly_are_refused(connector: str) -> None:
-    """Below zero, or of more digits than their part has."""
+    """A position refuses a number below zero or with more digits than the width of its part."""
     form = POSITION_FORMATS[connector]
     texts = {"file": "bin.000001", "commit_scn": "5", "commit_lsn": "0" * 8 + ":00000000:0000"}
     texts["change_lsn"] = texts["commit_lsn"]
