@@ -36,11 +36,13 @@ class Registry:
         """Shut down gracefully."""
         self.server.stop()
 
-    def register(self, subject: str, schema: object, kind: str = "AVRO", references: list[Any] | None = None) -> int:
+    def register(
+        self, subject: str, schema: object, schema_type: str = "AVRO", references: list[Any] | None = None
+    ) -> int:
         """Register a version of a subject and return its id. A text is sent unchanged, any other schema as JSON."""
         body = {
             "schema": schema if isinstance(schema, str) else json.dumps(schema),
-            "schemaType": kind,
+            "schemaType": schema_type,
             "references": references or [],
         }
         answer = http.post(f"{self.confluent_url}/subjects/{subject}/versions", json=body, timeout=30)

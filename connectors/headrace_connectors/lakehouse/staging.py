@@ -196,8 +196,8 @@ def _positions(positions: npt.NDArray[np.bytes_]) -> pa.Array:
     return pa.array(positions, pa.binary(), mask=positions == b"").cast(pa.string())
 
 
-def _old_key(picked: _Picked, place: int, schema: pa.Schema) -> pa.Array:
-    column = picked.key_columns()[place]
+def _old_key(picked: _Picked, index: int, schema: pa.Schema) -> pa.Array:
+    column = picked.key_columns()[index]
     source = picked.actions.carry_from[picked.index]
     taken = column.values.take(pa.array(source, pa.int64(), mask=source < 0))
     return _in_lake_type(taken, column.name, schema)

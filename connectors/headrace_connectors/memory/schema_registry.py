@@ -16,9 +16,11 @@ class MemorySchemaRegistry:
         self.asked: list[SchemaId] = []
         self._schemas: list[RegisteredSchema] = []
 
-    def register(self, text: str, kind: str = "AVRO", references: Mapping[str, RegisteredSchema] | None = None) -> int:
+    def register(
+        self, text: str, schema_type: str = "AVRO", references: Mapping[str, RegisteredSchema] | None = None
+    ) -> int:
         """Register a schema and return its id, from 1."""
-        self._schemas.append(RegisteredSchema(text, kind, dict(references or {})))
+        self._schemas.append(RegisteredSchema(text, schema_type, dict(references or {})))
         return len(self._schemas)
 
     def fetch(self, schema_id: SchemaId) -> RegisteredSchema:

@@ -23,9 +23,9 @@ _PATHS = {
 
 
 class ApicurioRegistry:
-    """A ``SchemaRegistry``; ``options`` are the converter's, ``kind`` says what its schemas are."""
+    """A ``SchemaRegistry``; ``options`` are the converter's, ``schema_type`` is the type of its schemas."""
 
-    def __init__(self, options: Mapping[str, str], kind: str = "AVRO") -> None:
+    def __init__(self, options: Mapping[str, str], schema_type: str = "AVRO") -> None:
         """Raises ConfigError for options that cannot be right; asks nothing yet."""
         given = parsed(ApicurioOptions, options)
         urls = addresses(URL, given.urls)
@@ -34,7 +34,7 @@ class ApicurioRegistry:
             if not given.password:
                 raise ConfigError(f"{_USER} needs {_PASSWORD}", _PASSWORD)
             headers["Authorization"] = basic(f"{given.user}:{given.password}")
-        self._kind = kind
+        self._schema_type = schema_type
         self._client = RegistryClient(URL, urls, headers, tls_context(options, "apicurio.registry.request.ssl."))
 
     def fetch(self, schema_id: SchemaId) -> RegisteredSchema:
@@ -54,7 +54,7 @@ class ApicurioRegistry:
                 found[each["name"]] = self._version(*parts)
         except (KeyError, TypeError) as error:
             raise Retriable("the schema registry's answer is not one of Apicurio's API") from error
-        return RegisteredSchema(text.decode(), self._kind, found)
+        return RegisteredSchema(text.decode(), self._schema_type, found)
 
     def _version(self, group: str, artifact: str, version: str) -> RegisteredSchema:
         path = f"groups/{group}/artifacts/{artifact}/versions/{version}"

@@ -30,16 +30,16 @@ class FoundRows:
         self.values: list[list[Any]] = [[None] * rows for _ in range(columns)]
         self._table = table
 
-    def put(self, place: int, values: Sequence[Any]) -> None:
-        """Take the row that answers request ``place``. Raises Fatal if there is one already."""
-        if self.found[place]:
+    def put(self, index: int, values: Sequence[Any]) -> None:
+        """Take the row that answers request ``index``. Raises Fatal if there is one already."""
+        if self.found[index]:
             raise Fatal(
                 f"{self._table.schema}.{self._table.table}: several rows have the same key, so it does not identify a "
                 "row; set primary.key.fields to columns that do"
             )
-        self.found[place] = True
+        self.found[index] = True
         for column, value in zip(self.values, values, strict=True):
-            column[place] = value
+            column[index] = value
 
 
 class Wanted(Protocol):

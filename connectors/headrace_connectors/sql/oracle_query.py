@@ -87,13 +87,13 @@ TIME_FORMATS = {
 """By type; local time zones are printed in the session's time zone, which is UTC."""
 
 
-def cell_expression(column: str, kind: str) -> str:
-    """Return the SQL that reads a column without loss in the driver. ``kind`` is the name of its type."""
+def cell_expression(column: str, type_name: str) -> str:
+    """Return the SQL that reads a column without loss in the driver. ``type_name`` is the name of its type."""
     cell = f"t.{quoted(column)}"
-    if kind in TIME_FORMATS:
-        return f"TO_CHAR({cell}, '{TIME_FORMATS[kind]}')"
-    if kind == "XMLTYPE":
+    if type_name in TIME_FORMATS:
+        return f"TO_CHAR({cell}, '{TIME_FORMATS[type_name]}')"
+    if type_name == "XMLTYPE":
         return f"{cell}.getClobVal()"
-    if kind == "JSON":
+    if type_name == "JSON":
         return f"JSON_SERIALIZE({cell} RETURNING CLOB)"
     return cell

@@ -82,8 +82,8 @@ def _interval(column: CatalogColumn, modes: HandlingModes, optional: bool) -> Sc
 Make = Callable[[CatalogColumn, HandlingModes, bool], "Schema | None"]
 
 
-def _always(kind: str, name: str | None = None) -> Make:
-    return lambda column, modes, optional: Schema(kind, optional, name, None if name is None else 1)
+def _always(type_name: str, name: str | None = None) -> Make:
+    return lambda column, modes, optional: Schema(type_name, optional, name, None if name is None else 1)
 
 
 _BY_KIND: Mapping[str, Make] = {

@@ -37,9 +37,9 @@ BIND_TYPES: Mapping[str, Any] = {
 """By the key column's type; all others are bound as text (``oracle_keys.py``)."""
 
 
-def bind_type(kind: str) -> Any:
+def bind_type(type_name: str) -> Any:
     """Return the driver's type for the binds of a key column."""
-    return BIND_TYPES.get(kind, oracledb.DB_TYPE_VARCHAR)
+    return BIND_TYPES.get(type_name, oracledb.DB_TYPE_VARCHAR)
 
 
 def connect_parameters(database: DatabaseOptions, address: tuple[str, int]) -> dict[str, Any]:

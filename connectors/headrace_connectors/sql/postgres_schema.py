@@ -40,17 +40,17 @@ def column_schema(column: CatalogColumn, modes: HandlingModes) -> Schema | None:
     return type_schema(kind, typmod, modes, optional=not column.not_null)
 
 
-def type_schema(kind: SqlType, typmod: int, modes: HandlingModes, optional: bool = True) -> Schema | None:
+def type_schema(sql_type: SqlType, typmod: int, modes: HandlingModes, optional: bool = True) -> Schema | None:
     """Return the schema of a type, None if the connector has no converter for it."""
-    if kind.element is not None:
-        return _array_schema(kind.element, typmod, modes, optional)
-    if kind.kind == "e":
-        allowed = (("allowed", ",".join(kind.labels)),)
+    if sql_type.element is not None:
+        return _array_schema(sql_type.element, typmod, modes, optional)
+    if sql_type.kind == "e":
+        allowed = (("allowed", ",".join(sql_type.labels)),)
         return Schema("string", optional, f"{DEBEZIUM}.Enum", 1, allowed)
-    if kind.name in _FIXED:
-        wire, name = _FIXED[kind.name]
+    if sql_type.name in _FIXED:
+        wire, name = _FIXED[sql_type.name]
         return Schema(wire, optional, name, None if name is None else 1)
-    make = _BY_MODE.get(kind.name)
+    make = _BY_MODE.get(sql_type.name)
     return None if make is None else make(typmod, modes, optional)
 
 

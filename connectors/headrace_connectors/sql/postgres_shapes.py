@@ -25,8 +25,8 @@ def _circle(text: str) -> dict[str, Any]:
     return {"center": _point(f"({x!r},{y!r})"), "radius": radius}
 
 
-def _shape(wkb: bytes, kind: str, **extensions: str) -> dict[str, Any]:
-    return {"wkb": wkb, "srid": None, "extensions": {"type": kind, **extensions}}
+def _shape(wkb: bytes, type_name: str, **extensions: str) -> dict[str, Any]:
+    return {"wkb": wkb, "srid": None, "extensions": {"type": type_name, **extensions}}
 
 
 def _shape_reader(target: Target) -> Reader:

@@ -105,18 +105,18 @@ def _called(name: str, named: Named, namespace: str) -> Schema:
     return found
 
 
-def _definition(avro: Mapping[str, Any], kind: str, named: Named, namespace: str) -> Schema:
+def _definition(avro: Mapping[str, Any], type_name: str, named: Named, namespace: str) -> Schema:
     name = full_name(avro, namespace)
     inner = name.rpartition(".")[0]
     if avro.get("connect.internal.type") == "MapEntry" or name == _MAP_ENTRY:
         named.entries.add(name)
     named.schemas[name] = None
-    if kind in ("record", "error"):
+    if type_name in ("record", "error"):
         members = tuple(Field(each["name"], connect_schema(each["type"], named, inner)) for each in avro["fields"])
         shown_name = None if name.startswith(_NAMELESS) else name
         schema = _with_properties(Schema("struct", fields=members, name=shown_name), avro)
     else:
-        schema = _scalar(avro, kind)
+        schema = _scalar(avro, type_name)
     named.schemas[name] = schema
     return schema
 
@@ -129,16 +129,16 @@ def _array(avro: Mapping[str, Any], named: Named, namespace: str) -> Schema:
     return _with_properties(Schema("array", items=items), avro)
 
 
-def _scalar(avro: Mapping[str, Any], kind: str) -> Schema:
+def _scalar(avro: Mapping[str, Any], type_name: str) -> Schema:
     logical = avro.get("logicalType")
-    if logical == "decimal" and kind in ("bytes", "fixed"):
+    if logical == "decimal" and type_name in ("bytes", "fixed"):
         parameters = {"scale": str(avro.get("scale", 0))}
         if avro.get("precision", _ANY_PRECISION) != _ANY_PRECISION:
             parameters["connect.decimal.precision"] = str(avro["precision"])
         return _with_properties(Schema("bytes", name=DECIMAL), avro, parameters)
     connects = avro.get("connect.type")
-    physical = connects if kind == "int" and connects in ("int8", "int16") else _PRIMITIVES[kind]
-    return _with_properties(Schema(physical, name=_LOGICAL.get((kind, str(logical)))), avro)
+    physical = connects if type_name == "int" and connects in ("int8", "int16") else _PRIMITIVES[type_name]
+    return _with_properties(Schema(physical, name=_LOGICAL.get((type_name, str(logical)))), avro)
 
 
 def _with_properties(schema: Schema, avro: Mapping[str, Any], own: Mapping[str, str] | None = None) -> Schema:

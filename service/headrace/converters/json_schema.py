@@ -90,22 +90,22 @@ class _Document:
             return self._union([{**node, "type": each} for each in kind], within)
         return _with_properties(self._of_type(node, kind, within), node)
 
-    def _of_type(self, node: Mapping[str, Any], kind: str | None, within: tuple[str, ...]) -> Schema:
+    def _of_type(self, node: Mapping[str, Any], type_name: str | None, within: tuple[str, ...]) -> Schema:
         connects = node.get("connect.type")
-        if connects == "map" and kind == "object":
+        if connects == "map" and type_name == "object":
             return Schema("map", keys=Schema("string"), values=self._of(node["additionalProperties"], within))
         if connects == "map":
             entry = node["items"]["properties"]
             return Schema("map", keys=self._of(entry["key"], within), values=self._of(entry["value"], within))
-        if kind == "object":
+        if type_name == "object":
             members = list((node.get("properties") or {}).items())
             members.sort(key=lambda member: member[1].get("connect.index", len(members)))
             return Schema("struct", fields=tuple(Field(name, self._of(each, within)) for name, each in members))
-        if kind == "array":
+        if type_name == "array":
             return Schema("array", items=self._of(node["items"], within))
-        if kind is None and "enum" in node:
+        if type_name is None and "enum" in node:
             return Schema("string")
-        return Schema(_TYPES[connects] if connects else _DEFAULTS[str(kind)])
+        return Schema(_TYPES[connects] if connects else _DEFAULTS[str(type_name)])
 
     def _union(self, branches: list[Any], within: tuple[str, ...]) -> Schema:
         kinds = [each for each in branches if each.get("type") != "null"]
@@ -183,9 +183,9 @@ def _integer(schema: Schema, value: Any) -> Any:
     return int(value)
 
 
-def _a(kind: type | tuple[type, ...], value: Any) -> Any:
+def _a(python_type: type | tuple[type, ...], value: Any) -> Any:
     """Return the value if it has the type, else raise TypeError; a boolean is not a number."""
-    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+    if not isinstance(value, python_type) or (isinstance(value, bool) and python_type is not bool):
         raise TypeError(type(value).__name__)
     return value
 

@@ -156,12 +156,12 @@ def _field(parsed: ast.Field) -> FieldDescriptorProto:
     return field
 
 
-def _typed(name: str, number: int, kind: str) -> FieldDescriptorProto:
+def _typed(name: str, number: int, type_name: str) -> FieldDescriptorProto:
     field = FieldDescriptorProto(name=name, number=number, label=FieldDescriptorProto.LABEL_OPTIONAL)
-    if kind in _SCALARS:
-        field.type = _SCALARS[kind]
+    if type_name in _SCALARS:
+        field.type = _SCALARS[type_name]
     else:
-        field.type_name = kind  # the descriptor pool finds out whether it is a message or an enum
+        field.type_name = type_name  # the descriptor pool finds out whether it is a message or an enum
     return field
 
 

@@ -138,8 +138,8 @@ def _rescaled(number: int, digits: int) -> bytes:
     return number.to_bytes(number.bit_length() // 8 + 1, "big", signed=True)
 
 
-def _connects(kind: str, name: str, value: Value) -> Callable[[Mapping[str, str]], FieldReader]:
-    reader = FieldReader(Schema(kind, optional=True, name=f"{_CONNECT}{name}", version=1), value)
+def _connects(type_name: str, name: str, value: Value) -> Callable[[Mapping[str, str]], FieldReader]:
+    reader = FieldReader(Schema(type_name, optional=True, name=f"{_CONNECT}{name}", version=1), value)
     return lambda noted: reader
 
 

@@ -81,8 +81,8 @@ _NUMBERS = {
 NUMBER_CONVERTERS = tuple(f"{_CONVERTERS}{name}Converter" for name in _NUMBERS)
 
 
-def _number_converter(name: str, kind: str, form: str) -> Callable[[Mapping[str, str]], Converter]:
-    return lambda options: NumberConverter(name, Schema(kind, optional=True), struct.Struct(form))
+def _number_converter(name: str, type_name: str, form: str) -> Callable[[Mapping[str, str]], Converter]:
+    return lambda options: NumberConverter(name, Schema(type_name, optional=True), struct.Struct(form))
 
 
 def _encoding(name: str, value: Any) -> None:

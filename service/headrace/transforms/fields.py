@@ -117,16 +117,16 @@ class MaskField:
         return self._EMPTY[kind]
 
     @staticmethod
-    def _replaced(data: SchemaAndValue, kind: str, name: str | None, text: str) -> Any:
+    def _replaced(data: SchemaAndValue, type_name: str, name: str | None, text: str) -> Any:
         """Convert the configured text to the field's type."""
         try:
-            if kind == "string":
+            if type_name == "string":
                 return text
             if name in (DATE, TIME, TIMESTAMP):
                 raise ValueError
-            if kind.startswith("int"):
+            if type_name.startswith("int"):
                 return int(text)
-            if kind in ("float", "double"):
+            if type_name in ("float", "double"):
                 return float(text)
             if data.schema is not None and name == DECIMAL and (number := Decimal(text)).is_finite():
                 return unscaled_bytes(number, int(data.schema.parameter("scale") or 0))

@@ -60,19 +60,19 @@ class Selection:
 
 def option(
     name: str,
-    kind: Type = Type.STRING,
+    option_type: Type = Type.STRING,
     default: Any = None,
     doc: str = "",
     importance: Importance = MEDIUM,
     validator: Callable[[str, Any], None] | None = None,
 ) -> ConfigKey:
     """An option; ``default`` may be REQUIRED."""
-    return ConfigKey(name, kind, default, importance, doc, validator=validator)
+    return ConfigKey(name, option_type, default, importance, doc, validator=validator)
 
 
-def required(name: str, kind: Type, doc: str, importance: Importance = HIGH, validator: Any = None) -> ConfigKey:
+def required(name: str, option_type: Type, doc: str, importance: Importance = HIGH, validator: Any = None) -> ConfigKey:
     """An option without a default."""
-    return option(name, kind, REQUIRED, doc, importance, validator)
+    return option(name, option_type, REQUIRED, doc, importance, validator)
 
 
 def replace_null() -> ConfigKey:

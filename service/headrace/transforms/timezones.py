@@ -141,12 +141,12 @@ class TimezoneConverter:
                 made[member.name] = self._time(member.schema.name or "", value, made.get(member.name), record)
         return made
 
-    def _time(self, kind: str, value: Any, given: Any, record: SinkRecord) -> Any:
-        if kind in _LOCAL:
-            return self._local(value, _LOCAL[kind])
-        if kind == _ZONED_TIMESTAMP:
+    def _time(self, schema_name: str, value: Any, given: Any, record: SinkRecord) -> Any:
+        if schema_name in _LOCAL:
+            return self._local(value, _LOCAL[schema_name])
+        if schema_name == _ZONED_TIMESTAMP:
             return self._with_offset(value)
-        if kind == _ZONED_TIME:
+        if schema_name == _ZONED_TIME:
             return self._time_of_day(value, record.timestamp)
         return given
 
@@ -176,10 +176,10 @@ class TimezoneConverter:
         return _text(there.strftime("%H:%M:%S"), fraction, there)
 
 
-def _parsed(kind: Any, value: str) -> Any:
+def _parsed(time_class: Any, value: str) -> Any:
     """Parse a timestamp, or a time of day, with an offset. Raises BadRecord without the text."""
     try:
-        parsed = kind.fromisoformat(_FRACTION.sub("", value))
+        parsed = time_class.fromisoformat(_FRACTION.sub("", value))
     except ValueError:
         raise unusable("a time with an offset cannot be parsed") from None  # Python's message contains it
     if parsed.tzinfo is None:

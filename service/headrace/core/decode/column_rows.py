@@ -43,8 +43,8 @@ class ColumnRows:
         begin, end, _ = cut.indices(self.count)
         return self._at(np.arange(begin, end))
 
-    def __delitem__(self, place: int) -> None:
-        kept = self._at(np.delete(np.arange(self.count), place))
+    def __delitem__(self, index: int) -> None:
+        kept = self._at(np.delete(np.arange(self.count), index))
         self.columns, self.count = kept.columns, kept.count
 
     def _at(self, rows: Places) -> ColumnRows:

@@ -125,16 +125,18 @@ def _with_others(those: list[Any], places: Places, count: int, other: Any) -> li
 # -- sources -----------------------------------------------------------------------------------------------
 
 
-def _sources(kind: type[Source], values: Struct, with_value: Places, count: int) -> tuple[list[Source], Names | None]:
+def _sources(
+    source_class: type[Source], values: Struct, with_value: Places, count: int
+) -> tuple[list[Source], Names | None]:
     """The source of each record, and the names in them, if they are the same in all."""
     given = values.columns.get("source")
     if not isinstance(given, Struct) or given.present is not None:
         raise Unsuited
-    fields = _source_fields(kind)
+    fields = _source_fields(source_class)
     parts = [each.cells(given.columns.get(each.name)) for each in fields]
     names = [part for each, part in zip(fields, parts, strict=True) if each.name in SOURCE_NAMES]
     common = tuple(value for value, _ in names) if all(same for _, same in names) else None
-    sources = list(map(kind, *(repeat(part, len(with_value)) if same else part for part, same in parts)))
+    sources = list(map(source_class, *(repeat(part, len(with_value)) if same else part for part, same in parts)))
     return _with_others(sources, with_value, count, NO_SOURCE), common
 
 

@@ -198,11 +198,11 @@ class Events:
             self.common,
         )
 
-    def remove(self, place: int) -> int:
+    def remove(self, index: int) -> int:
         """Remove one event and return its record's index."""
         for part in (self.records, self.operations, self.sources, self.rows, self.before):
-            del part[place]
-        return self.indexes.pop(place)
+            del part[index]
+        return self.indexes.pop(index)
 
 
 class EventReader:

@@ -21,11 +21,11 @@ T = TypeVar("T")
 
 
 class PayloadDecoder(Generic[T]):
-    """Decode payloads, or many of them in one call, to values of the type ``kind``."""
+    """Decode payloads, or many of them in one call, to values of ``value_type``."""
 
-    def __init__(self, kind: Any) -> None:
-        self._kind = kind
-        self._json: msgspec.json.Decoder[T] = msgspec.json.Decoder(kind)
+    def __init__(self, value_type: Any) -> None:
+        self._value_type = value_type
+        self._json: msgspec.json.Decoder[T] = msgspec.json.Decoder(value_type)
 
     def decode(self, document: Payload, *, strict: bool = True) -> T:
         """Decode one payload, or payloads that ``in_one`` has joined. Raises msgspec.DecodeError.
@@ -33,7 +33,7 @@ class PayloadDecoder(Generic[T]):
         Without ``strict``, text in Connect data may be converted to a number or a boolean.
         """
         if isinstance(document, SchemaAndValue):
-            return msgspec.convert(document.value, self._kind, strict=strict)  # type: ignore[no-any-return] # known at run time
+            return msgspec.convert(document.value, self._value_type, strict=strict)  # type: ignore[no-any-return] # known at run time
         return read_json(self._json, document)
 
 

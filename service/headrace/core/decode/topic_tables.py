@@ -98,12 +98,12 @@ class TopicTables:
         else:
             self._seen.update(source.names for source in events.sources if source is not NO_SOURCE)
 
-    def enter(self, events: Events, place: int) -> None:
-        """The event at ``place`` begins a piece of one table, which becomes ``current``.
+    def enter(self, events: Events, index: int) -> None:
+        """The event at ``index`` begins a piece of one table, which becomes ``current``.
 
         A tombstone that nothing precedes is of the first table after it, or else of the topic's last one.
         """
-        source, names = events.sources[place], self.tail.names
+        source, names = events.sources[index], self.tail.names
         if source is not NO_SOURCE:
             names = source.names
         elif names is None:

@@ -99,8 +99,8 @@ def build_array(schema: Schema, values: Sequence[Any] | pa.Array) -> pa.Array:
         raise BadRecord(f"a value does not fit {described}", index=_culprit(build, schema, values)) from error
 
 
-def _in_arrow(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    return values.cast(kind) if isinstance(values, pa.Array) else pa.array(values, kind)
+def _in_arrow(values: Sequence[Any], arrow_type: pa.DataType) -> pa.Array:
+    return values.cast(arrow_type) if isinstance(values, pa.Array) else pa.array(values, arrow_type)
 
 
 def _in_python(values: Sequence[Any]) -> Sequence[Any]:
@@ -143,11 +143,11 @@ def _plain(schema: Schema, values: Sequence[Any]) -> pa.Array:
     return _whole_numbers(values, target) if pa.types.is_integer(target) else _in_arrow(values, target)
 
 
-def _whole_numbers(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+def _whole_numbers(values: Sequence[Any], arrow_type: pa.DataType) -> pa.Array:
     """Convert integers, also those with a decimal point in JSON. Arrow would truncate fractions."""
     if not isinstance(values, pa.Array) and {float, Decimal} & set(map(type, values)):
         values = [_whole(value) if isinstance(value, float | Decimal) else value for value in values]
-    return _in_arrow(values, kind)
+    return _in_arrow(values, arrow_type)
 
 
 def _whole(number: float | Decimal) -> int:
@@ -213,29 +213,29 @@ _OCTETS = {bytes, type(None)}
 _WORD_BYTES = 8
 
 
-def _small_decimals(target: pa.DataType, octets: pa.BinaryArray) -> pa.Array:
+def _small_decimals(target: pa.DataType, encoded: pa.BinaryArray) -> pa.Array:
     """Convert decimals of up to 18 digits through int64: a twentieth of the cost of Decimal objects."""
-    if pc.any(pc.equal(pc.binary_length(octets), 0)).as_py():
+    if pc.any(pc.equal(pc.binary_length(encoded), 0)).as_py():
         raise ValueError("the decimal has no bytes")
     limit = 10**target.precision
-    low = _signed_numbers(octets)
+    low = _signed_numbers(encoded)
     if ((low >= limit) | (low <= -limit)).any():
         raise ValueError("the decimal has more digits than the column's precision")
     words = np.stack([low, low >> 63], axis=1).astype("<i8", copy=False)
-    return pa.Array.from_buffers(target, len(octets), [octets.buffers()[0], pa.py_buffer(words.tobytes())])
+    return pa.Array.from_buffers(target, len(encoded), [encoded.buffers()[0], pa.py_buffer(words.tobytes())])
 
 
-def _signed_numbers(octets: pa.BinaryArray) -> npt.NDArray[np.int64]:
+def _signed_numbers(encoded: pa.BinaryArray) -> npt.NDArray[np.int64]:
     """Convert big-endian two's complements to numbers, null to 0. Raises an error for more than 64 bits."""
-    ends = np.frombuffer(octets.buffers()[1], np.int32, len(octets) + 1)
+    ends = np.frombuffer(encoded.buffers()[1], np.int32, len(encoded) + 1)
     widths = np.diff(ends)
     if widths.max(initial=0) > _WORD_BYTES:
-        return np.array([int.from_bytes(each or b"", "big", signed=True) for each in octets.to_pylist()], np.int64)
-    low = np.zeros(len(octets), np.int64)
+        return np.array([int.from_bytes(each or b"", "big", signed=True) for each in encoded.to_pylist()], np.int64)
+    low = np.zeros(len(encoded), np.int64)
     for position in range(widths.max(initial=0)):
         longer = widths > position
         # The first byte contains the sign.
-        heap = np.frombuffer(octets.buffers()[2], np.int8 if position == 0 else np.uint8)
+        heap = np.frombuffer(encoded.buffers()[2], np.int8 if position == 0 else np.uint8)
         low[longer] = (low[longer] << 8) | heap[ends[:-1][longer] + position]
     return low
 

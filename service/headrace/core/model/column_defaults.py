@@ -34,20 +34,20 @@ class ColumnDefault:
     kind: str
     literal: str
 
-    def value(self, kind: pa.DataType) -> pa.Scalar | None:
+    def value(self, arrow_type: pa.DataType) -> pa.Scalar | None:
         """Convert the default to a lake column's type; None if that is not exact."""
         try:
-            if pa.types.is_string(kind):
-                return pa.scalar(self.literal, kind)
+            if pa.types.is_string(arrow_type):
+                return pa.scalar(self.literal, arrow_type)
             if self.kind == TEXT:
                 return None
-            if pa.types.is_boolean(kind):
-                return pa.scalar({"0": False, "1": True}[self.literal], kind)
-            if pa.types.is_integer(kind):
-                return pa.scalar(int(self.literal), kind)
-            if pa.types.is_decimal(kind):
-                return pa.scalar(Decimal(self.literal), kind)
-            return pa.scalar(float(self.literal), kind) if pa.types.is_floating(kind) else None
+            if pa.types.is_boolean(arrow_type):
+                return pa.scalar({"0": False, "1": True}[self.literal], arrow_type)
+            if pa.types.is_integer(arrow_type):
+                return pa.scalar(int(self.literal), arrow_type)
+            if pa.types.is_decimal(arrow_type):
+                return pa.scalar(Decimal(self.literal), arrow_type)
+            return pa.scalar(float(self.literal), arrow_type) if pa.types.is_floating(arrow_type) else None
         except (pa.ArrowInvalid, ValueError, KeyError, OverflowError):
             return None
 
@@ -107,10 +107,10 @@ def _below(changes: Changes, version: RowVersion) -> npt.NDArray[np.bool_]:
     return older
 
 
-def _absent(default: ColumnDefault, kind: pa.DataType | None, count: int) -> Column | None:
+def _absent(default: ColumnDefault, arrow_type: pa.DataType | None, count: int) -> Column | None:
     """Return a column for a batch without it; None if the table does not have the column either."""
-    if kind is None:
+    if arrow_type is None:
         return None
-    decimal = pa.types.is_decimal(kind)
-    schema = Schema("bytes" if decimal else str(kind), optional=True, name=DECIMAL if decimal else None)
-    return Column(default.column, schema, pa.nulls(count, kind), np.full(count, CellState.ABSENT, np.uint8))
+    decimal = pa.types.is_decimal(arrow_type)
+    schema = Schema("bytes" if decimal else str(arrow_type), optional=True, name=DECIMAL if decimal else None)
+    return Column(default.column, schema, pa.nulls(count, arrow_type), np.full(count, CellState.ABSENT, np.uint8))

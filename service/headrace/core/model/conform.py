@@ -53,18 +53,18 @@ def _resolved(column: Column, known: pa.DataType | None) -> Column:
     return replace(column, states=states.astype(np.uint8))
 
 
-def _without_nulls(kind: pa.DataType) -> pa.DataType | None:
+def _without_nulls(arrow_type: pa.DataType) -> pa.DataType | None:
     """Remove the untyped parts of a type; None if nothing remains."""
-    if pa.types.is_null(kind):
+    if pa.types.is_null(arrow_type):
         return None
-    if pa.types.is_list(kind):
-        items = _without_nulls(kind.value_type)
+    if pa.types.is_list(arrow_type):
+        items = _without_nulls(arrow_type.value_type)
         return None if items is None else pa.list_(items)
-    if pa.types.is_struct(kind):
-        members = [(member.name, _without_nulls(member.type)) for member in kind]
+    if pa.types.is_struct(arrow_type):
+        members = [(member.name, _without_nulls(member.type)) for member in arrow_type]
         typed = [pa.field(name, member) for name, member in members if member is not None]
         return pa.struct(typed) if typed else None
-    return kind
+    return arrow_type
 
 
 def _as_known(values: pa.Array, known: pa.DataType) -> pa.Array:

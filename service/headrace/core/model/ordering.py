@@ -133,14 +133,14 @@ def _int64_texts(values: pa.Array) -> pa.Array:
 _V = TypeVar("_V")
 
 
-def _each(values: pa.Array, form: Callable[[Any], _V], kind: pa.DataType | None = None) -> pa.Array:
+def _each(values: pa.Array, form: Callable[[Any], _V], arrow_type: pa.DataType | None = None) -> pa.Array:
     formed: list[_V | None] = []
     for index, value in enumerate(values.to_pylist()):
         try:
             formed.append(None if value is None else form(value))
         except ValueError as error:
             raise BadRecord(f"{OPTION}: the event cannot be ordered: {error}", index=index) from error
-    return pa.array(formed, kind or pa.string())
+    return pa.array(formed, arrow_type or pa.string())
 
 
 def _raised_number(value: int | Decimal | str) -> str:

@@ -81,11 +81,11 @@ def _members(children: Sequence[Mapping[str, Any]], depth: int) -> tuple[Field, 
     return members
 
 
-def _schema(document: Mapping[str, Any], kind: str, **nested: Any) -> Schema:
+def _schema(document: Mapping[str, Any], type_name: str, **nested: Any) -> Schema:
     """Return a value if it has the type; other values are ignored, as in Kafka Connect."""
     name, version, parameters = (document.get(word) for word in ("name", "version", "parameters"))
     return Schema(
-        type=kind,
+        type=type_name,
         optional=document.get("optional") is True,
         name=name if isinstance(name, str) else None,
         version=version if isinstance(version, int) else None,

@@ -144,9 +144,9 @@ class Placeholder:
 class _Forms:
     """A few texts or byte strings to search for, by length first."""
 
-    def __init__(self, forms: Iterable[str | bytes], kind: pa.DataType) -> None:
+    def __init__(self, forms: Iterable[str | bytes], arrow_type: pa.DataType) -> None:
         self._forms = frozenset(forms)
-        self._set = pa.array(sorted(self._forms), kind)
+        self._set = pa.array(sorted(self._forms), arrow_type)
         self._lengths = sorted({len(form.encode() if isinstance(form, str) else form) for form in self._forms})
 
     def __contains__(self, value: object) -> bool:
@@ -211,17 +211,17 @@ _LOSING_STRUCTS = frozenset(
 )
 
 
-def _type_loses_value(kind: SqlType, typmod: int, modes: HandlingModes) -> bool:
-    if kind.element is not None:
-        return _element_loses_value(kind.element, modes)
-    if kind.name == "bytea":
+def _type_loses_value(sql_type: SqlType, typmod: int, modes: HandlingModes) -> bool:
+    if sql_type.element is not None:
+        return _element_loses_value(sql_type.element, modes)
+    if sql_type.name == "bytea":
         return modes.binary.startswith("base64")
-    if kind.name == "numeric":
+    if sql_type.name == "numeric":
         precision = ((typmod - 4) >> 16) & 0xFFFF if typmod >= 4 else -1
         return modes.decimal != "string" and not 0 <= precision <= LARGEST_INLINE_PRECISION
-    if kind.name in ("bit", "varbit"):
+    if sql_type.name in ("bit", "varbit"):
         return not 0 < typmod <= LARGEST_INLINE_BITS
-    return kind.kind != "e" and kind.name not in _TELLING_TYPES
+    return sql_type.kind != "e" and sql_type.name not in _TELLING_TYPES
 
 
 def _element_loses_value(element: SqlType, modes: HandlingModes) -> bool:
@@ -276,8 +276,8 @@ def _truncation(schema: Schema) -> int | None:
     return int(cut) if cut is not None else None
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+def _is_text(arrow_type: pa.DataType) -> bool:
+    return bool(pa.types.is_string(arrow_type) or pa.types.is_large_string(arrow_type))
 
 
 def _equals(values: pa.Array, wanted: int | str) -> Mask:

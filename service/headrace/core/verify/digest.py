@@ -57,14 +57,14 @@ def _of_values(column: pa.Array) -> Digests:
     return _mixed(np.asarray(filled).view(np.uint64))
 
 
-def _is_text(kind: pa.DataType) -> bool:
+def _is_text(arrow_type: pa.DataType) -> bool:
     tests: tuple[Callable[[pa.DataType], bool], ...] = (
         pa.types.is_string,
         pa.types.is_large_string,
         pa.types.is_binary,
         pa.types.is_large_binary,
     )
-    return any(test(kind) for test in tests)
+    return any(test(arrow_type) for test in tests)
 
 
 def _hashed(cells: Sequence[Any]) -> Digests:
@@ -72,33 +72,33 @@ def _hashed(cells: Sequence[Any]) -> Digests:
     return _mixed(hashes.view(np.uint64))
 
 
-def _count_type(kind: pa.DataType) -> pa.DataType:
-    return pa.int32() if kind.bit_width == 32 else pa.int64()
+def _count_type(arrow_type: pa.DataType) -> pa.DataType:
+    return pa.int32() if arrow_type.bit_width == 32 else pa.int64()
 
 
-def _counted(kind: pa.DataType) -> pa.DataType:
+def _counted(arrow_type: pa.DataType) -> pa.DataType:
     """Return a nested type with integers instead of dates and times."""
-    if pa.types.is_temporal(kind):
-        return _count_type(kind)
-    if pa.types.is_list(kind):
-        return pa.list_(_counted(kind.value_type))
-    if pa.types.is_map(kind):
-        return pa.map_(_counted(kind.key_type), _counted(kind.item_type))
-    if pa.types.is_struct(kind):
-        return pa.struct([(member.name, _counted(member.type)) for member in kind])
-    return kind
+    if pa.types.is_temporal(arrow_type):
+        return _count_type(arrow_type)
+    if pa.types.is_list(arrow_type):
+        return pa.list_(_counted(arrow_type.value_type))
+    if pa.types.is_map(arrow_type):
+        return pa.map_(_counted(arrow_type.key_type), _counted(arrow_type.item_type))
+    if pa.types.is_struct(arrow_type):
+        return pa.struct([(member.name, _counted(member.type)) for member in arrow_type])
+    return arrow_type
 
 
-def _plain(kind: pa.DataType, cell: Any) -> Any:
+def _plain(arrow_type: pa.DataType, cell: Any) -> Any:
     """Convert a nested cell to a form in which equal cells have equal texts."""
     if cell is None:
         return None
-    if pa.types.is_map(kind):
-        return sorted((repr(key), repr(_plain(kind.item_type, item))) for key, item in cell)
-    if pa.types.is_list(kind):
-        return [_plain(kind.value_type, item) for item in cell]
-    if pa.types.is_struct(kind):
-        return [_plain(member.type, cell[member.name]) for member in kind]
+    if pa.types.is_map(arrow_type):
+        return sorted((repr(key), repr(_plain(arrow_type.item_type, item))) for key, item in cell)
+    if pa.types.is_list(arrow_type):
+        return [_plain(arrow_type.value_type, item) for item in cell]
+    if pa.types.is_struct(arrow_type):
+        return [_plain(member.type, cell[member.name]) for member in arrow_type]
     return cell
 
 

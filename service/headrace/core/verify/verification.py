@@ -138,12 +138,12 @@ def _rows(wanted: Comparison, columns: Mapping[str, pa.Array]) -> Rows:
     return Rows(columns, key, row_digests([columns[name] for name in wanted.names]))
 
 
-def _in_lake_type(member: Field, values: pa.Array, kind: pa.DataType) -> pa.Array:
+def _in_lake_type(member: Field, values: pa.Array, lake_type: pa.DataType) -> pa.Array:
     try:
-        return values if values.type == kind else values.cast(kind)
+        return values if values.type == lake_type else values.cast(lake_type)
     except pa.ArrowException as error:
         raise Fatal(
-            f"column {member.name!r}: type {values.type} of the source cannot be converted to {kind} of the lake; "
+            f"column {member.name!r}: type {values.type} of the source cannot be converted to {lake_type} of the lake; "
             "recreate the lake's column"
         ) from error
 

@@ -76,12 +76,12 @@ def encode_state(state: CacheState) -> bytes:
     return _ENCODER.encode(state)
 
 
-def decode_state(octets: bytes | None, settings: str) -> CacheState | None:
+def decode_state(encoded: bytes | None, settings: str) -> CacheState | None:
     """Return the state if it can be read and was written with the same settings, else None."""
-    if octets is None:
+    if encoded is None:
         return None
     try:
-        state = _DECODER.decode(octets)
+        state = _DECODER.decode(encoded)
     except msgspec.DecodeError:
         return None
     return state if state.settings == settings else None
