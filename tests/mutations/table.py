@@ -307,8 +307,8 @@ DEFECTS = (
         f"{CORE}/decode/topic_tables.py",
         (
             "defect 2, a tombstone is of the table that its topic had last",
-            "source, names = events.sources[place], self.tail.names",
-            "source, names = events.sources[place], self._last",
+            "source, names = events.sources[index], self.tail.names",
+            "source, names = events.sources[index], self._last",
         ),
     ),
     *_of(
