@@ -79,7 +79,8 @@ class _Walk:
 
     def _is_displaced(self, key: str, event: int, before: int, version: RowVersion) -> bool:
         if self._changes.operation[event] == Operation.TOMBSTONE:
-            return before in self.displaced and self._changes.operation[before] == Operation.DELETE
+            repeated = before in self.displaced and self._changes.operation[before] == Operation.DELETE
+            return repeated and not self._second_half_between(key, before, event)
         transaction = int(self._changes.transaction[event])
         onto = self._known(_ledger_key("onto", transaction, key))
         if event not in self._changes.moved or onto is None or version.position <= onto.position:
@@ -88,6 +89,17 @@ class _Walk:
         if left is None:
             self._remember(_ledger_key("from", transaction, key), version)
         return left is None or left.position == version.position
+
+    def _second_half_between(self, old_key: str, delete: int, tombstone: int) -> bool:
+        """Whether the row has its new key before the tombstone: then this is another one, of the row that took the key.
+
+        In one partition Debezium sends the tombstone of a first half before the second half.
+        """
+        partition = self._changes.version.partition
+        return any(
+            key == old_key and delete < second < tombstone and partition[second] == partition[tombstone]
+            for second, key in self._changes.old_key.items()
+        )
 
     def _known(self, name: str) -> RowVersion | None:
         return self.remembered.get(name) or self._ledger.get(name)

@@ -36,6 +36,18 @@ def test_the_delete_of_a_taken_key_and_its_tombstone_delete_nothing() -> None:
     assert rows == {"=1": True, "=2": False, "=3": False}
 
 
+def test_a_tombstone_behind_the_second_half_deletes_the_row_that_took_the_key() -> None:
+    """A tombstone whose delete was compacted is of the row that took the key, also if the delete's own one is gone."""
+    without_own = [event for event in move(2, 3, 21) if event.operation != tombstone(2).operation]
+    marked, _ = with_displaced(
+        in_transactions(*[7] * 6, events=[*move(1, 2, 20), *without_own, tombstone(2)]), {}, OLD_ROW
+    )
+    assert set(marked.displaced) == {3}
+    actions = fold(marked)
+    rows = dict(zip(actions.key.to_pylist(), actions.delete.tolist(), strict=True))
+    assert rows == {"=1": True, "=2": True, "=3": False}
+
+
 def test_the_delete_of_a_key_that_was_free_removes_its_row() -> None:
     """A delete removes the row that moved to a free key, also if a row was deleted there or the transactions differ."""
     assert with_displaced(SHIFT, {}, {})[0].displaced == {}
