@@ -84,6 +84,14 @@ class LakeRowsSuite(LakeFixtures):
         assert apply(table, *batch) == (0, 1)
         assert set(rows()) == {2, 3}
 
+    def test_a_table_may_begin_with_deletes(self, lake: LakeHarness, name: str) -> None:
+        """Deletes change nothing in a new table, and the rows of the next batch are inserted."""
+        table = lake.open(name)
+        table.evolve(ITEM, ["id"])
+        assert apply(table, delete({"id": 1}, position=1), delete({"id": 2}, position=1)) == (0, 0)
+        assert apply(table, item(3, position=2)) == (1, 0)
+        assert [row["id"] for row in lake.read(name).to_pylist()] == [3]
+
     def test_a_batch_of_every_kind_is_counted(self, made: Make, rows: Any) -> None:
         """Updates, inserts and deletes of one batch are counted exactly."""
         table = made(*[item(key, position=key) for key in range(20, 40)])

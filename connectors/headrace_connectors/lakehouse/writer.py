@@ -224,7 +224,7 @@ class SparkTable:
 
     def _append(self, statement: str, commit: Commit) -> MergeCounts:
         done = self._commit(statement, commit)
-        if not done.first:
+        if done.made and not done.first:
             raise Fatal(
                 f"{self._label}: another writer filled the table while it was empty; compare it with the source"
             )
