@@ -67,9 +67,16 @@ def test_only_one_file_sends_requests_to_other_workers() -> None:
 
 def test_drivers_stay_in_their_packages() -> None:
     """Only the lakehouse package imports Spark, and only the sql package imports a database driver."""
-    assert all(name.startswith("lakehouse/") for name in importers("pyspark"))
-    assert all(name.startswith("sql/postgres") for name in importers("psycopg") | importers("psycopg_pool"))
-    assert all(name.startswith("sql/oracle") for name in importers("oracledb"))
+    packages = {
+        "pyspark": "lakehouse/",
+        "psycopg": "sql/postgres",
+        "psycopg_pool": "sql/postgres",
+        "oracledb": "sql/oracle",
+    }
+    for driver, prefix in packages.items():
+        found = importers(driver)
+        assert found, f"no module imports {driver}: correct its name here"
+        assert not [name for name in found if not name.startswith(prefix)], driver
     assert importers("rocksdict") == {"rocksdb/row_store.py"}
     service = {package for path in modules(SERVICE) for package in imported(path)}
     assert not service & {"faust", "aiokafka", "pyspark", "psycopg", "oracledb", "rocksdict", "headrace_connectors"}

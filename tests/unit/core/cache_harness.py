@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from headrace.core.model.events import TableId
@@ -93,7 +93,7 @@ def drop(cache: ReselectColumnCache, key: str, offset: int) -> None:
 
 
 class BreakableStore(MemoryRowStore):
-    """A store whose ``get``, ``put`` and ``drop`` raise StoreFailed while ``broken`` is set."""
+    """A store whose ``get`` and ``drop`` raise StoreFailed while ``broken`` is set."""
 
     broken = False
 
@@ -106,6 +106,3 @@ class BreakableStore(MemoryRowStore):
         if self.broken:
             raise StoreFailed
         return super().get(key)
-
-    def keys(self, table: int | None) -> Collection[RowKey]:
-        return super().keys(table)

@@ -13,7 +13,13 @@ from headrace_dev.versions import BUNDLES, Artifact
 
 
 @pytest.fixture
-def delivery(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, bytes]:
+def fetches() -> list[str]:
+    """The bundles that were fetched, one entry per fetch."""
+    return []
+
+
+@pytest.fixture
+def delivery(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, fetches: list[str]) -> dict[str, bytes]:
     """The files that the repository delivers for every bundle."""
     files = {"a.jar": b"a", "b.jar": b"b"}
     pins = tmp_path / "jars.sha256"
@@ -22,6 +28,7 @@ def delivery(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, bytes
     monkeypatch.setattr(jars, "PINS", pins)
 
     def fetch(bundle: str, artifacts: Sequence[Artifact], target: Path, expected: int = 0) -> None:
+        fetches.append(bundle)
         for name, body in files.items():
             (target / name).write_bytes(body)
 
@@ -34,11 +41,12 @@ def test_pinned_files_are_published(delivery: dict[str, bytes]) -> None:
     assert [path.name for path in jars.resolve("kafka")] == ["a.jar", "b.jar"]
 
 
-def test_a_bundle_is_fetched_once(delivery: dict[str, bytes]) -> None:
+def test_a_bundle_is_fetched_once(delivery: dict[str, bytes], fetches: list[str]) -> None:
     """The second call returns the cached bundle, although the repository now delivers other bytes."""
     first = jars.resolve("kafka")
     delivery["a.jar"] = b"rubbish"
     assert jars.resolve("kafka") == first
+    assert fetches == ["kafka"]
 
 
 @pytest.mark.parametrize("change", [{"a.jar": b"rubbish"}, {"c.jar": b"one too many"}])

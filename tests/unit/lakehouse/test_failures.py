@@ -31,6 +31,11 @@ class AnalysisError(Exception):
         ("io.delta.exceptions.MetadataChangedException: [DELTA_METADATA_CHANGED] x", Conflict, "another writer"),
         ("[DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION] x", Fatal, "other files"),
         ("[DELTA_MISSING_DELTA_TABLE] x", NotThere, "does not exist"),
+        (
+            "org.apache.spark.SparkRuntimeException: [MERGE_CARDINALITY_VIOLATION] x",
+            Fatal,
+            "correct primary.key.fields",
+        ),
         ("java.lang.OutOfMemoryError: Java heap space", EngineFailed, "spark.driver.memory"),
         ("java.net.ConnectException: Connection refused", Retriable, "does not answer"),
         ("org.postgresql.util.PSQLException: ERROR: relation exists", Retriable, "catalog's database.*PSQLException"),

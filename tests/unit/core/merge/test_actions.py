@@ -62,9 +62,11 @@ def test_cells_of_an_old_row_that_is_not_stored_are_open() -> None:
     assert hollow.columns[1].states[1] == CellState.UNCHANGED
 
 
-def test_take_actions_keeps_keys_values_and_versions() -> None:
-    """``take_actions`` returns the chosen rows with their keys, values and versions."""
-    actions = take_actions(fold(changes(update(1, 10, a=UNCHANGED), update(2, 20, a=5))), np.array([1]))
-    assert actions.key.to_pylist() == ["=2"]
-    assert actions.columns[1].values.to_pylist() == [5]
-    assert len(actions) == len(actions.version) == 1
+def test_take_actions_keeps_keys_cells_and_versions() -> None:
+    """``take_actions`` returns the chosen rows with their keys, values, states of cells and versions."""
+    folded = fold(changes(update(1, 10, a=UNCHANGED), update(2, 20, a=5), update(3, 30, a=ABSENT)))
+    actions = take_actions(folded, np.array([2, 1]))
+    assert actions.key.to_pylist() == ["=3", "=2"]
+    assert actions.columns[1].values.to_pylist() == [None, 5]
+    assert _states(actions) == [CellState.ABSENT, CellState.VALUE]
+    assert [actions.version.row(index) for index in (0, 1)] == [folded.version.row(index) for index in (2, 1)]

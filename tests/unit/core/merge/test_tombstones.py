@@ -55,6 +55,17 @@ def test_tombstones_behind_or_of_another_partition_block() -> None:
     assert "=2" not in tombstones.known
 
 
+def test_a_tombstone_that_another_worker_adds_blocks_at_once() -> None:
+    """A tombstone that is added while this worker reads blocks, although its delete lies ahead."""
+    tombstones = Tombstones({"=1": deleted_at(7)})
+    tombstones.begin(batch(TOPIC, (0, 5)))
+    tombstones.learn({"=1": deleted_at(7), "=2": deleted_at(9), "=3": deleted_at(9, partition=1)})
+    added = {"=2": deleted_at(9), "=3": deleted_at(9, partition=1)}
+    assert tombstones.known == tombstones.learned == added
+    tombstones.begin(batch(TOPIC, (1, 5)))
+    assert tombstones.known == added
+
+
 def test_a_partition_begins_once() -> None:
     """A tombstone that this worker wrote blocks, also if a batch with lower offsets follows."""
     tombstones = Tombstones({})

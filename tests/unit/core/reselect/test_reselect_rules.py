@@ -100,9 +100,10 @@ def test_s26_nondeterministic_collation_and_float_keys_without_catalog() -> None
     assert rule(known=False).cacheable
 
 
-def test_s10_topics_that_hide_events_are_not_cached() -> None:
-    """S10, S24: with ``may_cache=False``, as for compacted and filtered topics, no column is cached."""
-    assert not rule(may_cache=False).cacheable
+def test_without_may_cache_a_column_is_read_and_not_cached() -> None:
+    """With ``may_cache=False`` no column is cached; which topics get it is tested with the pipeline."""
+    found = rule(may_cache=False)
+    assert (found.readable, found.cacheable) == (True, False)
 
 
 def test_fingerprint_follows_schema_and_catalog() -> None:

@@ -53,15 +53,17 @@ def test_a_row_that_is_stored_twice_is_unmatched() -> None:
     assert unmatched(twice, twice, once, once).tolist() == [0, 1]
 
 
-@given(sizes=st.lists(st.integers(0, 9), max_size=20), limit=st.integers(1, 20))
-def test_portions_keep_within_the_limit(sizes: list[int], limit: int) -> None:
-    """A portion has at most ``limit`` rows or is a single range; the portions contain all ranges in order."""
-    side = RangeChecksums()
-    side.counts[: len(sizes)] = sizes
+@given(sizes=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=20), limit=st.integers(1, 20))
+def test_portions_keep_within_the_limit(sizes: list[tuple[int, int]], limit: int) -> None:
+    """A portion has at most ``limit`` rows of either side or is a single range; portions have all ranges in order."""
+    source, lake = RangeChecksums(), RangeChecksums()
+    source.counts[: len(sizes)] = [rows for rows, _ in sizes]
+    lake.counts[: len(sizes)] = [rows for _, rows in sizes]
     ranges = np.arange(len(sizes), dtype=np.int64)
-    made = list(portions(ranges, side, RangeChecksums(), limit))
+    made = list(portions(ranges, source, lake, limit))
     assert [place for portion in made for place in portion.tolist()] == ranges.tolist()
-    assert all(len(portion) == 1 or side.counts[portion].sum() <= limit for portion in made)
+    for side in (source, lake):
+        assert all(len(portion) == 1 or side.counts[portion].sum() <= limit for portion in made)
 
 
 def test_the_last_range_is_used() -> None:

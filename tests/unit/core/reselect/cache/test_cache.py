@@ -62,7 +62,7 @@ def test_column_bound_evicts_lru_column_when_exceeded() -> None:
 
 
 def test_entry_expires_after_ttl() -> None:
-    """An entry expires when its TTL has passed since the put, by the cache's clock (S30)."""
+    """An entry expires when its TTL has passed since the put, by the cache's clock."""
     clock = Clock()
     cache = make(clock, ttl=100)
     put(cache, "1", 1, big="A")
@@ -126,15 +126,13 @@ def test_overlay_is_read_first_and_hidden_until_published() -> None:
 
 
 def test_bounds_of_rows_and_bytes() -> None:
-    """Rows above ``max_rows`` or ``max_bytes`` evict the oldest row; a value above its limit is not cached."""
-    cache = make(max_rows=2)
-    for offset, key in enumerate("123"):
-        put(cache, key, offset, big="A")
-    assert [get(cache, key, 9) is None for key in "123"] == [True, False, False]
-    cache = make(max_bytes=25_000)
-    for offset, key in enumerate("123"):
-        put(cache, key, offset, big="x" * 10_000)
-    assert [get(cache, key, 9) is None for key in "123"] == [True, False, False]
+    """Rows above ``max_rows`` or ``max_bytes`` evict the least recently used row; a larger value is not cached."""
+    for cache in (make(max_rows=2), make(max_bytes=25_000)):
+        put(cache, "1", 0, big="x" * 10_000)
+        put(cache, "2", 1, big="x" * 10_000)
+        assert get(cache, "1", 2) is not None
+        put(cache, "3", 3, big="x" * 10_000)
+        assert [get(cache, key, 9) is None for key in "123"] == [False, True, False]
     cache = make(max_value_bytes=3)
     put(cache, "1", 1, big="long")
     assert get(cache, "1", 9) is None
