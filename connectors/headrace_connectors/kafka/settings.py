@@ -209,7 +209,7 @@ def _without_argument(key: str, text: str, table: Mapping[str, Argument]) -> Non
     raise ConfigError(f"{key}: not a property of this client{hint}", key)
 
 
-_JAAS_OPTION = re.compile(r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;]+))""")
+_JAAS_OPTION = re.compile(r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"'][^\s;]*))""")
 
 
 def _security(properties: Properties) -> dict[str, Any]:

@@ -105,6 +105,15 @@ def test_passwords_of_a_login_module() -> None:
     assert arguments["sasl_plain_password"] == 'a"; b=c'
 
 
+@pytest.mark.parametrize("password", ['"secret;', "'secret;", ""])
+def test_a_login_without_a_readable_password_is_refused(password: str) -> None:
+    """A quote that is not closed is an error, not a part of the password; the message does not contain the text."""
+    login = f'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password={password}'
+    with pytest.raises(ConfigError, match=r"needs a login module") as caught:
+        producer_arguments({**WORKER, "sasl.jaas.config": login}, "shop", 0, settings_of({}))
+    assert "secret" not in str(caught.value)
+
+
 def test_dead_letters_are_always_durable() -> None:
     """The producer of dead letters uses acks=all, and an override of acks is refused."""
     assert producer_arguments(WORKER, "shop", 0, settings_of({}))["acks"] == "all"
