@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from contracts.test_dead_letter_queues import options
 from envelopes import change, key
+from kafka_settings import settings_of
 from pyiceberg.table import StaticTable
 
 from headrace.core.model.errors import BadRecord, Stage
@@ -33,7 +34,7 @@ async def send(kafka: Kafka, topic: str, values: list[bytes]) -> None:
     """Write dead letters of the connector ``sink``."""
     feeds = KafkaFeedFactory({"bootstrap.servers": kafka.bootstrap_servers})
     await feeds.start()
-    queue = await feeds.dead_letter_queue("sink", 0, kafka(options(topic)))
+    queue = await feeds.dead_letter_queue("sink", 0, settings_of(options(topic)))
     assert queue is not None
     now = int(time.time() * 1000)
     records = [MemoryRecord(TOPIC, 0, offset, now, key({"id": 1}), value, ()) for offset, value in enumerate(values)]
