@@ -286,4 +286,6 @@ def test_an_unknown_key_is_one_error_without_its_value() -> None:
     """kcctl fails without a definition of the key, and consoles log the values that they get."""
     infos = validate({**MINIMAL, "databse.password": "geheim"}, DEFAULTS)
     assert infos.error_count == 1
+    [wrong] = [info for info in infos.configs if info.value.errors]
+    assert wrong.definition.name == wrong.value.name == "databse.password"
     assert "geheim" not in repr(infos)

@@ -124,17 +124,18 @@ def test_unsupported_schemas_are_bad_records(node: Any) -> None:
         ({"type": "integer"}, "1.5"),
         ({"type": "integer"}, "true"),
         ({"type": "integer"}, "null"),
-        ({"type": "string"}, "1"),
+        ({"type": "string"}, "123"),
         ({"type": "string", "connect.type": "bytes"}, '"no base64!"'),
         ({"type": "object", "properties": {}}, "[]"),
-        ({"type": "number"}, '"1"'),
+        ({"type": "number"}, '"123"'),
         ({"type": "integer"}, "{"),
     ],
 )
 def test_documents_that_do_not_match_the_schema(node: Any, document: str) -> None:
-    """A document that does not match its schema raises BadRecord."""
-    with pytest.raises(BadRecord, match="match its JSON Schema"):
+    """A document that does not match its schema raises BadRecord, whose message does not contain the document."""
+    with pytest.raises(BadRecord, match="match its JSON Schema") as caught:
         read(node, document)
+    assert document not in str(caught.value) or document == "{"
 
 
 def test_a_schema_of_another_format_is_a_bad_record() -> None:

@@ -118,7 +118,9 @@ def test_overrides_that_repeat_the_worker_keep_its_login(overrides: dict[str, st
 
 def test_a_plaintext_override_keeps_the_workers_brokers() -> None:
     """A connector may use PLAINTEXT at the worker's brokers, where no SASL handshake sends the password."""
-    assert _arguments("consumer", security__protocol="PLAINTEXT")["security_protocol"] == "PLAINTEXT"
+    arguments = _arguments("consumer", security__protocol="PLAINTEXT")
+    assert arguments["security_protocol"] == "PLAINTEXT"
+    assert arguments["bootstrap_servers"] == _arguments("consumer")["bootstrap_servers"]
 
 
 def test_a_connector_replaces_the_login_at_the_workers_brokers() -> None:

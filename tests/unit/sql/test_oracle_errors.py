@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 from fake_oracle.driver import error
 
@@ -57,6 +59,10 @@ def test_error_classes(message: str, kind: type[HeadraceError]) -> None:
     assert "secret" not in str(found)
 
 
-def test_socket_errors_are_unreachable() -> None:
-    """A connection that is reset during a call raises Unreachable."""
-    assert type(translation(ConnectionResetError(104, "Connection reset by peer"))) is Unreachable
+@pytest.mark.parametrize(
+    "problem",
+    [ConnectionResetError(104, "Connection reset by peer"), socket.gaierror(-2, "Name or service not known")],
+)
+def test_socket_errors_are_unreachable(problem: OSError) -> None:
+    """A connection that is reset during a call, or a host name that does not resolve, becomes Unreachable."""
+    assert type(translation(problem)) is Unreachable
