@@ -24,7 +24,7 @@ from headrace_dev.kafka import Kafka
 from headrace_dev.server import wait_until
 from headrace_dev.worker import Worker
 
-PATIENCE = 180.0
+TIMEOUT = 180.0
 """Seconds that a contestant may take to read the topic once."""
 
 _STAGE_CPU = "headrace_stage_cpu_seconds_total"
@@ -83,7 +83,7 @@ def _consume(worker: Worker, course: Course, config: Mapping[str, str]) -> None:
     worker.put_connector(name, config)
     progress, group = Progress(course.kafka), config.get("consumer.override.group.id", f"connect-{name}")
     try:
-        wait_until(lambda: progress.committed(group) >= course.events, f"end of {name}", PATIENCE, pause=0.1)
+        wait_until(lambda: progress.committed(group) >= course.events, f"end of {name}", TIMEOUT, pause=0.1)
     except TimeoutError as error:
         raise RuntimeError(f"{error}; {worker.states(name)}; end of the log:\n{worker.server.log_end(40)}") from error
 
@@ -115,7 +115,7 @@ def run_stream(course: Course, max_offsets: int) -> Effort:
     command += ["--max-offsets-per-trigger", str(max_offsets), "--rest", str(course.rest)]
     command += ["--max-offsets-per-warm-up-trigger", str(course.warm_up_batch)]
     with (course.root / f"stream-{max_offsets}.log").open("wb") as log:
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=log, timeout=4 * PATIENCE, check=False)
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=log, timeout=4 * TIMEOUT, check=False)
     if done.returncode:
         raise RuntimeError(f"the stream failed:\n{Path(log.name).read_text()[-4000:]}")
     effort = json.loads(done.stdout.splitlines()[-1])

@@ -173,10 +173,10 @@ class World:
         wanted = comparison(SCHEMA, self.lake.schema(), ["id"])
         return VerifiedTable(SOURCE, CATALOG, wanted, self.source, _Moving(self))
 
-    def verifier(self, folder: Path, *, show: bool = False, patience: float = 60.0) -> TableVerifier:
+    def verifier(self, folder: Path, *, show: bool = False, timeout: float = 60.0) -> TableVerifier:
         clock = Clock(lambda: self.time, self.sleep)
         progress = LakeProgress(self.source, self, TOPIC, clock.now, clock.sleep)
-        return TableVerifier(self.table(), progress, VerifyOptions(patience, keep_values=show), clock, folder)
+        return TableVerifier(self.table(), progress, VerifyOptions(timeout, keep_values=show), clock, folder)
 
     def differences(self, folder: Path, **how: Any) -> list[Difference]:
         return list(self.verifier(folder, **how).differences())
@@ -185,7 +185,7 @@ class World:
         return self.repairing(folder).repair(differences)
 
     def repairing(self, folder: Path, paused: Callable[[], AbstractContextManager[None]] = nullcontext) -> TableRepair:
-        sink = Sink("sink", TOPIC, "shop.item", PipelineOptions(), patience=60.0)
+        sink = Sink("sink", TOPIC, "shop.item", PipelineOptions(), timeout=60.0)
         clock = Clock(lambda: self.time, self.sleep)
         return TableRepair(self.table(), self.verifier(folder), sink, self, clock, lambda: 10**15, paused)
 

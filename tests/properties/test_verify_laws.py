@@ -23,7 +23,7 @@ def test_a_correct_lake_is_never_accused(before: list[int], meanwhile: list[int]
         world.step()
     world.script = list(meanwhile)
     with tempfile.TemporaryDirectory() as folder:
-        found = world.differences(Path(folder), patience=10_000.0)
+        found = world.differences(Path(folder), timeout=10_000.0)
     assert [each for each in found if each.verdict is not Verdict.EXPLAINED] == []
 
 
@@ -40,7 +40,7 @@ def test_a_wrong_row_is_found_while_others_change(meanwhile: list[int], wrong: s
         world.corrupt(3, None if wrong == "null" else "wrong")
     world.script = list(meanwhile)
     with tempfile.TemporaryDirectory() as folder:
-        found = world.differences(Path(folder), patience=10_000.0)
+        found = world.differences(Path(folder), timeout=10_000.0)
         real = [each for each in found if each.verdict is not Verdict.EXPLAINED]
         assert [(each.verdict, each.key["id"].to_pylist()) for each in real] == [(Verdict.DIFFERENT, [3])]
         world.script = list(meanwhile)

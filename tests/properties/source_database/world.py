@@ -27,7 +27,7 @@ from headrace.runtime.threads import WorkerThreads
 from headrace_connectors.memory import MemoryLakehouse
 
 LIVES = 12
-PATIENCE = 900.0
+TIMEOUT = 900.0
 """Virtual seconds within which a life has to come to rest."""
 DELAYS = (0.01, 0.4, 3.0, 7.0)
 NAMESPACE = "lake"
@@ -188,7 +188,7 @@ class Life:
         self.task = await factory("oracle", 0, config(world.scenario), failures.append)
         await self.task.start()
         loop = asyncio.get_running_loop()
-        end = loop.time() + PATIENCE
+        end = loop.time() + TIMEOUT
         while not (failures or world.is_done or self.is_overtaken):
             await asyncio.sleep(1.0)
             if loop.time() > end:

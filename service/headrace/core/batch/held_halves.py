@@ -24,10 +24,10 @@ from headrace.core.batch.event_pairs import is_tombstone_of, paired_halves
 from headrace.core.batch.offsets import Origin
 from headrace.core.model.events import NO_POSITION, CellState, Changes, Operation
 
-PATIENCE = 5.0
+HALF_TIMEOUT = 5.0
 """Seconds for which a half waits for the other one after all records in Kafka were read."""
 
-PATIENCE_BEHIND = 60.0
+HALF_TIMEOUT_BEHIND = 60.0
 """The same while Kafka has records where the other half may be: in another partition, or directly behind this half."""
 
 LATE = 30.0
@@ -111,9 +111,9 @@ class HeldHalves:
             held = self._head(key)
             if held is None or held.until > now:
                 continue
-            last_call = held.part.origin.since + PATIENCE_BEHIND
+            last_call = held.part.origin.since + HALF_TIMEOUT_BEHIND
             if now >= max(held.until, read_at) + LATE and not held.late:
-                held.late, held.until = True, now + PATIENCE
+                held.late, held.until = True, now + HALF_TIMEOUT
             elif now < last_call and _may_be_unread(held, behind):
                 held.until = min(now + RECHECK, last_call)
             else:
@@ -284,7 +284,7 @@ class _Router:
         self._gone.add(index)
         part = _part(picked(self._changes, np.array([index])), self._origin)
         second, size = index in self._changes.old_key, changes_size(part.changes)
-        return _Held(part, key, change, second, self._origin.since + PATIENCE, size)
+        return _Held(part, key, change, second, self._origin.since + HALF_TIMEOUT, size)
 
     def _send(self, end: int) -> None:
         """Pass the events before ``end`` on that are not held."""

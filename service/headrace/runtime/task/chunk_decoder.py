@@ -30,7 +30,7 @@ from headrace.transforms.decoder import TransformingDecoder
 
 log = logging.getLogger(__name__)
 
-PATIENCE = 15.0
+RETRY_SECONDS = 15.0
 """Seconds for which decoding, or the fetch of a schema, is repeated while the server does not answer."""
 
 
@@ -62,8 +62,10 @@ class ChunkDecoder:
         self._decoders: dict[str, Decoder] = {}
 
     async def decode(self, chunk: Chunk) -> Decoded:
-        """Decode a chunk. Raises Retriable when the attempts of ``PATIENCE`` seconds have failed."""
-        retry = retrying(PATIENCE / 3, partial(self._failed, chunk.partition)).copy(stop=stop_after_delay(PATIENCE))
+        """Decode a chunk. Raises Retriable when the attempts of ``RETRY_SECONDS`` seconds have failed."""
+        retry = retrying(RETRY_SECONDS / 3, partial(self._failed, chunk.partition)).copy(
+            stop=stop_after_delay(RETRY_SECONDS)
+        )
         fetched: set[FetchedSchemas] = set()
         decoded: Decoded | None = None
         try:

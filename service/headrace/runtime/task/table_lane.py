@@ -2,7 +2,7 @@
 
 The lane owns the queue, the retries and the state of its table. A write that fails for a passing reason is repeated
 without end, with back-off, while the other tables continue; any other error fails the table until it is restarted.
-``errors.isolation=task`` is Kafka Connect's way: the task fails instead, after ``PATIENCE``.
+``errors.isolation=task`` is Kafka Connect's way: the task fails instead, after ``RETRY_SECONDS``.
 
 The changes wait in the lane's queue (``core/batch/table_queue.py``) and not in the agent's channel, which only carries
 wake-ups: a batch closes by rows, bytes, age and the halves of key changes, and Faust's ``stream.take`` knows rows and
@@ -36,11 +36,11 @@ from headrace.runtime.trace import render, summary
 
 log = logging.getLogger(__name__)
 
-PATIENCE = 15.0
+RETRY_SECONDS = 15.0
 """Seconds for which a write is repeated before the table is opened again, or the task fails."""
 
 BACKOFF = 60.0
-"""The longest pause between two attempts in seconds; ``PATIENCE / 3`` where the task is to fail."""
+"""The longest pause between two attempts in seconds; ``RETRY_SECONDS / 3`` where the task is to fail."""
 
 
 class LaneListener(Protocol):
@@ -193,7 +193,7 @@ class TableLane:
 
     async def _run(self) -> None:
         """Write the batches that are due, with retries. Raises nothing."""
-        longest = BACKOFF if self._parts.isolation else PATIENCE / 3
+        longest = BACKOFF if self._parts.isolation else RETRY_SECONDS / 3
         retry = retrying(longest, self._retried).copy(sleep=self._parts.gate.sleep, stop=self._gives_up)
         try:
             while self._is_due:
@@ -277,14 +277,14 @@ class TableLane:
 
     def _retried(self, error: BaseException, pause: float) -> None:
         log.warning("%s: writing %s failed and is repeated: %s", self._parts.connector, self.table, error)
-        self._parts.writer.failed(self._attempts_for > PATIENCE, self.table)
+        self._parts.writer.failed(self._attempts_for > RETRY_SECONDS, self.table)
         if self._parts.isolation:
             self._move(TableEvent.RETRY, error, time.time() + pause)
 
     def _gives_up(self, state: RetryCallState) -> bool:
         now = time.monotonic()
         self._attempts_since = now if self._attempts_since is None else self._attempts_since
-        return not self._may_write or (not self._parts.isolation and self._attempts_for > PATIENCE)
+        return not self._may_write or (not self._parts.isolation and self._attempts_for > RETRY_SECONDS)
 
     @property
     def _attempts_for(self) -> float:

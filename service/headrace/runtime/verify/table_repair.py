@@ -42,13 +42,13 @@ class _Overtaken(Retriable):
 
 @dataclass(frozen=True, slots=True)
 class Sink:
-    """The connector of the table, the options of its tasks, and the seconds that a repair may take (``patience``)."""
+    """The connector of the table, the options of its tasks, and the seconds that a repair may take (``timeout``)."""
 
     connector: str
     topic: str
     table_name: str
     options: PipelineOptions
-    patience: float = 0.0
+    timeout: float = 0.0
 
 
 class TableRepair:
@@ -83,7 +83,7 @@ class TableRepair:
 
         Does not choose a row that is stored twice (a merge by key cannot select one of them), or one that may still
         wait for its delete (changes before that delete would not find it). Raises Fatal if the topic does not exist,
-        Retriable after the patience, and the errors of reads and writes.
+        Retriable after the timeout, and the errors of reads and writes.
         """
         chosen = [each for each in differences if _is_repairable(each)]
         if chosen:
@@ -103,7 +103,7 @@ class TableRepair:
             self._write_with_retries(keys, surplus)  # the connector may run on another worker, and not be paused
 
     def _write_with_retries(self, keys: pa.Table, surplus: set[int]) -> None:
-        deadline = self._clock.now() + self._sink.patience
+        deadline = self._clock.now() + self._sink.timeout
         retrying = Retrying(
             retry=retry_if_exception_type(_Overtaken),
             stop=lambda _: self._clock.now() >= deadline,

@@ -52,12 +52,12 @@ PAUSE_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class VerifyOptions:
-    """``patience``: seconds to wait for the lake to pass a position. ``epoch``: ``source.position.epoch``.
+    """``timeout``: seconds to wait for the lake to pass a position. ``epoch``: ``source.position.epoch``.
 
     ``keep_values`` adds cell values to differences.
     """
 
-    patience: float = 180.0
+    timeout: float = 180.0
     epoch: int = 0
     keep_values: bool = False
 
@@ -161,8 +161,8 @@ class TableVerifier:
     # -- compare ------------------------------------------------------------------------------------------------------
 
     def compare(self, keys: pa.Table) -> Iterator[Difference]:
-        """Compare the rows under ``keys`` until each is equal or proven different, or until the patience ends."""
-        deadline = self._clock.now() + self._options.patience
+        """Compare the rows under ``keys`` until each is equal or proven different, or until the timeout ends."""
+        deadline = self._clock.now() + self._options.timeout
         before: Mapping[int, Sighting] = {}
         rounds = 0
         while len(keys):

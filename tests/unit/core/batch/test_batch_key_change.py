@@ -7,7 +7,7 @@ import pyarrow as pa
 from task_queues import TaskQueues
 
 from headrace.core.batch.batch import BatchPolicy
-from headrace.core.batch.held_halves import PATIENCE
+from headrace.core.batch.held_halves import HALF_TIMEOUT
 from headrace.core.model.events import Changes, Operation, RowVersion, TableId, Truncate, Versions
 
 TABLE = TableId("server", "db", "public", "t")
@@ -44,12 +44,12 @@ def test_first_half_waits_for_the_second() -> None:
 
 
 def test_a_first_half_is_released_after_a_time() -> None:
-    """The queue writes a first half alone after ``PATIENCE``, since its second half may be in another partition."""
+    """The queue writes a first half alone after ``HALF_TIMEOUT``, since its second half may be in another partition."""
     batches = manager()
     batches.add("p0", 1, [("t", changes(D, moved=(0,)))], 0.0)
     assert offsets(batches, 1.0) is None
-    assert batches.due("t") == PATIENCE
-    assert offsets(batches, PATIENCE) == [0]
+    assert batches.due("t") == HALF_TIMEOUT
+    assert offsets(batches, HALF_TIMEOUT) == [0]
 
 
 def test_later_contents_do_not_release_a_first_half_early() -> None:
@@ -59,9 +59,9 @@ def test_later_contents_do_not_release_a_first_half_early() -> None:
     truncate = Truncate(TABLE, RowVersion(b"2", "t", 1, 0, 0))
     batches.add("p1", 1, [("t", truncate), ("t", changes(U, first_offset=1, partition=1))], 1.0)
     assert batches.next("t", 1.0) is None
-    assert batches.due("t") == PATIENCE
-    assert offsets(batches, PATIENCE) == [0]
-    written = batches.next("t", PATIENCE)
+    assert batches.due("t") == HALF_TIMEOUT
+    assert offsets(batches, HALF_TIMEOUT) == [0]
+    written = batches.next("t", HALF_TIMEOUT)
     assert written is not None
     assert written.content == truncate
 

@@ -9,7 +9,7 @@ from change_events import UNCHANGED, Event, changes, create, delete, tombstone, 
 from task_queues import TaskQueues
 
 from headrace.core.batch.batch import BatchPolicy
-from headrace.core.batch.held_halves import LATE, PATIENCE, PATIENCE_BEHIND, RECHECK
+from headrace.core.batch.held_halves import HALF_TIMEOUT, HALF_TIMEOUT_BEHIND, LATE, RECHECK
 from headrace.core.model.events import Changes
 
 AWAY = replace(delete(1, 20, moved=True), new_key=2)
@@ -79,24 +79,24 @@ def test_only_the_old_key_waits_and_offsets_stay_before_the_first_half() -> None
 
 
 def test_a_half_that_no_other_follows_is_released() -> None:
-    """The queue releases a half after ``PATIENCE``, and does not hold the other half if that arrives afterwards."""
+    """The queue releases a half after ``HALF_TIMEOUT``, and does not hold the other half if that arrives afterwards."""
     batches = manager()
     add(batches, 0, 0, AWAY, create(1, 30, a=1))
     assert taken(batches, 1.0) == []
-    assert batches.due("t") == PATIENCE
-    assert taken(batches, PATIENCE) == [(0, 0), (0, 1)]
+    assert batches.due("t") == HALF_TIMEOUT
+    assert taken(batches, HALF_TIMEOUT) == [(0, 0), (0, 1)]
     add(batches, 1, 0, INTO, now=6.0)
     assert taken(batches, 6.0) == [(1, 0)]
 
 
 def test_a_half_waits_longer_while_another_partition_has_more_to_read() -> None:
-    """A half waits up to ``PATIENCE_BEHIND`` while another partition may still contain the other half."""
+    """A half waits up to ``HALF_TIMEOUT_BEHIND`` while another partition may still contain the other half."""
     batches = manager()
     add(batches, 1, 0, update(9, 1, a=1), behind=1000)
     add(batches, 0, 0, AWAY)
     assert taken(batches, 0.0) == [(1, 0)]
-    now = PATIENCE
-    while now < PATIENCE_BEHIND:
+    now = HALF_TIMEOUT
+    while now < HALF_TIMEOUT_BEHIND:
         assert taken(batches, now) == []
         due = batches.due("t")
         assert due is not None
@@ -109,13 +109,13 @@ def test_a_first_half_waits_longer_while_its_own_partition_has_more_to_read() ->
     """A first half that is the last fetched record of its partition waits longer, until the next record arrives."""
     batches = manager()
     add(batches, 0, 0, AWAY, behind=1)
-    assert taken(batches, PATIENCE + 1.0) == []
+    assert taken(batches, HALF_TIMEOUT + 1.0) == []
     add(batches, 0, 1, INTO, now=20.0)
     assert taken(batches, 20.0) == [(0, 0), (0, 1)]
     batches = manager()
     add(batches, 0, 0, AWAY, behind=1000)
     add(batches, 0, 1, update(3, 40, a=1), behind=999)
-    assert taken(batches, PATIENCE) == [(0, 1), (0, 0)]
+    assert taken(batches, HALF_TIMEOUT) == [(0, 1), (0, 0)]
 
 
 def test_a_first_half_waits_longer_also_behind_events_of_its_key_that_wait() -> None:
@@ -126,18 +126,18 @@ def test_a_first_half_waits_longer_also_behind_events_of_its_key_that_wait() -> 
     add(batches, 1, 0, INTO, again, behind=1)
     add(batches, 0, 0, AWAY, now=1.0)
     assert taken(batches, 1.0) == [(0, 0), (1, 0)]
-    assert taken(batches, PATIENCE + 1.0) == []
+    assert taken(batches, HALF_TIMEOUT + 1.0) == []
     add(batches, 1, 2, last, now=20.0)
     assert taken(batches, 20.0) == [(1, 1), (1, 2)]
 
 
 def test_a_suspended_worker_writes_no_lone_half_at_once() -> None:
-    """A half waits ``PATIENCE`` again after a suspension, because the group may have replaced the worker."""
+    """A half waits ``HALF_TIMEOUT`` again after a suspension, because the group may have replaced the worker."""
     batches = manager()
     add(batches, 0, 0, AWAY)
-    awake = PATIENCE + LATE
+    awake = HALF_TIMEOUT + LATE
     assert taken(batches, awake) == []
-    assert taken(batches, awake + PATIENCE) == [(0, 0)]
+    assert taken(batches, awake + HALF_TIMEOUT) == [(0, 0)]
 
 
 def test_a_chain_over_partitions_is_released_in_order() -> None:
@@ -170,4 +170,4 @@ def test_a_half_that_is_released_stays_behind_earlier_events_of_its_key() -> Non
     """The queue writes a released half after the earlier events of its key."""
     batches = manager()
     add(batches, 0, 0, update(1, 10, a=1), AWAY)
-    assert taken(batches, PATIENCE) == [(0, 0), (0, 1)]
+    assert taken(batches, HALF_TIMEOUT) == [(0, 0), (0, 1)]

@@ -137,7 +137,7 @@ async def test_no_record_is_refused_if_the_catalog_is_unavailable(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The task decodes the chunk again instead of refusing a record by a catalog entry that may be old."""
-    monkeypatch.setattr("headrace.runtime.task.chunk_decoder.PATIENCE", 0.5)
+    monkeypatch.setattr("headrace.runtime.task.chunk_decoder.RETRY_SECONDS", 0.5)
     source = AlteredSource(n=INT32)
     async with running(harness.task(plain=True, processor=processor(source))):
         insert(harness, 1, n=1)

@@ -278,7 +278,7 @@ async def test_a_table_that_is_retried_for_long_is_opened_again(
 ) -> None:
     """The task opens a table again after many retries, because its handle may be the cause."""
     monkeypatch.setattr(table_lane, "BACKOFF", 0.01)
-    monkeypatch.setattr(table_lane, "PATIENCE", 0.05)
+    monkeypatch.setattr(table_lane, "RETRY_SECONDS", 0.05)
     broken.errors[ITEMS] = Retriable("the storage is away")
     async with running(harness.task(isolated=True)):
         harness.insert(1, 1)

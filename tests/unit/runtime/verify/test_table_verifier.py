@@ -109,7 +109,7 @@ def test_no_progress_of_the_source_connector_is_unproven(world: World, tmp_path:
     world.confirms = False
     for key in range(5):
         world.corrupt(key, "wrong")
-    found = world.differences(tmp_path, patience=30.0)
+    found = world.differences(tmp_path, timeout=30.0)
     assert {each.verdict for each in found} == {Verdict.UNPROVEN}
     assert len(found) == 5
     assert world.time < 40
@@ -126,7 +126,7 @@ def test_a_row_that_changes_continuously_is_no_difference(world: World, tmp_path
 
     world.step = step  # type: ignore[method-assign] # a source with continuous changes
     world.corrupt(17, "wrong")
-    found = world.differences(tmp_path, patience=20.0)
+    found = world.differences(tmp_path, timeout=20.0)
     assert {each.key["id"][0].as_py() for each in found if each.verdict is Verdict.DIFFERENT} == {17}
     assert {each.verdict for each in found if each.key["id"][0].as_py() == 1} <= {Verdict.EXPLAINED}
 
@@ -165,7 +165,7 @@ def test_a_row_that_may_wait_for_its_delete_is_not_repaired(world: World, tmp_pa
     world.confirms = False
     world.corrupt(17, "wrong")
     del world.rows[5]
-    found = world.differences(tmp_path, patience=10.0)
+    found = world.differences(tmp_path, timeout=10.0)
     assert {each.verdict for each in found} == {Verdict.UNPROVEN}
     assert world.repair(tmp_path, found) == 1
     assert world.stored() == world.rows | {5: "row 5"}
