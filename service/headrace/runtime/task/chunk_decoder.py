@@ -62,10 +62,9 @@ class ChunkDecoder:
         self._decoders: dict[str, Decoder] = {}
 
     async def decode(self, chunk: Chunk) -> Decoded:
-        """Decode a chunk. Raises Retriable when the attempts of ``RETRY_SECONDS`` seconds have failed."""
-        retry = retrying(RETRY_SECONDS / 3, partial(self._failed, chunk.partition)).copy(
-            stop=stop_after_delay(RETRY_SECONDS)
-        )
+        """Decode a chunk. Raises Retriable when all attempts within ``RETRY_SECONDS`` have failed."""
+        retry = retrying(RETRY_SECONDS / 3, partial(self._failed, chunk.partition))
+        retry = retry.copy(stop=stop_after_delay(RETRY_SECONDS))
         fetched: set[FetchedSchemas] = set()
         decoded: Decoded | None = None
         try:
