@@ -58,6 +58,6 @@ WORKDIR /var/lib/headrace
 EXPOSE 8083
 # A worker of its own says so here; Kubernetes uses the chart's probes instead.
 HEALTHCHECK --interval=30s --timeout=12s --start-period=120s \
-    CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8083/health', timeout=11)"]
+    CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8083/health/ready', timeout=11)"]
 ENTRYPOINT ["headrace"]
 CMD ["connect-distributed", "/etc/headrace/worker.properties"]

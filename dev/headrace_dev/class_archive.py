@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from headrace_connectors.lakehouse.session import settings
+from headrace_connectors.lakehouse.spark_settings import settings
 from headrace_dev.jars import resolve
 
 ARCHIVE = Path(sys.prefix, "spark-classes.jsa")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headrace_connectors.lakehouse.session import LOCAL_FILES, PACKAGES
+from headrace_connectors.lakehouse.spark_settings import LOCAL_FILES, PACKAGES
 
 KAFKA = "4.3.1"
 DEBEZIUM = "3.7.0.Final"

@@ -77,7 +77,7 @@ def replay_dlq(config: WorkerConfig, connector: Path, *, dry_run: bool, old: boo
     found = asyncio.run(survey(feeds, sink, since, report))
     if dry_run or not found.count:
         return int(not found.complete)
-    lakehouse: Lakehouse = plugins.load("lakehouses", "spark")(config.lake.warehouse, config.spark_properties())
+    lakehouse = plugins.open_lakehouse(config)
     try:
         with rest.paused():
             refused = asyncio.run(write(feeds, sink, since, _edges(lakehouse), report))

@@ -22,23 +22,26 @@ from typing import Any
 from headrace.config import SinkConnectorConfig, WorkerConfig
 from headrace.core.connect.lifecycle import TargetState
 from headrace.core.connect.properties import parse_properties
-from headrace.core.model.errors import ConfigError, RestError
-from headrace.ports import Feeds, Lakehouse, Stores
+from headrace.core.model.errors import ConfigError, HeadraceError, RestError
+from headrace.ports import EngineStatus, Feeds, Lakehouse, Stores
 from headrace.rest.app import create_app
 from headrace.rest.server import RestServer, bind
 from headrace.runtime.metrics.metrics import Metrics, TaskMetrics
+from headrace.runtime.retry import retrying
 from headrace.runtime.task.history_offsets import HistoryOffsets
 from headrace.runtime.task.memory_budget import MemoryBudget
 from headrace.runtime.task.task_factory import SinkTaskFactory
 from headrace.runtime.threads import WorkerThreads
 from headrace.runtime.worker import plugins
 from headrace.runtime.worker.config_providers import config_providers
+from headrace.runtime.worker.health import WorkerHealth
 from headrace.runtime.worker.herder import Herder
 from headrace.runtime.worker.memory_plan import memory_plan
 from headrace.runtime.worker.worker import Worker, worker_defaults
 
 log = logging.getLogger(__name__)
 _STOP_MARGIN_SECONDS = 30.0
+_ENGINE_BACKOFF_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +66,7 @@ class Service:
         self._metrics = Metrics()
         properties = config.complete_properties()
         self._feeds: Feeds = plugins.load("feeds", "kafka")(properties)
-        self._lakehouse: Lakehouse = plugins.load("lakehouses", "spark")(
-            config.lake.warehouse, config.spark_properties()
-        )
+        self._lakehouse: Lakehouse = plugins.open_lakehouse(config)
         self._memory = memory_plan(config.lake.memory, self._lakehouse.memory())
         stores: Stores = plugins.load("stores", "kafka" if config.distributed else "standalone")(properties)
         self.worker = Worker(
@@ -75,7 +76,12 @@ class Service:
         self.herder = Herder(
             self.worker, [self._feeds.check], HistoryOffsets(self._lakehouse, self._threads.maintenance)
         )
-        self._server = RestServer(create_app(self.worker, self.herder, self._metrics.exposition), self._listener)
+        pools = {"decoding threads": self._threads.decoding}
+        self._health = WorkerHealth(self.worker, self._engine, pools, self._feeds.beat)
+        self._metrics.watch_engine(self._engine)
+        self._engine_start: asyncio.Task[None] | None = None
+        app = create_app(self.worker, self.herder, self._health, self._metrics.exposition)
+        self._server = RestServer(app, self._listener)
 
     async def run(self, connectors: Sequence[Path] = ()) -> None:
         """Serve until SIGTERM or SIGINT. Raises ConfigError if the worker cannot start.
@@ -127,6 +133,8 @@ class Service:
             advice = "lower spark.driver.memory or worker.memory.bytes, or give the worker more memory"
             log.warning("Memory: %s; %s", self._memory, advice)
         await self._feeds.start()
+        self._health.start()
+        self._engine_start = asyncio.create_task(self._start_engine(), name="start-spark")
         await self.worker.start()
         for file in connectors:
             try:
@@ -134,11 +142,25 @@ class Service:
             except RestError as error:
                 raise ConfigError(f"{file.path}: {error}") from error
 
+    async def _start_engine(self) -> None:
+        """Start Spark while the worker reads its topics, so that the first batch need not wait for it."""
+
+        def failed(error: BaseException, pause: float) -> None:
+            log.warning("%s. The next attempt is in %.0f s", error, pause)
+
+        try:
+            await retrying(_ENGINE_BACKOFF_SECONDS, failed)(asyncio.to_thread, self._lakehouse.start)
+        except HeadraceError as error:
+            log.error("%s", error)
+
     async def _stop(self) -> None:
         log.info("Stopping")
         graceful = self._config.timing.shutdown_timeout
         exit_after(graceful + _STOP_MARGIN_SECONDS, status=1)
+        if self._engine_start is not None:
+            self._engine_start.cancel()
         await self.worker.stop()
+        await self._health.stop()
         await self._feeds.close()
         await self._server.stop()
         await asyncio.to_thread(self._lakehouse.close)
@@ -157,6 +179,9 @@ class Service:
             self._metrics.reselects,
             lambda name, options: plugins.load("schema_registries", name)(options),
         )
+
+    def _engine(self) -> EngineStatus:
+        return self._lakehouse.engine
 
     def _observe(self, connector: str, task_number: int) -> TaskMetrics:
         """Return the observer of a task. It passes active topics, notes and blocked tables to the task's status."""

@@ -25,7 +25,7 @@ from headrace.core.model.events import TableId
 from headrace.core.reselect.options import DatabaseOptions, ReselectOptions
 from headrace.core.tables.naming import TableNaming, table_of_topic
 from headrace.core.verify.verification import Verdict, comparison
-from headrace.ports import Lakehouse, Stores, TableSource, TopicPartition
+from headrace.ports import Stores, TableSource, TopicPartition
 from headrace.runtime.clock import now
 from headrace.runtime.task.task_factory import sink_task_options
 from headrace.runtime.verify.connector_rest import ConnectorRest, reachable
@@ -168,9 +168,7 @@ class Verification:
         self._rest = ConnectorRest(reachable(host), port, connector.name, CLOCK)
         stores = plugins.load("stores", "standalone")(config.complete_properties())
         self._offsets = KafkaOffsets(stores, connector, runner)
-        self._lakehouse: Lakehouse = plugins.load("lakehouses", "spark")(
-            config.lake.warehouse, config.spark_properties()
-        )
+        self._lakehouse = plugins.open_lakehouse(config)
 
     def run(self) -> None:
         """Compare table by table. An error of a table does not stop the comparison of the others."""

@@ -7,8 +7,6 @@ from contracts.pipeline_suite import LeftOutSuite, PipelineSuite
 from contracts.spark_harness import IcebergHarness
 from fix_spark import Warehouse
 
-from headrace_connectors.lakehouse.table_session import TableSession
-
 pytestmark = pytest.mark.spark
 
 
@@ -17,13 +15,4 @@ class TestIcebergPipeline(PipelineSuite, LeftOutSuite):
 
     @pytest.fixture
     def lake(self, warehouse: Warehouse) -> IcebergHarness:
-        return IcebergHarness(warehouse)
-
-
-class TestIcebergPipelineWithoutJvm(PipelineSuite):
-    """They pass it without access to Spark's JVM, as under Spark Connect."""
-
-    @pytest.fixture
-    def lake(self, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> IcebergHarness:
-        monkeypatch.setattr(TableSession, "java", None)
         return IcebergHarness(warehouse)

@@ -17,7 +17,6 @@ from fix_spark import Warehouse
 from headrace.core.model.errors import Retriable
 from headrace.core.tables.table_layout import table_layout
 from headrace.ports import TopicPartition
-from headrace_connectors.lakehouse.table_session import TableSession
 
 pytestmark = pytest.mark.spark
 
@@ -86,17 +85,10 @@ def test_the_layout_of_iceberg_tables(
     assert "'write.target-file-size-bytes' = '1000000'" in ddl
 
 
-@pytest.mark.parametrize("with_jvm", [True, False])
 def test_what_a_rollback_has_undone_is_not_in_an_iceberg_table(
-    iceberg: IcebergHarness,
-    warehouse: Warehouse,
-    unique: Callable[[str], str],
-    monkeypatch: pytest.MonkeyPatch,
-    with_jvm: bool,
+    iceberg: IcebergHarness, warehouse: Warehouse, unique: Callable[[str], str]
 ) -> None:
     """The offsets are those of the current snapshot after a rollback, although the later snapshot is still listed."""
-    if not with_jvm:
-        monkeypatch.setattr(TableSession, "java", None)
     name, table = with_two_commits(iceberg, unique)
     query = f"SELECT snapshot_id FROM lake.shop.`{name}`.snapshots ORDER BY committed_at"
     first = warehouse.sql(query)["snapshot_id"][0]

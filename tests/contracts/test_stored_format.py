@@ -57,9 +57,8 @@ def table(request: pytest.FixtureRequest, warehouse: Warehouse, folder: Path) ->
         "iceberg": IcebergFormat("stored", TableOptions()),
         "delta": DeltaFormat(str(folder), TableOptions("delta")),
     }
-    return SparkTable(
-        TableSession(spark, "stored", None, 1), formats[request.param], TablePath(request.param, "item"), TableOptions()
-    )
+    session = TableSession(spark, "stored", None, 1, warehouse.lakehouse._engine)
+    return SparkTable(session, formats[request.param], TablePath(request.param, "item"), TableOptions())
 
 
 def batch(*rows: Row) -> Actions:

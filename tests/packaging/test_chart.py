@@ -263,9 +263,11 @@ def test_a_changed_configuration_makes_a_new_pod() -> None:
 
 
 def test_probes_wait_longer_than_the_worker_thinks() -> None:
-    """/health may take ten seconds to detect a blocked worker; a shorter timeout would kill a busy one."""
+    """A busy worker may answer after some seconds. Only what a restart repairs restarts a pod, also while it starts."""
+    paths = {"startupProbe": "/health/live", "livenessProbe": "/health/live", "readinessProbe": "/health/ready"}
+    for probe, path in paths.items():
+        assert container(MINIMAL)[probe]["httpGet"] == {"path": path, "port": "rest-api"}
     for probe in ("livenessProbe", "readinessProbe"):
-        assert container(MINIMAL)[probe]["httpGet"] == {"path": "/health", "port": "rest-api"}
         assert container(MINIMAL)[probe]["timeoutSeconds"] > 10
 
 

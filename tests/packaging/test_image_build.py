@@ -12,7 +12,7 @@ import pytest
 from dockerfile_stage import Build, stage, variables
 
 from headrace import __version__
-from headrace_connectors.lakehouse.session import LOCAL_FILES, PACKAGES
+from headrace_connectors.lakehouse.spark_settings import LOCAL_FILES, PACKAGES
 from headrace_dev.jars import cache_folder
 
 ROOT = Path(__file__).parents[2]

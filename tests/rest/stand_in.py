@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
@@ -20,6 +21,14 @@ from headrace.core.connect.config_def import (
     Type,
 )
 from headrace.core.connect.table_status import TableReport
+from headrace.ports import EngineState, EngineStatus
+from headrace.runtime.worker.health import WorkerHealth
+from headrace.runtime.worker.worker import Worker
+
+
+def health_of(worker: Worker, engine: EngineState = EngineState.RUNNING) -> WorkerHealth:
+    """Return the health of a worker with an engine in this state."""
+    return WorkerHealth(worker, lambda: EngineStatus(engine, time.time()), {}, lambda callback: callback())
 
 
 class FileStreamSinkConnector:

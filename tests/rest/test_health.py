@@ -60,6 +60,20 @@ async def test_health_reports_whether_a_worker_starts_runs_or_stops() -> None:
     assert (await api.call("GET", "/connectors")).json()["message"].startswith("Worker is stopping.")
 
 
+async def test_probes_report_whether_a_worker_is_live_and_ready() -> None:
+    """A worker that starts is live and not ready; the message contains what it waits for."""
+    api = Api(now=lambda: NOW)
+    live = await api.call("GET", "/health/live")
+    assert (live.status, live.json()) == (200, {"status": "live", "message": ""})
+    ready = await api.call("GET", "/health/ready")
+    assert (ready.status, ready.json()["status"]) == (503, "not ready")
+    assert "The worker is currently starting" in ready.json()["message"]
+    await api.worker.start()
+    ready = await api.call("GET", "/health/ready")
+    assert (ready.status, ready.json()) == (200, {"status": "ready", "message": ""})
+    await api.worker.stop()
+
+
 async def test_a_worker_whose_requests_wait_for_too_long_is_unhealthy(held: tuple[Api, HeldLog]) -> None:
     """The worker is unhealthy after the timeout of Connect's check, and healthy again when the change is written."""
     api, log = held

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from fastapi import FastAPI
 from rest.asgi import Answer, request
-from rest.stand_in import FileStreamSinkConnector, StandInTasks
+from rest.stand_in import FileStreamSinkConnector, StandInTasks, health_of
 
 from headrace.config import WorkerConfig
 from headrace.core.connect.status import TopicStatus
@@ -103,7 +103,7 @@ async def test_recorded_requests_get_the_recorded_answers() -> None:
     loggers = Loggers(lambda: datetime.now(UTC), _connects_loggers())
     worker = Worker(WorkerConfig(WORKER), stores, plugins, tasks, ("127.0.0.1", 18185), loggers=loggers)
     await worker.start()
-    app = create_app(worker, Herder(worker), lambda: (b"", "text/plain"))
+    app = create_app(worker, Herder(worker), health_of(worker), lambda: (b"", "text/plain"))
     differences = []
     for recorded in _recorded():
         _progress(worker, stores, recorded["id"])

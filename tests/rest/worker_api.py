@@ -10,7 +10,7 @@ from typing import Any
 from fastapi import FastAPI
 from fix_asyncio import eventually
 from rest.asgi import Answer, request
-from rest.stand_in import StandInTasks
+from rest.stand_in import StandInTasks, health_of
 
 from headrace.config import WorkerConfig
 from headrace.rest.app import create_app
@@ -56,7 +56,8 @@ class Api:
         self.worker = Worker(config, self.stores, plugins, self.tasks, (host, port), self.metrics, now)
         self.metrics.watch(self.worker.configs, self.worker.statuses, self.worker.worker_id, self.worker.plugins)
         self.herder = Herder(self.worker, stored=held)
-        self.app: FastAPI = create_app(self.worker, self.herder, self.metrics.exposition)
+        self.health = health_of(self.worker)
+        self.app: FastAPI = create_app(self.worker, self.herder, self.health, self.metrics.exposition)
 
     async def call(self, method: str, target: str, body: object = None) -> Answer:
         """Send a JSON request."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from rest.asgi import request
-from rest.stand_in import StandInTasks
+from rest.stand_in import StandInTasks, health_of
 from rest.worker_api import Api
 
 from headrace.__main__ import main
@@ -119,7 +119,7 @@ async def test_the_answer_is_that_of_the_rest_api(
     of_file = WorkerConfig({**properties, **storage})
     worker = Worker(of_file, MemoryStores(), plugins.installed(), StandInTasks(), ("127.0.0.1", 1))
     await worker.start()
-    app = create_app(worker, Herder(worker), lambda: (b"", "text/plain"))
+    app = create_app(worker, Herder(worker), health_of(worker), lambda: (b"", "text/plain"))
     path = "/connector-plugins/LakehouseSink/config/validate"
     body = json.dumps({"name": "shop", **config}).encode()
     answer = await request(app, "PUT", path, {"Content-Type": "application/json"}, body)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 
 from headrace.config.kafka import KafkaSettings
@@ -37,6 +37,10 @@ class KafkaFeedFactory:
         """Start the Faust app on the running loop, and the consumer thread."""
         self._consumers.start()
         await self._host.start()
+
+    def beat(self, callback: Callable[[], object]) -> None:
+        """Call ``callback`` soon on the consumer thread."""
+        self._consumers.soon(callback)
 
     def check(self, connector: str, settings: KafkaSettings) -> None:
         """Raise ConfigError, which names the property, for invalid client properties of the connector."""

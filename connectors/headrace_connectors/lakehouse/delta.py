@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.ports import MergeCounts, TableOptions
-from headrace_connectors.lakehouse.failures import NotThere, translated
+from headrace_connectors.lakehouse.failures import NotThere
 from headrace_connectors.lakehouse.schema import column_list, quoted, sql_type
 from headrace_connectors.lakehouse.snapshot import FORMAT_VERSION
 from headrace_connectors.lakehouse.table_format import WRITE_ID, Committed, TablePath, key_property, property_list
@@ -86,12 +86,10 @@ class DeltaFormat:
         return self.commits(session, path)
 
     def commits(self, session: TableSession, path: TablePath) -> int:
-        """Return the version in the log. With Spark's JVM, Delta's own class reads it without a job."""
+        """Return the version in the log. Delta's own class reads it without a job."""
         name = self.sql_name(path)
-        if session.java is None:
-            return int(session.rows(f"DESCRIBE HISTORY {name} LIMIT 1")[0].version)
         jvm, spark = session.java
-        with translated(name):
+        with session.calling():
             nothing = java_member(jvm, "scala.Option.empty")()
             log = java_member(jvm, "org.apache.spark.sql.delta.DeltaLog.forTable")(spark, self._location(path))
             version = int(log.update(False, nothing, nothing).version())

@@ -34,7 +34,7 @@ _KNOWN: tuple[tuple[str, type[HeadraceError], str], ...] = (
     (r"MERGE_CARDINALITY_VIOLATION", Fatal,
      "several changes of one batch meet the same row; the key is not unique, correct primary.key.fields"),
     (r"OutOfMemoryError|Java heap space", EngineFailed,
-     "Spark ran out of memory; raise spark.driver.memory or lower batch.max.bytes"),
+     "Spark ran out of memory; raise spark.driver.memory (or spark.executor.memory) or lower batch.max.bytes"),
     (r"DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION", Fatal,
      "the table's location contains other files, perhaps of another format; move them away"),
     (r"DELTA_INVALID_CHARACTERS_IN_COLUMN_NAME", Fatal,
@@ -42,8 +42,6 @@ _KNOWN: tuple[tuple[str, type[HeadraceError], str], ...] = (
      "table.properties.delta.columnMapping.mode=name; recreate the table with it, or rename the column"),
     (r"TABLE_OR_VIEW_NOT_FOUND|NoSuchTableException|DELTA_MISSING_DELTA_TABLE|DELTA_TABLE_ONLY_OPERATION|"
      r"PATH_NOT_FOUND", NotThere, "the table does not exist, or the storage does not show it"),
-    (r"Answer from Java side is empty|Error while sending or receiving|Py4JNetworkError|Connection reset by peer",
-     EngineFailed, "Spark's JVM has ended; see the log for its last words and restart the worker"),
     (r"UncheckedSQLException|PSQLException|SQL(Transient|Recoverable)\w*Exception", Retriable,
      "the catalog's database refused a statement; at the first start two workers may both make its tables"),
     (r"Connection refused|UnknownHost|SocketTimeout|SocketException|ServiceUnavailable|Connect to .* failed",
@@ -68,10 +66,22 @@ def translated(table: str) -> Iterator[None]:
 def translate(table: str, error: BaseException) -> HeadraceError:
     """Return the error to raise for ``error``. An unknown error is Fatal, because it is unsafe to continue."""
     text = str(error)
+    if lost_connection(error):
+        return EngineFailed(f"{table}: Spark's JVM has ended, and is started again ({type(error).__name__})")
     for pattern, error_class, meaning in _KNOWN:
         if re.search(pattern, text):
             return error_class(f"{table}: {meaning} ({_cause(error, text)})")
     return Fatal(f"{table}: Spark rejected the statement: {_cause(error, text)}; see Spark's log for details")
+
+
+def lost_connection(error: BaseException) -> bool:
+    """Return whether the connection to the JVM has ended. py4j raises its base class then, without a Java trace."""
+    name = type(error).__name__
+    return (
+        isinstance(error, ConnectionError)
+        or name == "Py4JNetworkError"
+        or (name == "Py4JError" and "Trace:" not in str(error))
+    )
 
 
 def condition(error: BaseException) -> str | None:

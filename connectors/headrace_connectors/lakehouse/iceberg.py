@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from headrace.core.tables.table_layout import PartitionField
 from headrace.ports import MergeCounts, TableOptions
-from headrace_connectors.lakehouse.iceberg_table import Snapshot, iceberg_table
+from headrace_connectors.lakehouse.iceberg_table import IcebergTable, Snapshot
 from headrace_connectors.lakehouse.merge import text_literal
 from headrace_connectors.lakehouse.schema import column_list, quoted, sql_type
 from headrace_connectors.lakehouse.snapshot import FORMAT_VERSION, GROUP
@@ -76,13 +76,13 @@ class IcebergFormat:
     def append_to_ledger(self, session: TableSession, path: TablePath, rows: pa.Table) -> int:
         """Append the rows, which belong to one day because they are recorded at the same time."""
         day = pc.strftime(rows["recorded_at"][0], "%Y-%m-%d").as_py()
-        ledger = iceberg_table(session, self.sql_name(path))
+        ledger = IcebergTable(session, self.sql_name(path))
         ledger.append(rows, f"recorded_at_day={day}")
         return ledger.sequence()
 
     def commits(self, session: TableSession, path: TablePath) -> int:
         """Return the sequence number."""
-        return iceberg_table(session, self.sql_name(path)).sequence()
+        return IcebergTable(session, self.sql_name(path)).sequence()
 
     def widen(self, path: TablePath, column: pa.Field) -> Sequence[str]:
         """Use the format's own type promotion."""
@@ -100,26 +100,26 @@ class IcebergFormat:
 
     def committed(self, session: TableSession, path: TablePath, write_id: str) -> Committed | None:
         """Read it from the table's snapshots; nearly always from the newest."""
-        for snapshot in iceberg_table(session, self.sql_name(path)).snapshots():
+        for snapshot in IcebergTable(session, self.sql_name(path)).snapshots():
             if snapshot.summary.get(WRITE_ID) == write_id:
                 return _committed(snapshot)
         return None
 
     def carry(self, session: TableSession, path: TablePath, properties: Mapping[str, str]) -> bool:
         """Make an empty append: compactions and deletes of complete files do not store the session's properties."""
-        table = iceberg_table(session, self.sql_name(path))
+        table = IcebergTable(session, self.sql_name(path))
         newest = next(table.snapshots(), None)
         if properties and newest is not None and GROUP not in newest.summary:
-            table.append_nothing(properties, self.commit_settings(properties))
+            table.append_nothing(properties)
         return bool(properties)
 
     def version(self, session: TableSession, path: TablePath) -> str:
         """Return the snapshot's id."""
-        return iceberg_table(session, self.sql_name(path)).version()
+        return IcebergTable(session, self.sql_name(path)).version()
 
     def history(self, session: TableSession, path: TablePath) -> Iterator[Mapping[str, str]]:
         """Read them from the table's snapshots."""
-        yield from (each.summary for each in iceberg_table(session, self.sql_name(path)).snapshots())
+        yield from (each.summary for each in IcebergTable(session, self.sql_name(path)).snapshots())
 
     def compact(self, path: TablePath) -> Sequence[str]:
         """Rewrite small files and files with deletes, then expire snapshots by the table's properties."""

@@ -1,8 +1,8 @@
 """An Iceberg table's snapshots, and appends of rows: the operations of every batch beside its MERGE.
 
-They use Iceberg's Java API if Spark's JVM is available. A query over a table's metadata or an INSERT of a few rows
-costs Spark as much planning as any other job: with a warm JVM a tenth and a quarter of a second of CPU. Reading the
-snapshot by the API takes a fiftieth of a second. Spark Connect has no JVM for this process, and uses statements.
+They use Iceberg's Java API. A query over a table's metadata or an INSERT of a few rows costs Spark as much planning as
+any other job: with a warm JVM a tenth and a quarter of a second of CPU. Reading the snapshot by the API takes a
+fiftieth of a second.
 """
 
 from __future__ import annotations
@@ -12,13 +12,11 @@ import tempfile
 import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headrace_connectors.lakehouse.failures import translated
-from headrace_connectors.lakehouse.schema import quoted
 from headrace_connectors.lakehouse.table_session import TableSession, java_member
 
 
@@ -30,82 +28,26 @@ class Snapshot(NamedTuple):
     summary: Mapping[str, str]
 
 
-class IcebergTable(Protocol):
-    """The current state of a table. All calls raise the errors of ``failures``."""
+class IcebergTable:
+    """The current state of the table called ``name`` (quoted, with its catalog).
 
-    def snapshots(self) -> Iterator[Snapshot]:
-        """Return the ancestors of the current snapshot, newest first, without snapshots that a rollback has undone."""
-
-    def version(self) -> str:
-        """Return the id of the newest snapshot, which no other table has; "" without one."""
-
-    def append_nothing(self, properties: Mapping[str, str], settings: Mapping[str, str]) -> None:
-        """Create a snapshot with ``properties`` and without changes; a statement for it runs under ``settings``."""
-
-    def sequence(self) -> int:
-        """Return the sequence number of the newest snapshot; each has the next one."""
-
-    def append(self, rows: pa.Table, partition: str) -> None:
-        """Add rows of one ``partition`` (as in a path, ``day=2026-11-21``) in a durable commit."""
-
-
-def iceberg_table(session: TableSession, name: str) -> IcebergTable:
-    """Return the table called ``name`` (quoted, with its catalog)."""
-    java = session.java
-    return ByStatements(session, name) if java is None else ByApi(java, name)
-
-
-class ByStatements:
-    """An ``IcebergTable`` for any Spark session."""
+    All calls raise the errors of ``failures``.
+    """
 
     def __init__(self, session: TableSession, name: str) -> None:
-        self._session = session
         self._name = name
-
-    def snapshots(self) -> Iterator[Snapshot]:
-        """Read them from the metadata table."""
-        standing = f"SELECT snapshot_id FROM {self._name}.history WHERE is_current_ancestor"
-        query = (
-            f"SELECT snapshot_id, parent_id, summary FROM {self._name}.snapshots WHERE snapshot_id IN ({standing}) "
-            "ORDER BY committed_at DESC"
-        )
-        yield from (Snapshot(row.snapshot_id, row.parent_id, row.summary) for row in self._session.rows(query))
-
-    def version(self) -> str:
-        """Read it from the metadata table of branches."""
-        rows = self._session.rows(f"SELECT snapshot_id FROM {self._name}.refs WHERE name = 'main'")
-        return str(rows[0].snapshot_id) if rows else ""
-
-    def append_nothing(self, properties: Mapping[str, str], settings: Mapping[str, str]) -> None:
-        """Make it by an INSERT without rows."""
-        with self._session.configured(settings):
-            self._session.run(f"INSERT INTO {self._name} SELECT * FROM {self._name} WHERE false")
-
-    def sequence(self) -> int:
-        """Read it from the metadata table."""
-        query = f"SELECT max(latest_sequence_number) AS newest FROM {self._name}.metadata_log_entries"
-        return self._session.rows(query)[0].newest or 0
-
-    def append(self, rows: pa.Table, partition: str) -> None:
-        """Add them by an INSERT, which determines the partition."""
-        names = ", ".join(map(quoted, rows.column_names))
-        with self._session.staged(rows) as view:
-            self._session.run(f"INSERT INTO {self._name} ({names}) SELECT {names} FROM {view}")
-
-
-class ByApi:
-    """An ``IcebergTable`` through ``java``, Spark's JVM and the session in it."""
-
-    def __init__(self, java: tuple[Any, Any], name: str) -> None:
-        self._name = name
-        self._jvm, spark = java
-        with translated(name):
+        self._calling = session.calling
+        self._jvm, spark = session.java
+        with self._calling():
             load = java_member(self._jvm, "org.apache.iceberg.spark.Spark3Util.loadIcebergTable")
             self._table = load(spark, name)
 
     def snapshots(self) -> Iterator[Snapshot]:
-        """The ancestors of the current snapshot, loaded one by one: usually only the newest is used."""
-        with translated(self._name):
+        """Yield the ancestors of the current snapshot, newest first, without snapshots that a rollback has undone.
+
+        They are loaded one by one: usually only the newest is used.
+        """
+        with self._calling():
             snapshot = self._table.currentSnapshot()
             while snapshot is not None:
                 # As JSON in one call: py4j needs two calls for each entry of a map.
@@ -115,28 +57,28 @@ class ByApi:
                 snapshot = None if parent is None else self._table.snapshot(parent)
 
     def version(self) -> str:
-        """Return the id of the newest snapshot."""
-        with translated(self._name):
+        """Return the id of the newest snapshot, which no other table has; "" without one."""
+        with self._calling():
             snapshot = self._table.currentSnapshot()
             return "" if snapshot is None else str(snapshot.snapshotId())
 
-    def append_nothing(self, properties: Mapping[str, str], settings: Mapping[str, str]) -> None:
-        """Make it by an append without a file."""
-        with translated(self._name):
+    def append_nothing(self, properties: Mapping[str, str]) -> None:
+        """Create a snapshot with ``properties`` and without changes, by an append without a file."""
+        with self._calling():
             append = self._table.newFastAppend()
             for name, value in properties.items():
                 append.set(name, value)
             append.commit()
 
     def sequence(self) -> int:
-        """Return the sequence number of the newest snapshot."""
-        with translated(self._name):
+        """Return the sequence number of the newest snapshot; each has the next one."""
+        with self._calling():
             snapshot = self._table.currentSnapshot()
             return 0 if snapshot is None else int(snapshot.sequenceNumber())
 
     def append(self, rows: pa.Table, partition: str) -> None:
-        """Append the rows as a separate file, without a Spark job."""
-        with tempfile.TemporaryDirectory(prefix="headrace-") as folder, translated(self._name):
+        """Add rows of one ``partition`` (as in a path, ``day=2026-11-21``) in a durable commit, without a Spark job."""
+        with tempfile.TemporaryDirectory(prefix="headrace-") as folder, self._calling():
             path = Path(folder, "rows.parquet")
             pq.write_table(self._with_field_ids(rows), path, compression="zstd")
             location = self._table.locationProvider().newDataLocation(f"{partition}/{uuid.uuid4().hex}.parquet")

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from headrace_connectors.lakehouse.failures import condition, translated
 from headrace_connectors.lakehouse.schema import column_list, quoted
+from headrace_connectors.lakehouse.spark_engine import SparkEngine
 
 _NO_SUCH_TABLE = ("TABLE_OR_VIEW_NOT_FOUND", "DELTA_MISSING_DELTA_TABLE", "PATH_NOT_FOUND")
 _ROWS_PER_TASK = 10_000
@@ -38,26 +39,33 @@ def java_member(jvm: Any, name: str) -> Any:
 class TableSession:
     """One child session. ``scratch`` is a directory that Spark also reads, or None if there is none."""
 
-    def __init__(self, spark: Any, table: str, scratch: Path | None, tasks: int) -> None:
+    def __init__(self, spark: Any, table: str, scratch: Path | None, tasks: int, engine: SparkEngine) -> None:
         self._spark = spark
+        self._engine = engine
         self._table = table
         self._scratch = scratch
         self._tasks = min(tasks, _MAX_TASKS)
 
+    @contextmanager
+    def calling(self) -> Iterator[None]:
+        """Call Spark in the block: with a deadline, and with the errors of ``failures.py``."""
+        with translated(self._table), self._engine.statement(self._table, self._spark):
+            yield
+
     def run(self, statement: str) -> None:
         """Execute a statement for its effect. Spark runs commands at once; nothing is fetched."""
-        with translated(self._table):
+        with self.calling():
             self._spark.sql(statement)
 
     def rows(self, query: str) -> list[Any]:
         """Return a small result as Spark rows."""
-        with translated(self._table):
+        with self.calling():
             rows: list[Any] = self._spark.sql(query).collect()
             return rows
 
     def arrow(self, query: str) -> pa.Table:
         """Return a result that may be large, in columns."""
-        with translated(self._table):
+        with self.calling():
             return self._spark.sql(query).toArrow()
 
     @property
@@ -71,7 +79,7 @@ class TableSession:
             raise ValueError("Spark and this process share no folder")
         folder = self._scratch / f"headrace_scan_{uuid.uuid4().hex}"
         try:
-            with translated(self._table):
+            with self.calling():
                 self._spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")  # INT96 ends in 2262
                 self._spark.sql(query).write.parquet(str(folder))
             for path in sorted(folder.glob("*.parquet")):
@@ -81,10 +89,9 @@ class TableSession:
             shutil.rmtree(folder, ignore_errors=True)
 
     @property
-    def java(self) -> tuple[Any, Any] | None:
-        """Return Spark's JVM and this session in it; None under Spark Connect, which has neither."""
-        jvm = getattr(self._spark, "_jvm", None)
-        return None if jvm is None else (jvm, self._spark._jsparkSession)
+    def java(self) -> tuple[Any, Any]:
+        """Return Spark's JVM and this session in it."""
+        return self._spark._jvm, self._spark._jsparkSession
 
     def properties(self, table: str) -> Mapping[str, str]:
         """Return the properties of a table (quoted name)."""
@@ -92,9 +99,9 @@ class TableSession:
 
     def schema(self, table: str) -> pa.Schema | None:
         """Return the Arrow schema of a table (quoted name), or None if it does not exist."""
-        from pyspark.sql.pandas.types import to_arrow_schema  # imported late, see session.py
+        from pyspark.sql.pandas.types import to_arrow_schema  # imported late, see spark_session.py
 
-        with translated(self._table):
+        with self.calling():
             try:
                 return to_arrow_schema(self._spark.table(table).schema)
             except Exception as error:
@@ -106,14 +113,14 @@ class TableSession:
     def staged(self, rows: pa.Table) -> Iterator[str]:
         """Provide a temporary view (quoted) over ``rows`` during the block."""
         name = f"headrace_stage_{uuid.uuid4().hex}"
-        with translated(self._table):
+        with self.calling():
             path = self._hand_over(name, rows)
         try:
             yield quoted(name)
         finally:
             if path is not None:
                 path.unlink(missing_ok=True)
-            with translated(self._table):
+            with self.calling():
                 self._spark.catalog.dropTempView(name)
 
     def _hand_over(self, view: str, rows: pa.Table) -> Path | None:

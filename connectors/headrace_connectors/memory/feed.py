@@ -300,6 +300,10 @@ class MemoryFeeds:
     async def start(self) -> None:
         """Do nothing."""
 
+    def beat(self, callback: Callable[[], object]) -> None:
+        """Call ``callback`` at once."""
+        callback()
+
     def check(self, connector: str, settings: KafkaSettings) -> None:
         """Raise ConfigError if the configuration contains no topic."""
         self.open(connector, 0, settings)

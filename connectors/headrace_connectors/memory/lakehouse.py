@@ -21,7 +21,7 @@ from headrace.core.model.events import Actions, RowVersion
 from headrace.core.model.keys import FLOOR_KEY
 from headrace.core.model.ranking import UNVERSIONED, outranks, succeed
 from headrace.core.tables.naming import check_table_path
-from headrace.ports import Commit, MergeCounts, TableOptions, TopicPartition
+from headrace.ports import Commit, EngineState, EngineStatus, MergeCounts, TableOptions, TopicPartition
 from headrace_connectors.lakehouse.append import history_rows
 from headrace_connectors.lakehouse.schema import (
     DELETED,
@@ -89,9 +89,17 @@ class MemoryLakehouse:
         for each in fields(_Stored):
             setattr(self._tables[namespace, name], each.name, getattr(stored, each.name))
 
-    def memory(self) -> int:
-        """Return 0: no engine runs."""
-        return 0
+    def start(self) -> None:
+        """Do nothing: no engine runs."""
+
+    @property
+    def engine(self) -> EngineStatus:
+        """Return RUNNING, always."""
+        return EngineStatus(EngineState.RUNNING, 0.0)
+
+    def memory(self) -> Mapping[str, int]:
+        """Return nothing: no engine runs."""
+        return {}
 
     def check(self) -> None:
         """Do nothing: memory is always writable."""

@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from headrace import __version__
 from headrace.config.converter import KNOWN_CONVERTERS, converter_class, with_types
+from headrace.config.engine import EngineSettings
 from headrace.config.plugin_classes import converter_problems
 from headrace.config.plugin_versions import version_problems
 from headrace.config.values import trimmed
@@ -50,6 +51,7 @@ class WorkerConfig:
         "consumer",
         "converters",
         "distributed",
+        "engine",
         "identity",
         "ignored",
         "lake",
@@ -72,6 +74,7 @@ class WorkerConfig:
         self.rest = parsed(RestSettings, properties)
         self.converters = parsed(DefaultConverters, properties)
         self.lake = parsed(LakeSettings, properties)
+        self.engine = parsed(EngineSettings, properties)
         self.timing = parsed(TimingSettings, properties)
         self.tracking = parsed(TrackingSettings, properties)
         self.overrides = parsed(OverrideSettings, properties)

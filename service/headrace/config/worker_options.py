@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.config.converter import JSON_CONVERTER, SIMPLE_HEADER_CONVERTER
+from headrace.config.engine import EngineSettings
 from headrace.config.overrides import OverridePolicy, override_policy
 from headrace.config.response_headers import HeaderRule, header_rules
 from headrace.config.response_headers import response_headers as check_response_headers
@@ -350,6 +351,7 @@ WORKER_OPTIONS = (
     + section("REST", definition(RestSettings).keys)
     + section("Converters", definition(DefaultConverters).keys)
     + section("Lakehouse", definition(LakeSettings).keys)
+    + section("Spark", definition(EngineSettings).keys)
     + section("Timing", definition(TimingSettings).keys)
     + section("Topic tracking", definition(TrackingSettings).keys)
     + section("Overrides", definition(OverrideSettings).keys)

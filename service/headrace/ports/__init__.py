@@ -28,6 +28,8 @@ from headrace.ports.feed import Record as Record
 from headrace.ports.feed import ReplayFeeds as ReplayFeeds
 from headrace.ports.feed import TopicPartition as TopicPartition
 from headrace.ports.lake import Commit as Commit
+from headrace.ports.lake import EngineState as EngineState
+from headrace.ports.lake import EngineStatus as EngineStatus
 from headrace.ports.lake import Lakehouse as Lakehouse
 from headrace.ports.lake import LakeTable as LakeTable
 from headrace.ports.lake import Ledger as Ledger

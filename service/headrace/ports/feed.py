@@ -174,6 +174,9 @@ class Feeds(Protocol):
     async def start(self) -> None:
         """Start what all feeds share, on the worker's loop."""
 
+    def beat(self, callback: Callable[[], object]) -> None:
+        """Call ``callback`` soon in the thread of the Kafka clients, unless that thread is blocked."""
+
     def check(self, connector: str, settings: KafkaSettings) -> None:
         """Raise ConfigError, naming the property, for client properties that no task of the connector could use."""
 

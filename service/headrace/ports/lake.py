@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Protocol
 
 import pyarrow as pa
@@ -166,8 +167,41 @@ class TableOptions:
     recreate: bool = False
 
 
+class EngineState(StrEnum):
+    """The state of the engine that writes all tables: Spark's JVM."""
+
+    STOPPED = "STOPPED"
+    STARTING = "STARTING"
+    RUNNING = "RUNNING"
+    FAILED = "FAILED"
+
+
+@dataclass(frozen=True, slots=True)
+class EngineStatus:
+    """The engine's state, and the last error of an engine that does not run.
+
+    ``since`` is the Unix time since which it runs, or does not run. ``restarts`` counts the starts after an error.
+    """
+
+    state: EngineState
+    since: float
+    error: str = ""
+    restarts: int = 0
+
+
 class Lakehouse(Protocol):
-    """The shared session. Safe to call from several threads; each table has a session of its own."""
+    """The shared session. Safe to call from several threads; each table has a session of its own.
+
+    If the engine ends, calls of tables raise EngineFailed, and it is started again. A table that was open must be
+    opened again.
+    """
+
+    def start(self) -> None:
+        """Start the engine, if it does not run. Raises Retriable or ConfigError with the cause."""
+
+    @property
+    def engine(self) -> EngineStatus:
+        """The status of the engine."""
 
     def table(self, namespace: str, name: str, options: TableOptions) -> LakeTable:
         """Open a table by name; nothing is created before ``evolve``."""
@@ -175,8 +209,8 @@ class Lakehouse(Protocol):
     def check(self) -> None:
         """Raise ConfigError or Retriable with the cause when the warehouse cannot be written."""
 
-    def memory(self) -> int:
-        """Bytes that the session's engine takes on this machine, outside of Python."""
+    def memory(self) -> Mapping[str, int]:
+        """Bytes that the session's engine takes on this machine, outside of Python, by the name of the part."""
 
     def close(self) -> None:
         """Stop the session. Idempotent."""

@@ -9,11 +9,12 @@ from headrace import __version__
 from headrace.rest import access, connector_plugins, connectors, errors, health, loggers, openapi, root, tables
 from headrace.rest.health import Exposition
 from headrace.rest.transport import ConnectTransport
+from headrace.runtime.worker.health import WorkerHealth
 from headrace.runtime.worker.herder import Herder
 from headrace.runtime.worker.worker import Worker
 
 
-def create_app(worker: Worker, herder: Herder, metrics: Exposition) -> FastAPI:
+def create_app(worker: Worker, herder: Herder, probes: WorkerHealth, metrics: Exposition) -> FastAPI:
     """Return the application for ``worker``. It has no state of its own.
 
     The page ``/docs`` loads nothing from other servers: a cluster often has no access to the internet, and a script
@@ -30,7 +31,7 @@ def create_app(worker: Worker, herder: Herder, metrics: Exposition) -> FastAPI:
     app.state.worker = worker
     errors.install(app)
     routers = [
-        health.router(worker, metrics),
+        health.router(worker, probes, metrics),
         root.router(worker),
         connectors.router(herder, worker.worker_id),
         tables.router(herder, worker.config.rest.request_timeout),

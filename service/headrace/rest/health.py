@@ -1,13 +1,17 @@
-"""``/health`` for probes (KIP-1017) and ``/metrics`` for Prometheus. Both answer as soon as the port is bound."""
+"""``/health`` (KIP-1017), ``/health/live`` and ``/health/ready`` for probes, and ``/metrics`` for Prometheus.
+
+All answer as soon as the port is bound.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
 from headrace.rest.route import negotiate
+from headrace.runtime.worker.health import WorkerHealth
 from headrace.runtime.worker.worker import Worker
 
 _HEALTHY = "Worker has completed startup and is ready to handle requests."
@@ -17,17 +21,17 @@ Exposition = Callable[[], tuple[bytes, str]]
 """Returns the metrics as text, and the content type."""
 
 
-def router(worker: Worker, metrics: Exposition) -> APIRouter:
+def router(worker: Worker, probes: WorkerHealth, metrics: Exposition) -> APIRouter:
     """Return the routes of ``/health`` and ``/metrics``.
 
-    A worker stays healthy with failed connectors and unreachable brokers, which a restart would not repair. It is
-    unhealthy if a change of a configuration takes longer than Kafka Connect's check would wait, because it blocks all
-    other changes. If the event loop is blocked, ``/health`` does not answer.
+    ``/health`` is Kafka Connect's: a worker stays healthy with failed connectors and unreachable brokers, which a
+    restart would not repair. It is unhealthy if a change of a configuration takes longer than Kafka Connect's check
+    would wait, because it blocks all other changes. If the event loop is blocked, ``/health`` does not answer.
     """
     routes = APIRouter()
 
     @routes.get("/health")
-    async def health(request: Request) -> Response:
+    async def connect_health(request: Request) -> Response:
         await negotiate(request)
         if not worker.ready:
             return _answer(503, "stopping" if worker.stopping else "starting", worker.not_ready())
@@ -35,12 +39,24 @@ def router(worker: Worker, metrics: Exposition) -> APIRouter:
             return _answer(500, "unhealthy", f"{_UNHEALTHY} {stage.sentence()}")
         return _answer(200, "healthy", _HEALTHY)
 
+    @routes.get("/health/live")
+    async def live() -> Response:
+        return _probe("live", probes.not_live())
+
+    @routes.get("/health/ready")
+    async def ready() -> Response:
+        return _probe("ready", probes.not_ready())
+
     @routes.get("/metrics")
     async def scrape() -> Response:
         body, content_type = metrics()
         return Response(body, headers={"content-type": content_type})
 
     return routes
+
+
+def _probe(name: str, problems: Sequence[str]) -> JSONResponse:
+    return _answer(503, f"not {name}", "; ".join(problems)) if problems else _answer(200, name, "")
 
 
 def _answer(status: int, health: str, message: str) -> JSONResponse:

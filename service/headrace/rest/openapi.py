@@ -144,6 +144,7 @@ _CONFIG = _ref("ConfigGiven")
 _DONE = "Accepted; the worker applies it asynchronously"
 _INTERNAL = "Internal request between workers of Kafka Connect; always refused (400)"
 _EXPANDED = _map(_object({}, {"info": _INFO, "status": _STATES}))
+_PROBE = _object({"status": _TEXT, "message": _TEXT})
 
 OPERATIONS: Mapping[str, RestOperation] = {
     "get /": RestOperation(
@@ -152,10 +153,15 @@ OPERATIONS: Mapping[str, RestOperation] = {
     ),
     "get /health": RestOperation(
         "Readiness of the worker, independent of failed connectors",
-        {
-            status: (text, _object({"status": _TEXT, "message": _TEXT}))
-            for status, text in ((200, "Ready"), (500, "Stuck"), (503, "Starting or stopping"))
-        },
+        {status: (text, _PROBE) for status, text in ((200, "Ready"), (500, "Stuck"), (503, "Starting or stopping"))},
+    ),
+    "get /health/live": RestOperation(
+        "Whether the worker makes progress; if not, restart it",
+        {status: (text, _PROBE) for status, text in ((200, "It does"), (503, "It does not; message contains why"))},
+    ),
+    "get /health/ready": RestOperation(
+        "Whether the worker answers requests and Spark runs",
+        {status: (text, _PROBE) for status, text in ((200, "Ready"), (503, "Not ready; message contains why"))},
     ),
     "get /metrics": RestOperation("Metrics for Prometheus", {200: ("Text exposition", {})}),
     "get /connectors": RestOperation(

@@ -24,7 +24,7 @@ log = logging.getLogger("headrace.rest")
 
 MAX_BODY_BYTES = 1024 * 1024
 """A configuration is one record of the config topic, and brokers accept no larger record (``max.message.bytes``)."""
-_POLLED = ("/health", "/metrics")
+_POLLED = ("/health", "/health/live", "/health/ready", "/metrics")
 """The paths that probes and Prometheus request every few seconds. Only errors are logged at INFO."""
 _METHOD_ORDER = ("HEAD", "POST", "DELETE", "GET", "OPTIONS", "PUT", "PATCH")
 # Two servers may interpret a segment differently if it decodes to a separator, a dot segment or a control character.

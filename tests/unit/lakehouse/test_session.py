@@ -8,15 +8,19 @@ import pytest
 
 from headrace.core.model.errors import ConfigError
 from headrace.ports import TableOptions
-from headrace_connectors.lakehouse.session import PACKAGES, SparkLakehouse, local_cores, settings
+from headrace_connectors.lakehouse.lakehouse import SparkLakehouse
+from headrace_connectors.lakehouse.spark_settings import PACKAGES, local_cores, settings
 
 
 def test_the_workers_settings_replace_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     """The worker's Java options are appended to the default ones."""
     monkeypatch.delenv("HEADRACE_JARS", raising=False)
     chosen = settings("/w", {"spark.driver.memory": "1g", "spark.driver.extraJavaOptions": "-Xss4m"}, [])
-    assert chosen["spark.driver.memory"] == "1g"
-    assert chosen["spark.driver.extraJavaOptions"].endswith("log4j2.properties -XX:+UseParallelGC -Xss4m")
+    assert chosen["spark.driver.memory"] == "1024m"
+    assert chosen["spark.driver.extraJavaOptions"].endswith(
+        "log4j2.properties -XX:+UseParallelGC -XX:+ExitOnOutOfMemoryError -XX:MaxMetaspaceSize=384m "
+        "-XX:MaxDirectMemorySize=256m -XX:ReservedCodeCacheSize=192m -Xss4m"
+    )
     assert chosen["spark.sql.catalog.lake.cache-enabled"] == "false"
     assert chosen["spark.jars.packages"] == ",".join(PACKAGES)
 
@@ -24,7 +28,9 @@ def test_the_workers_settings_replace_defaults(monkeypatch: pytest.MonkeyPatch) 
 def test_a_garbage_collector_of_the_operator_replaces_the_default() -> None:
     """A JVM with options for two collectors does not start."""
     chosen = settings("/w", {"spark.driver.extraJavaOptions": "-XX:+UseG1GC"}, [])
-    assert chosen["spark.driver.extraJavaOptions"].endswith("log4j2.properties -XX:+UseG1GC")
+    options = chosen["spark.driver.extraJavaOptions"]
+    assert options.endswith("-XX:+UseG1GC")
+    assert "ParallelGC" not in options
 
 
 def test_the_order_of_the_sources_of_jars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,3 +145,10 @@ def test_a_folder_with_a_table_of_another_format_is_refused(tmp_path: Path, want
     (tmp_path / "shop" / "item" / sign).mkdir(parents=True)
     with pytest.raises(ConfigError, match=f"table of format {there}.*table.format is {wanted}"):
         SparkLakehouse(str(tmp_path), {}).table("shop", "item", TableOptions(format=wanted))
+
+
+def test_spark_connect_is_refused() -> None:
+    """The error names the option and the masters that can be used."""
+    with pytest.raises(ConfigError, match=r"Spark Connect is not supported.*local") as refused:
+        settings("/w", {"spark.master": "sc://host:15002"})
+    assert refused.value.key == "spark.master"

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from headrace.config.engine import EngineSettings
 from headrace.ports import TableOptions
 from headrace_connectors.lakehouse.failures import Conflict
 from headrace_connectors.lakehouse.iceberg import IcebergFormat
 from headrace_connectors.lakehouse.ledger import TombstoneLedger, ledger_path
+from headrace_connectors.lakehouse.spark_engine import SparkEngine
 from headrace_connectors.lakehouse.table_format import TablePath
 from headrace_connectors.lakehouse.table_session import TableSession
 from headrace_connectors.lakehouse.upkeep import FILES_UNTIL_COMPACTION, Upkeep
@@ -20,7 +22,7 @@ class ConflictingSession(TableSession):
     """A session in which every statement conflicts with another writer."""
 
     def __init__(self) -> None:
-        super().__init__(None, "shop.item", None, 1)
+        super().__init__(None, "shop.item", None, 1, SparkEngine({}, {}, EngineSettings()))
         self.statements: list[str] = []
 
     def run(self, statement: str) -> None:

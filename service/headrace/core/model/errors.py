@@ -5,10 +5,10 @@
     ├── BadRecord          this record cannot be used; tolerated, dead-lettered or fatal, see ``errors.tolerance``
     ├── Retriable          retry with back-off; nothing was lost or partially done
     │   ├── TimedOut       the system did not answer in time
+    │   ├── EngineFailed   what writes all tables has ended and is started again: Spark's JVM
     │   └── Fenced         another member owns the partition: drop the batch, the owner reads its records again
     ├── RestError          a REST request cannot be served; it contains its HTTP status
     └── Fatal              the table or task fails and waits for an operator; the message contains the remedy
-        ├── EngineFailed   what writes all tables has failed: Spark's JVM
         └── TableMissing   a table that the connector has written, or its ledger, does not exist any more
 
 Connectors translate the errors of libraries to one of these with ``raise … from error``. No message contains the value
@@ -69,6 +69,10 @@ class TimedOut(Retriable):
     """A system did not answer in time."""
 
 
+class EngineFailed(Retriable):
+    """What writes all tables has ended and is started again. Tables that were open must be opened again."""
+
+
 class Fenced(Retriable):
     """A commit was rejected because another member owns the partition: drop the batch."""
 
@@ -83,10 +87,6 @@ class RestError(HeadraceError):
 
 class Fatal(HeadraceError):
     """Continuing would risk wrong data, or is impossible. The task fails; the message contains the remedy."""
-
-
-class EngineFailed(Fatal):
-    """What writes all tables has failed, not one of them."""
 
 
 class TableMissing(Fatal):

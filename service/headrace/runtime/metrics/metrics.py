@@ -19,7 +19,7 @@ from headrace.core.connect.lifecycle import State
 from headrace.core.connect.table_status import TableStatus
 from headrace.core.model.events import Barrier, TableId
 from headrace.core.reselect.cache.rows import CacheUse
-from headrace.ports import Connections, TopicPartition
+from headrace.ports import Connections, EngineState, EngineStatus, TopicPartition
 from headrace.runtime.metrics.connect_metrics import StartupCounts, TaskCollector, TaskSensors
 from headrace.runtime.metrics.state_metrics import StateCollector
 from headrace.runtime.metrics.task_progress import ProgressCollector, TaskProgress
@@ -128,6 +128,14 @@ class Metrics:
     def watch(self, configs: ConfigStore, statuses: StatusStore, worker_id: str, plugins: Plugins) -> None:
         """Add the metrics of the states of the worker's connectors and tasks."""
         self.registry.register(StateCollector(configs, statuses, worker_id, plugins, self._startups))
+
+    def watch_engine(self, engine: Callable[[], EngineStatus]) -> None:
+        """Add the metrics of the engine that writes tables."""
+        up = Gauge("headrace_spark_up", "Whether Spark runs (1) or not (0)", registry=self.registry)
+        up.set_function(lambda: engine().state is EngineState.RUNNING)
+        text = "Starts of Spark after it had ended, hung or not started"
+        restarts = Gauge("headrace_spark_restarts", text, registry=self.registry)
+        restarts.set_function(lambda: engine().restarts)
 
     def _counter(self, name: str, doc: str, labels: tuple[str, ...]) -> Counter:
         return Counter(name, doc, labels, registry=self.registry)

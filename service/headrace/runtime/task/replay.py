@@ -163,6 +163,10 @@ class _ReplayFeeds:
     async def start(self) -> None:
         """Nothing to start."""
 
+    def beat(self, callback: Callable[[], object]) -> None:
+        """No thread of its own."""
+        callback()
+
     def check(self, connector: str, settings: KafkaSettings) -> None:
         """Nothing to check."""
 

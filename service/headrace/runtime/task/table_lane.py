@@ -25,7 +25,7 @@ from headrace.core.batch.offsets import Origin
 from headrace.core.batch.table_queue import TableQueue
 from headrace.core.connect.lifecycle import LAKE_TABLE, TableEvent, TableState, next_state
 from headrace.core.connect.table_status import LastBatch, TableReport, TableStatus
-from headrace.core.model.errors import remedy
+from headrace.core.model.errors import EngineFailed, remedy
 from headrace.core.reselect.unresolved import OmittedChange
 from headrace.ports import OpenAgent
 from headrace.runtime.retry import retrying
@@ -277,7 +277,8 @@ class TableLane:
 
     def _retried(self, error: BaseException, pause: float) -> None:
         log.warning("%s: writing %s failed and is repeated: %s", self._parts.connector, self.table, error)
-        self._parts.writer.failed(self._attempts_for > RETRY_SECONDS, self.table)
+        reopen = isinstance(error, EngineFailed) or self._attempts_for > RETRY_SECONDS
+        self._parts.writer.failed(reopen, self.table)
         if self._parts.isolation:
             self._move(TableEvent.RETRY, error, time.time() + pause)
 

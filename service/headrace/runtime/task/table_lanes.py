@@ -11,7 +11,7 @@ from headrace.core.batch.offsets import Origin
 from headrace.core.batch.table_queue import Backlog, TableQueue
 from headrace.core.connect.lifecycle import TableState
 from headrace.core.connect.table_status import TableReport, TableStatus
-from headrace.core.model.errors import EngineFailed, remedy
+from headrace.core.model.errors import remedy
 from headrace.core.reselect.unresolved import OmittedChange
 from headrace.core.tables.table_topics import TableTopics
 from headrace.ports import Feed
@@ -246,7 +246,7 @@ class TableLanes:
 
     def failed(self, lane: TableLane, error: Exception) -> None:
         """Fail a table; also the task if no topic is left to read, or with ``errors.isolation=task``."""
-        if not self._isolation or remedy(error).retry or isinstance(error, EngineFailed):
+        if not self._isolation or remedy(error).retry:
             self._owner.failed(error)
             return
         lane.fail(error)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,15 +21,20 @@ _CGROUPS = Path("/sys/fs/cgroup")
 
 @dataclass(frozen=True, slots=True)
 class MemoryPlan:
-    """Bytes: ``available`` to the worker, ``engine`` for Spark, ``changes`` that are read and not durable.
+    """Bytes: ``available`` to the worker, ``parts`` of Spark's JVM, ``changes`` that are read and not durable.
 
     A batch that is written takes its size once more while it is folded and handed to Spark, so ``working`` equals
     ``changes``.
     """
 
     available: int
-    engine: int
+    parts: Mapping[str, int]
     changes: int
+
+    @property
+    def engine(self) -> int:
+        """Bytes of Spark's JVM."""
+        return sum(self.parts.values())
 
     @property
     def working(self) -> int:
@@ -42,9 +47,11 @@ class MemoryPlan:
         return self.engine + PYTHON_BYTES + self.changes + self.working
 
     def __str__(self) -> str:
+        of_spark = ", ".join(f"{name} {_mebibytes(size)}" for name, size in self.parts.items())
         parts = (
-            f"Spark {_mebibytes(self.engine)} + Python {_mebibytes(PYTHON_BYTES)} + changes (worker.memory.bytes) "
-            f"{_mebibytes(self.changes)} + their copies while they are written {_mebibytes(self.working)}"
+            f"Spark {_mebibytes(self.engine)} ({of_spark}) + Python {_mebibytes(PYTHON_BYTES)} + "
+            f"changes (worker.memory.bytes) {_mebibytes(self.changes)} + "
+            f"their copies while they are written {_mebibytes(self.working)}"
         )
         return f"{parts} = {_mebibytes(self.needed)} of {_mebibytes(self.available)}"
 
@@ -54,15 +61,20 @@ class MemoryPlan:
         return self.needed <= self.available
 
 
-def memory_plan(changes: int | None, engine: int, available: int | None = None) -> MemoryPlan:
+def memory_plan(changes: int | None, parts: Mapping[str, int], available: int | None = None) -> MemoryPlan:
     """Plan with ``worker.memory.bytes`` if it is set, else with half of what Spark and Python leave.
 
-    ``engine`` is what the lakehouse needs; ``available`` is found out if it is not given.
+    ``parts`` are what the lakehouse needs; ``available`` is found out if it is not given.
     """
     available = available_memory() if available is None else available
     if changes is None:
-        changes = max(LEAST_BYTES, (available - engine - PYTHON_BYTES) // 2)
-    return MemoryPlan(available, engine, changes)
+        changes = max(LEAST_BYTES, (available - sum(parts.values()) - PYTHON_BYTES) // 2)
+    return MemoryPlan(available, parts, changes)
+
+
+def engine_memory(changes: int | None) -> int:
+    """Return the bytes that Python and ``worker.memory.bytes``, if it is set, leave to Spark and to other changes."""
+    return available_memory() - PYTHON_BYTES - 2 * (changes or 0)
 
 
 def available_memory() -> int:

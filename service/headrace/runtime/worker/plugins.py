@@ -12,12 +12,14 @@ from importlib.metadata import EntryPoints, entry_points
 from typing import Any, Protocol
 
 from headrace import __version__
-from headrace.config import SinkConnectorConfig, validation
+from headrace.config import SinkConnectorConfig, WorkerConfig, validation
 from headrace.config.framework import CONNECTOR_CLASS, TASK_CLASS
 from headrace.config.validation import Properties, WorkerDefaults
 from headrace.core.connect.config_def import ConfigDef, ConfigInfos
 from headrace.core.connect.config_state import MAX_TASKS
 from headrace.core.model.errors import ConfigError
+from headrace.ports import Lakehouse
+from headrace.runtime.worker.memory_plan import engine_memory
 
 
 class ConnectorPlugin(Protocol):
@@ -100,6 +102,17 @@ def load(group: str, name: str) -> Any:
         known = ", ".join(sorted(points.names)) or "none"
         raise ConfigError(f"The {group} plug-in {name!r} is not installed; use one of: {known}")
     return points[name].load()
+
+
+def open_lakehouse(config: WorkerConfig) -> Lakehouse:
+    """Return the lakehouse of a worker's configuration. Its engine is not started."""
+    lakehouse: Lakehouse = load("lakehouses", "spark")(
+        config.lake.warehouse,
+        config.spark_properties(),
+        limits=config.engine,
+        available=engine_memory(config.lake.memory),
+    )
+    return lakehouse
 
 
 @cache

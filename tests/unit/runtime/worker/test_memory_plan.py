@@ -9,26 +9,26 @@ GIBIBYTE = 1024 * MEBIBYTE
 
 def test_changes_get_half_of_the_remaining_memory() -> None:
     """The changes get half of the memory that the engine leaves. Their copies during a write get the other half."""
-    plan = memory_plan(None, engine=3 * GIBIBYTE, available=6 * GIBIBYTE)
+    plan = memory_plan(None, {"heap": 2 * GIBIBYTE, "metaspace": GIBIBYTE}, available=6 * GIBIBYTE)
     assert plan.changes == 1280 * MEBIBYTE
     assert plan.fits
     assert plan.needed == plan.available
     assert str(plan) == (
-        "Spark 3072 MiB + Python 512 MiB + changes (worker.memory.bytes) 1280 MiB + their copies while they are "
-        "written 1280 MiB = 6144 MiB of 6144 MiB"
+        "Spark 3072 MiB (heap 2048 MiB, metaspace 1024 MiB) + Python 512 MiB + "
+        "changes (worker.memory.bytes) 1280 MiB + their copies while they are written 1280 MiB = 6144 MiB of 6144 MiB"
     )
 
 
 def test_a_container_that_is_too_small_is_detected() -> None:
     """The plan gives the changes a minimum, and reports that the sum exceeds the available memory."""
-    plan = memory_plan(None, engine=4 * GIBIBYTE, available=4 * GIBIBYTE)
+    plan = memory_plan(None, {"heap": 4 * GIBIBYTE}, available=4 * GIBIBYTE)
     assert plan.changes == LEAST_BYTES
     assert not plan.fits
 
 
 def test_the_option_decides() -> None:
     """``worker.memory.bytes`` sets the memory of changes, also if more is available."""
-    assert memory_plan(GIBIBYTE, engine=0, available=64 * GIBIBYTE).changes == GIBIBYTE
+    assert memory_plan(GIBIBYTE, {}, available=64 * GIBIBYTE).changes == GIBIBYTE
 
 
 def test_the_available_memory_is_positive() -> None:

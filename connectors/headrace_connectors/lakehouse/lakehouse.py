@@ -1,0 +1,144 @@
+"""The lakehouse on Spark: opens tables, each with a child session of the worker's one session."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from headrace.config.engine import EngineSettings
+from headrace.core.model.errors import ConfigError, Retriable
+from headrace.core.tables.locations import check_locations
+from headrace.core.tables.naming import check_table_path
+from headrace.ports import EngineStatus, TableOptions
+from headrace_connectors.lakehouse.delta import DeltaFormat
+from headrace_connectors.lakehouse.failures import translated
+from headrace_connectors.lakehouse.iceberg import IcebergFormat
+from headrace_connectors.lakehouse.schema import quoted
+from headrace_connectors.lakehouse.spark_engine import SparkEngine
+from headrace_connectors.lakehouse.spark_jvm import environment
+from headrace_connectors.lakehouse.spark_settings import CATALOG, local_cores, memory, settings
+from headrace_connectors.lakehouse.table_format import TableFormat, TablePath
+from headrace_connectors.lakehouse.table_session import TableSession
+from headrace_connectors.lakehouse.writer import SparkTable
+
+_SIGNS = {"iceberg": "metadata/version-hint.text", "delta": "_delta_log"}  # what a table's folder has
+
+
+class SparkLakehouse:
+    """``ports.Lakehouse`` on Spark: Iceberg and Delta tables. Safe to call from several threads.
+
+    ``warehouse`` is a path or URL, ``spark`` the worker's ``spark.*`` settings, ``jars`` the value for ``spark.jars``.
+    ``available`` bytes are for Spark's JVM and for changes; without it the heap has its largest default.
+    """
+
+    def __init__(
+        self,
+        warehouse: str,
+        spark: Mapping[str, str],
+        jars: Sequence[Path] | None = None,
+        *,
+        limits: EngineSettings | None = None,
+        available: int | None = None,
+    ) -> None:
+        local = urlsplit(warehouse).scheme in ("", "file")
+        self._path = Path(urlsplit(warehouse).path).absolute() if local else None
+        self._warehouse = warehouse
+        self._memory = memory(spark, available)
+        self._settings = settings(str(self._path) if self._path else warehouse, spark, jars, available)
+        limits = limits or EngineSettings()
+        self._engine = SparkEngine(self._settings, environment(os.environ, limits.environment), limits)
+        self._scratch: Path | None = None
+        if self._settings["spark.master"].startswith("local"):
+            self._scratch = Path(tempfile.gettempdir(), f"headrace-{uuid.uuid4().hex}")
+
+    def start(self) -> None:
+        """Start Spark, if it does not run. Raises Retriable or ConfigError with the cause."""
+        self._session()
+
+    @property
+    def engine(self) -> EngineStatus:
+        """The status of Spark."""
+        return self._engine.status
+
+    def table(self, namespace: str, name: str, options: TableOptions) -> SparkTable:
+        """Open a table by name; nothing is created before ``evolve``. Starts Spark if it is not running.
+
+        Raises ConfigError for names and properties that lead outside of the warehouse.
+        """
+        check_table_path(namespace, name)
+        check_locations(options.properties, str(self._path or self._warehouse))
+        table_format = self._format(options)
+        path = TablePath(namespace, name)
+        self._refuse_other_format(path, options.format)
+        label = f"{namespace}.{name}"
+        spark = self._session()
+        with translated(label), self._engine.statement(label, spark):
+            # A session with its own settings and views. Its statements contain keys and names, in which ``${…}`` is
+            # text: variables are not substituted, whatever the operator sets elsewhere.
+            child = spark.newSession()
+            child.conf.set("spark.sql.variable.substitute", "false")
+        master = self._settings["spark.master"]
+        session = TableSession(child, label, self._scratch, local_cores(master), self._engine)
+        return SparkTable(session, table_format, path, options)
+
+    def _format(self, options: TableOptions) -> TableFormat:
+        if options.format == "iceberg":
+            return IcebergFormat(CATALOG, options)
+        if options.format == "delta":
+            return DeltaFormat(str(self._path or self._warehouse), options)
+        raise ConfigError(f"table.format {options.format!r} is not known; use iceberg or delta", key="table.format")
+
+    def _refuse_other_format(self, path: TablePath, wanted: str) -> None:
+        """Refuse two formats in one folder: each would delete the other's files."""
+        if self._path is None:
+            return
+        folder = self._path / path.namespace / path.name
+        for other, sign in _SIGNS.items():
+            if other != wanted and (folder / sign).exists():
+                raise ConfigError(
+                    f"{path.namespace}.{path.name} is a table of format {other}, and table.format is {wanted}: "
+                    "keep the format, move the table away, or choose another table.namespace",
+                    key="table.format",
+                )
+
+    def memory(self) -> Mapping[str, int]:
+        """Return the bytes of Spark's JVM by part."""
+        return self._memory.parts()
+
+    def check(self) -> None:
+        """Raise ConfigError or Retriable with the cause if the warehouse cannot be written."""
+        if self._path is not None:
+            _check_folder(self._path)
+            return
+        with translated("warehouse"):
+            self._session().sql(f"SHOW NAMESPACES IN {quoted(CATALOG)}").collect()
+
+    def close(self) -> None:
+        """Stop Spark and remove the shared files. Idempotent."""
+        self._engine.close()
+        if self._scratch is not None:
+            shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def _session(self) -> Any:
+        if self._scratch is not None:
+            self._scratch.mkdir(mode=0o700, exist_ok=True)
+        return self._engine.session()
+
+
+def _check_folder(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path) as probe:
+            probe.write(b"headrace")
+    except (FileExistsError, NotADirectoryError) as error:
+        raise ConfigError(f"warehouse: {path} is not a folder; choose another path", key="warehouse") from error
+    except OSError as error:
+        raise Retriable(
+            f"warehouse: {path} cannot be written: {error.strerror}; check the path and the rights of the worker's user"
+        ) from error

@@ -1,0 +1,171 @@
+"""The settings of Spark: defaults, catalog, jars, and the memory of its JVM."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from headrace.core.model.errors import ConfigError
+from headrace_connectors.lakehouse.jvm_memory import JvmMemory
+
+CATALOG = "lake"
+PACKAGES = (
+    "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",
+    "io.delta:delta-spark_4.1_2.13:4.4.0",
+    "io.delta:delta-storage:4.4.0",
+)
+"""The formats for the Spark that ``pyproject.toml`` pins; their POMs name other artifacts that are not needed."""
+
+LOCAL_FILES = "com.globalmentor:hadoop-bare-naked-local-fs:0.1.0"
+"""A local file system that sets permissions through Java. Hadoop's own runs ``chmod`` for each file that it creates."""
+
+_LOCAL_FILES_CLASS = "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"
+
+_ICEBERG = "org.apache.iceberg.spark"
+_EXTENSIONS = (f"{_ICEBERG}.extensions.IcebergSparkSessionExtensions", "io.delta.sql.DeltaSparkSessionExtension")
+_ATOMIC_RENAME = ("", "file", "hdfs")  # what the hadoop catalog relies on; object stores have none
+_DEFAULTS = {
+    "spark.master": "local[*]",
+    "spark.app.name": "headrace",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.scheduler.mode": "FAIR",
+    "spark.sql.extensions": ",".join(_EXTENSIONS),
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",  # finds tables by path
+    "spark.databricks.delta.snapshotPartitions": "2",
+    "spark.redaction.regex": "(?i)secret|password|passwd|token|credential|access[.-]?key|api[.-]?key|jaas|private",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.caseSensitive": "true",
+    # Bloom filters from the batch to the table (merge.py), unless the table is small. Spark makes none for joins which
+    # it believes it could broadcast; a MERGE it cannot, so nothing is lost by telling it that it may not.
+    "spark.sql.optimizer.runtime.bloomFilter.applicationSideScanSizeThreshold": "4m",
+    "spark.sql.optimizer.runtime.bloomFilter.creationSideThreshold": "1g",
+    "spark.sql.autoBroadcastJoinThreshold": "-1",
+    # Spark does not convert dates and times to another calendar.
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # in Delta's files; INT96 ends in 2262
+}
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+
+
+def settings(
+    warehouse: str, spark: Mapping[str, str], jars: Sequence[Path] | None = None, available: int | None = None
+) -> dict[str, str]:
+    """Return all settings of the session; ``spark`` takes precedence.
+
+    ``available`` bytes are for the JVM and for changes (``jvm_memory.py``). Raises ConfigError for an unsafe catalog,
+    or for a master that cannot be used.
+    """
+    master = spark.get("spark.master", _DEFAULTS["spark.master"])
+    if master.startswith("sc://"):
+        raise ConfigError(
+            f"spark.master {master}: Spark Connect is not supported, because it gives no access to the formats' own "
+            "classes, which commits use; set local[*], spark://..., yarn or k8s://...",
+            key="spark.master",
+        )
+    # Delta makes Spark check its default warehouse, which would be a folder in the current one.
+    own = {"spark.sql.warehouse.dir": warehouse} if urlsplit(warehouse).scheme in ("", "file") else {}
+    chosen = {**_DEFAULTS, **own, **_catalog(warehouse), **_local(master), **_jars(spark, jars), **spark}
+    if f"spark.sql.catalog.{CATALOG}.catalog-impl" in spark:
+        chosen.pop(f"spark.sql.catalog.{CATALOG}.type", None)
+    _refuse_unsafe(chosen)
+    chosen |= _jvm(spark, available)
+    return {**chosen, **_local_files(master, chosen)}
+
+
+def memory(spark: Mapping[str, str], available: int | None) -> JvmMemory:
+    """Return the memory of the JVM by part."""
+    return JvmMemory.planned(spark.get("spark.driver.memory"), spark.get(_JAVA_OPTIONS, ""), available)
+
+
+def _jvm(spark: Mapping[str, str], available: int | None) -> dict[str, str]:
+    """Options of the JVM. It ends at the first lack of memory, so that it is started again (``spark_engine.py``).
+
+    The garbage collector is the one with the highest throughput, because latency does not matter for batches. Measured
+    on 300,000 changes: a tenth of the JVM's CPU time less than with G1.
+    """
+    wanted = spark.get(_JAVA_OPTIONS, "")
+    sizes = memory(spark, available)
+    own = [
+        f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}",
+        *([] if re.search(r"-XX:\+Use\w+GC\b", wanted) else ["-XX:+UseParallelGC"]),
+        *([] if "ExitOnOutOfMemoryError" in wanted else ["-XX:+ExitOnOutOfMemoryError"]),
+        *sizes.options(wanted),
+    ]
+    heap = f"{sizes.heap // (1024 * 1024)}m"
+    return {"spark.driver.memory": heap, _JAVA_OPTIONS: " ".join(filter(None, [*own, wanted]))}
+
+
+def _catalog(warehouse: str) -> dict[str, str]:
+    prefix = f"spark.sql.catalog.{CATALOG}"
+    return {
+        prefix: f"{_ICEBERG}.SparkCatalog",
+        f"{prefix}.type": "hadoop",
+        f"{prefix}.warehouse": warehouse,
+        f"{prefix}.cache-enabled": "false",  # else child sessions see stale snapshots
+    }
+
+
+def _local(master: str) -> dict[str, str]:
+    if not master.startswith("local"):
+        return {}
+    # One partition is not shuffled again before it is written: on two cores it takes a quarter less CPU than two for a
+    # batch of 100,000 rows (a sixth less for 400,000) and no more time. Tables run side by side.
+    # Delta's VACUUM lists folders in as many tasks as it is allowed, 10,000 by default: half a minute for ten files.
+    return {
+        **_LOOPBACK,
+        "spark.sql.shuffle.partitions": "1",
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": "16",
+    }
+
+
+def local_cores(master: str) -> int:
+    """The cores of a local master: ``local[2]``, ``local[*]``."""
+    inside = master.partition("[")[2].partition("]")[0].partition(",")[0]
+    return int(inside) if inside.isdigit() else (os.cpu_count() or 1) if inside == "*" else 1
+
+
+def _jars(spark: Mapping[str, str], jars: Sequence[Path] | None) -> dict[str, str]:
+    """The source of the table formats: the worker's settings, a folder of jars, or Maven Central through Ivy."""
+    if "spark.jars" in spark or "spark.jars.packages" in spark:
+        return {}
+    folder = Path(os.environ.get("HEADRACE_JARS", str(Path(__file__).parent / "jars")))
+    found = sorted(folder.glob("*.jar")) if jars is None else jars
+    if found:
+        return {"spark.jars": ",".join(map(str, found))}
+    return {"spark.jars.packages": ",".join(PACKAGES)}
+
+
+def _local_files(master: str, chosen: Mapping[str, str]) -> dict[str, str]:
+    """Let a local master create files of the scheme ``file`` without a process for each, if the jar is available.
+
+    Spark uses local files before it loads ``spark.jars``, so the jar must also be on the driver's class path. Ivy
+    fetches it too late for that, and the executors of a cluster start without it: they keep Hadoop's class. Delta's log
+    is written through another interface (docs/why.md), which does not change.
+    """
+    name = "-".join(LOCAL_FILES.split(":")[1:]) + ".jar"
+    places = map(urlsplit, chosen.get("spark.jars", "").split(","))
+    jar = next((at.path for at in places if at.scheme in ("", "file", "local") and Path(at.path).name == name), None)
+    if jar is None or not master.startswith("local") or "spark.hadoop.fs.file.impl" in chosen:
+        return {}
+    class_path = filter(None, [jar, chosen.get("spark.driver.extraClassPath")])
+    return {
+        "spark.driver.extraClassPath": os.pathsep.join(class_path),
+        "spark.hadoop.fs.file.impl": _LOCAL_FILES_CLASS,
+    }
+
+
+def _refuse_unsafe(chosen: Mapping[str, str]) -> None:
+    prefix = f"spark.sql.catalog.{CATALOG}"
+    warehouse = chosen[f"{prefix}.warehouse"]
+    if chosen.get(f"{prefix}.type") == "hadoop" and urlsplit(warehouse).scheme not in _ATOMIC_RENAME:
+        raise ConfigError(
+            f"the embedded catalog needs atomic renames, which {urlsplit(warehouse).scheme} does not support: "
+            f"set {prefix}.type (rest, jdbc, hive…) and its uri, or use a local warehouse",
+            key=f"{prefix}.type",
+        )

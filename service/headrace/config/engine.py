@@ -1,0 +1,47 @@
+"""Options of the engine that writes tables (Spark's JVM), as the lakehouse takes them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headrace.core.connect.config_def import Importance, Type
+from headrace.core.connect.config_validators import at_least
+from headrace.core.connect.typed_options import option, seconds
+
+_LOW = Importance.LOW
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    """Deadlines of Spark in seconds, and the environment of its JVM."""
+
+    statement_timeout: float = option(
+        "statement.timeout.ms",
+        Type.LONG,
+        300_000,
+        "Time without progress (a finished task of Spark) after which a statement of a table is cancelled and the "
+        "table's batch is written again. If the cancelled statement does not end either, Spark is started again. "
+        "Raise it if one task of a merge or of a compaction takes longer.",
+        _LOW,
+        at_least(1000),
+        read=seconds,
+    )
+    hang_timeout: float = option(
+        "jvm.hang.timeout.ms",
+        Type.LONG,
+        20_000,
+        "Time after which a JVM of Spark that does not answer is killed and started again. Raise it for heaps whose "
+        "garbage collection takes longer.",
+        _LOW,
+        at_least(1000),
+        read=seconds,
+    )
+    environment: tuple[str, ...] = option(
+        "jvm.environment",
+        Type.LIST,
+        (),
+        "Names of environment variables that Spark's JVM receives in addition to those it needs (PATH, JAVA_*, "
+        "SPARK_*, HADOOP_*, AWS_*, AZURE_* and others, without names that contain SECRET, PASSWORD, TOKEN, CREDENTIAL "
+        "or ACCESS_KEY). Other users of the machine with the worker's rights can read them.",
+        _LOW,
+    )

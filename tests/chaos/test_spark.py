@@ -1,0 +1,71 @@
+"""Spark's JVM is killed or does not answer: the worker starts another one, and all changes arrive."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from chaos.lane import Lane
+
+from headrace_dev.server import http, wait_until
+from headrace_dev.stack import Stack
+
+pytestmark = [pytest.mark.stack, pytest.mark.spark, pytest.mark.chaos]
+
+FLOWS_AGAIN_SECONDS = 60
+
+
+@pytest.mark.parametrize(
+    "number", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=pytest.mark.long)], ids=["killed", "stopped"]
+)
+def test_a_worker_replaces_its_jvm(stack: Stack, tmp_path: Path, number: signal.Signals) -> None:
+    """Data flows again within a minute; the probes and the metrics show the state at each moment."""
+    with Lane(stack, f"jvm{number.name.lower()}", tmp_path) as lane:
+        lane.begin_load()
+        wait_until(lambda: lane.written() > 0, "first rows", 120)
+        assert probe(lane, "ready") == probe(lane, "live") == 200
+        jvm, written = jvm_of(lane), lane.written()
+        os.kill(jvm, number)
+        struck = time.monotonic()
+        wait_until(lambda: probe(lane, "ready") == 503, "a worker that is not ready", 40)
+        assert probe(lane, "live") == 200
+        wait_until(lambda: lane.written() > written, "rows of the next JVM", FLOWS_AGAIN_SECONDS)
+        print(f"rows {time.monotonic() - struck:.1f} s after {number.name}")
+        wait_until(lambda: probe(lane, "ready") == 200, "a worker that is ready", 30)
+        assert jvm_of(lane) != jvm
+        assert lane.worker.metrics()["headrace_spark_restarts", frozenset()] == 1
+        assert lane.prove() > 0
+        assert lane.worker.tables(lane.name) == []
+
+
+def test_a_worker_without_its_jvm_stops_and_leaves_no_process(stack: Stack, tmp_path: Path) -> None:
+    """Neither a dead JVM nor one that does not answer delays the stop beyond its time limit."""
+    with Lane(stack, "jvmleft", tmp_path, tables=("orders",)) as lane:
+        wait_until(lambda: probe(lane, "ready") == 200, "Spark", 60)
+        jvm = jvm_of(lane)
+        os.kill(jvm, signal.SIGSTOP)
+        lane.worker.stop()
+        assert not Path("/proc", str(jvm)).exists()
+
+
+def probe(lane: Lane, name: str) -> int:
+    """The status of a probe."""
+    return http.get(f"{lane.worker.url}/health/{name}", timeout=5).status_code
+
+
+def jvm_of(lane: Lane) -> int:
+    """The process id of the worker's JVM."""
+    worker = lane.worker.server.pid
+
+    def child() -> int | None:
+        children = Path(f"/proc/{worker}/task/{worker}/children").read_text().split()
+        threads = Path(f"/proc/{worker}/task").iterdir()
+        found = [int(each) for thread in threads for each in (thread / "children").read_text().split()]
+        java = [pid for pid in {*found, *map(int, children)} if Path(f"/proc/{pid}/comm").read_text().strip() == "java"]
+        return java[0] if java else None
+
+    pid: int = wait_until(child, "the JVM", 60)
+    return pid
