@@ -6,7 +6,7 @@ from fastapi import FastAPI
 from fastapi_offline import FastAPIOffline
 
 from headrace import __version__
-from headrace.rest import access, connector_plugins, connectors, errors, health, loggers, openapi, root, tables
+from headrace.rest import access, connector_plugins, connectors, errors, health, loggers, openapi, owners, root, tables
 from headrace.rest.health import Exposition
 from headrace.rest.transport import ConnectTransport
 from headrace.runtime.worker.herder import Herder
@@ -33,6 +33,7 @@ def create_app(worker: Worker, herder: Herder, metrics: Exposition) -> FastAPI:
         health.router(worker, metrics),
         root.router(worker),
         connectors.router(herder, worker.worker_id),
+        owners.router(herder),
         tables.router(herder, worker.config.rest.request_timeout),
         connector_plugins.router(herder),
     ]
