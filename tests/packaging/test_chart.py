@@ -19,7 +19,7 @@ from headrace.config.validation import WorkerDefaults, validate
 from headrace.config.worker_options import WORKER_OPTIONS
 from headrace.core.connect.lifecycle import TargetState
 from headrace.core.connect.properties import parse_properties
-from headrace.service import read_connector
+from headrace.runtime.worker.connector_files import read_connector
 from headrace_dev.jars import cache_folder
 from headrace_dev.versions import HELM, KUBERNETES
 

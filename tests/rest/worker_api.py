@@ -15,6 +15,7 @@ from rest.stand_in import StandInTasks
 from headrace.config import WorkerConfig
 from headrace.rest.app import create_app
 from headrace.runtime.metrics.metrics import Metrics
+from headrace.runtime.worker.connector_directory import ConnectorDirectory
 from headrace.runtime.worker.herder import Herder
 from headrace.runtime.worker.plugins import LakehouseSinkConnector, Plugins
 from headrace.runtime.worker.sink_offsets import StoredOffsets, no_stored_offsets
@@ -56,7 +57,9 @@ class Api:
         self.worker = Worker(config, self.stores, plugins, self.tasks, (host, port), self.metrics, now)
         self.metrics.watch(self.worker.configs, self.worker.statuses, self.worker.worker_id, self.worker.plugins)
         self.herder = Herder(self.worker, stored=held)
-        self.app: FastAPI = create_app(self.worker, self.herder, self.metrics.exposition)
+        self.directory = ConnectorDirectory(self.worker, self.herder)
+        self.metrics.watch_directory(self.directory)
+        self.app: FastAPI = create_app(self.worker, self.herder, self.metrics.exposition, self.directory)
 
     async def call(self, method: str, target: str, body: object = None) -> Answer:
         """Send a JSON request."""

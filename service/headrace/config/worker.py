@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from headrace import __version__
 from headrace.config.converter import KNOWN_CONVERTERS, converter_class, with_types
+from headrace.config.directory_options import DirectorySettings
 from headrace.config.plugin_classes import converter_problems
 from headrace.config.plugin_versions import version_problems
 from headrace.config.values import trimmed
@@ -49,6 +50,7 @@ class WorkerConfig:
         "_given",
         "consumer",
         "converters",
+        "directory",
         "distributed",
         "identity",
         "ignored",
@@ -70,6 +72,7 @@ class WorkerConfig:
         self.identity = parsed(IdentitySettings, properties)
         self.storage = parsed(StorageSettings, properties)
         self.rest = parsed(RestSettings, properties)
+        self.directory = parsed(DirectorySettings, properties)
         self.converters = parsed(DefaultConverters, properties)
         self.lake = parsed(LakeSettings, properties)
         self.timing = parsed(TimingSettings, properties)

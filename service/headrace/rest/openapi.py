@@ -12,6 +12,7 @@ from typing import Any
 
 from fastapi import FastAPI
 
+from headrace.core.connect.connector_plan import Action
 from headrace.core.connect.lifecycle import TableState
 
 Json = dict[str, Any]
@@ -102,6 +103,23 @@ SCHEMAS: Mapping[str, Json] = {
         },
     ),
     "Owner": _object({"owner": _NULLABLE, "source": _NULLABLE}),
+    "Directory": _object(
+        {
+            **{"worker_id": _TEXT, "directory": _TEXT, "read": _NULLABLE, "dry_run": _FLAG, "problem": _NULLABLE},
+            "files": _list(_object({"file": _TEXT, "connector": _NULLABLE, "problem": _TEXT})),
+            "ignored": _list(_TEXT),
+            "connectors": _list(
+                _object(
+                    {
+                        **{"connector": _TEXT, "file": _NULLABLE},
+                        "state": {"enum": ["IN_SYNC", "PENDING", "DRIFTED", "CONFLICT", "FAILED", "KEPT"]},
+                        "action": {"enum": [str(action) for action in Action]},
+                        **{"options": _list(_TEXT), "drifted": _FLAG, "message": _NULLABLE},
+                    }
+                )
+            ),
+        }
+    ),
     "PluginInfo": _object({"class": _TEXT, "type": _TEXT}, {"version": _TEXT}),
     "ConfigKeyInfo": _object(
         {
@@ -246,6 +264,10 @@ OPERATIONS: Mapping[str, RestOperation] = {
     ),
     "post /connectors/{name}/tables/{table}/restart": RestOperation(
         "Restart a table: open it again, and read again what it does not have", {204: (_DONE, None)}
+    ),
+    "get /connectors-directory": RestOperation(
+        "How the connectors compare with the files of connectors.directory",
+        {200: ("The leader's last round", _ref("Directory"))},
     ),
     "get /connector-plugins": RestOperation(
         "Connector classes",
