@@ -14,8 +14,8 @@ from headrace.core.connect.ownership import DIRECTORY, Ownership, digest
 from headrace_connectors.memory.stores import MemoryStores
 
 pytestmark = pytest.mark.anyio
-NONE = {"owner": None, "source": None}
-TEAM = {"owner": "team", "source": "shop.json"}
+NONE = {"owner": None, "source": None, "drifted": None}
+TEAM = {"owner": "team", "source": "shop.json", "drifted": False}
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ async def test_requests_without_an_owner_change_any_connector(api: Api) -> None:
     """The requests of Kafka Connect's clients keep their effect, and the owner stays."""
     await put(api, "?owner=team&source=shop.json")
     assert (await put(api, **{"tasks.max": "2"})).status == 200
-    assert await owner(api) == TEAM
+    assert await owner(api) == {**TEAM, "drifted": True}
     assert (await api.call("DELETE", "/connectors/shop")).status == 204
 
 
@@ -130,4 +130,4 @@ async def test_a_record_of_a_later_version_is_read(api: Api) -> None:
     """Unknown members of the record are ignored, and its other members may be missing."""
     await api.create()
     await api.stores.configs.append([("headrace-owner-shop", json.dumps({"owner": "team", "since": 1}).encode())])
-    assert await owner(api) == {"owner": "team", "source": None}
+    assert await owner(api) == {"owner": "team", "source": None, "drifted": None}

@@ -171,7 +171,7 @@ def _views(herder: Herder, name: str, views: list[str]) -> Json:
     if "info" in views:
         entry["info"] = entities.connector_info(herder.info(name))
     if OWNER in views:
-        entry[OWNER] = owner_document(herder.owner(name))
+        entry[OWNER] = owner_document(herder.owner(name), herder.config(name))
     return entry
 
 

@@ -102,7 +102,7 @@ SCHEMAS: Mapping[str, Json] = {
             "last_error": _object({"state": _TABLE_STATE, "trace": _TEXT, "since": _TEXT}, {"next_attempt": _TEXT}),
         },
     ),
-    "Owner": _object({"owner": _NULLABLE, "source": _NULLABLE}),
+    "Owner": _object({"owner": _NULLABLE, "source": _NULLABLE, "drifted": {"type": ["boolean", "null"]}}),
     "Directory": _object(
         {
             **{"worker_id": _TEXT, "directory": _TEXT, "read": _NULLABLE, "dry_run": _FLAG, "problem": _NULLABLE},

@@ -5,12 +5,13 @@ Kafka Connect ignores the parameter, so clients may send the same requests to bo
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from http import HTTPStatus
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
-from headrace.core.connect.ownership import DIRECTORY, Ownership
+from headrace.core.connect.ownership import DIRECTORY, Ownership, digest
 from headrace.core.model.errors import RestError
 from headrace.rest import bodies
 from headrace.rest.entities import Json
@@ -27,7 +28,7 @@ def router(herder: Herder) -> APIRouter:
 
     @routes.get("/{name}/owner")
     async def get_owner(name: str) -> Response:
-        return JSONResponse(owner_document(herder.owner(name)))
+        return JSONResponse(owner_document(herder.owner(name), herder.config(name)))
 
     @routes.put("/{name}/owner")
     async def put_owner(name: str, request: Request) -> Response:
@@ -35,7 +36,7 @@ def router(herder: Herder) -> APIRouter:
         if given.keys() != {OWNER} or given[OWNER] is None:
             raise RestError('The body must be {"owner": "<name>"}; DELETE removes the owner', 400)
         await herder.set_owner(name, Ownership(given[OWNER] or ""))
-        return JSONResponse(owner_document(Ownership(given[OWNER] or "")))
+        return JSONResponse(owner_document(Ownership(given[OWNER] or ""), {}))
 
     @routes.delete("/{name}/owner")
     async def delete_owner(name: str) -> Response:
@@ -45,9 +46,15 @@ def router(herder: Herder) -> APIRouter:
     return routes
 
 
-def owner_document(owner: Ownership | None) -> Json:
-    """Return the owner and its file, both null if there is none."""
-    return {"owner": owner.owner if owner else None, "source": (owner.source or None) if owner else None}
+def owner_document(owner: Ownership | None, config: Mapping[str, str]) -> Json:
+    """Return the owner of the configuration, its file, and whether somebody else has changed the configuration since.
+
+    A member is null if it is unknown; all are without an owner.
+    """
+    if owner is None:
+        return {"owner": None, "source": None, "drifted": None}
+    drifted = owner.digest != digest(config) if owner.digest else None
+    return {"owner": owner.owner, "source": owner.source or None, "drifted": drifted}
 
 
 def requesting_owner(request: Request) -> Ownership | None:
