@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
+from headrace.config.framework import FRAMEWORK_OPTIONS
 from headrace.config.validation import is_secret
 from headrace.core.connect.config_def import Type
 from headrace.core.connect.config_diff import diff_lines
@@ -232,7 +233,7 @@ class _Run:
     def _validated(self, config: Mapping[str, str]) -> tuple[set[str], list[str]]:
         """Return the keys of passwords by the connector's definitions, and the errors of a configuration.
 
-        All keys count as passwords if the worker cannot validate the configuration.
+        If the worker cannot validate the configuration, all options but those of the framework count as passwords.
         """
         name = config.get("connector.class", "").rpartition(".")[2] or "none"
         try:
@@ -243,7 +244,7 @@ class _Run:
         except RestError as error:
             if error.status in _FATAL:
                 raise
-            return set(config), [str(error)]
+            return {key for key in config if key not in FRAMEWORK_OPTIONS}, [str(error)]
         passwords = {definition["name"] for definition, _ in entries if definition["type"] == Type.PASSWORD}
         return passwords, [f"{value['name']}: {error}" for _, value in entries for error in value["errors"]]
 

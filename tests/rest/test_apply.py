@@ -148,6 +148,14 @@ async def test_a_diff_shows_errors(command: Command) -> None:
     assert (status, "shop.json: cannot be read as a connector" in text) == (2, True)
 
 
+async def test_a_diff_hides_options_of_an_unknown_class(command: Command) -> None:
+    """The worker does not know which of them are passwords; the options of the framework are none."""
+    command.write(**{"connector.class": "Unknown", "connection.pwd": "hunter2"})
+    status, text = await command.run("--diff")
+    assert (status, "hunter2" in text) == (2, False)
+    assert "  + connection.pwd = [hidden]\n  + connector.class = Unknown\n" in text
+
+
 async def test_drift_is_named(command: Command) -> None:
     """The command replaces a change that somebody has made over REST, and says so."""
     command.write()
