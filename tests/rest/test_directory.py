@@ -15,6 +15,8 @@ from rest.worker_api import SHOP, Api
 
 from headrace.core.connect.lifecycle import TargetState
 from headrace.core.connect.ownership import DIRECTORY
+from headrace.runtime.worker.connector_directory import ConnectorDirectory
+from headrace.runtime.worker.connector_files import ConnectorFiles, read_folder
 from headrace_connectors.memory.stores import MemoryStores
 
 pytestmark = pytest.mark.anyio
@@ -280,6 +282,13 @@ async def test_the_next_leader_continues(tmp_path: Path) -> None:
     options = {"connectors.directory": str(tmp_path), "connectors.directory.poll.interval.ms": "100"}
     first = Api(host="one", **options)
     second = Api(MemoryStores(shared=first.stores), host="two", **options)
+    reads: list[Path] = []
+
+    def counted(folder: Path) -> ConnectorFiles:
+        reads.append(folder)
+        return read_folder(folder)
+
+    second.directory = ConnectorDirectory(second.worker, second.herder, counted)
     write(tmp_path, "shop")
     write(tmp_path, "gone")
     for api in (first, second):
@@ -288,6 +297,7 @@ async def test_the_next_leader_continues(tmp_path: Path) -> None:
     await eventually(lambda: set(second.herder.connectors()) == {"shop", "gone"})
     assert first.directory.current() is not None
     assert second.directory.current() is None
+    assert reads == []
     await first.directory.stop()
     first.stores.group.leave("member-1")
     (tmp_path / "gone.json").unlink()
