@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from headrace import __version__, replay_dlq, validate, verify
+from headrace import __version__, apply, replay_dlq, validate, verify
 from headrace.config import WorkerConfig
 from headrace.config.worker import log_format as worker_log_format
 from headrace.config.worker import select_known
@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     options = _parser().parse_args(arguments)
     _configure_logging(options.log_level)
-    commands = {"verify": _verify, "validate": _validate, "replay-dlq": _replay_dlq}
+    commands = {"verify": _verify, "validate": _validate, "replay-dlq": _replay_dlq, "apply": _apply}
     return commands.get(options.mode, _serve)(options)
 
 
@@ -94,6 +94,15 @@ def _replay_dlq(options: argparse.Namespace) -> int:
         return replay_dlq.replay_dlq(config, options.connector, dry_run=options.dry_run, old=options.old)
     except HeadraceError as error:
         print(f"headrace replay-dlq: {error}", file=sys.stderr)
+        return 2
+
+
+def _apply(options: argparse.Namespace) -> int:
+    """Return 0 if all connectors equal their files, 1 for differences or failed connectors, 2 for an error."""
+    try:
+        return apply.apply(apply.arguments(options))
+    except HeadraceError as error:
+        print(f"headrace apply: {error}", file=sys.stderr)
         return 2
 
 
@@ -161,6 +170,13 @@ def _parser() -> argparse.ArgumentParser:
         epilog=validate.EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    code = modes.add_parser(
+        "apply",
+        help="create, change and delete connectors until they equal connector files, over the REST API",
+        description=apply.DESCRIPTION,
+        epilog=apply.EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     again = modes.add_parser(
         "replay-dlq",
         help="apply the dead letters of a connector again",
@@ -174,7 +190,9 @@ def _parser() -> argparse.ArgumentParser:
     verify.add_arguments(compare)
     validate.add_arguments(check)
     replay_dlq.add_arguments(again)
-    check.set_defaults(log_level="ERROR")
+    apply.add_arguments(code)
+    for command in (check, code):
+        command.set_defaults(log_level="ERROR")
     standalone.add_argument(
         "connectors",
         type=Path,

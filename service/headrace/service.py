@@ -7,7 +7,6 @@ server and Spark are closed. If a step hangs, a timer ends the process. Records 
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
 import signal
@@ -17,11 +16,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from headrace.config import SinkConnectorConfig, WorkerConfig
 from headrace.core.connect.lifecycle import TargetState
-from headrace.core.connect.properties import parse_properties
 from headrace.core.model.errors import ConfigError, HeadraceError, RestError
 from headrace.ports import EngineStatus, Feeds, Lakehouse, Stores
 from headrace.rest.app import create_app
@@ -34,6 +31,8 @@ from headrace.runtime.task.task_factory import SinkTaskFactory
 from headrace.runtime.threads import WorkerThreads
 from headrace.runtime.worker import plugins
 from headrace.runtime.worker.config_providers import config_providers
+from headrace.runtime.worker.connector_directory import ConnectorDirectory
+from headrace.runtime.worker.connector_files import read_connector
 from headrace.runtime.worker.health import WorkerHealth
 from headrace.runtime.worker.herder import Herder
 from headrace.runtime.worker.memory_plan import memory_plan
@@ -80,7 +79,9 @@ class Service:
         self._health = WorkerHealth(self.worker, self._engine, pools, self._feeds.beat)
         self._metrics.watch_engine(self._engine)
         self._engine_start: asyncio.Task[None] | None = None
-        app = create_app(self.worker, self.herder, self._health, self._metrics.exposition)
+        self._directory = ConnectorDirectory(self.worker, self.herder)
+        self._metrics.watch_directory(self._directory)
+        app = create_app(self.worker, self.herder, self._health, self._metrics.exposition, self._directory)
         self._server = RestServer(app, self._listener)
 
     async def run(self, connectors: Sequence[Path] = ()) -> None:
@@ -141,6 +142,7 @@ class Service:
                 await self.herder.create(file.name, file.config, file.initial)
             except RestError as error:
                 raise ConfigError(f"{file.path}: {error}") from error
+        self._directory.start()
 
     async def _start_engine(self) -> None:
         """Start Spark while the worker reads its topics, so that the first batch need not wait for it."""
@@ -159,6 +161,7 @@ class Service:
         exit_after(graceful + _STOP_MARGIN_SECONDS, status=1)
         if self._engine_start is not None:
             self._engine_start.cancel()
+        await self._directory.stop()
         await self.worker.stop()
         await self._health.stop()
         await self._feeds.close()
@@ -196,26 +199,6 @@ class Service:
         return name, self._config.rest.advertised_port or bound
 
 
-def read_connector(path: Path) -> tuple[str, dict[str, str | None], TargetState | None]:
-    """Read name, configuration and initial state from a connector file. Raises ConfigError with the file.
-
-    The file contains the body of ``POST /connectors``, a flat JSON map, or properties.
-    """
-    try:
-        text = path.read_text(encoding="utf-8")
-        document: Any = json.loads(text) if path.suffix == ".json" else parse_properties(text)
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{path}: cannot be read as a connector: {error}") from error
-    if not isinstance(document, dict):
-        raise ConfigError(f"{path}: the content is not a JSON object")
-    config = document["config"] if isinstance(document.get("config"), dict) else document
-    name = str(document.get("name") or config.get("name") or "").strip()
-    state = str(document.get("initial_state") or "RUNNING").upper().replace("RUNNING", "STARTED")
-    if state not in TargetState.__members__:
-        raise ConfigError(f"{path}: initial_state must be RUNNING, PAUSED or STOPPED")
-    return name, {key: _text(path, key, value) for key, value in config.items()}, TargetState[state]
-
-
 def checked_connector(config: WorkerConfig, path: Path) -> SinkConnectorConfig:
     """Return the configuration in a connector file, validated as by a worker. Raises ConfigError."""
     name, given, _ = read_connector(path)
@@ -227,14 +210,6 @@ def checked_connector(config: WorkerConfig, path: Path) -> SinkConnectorConfig:
     if errors := resolved.hide(plugin.validate(resolved.properties, defaults)).errors():
         raise ConfigError(f"{path}: " + "; ".join(errors))
     return plugin.config({key: value for key, value in resolved.properties.items() if value is not None}, defaults)
-
-
-def _text(path: Path, key: str, value: object) -> str | None:
-    if isinstance(value, (list, dict)):
-        raise ConfigError(f"{path}: cannot be read as a connector: the value of {key} is not a string", key)
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return None if value is None else str(value)
 
 
 def exit_after(seconds: float, status: int) -> None:

@@ -15,10 +15,10 @@ from headrace.core.model.errors import HeadraceError, RestError
 from headrace.rest.entities import config_infos
 from headrace.runtime.worker import plugins
 from headrace.runtime.worker.config_providers import config_providers
+from headrace.runtime.worker.connector_files import read_connector
 from headrace.runtime.worker.connector_names import check_addressable, named
 from headrace.runtime.worker.connector_validator import ConnectorValidator
 from headrace.runtime.worker.worker import worker_defaults
-from headrace.service import read_connector
 
 DESCRIPTION = """\
 Validates connector files with the rules of PUT /connector-plugins/{class}/config/validate, without a worker, without

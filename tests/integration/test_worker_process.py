@@ -118,6 +118,43 @@ def test_tasks_read_again_soon_after_a_kill(worker: Worker, stack_kafka: Kafka, 
     assert time.monotonic() - killed < 30
 
 
+def test_connectors_follow_their_files_across_a_kill(
+    stack_kafka: Kafka, tmp_path: Path, unique: Callable[[str], str]
+) -> None:
+    """The owner is stored in Kafka: the next worker changes and deletes what the first one has created from files."""
+    name, folder = unique("directory"), tmp_path / "connectors"
+    folder.mkdir()
+    properties = {
+        "group.id": name,
+        "config.storage.topic": f"{name}-configs",
+        "status.storage.topic": f"{name}-status",
+        "connectors.directory": str(folder),
+        "connectors.directory.poll.interval.ms": "500",
+    }
+    worker = Worker(tmp_path, stack_kafka, tmp_path / "warehouse", properties=properties)
+    for connector in ("shop", "gone"):
+        config = {**SHOP, "topics": unique(connector), "tasks.max": "1"}
+        (folder / f"{connector}.json").write_text(json.dumps({"name": connector, "config": config}))
+    worker.start()
+    try:
+        for connector in ("shop", "gone"):
+            wait_until(lambda c=connector: worker.states(c) == ["RUNNING"] * 2, f"{connector} running", 60)
+        worker.put_connector("hand", {**SHOP, "topics": unique("hand"), "tasks.max": "1"})
+        worker.kill()
+        (folder / "gone.json").unlink()
+        (folder / "shop.json").write_text(json.dumps({"name": "shop", "config": SHOP}))
+        worker.start()
+        wait_until(lambda: set(worker.call("GET", "/connectors")) == {"shop", "hand"}, "gone deleted", 60)
+        wait_until(lambda: worker.states("shop") == ["RUNNING"] * 3, "shop with two tasks", 60)
+        report = worker.call("GET", "/connectors-directory")
+        assert [(each["connector"], each["state"]) for each in report["connectors"]] == [("shop", "IN_SYNC")]
+        assert [value for (metric, _), value in worker.metrics().items() if metric.endswith("invalid_files")] == [0]
+        command = [sys.executable, "-m", "headrace", "apply", "-f", str(folder), "--url", worker.url, "--diff"]
+        assert subprocess.run(command, check=False, capture_output=True, text=True).returncode == 0
+    finally:
+        worker.kill()
+
+
 def test_a_wrong_client_property_is_refused_by_name(worker: Worker) -> None:
     """The worker refuses the connector, so that no task fails later."""
     config = {**SHOP, "consumer.override.max.poll.recods": "5"}

@@ -15,11 +15,13 @@ import yaml
 
 from headrace import __version__
 from headrace.__main__ import worker_config
+from headrace.config.directory_options import DirectorySettings
 from headrace.config.validation import WorkerDefaults, validate
 from headrace.config.worker_options import WORKER_OPTIONS
 from headrace.core.connect.lifecycle import TargetState
-from headrace.core.connect.properties import parse_properties
-from headrace.service import read_connector
+from headrace.core.connect.properties import parse_properties, properties_from_environment
+from headrace.core.connect.typed_options import parsed
+from headrace.runtime.worker.connector_files import read_connector, read_folder
 from headrace_dev.jars import cache_folder
 from headrace_dev.versions import HELM, KUBERNETES
 
@@ -154,12 +156,95 @@ def test_connectors_arrive_as_they_were_set(tmp_path: Path) -> None:
     assert shop["topics.regex"] == r"shop\.public\..*"
 
 
+def test_distributed_workers_follow_the_connectors(tmp_path: Path) -> None:
+    """The Secret is mounted as connectors.directory, without subPath: the kubelet would not update that."""
+    values = CHART / "ci" / "connectors-values.yaml"
+    secret = manifest("Secret", values)
+    [mount] = [each for each in container(values)["volumeMounts"] if each["name"] == "connectors"]
+    [volume] = [each for each in pod(values)["spec"]["volumes"] if each["name"] == "connectors"]
+    assert volume["secret"] == {"secretName": secret["metadata"]["name"]}
+    assert "subPath" not in mount
+    assert directory_of(values).folder == mount["mountPath"]
+    assert directory_of(values).delete_all
+    for file, text in secret["stringData"].items():
+        (tmp_path / file).write_text(text)
+    files = read_folder(tmp_path)
+    assert files.problems == {}
+    assert {each.name: each.initial for each in files.connectors} == {
+        "billing": TargetState.STARTED,
+        "shop": TargetState.PAUSED,
+    }
+    shop = files.connectors[1].config
+    assert (shop["batch.max.bytes"], shop["tasks.max"]) == ("134217728", "2")
+    assert shop["reselect.database.password"] == "${env:SHOP_PASSWORD}"
+
+
+def test_changed_connectors_replace_no_distributed_pod() -> None:
+    """The worker follows the mounted files, so helm upgrade restarts nothing; a standalone worker reads them once."""
+
+    def template(values: Path, *arguments: str) -> Manifest:
+        return pod(values, *arguments)
+
+    change = ("--set", "connectors.shop.config.topics=a")
+    assert template(MINIMAL, *change) == template(MINIMAL)
+    standalone = CHART / "ci" / "standalone-values.yaml"
+    changed = ("--set", r"connectors.billing.config.tasks\.max=3")
+    assert template(standalone, *changed) != template(standalone)
+
+
+def test_the_last_connector_can_be_removed() -> None:
+    """Without connectors the folder is mounted and empty, so that the worker deletes what it has created from it."""
+    assert manifest("Secret", MINIMAL)["stringData"] == {}
+    assert directory_of(MINIMAL).folder == "/etc/headrace/connectors"
+
+
+def test_a_folder_of_the_user_replaces_that_of_the_chart() -> None:
+    """The chart then mounts nothing, and an empty folder deletes nothing by default."""
+    arguments = ("--set", r"worker.config.connectors\.directory=/git/connectors")
+    assert directory_of(MINIMAL, *arguments).folder == "/git/connectors"
+    assert not directory_of(MINIMAL, *arguments).delete_all
+    assert "Secret" not in {found["kind"] for found in rendered(MINIMAL, *arguments)}
+    assert "connectors" not in {mount["name"] for mount in container(MINIMAL, *arguments)["volumeMounts"]}
+
+
+def test_a_secret_of_the_user_is_the_folder() -> None:
+    """The chart creates no Secret, and needs no list of keys in distributed mode."""
+    arguments = ("--set", "existingConnectorsSecret=mine")
+    [volume] = [each for each in pod(MINIMAL, *arguments)["spec"]["volumes"] if each["name"] == "connectors"]
+    assert volume["secret"] == {"secretName": "mine"}
+    assert "Secret" not in {found["kind"] for found in rendered(MINIMAL, *arguments)}
+
+
+def test_connectors_beside_a_configmap_of_the_user() -> None:
+    """The chart does not write the worker's options then, and passes the folder in the environment."""
+    both = ("--set", "existingConfigMap=mine,connectors.shop.config.topics=a")
+    environment = {entry["name"]: entry.get("value", "") for entry in container(MINIMAL, *both)["env"]}
+    passed = properties_from_environment(environment)
+    assert passed["connectors.directory"] == "/etc/headrace/connectors"
+    assert passed["connectors.directory.empty"] == "delete"
+    alone = ("--set", "existingConfigMap=mine")
+    assert "connectors" not in {mount["name"] for mount in container(MINIMAL, *alone)["volumeMounts"]}
+    assert "CONNECT_CONNECTORS_DIRECTORY" not in {entry["name"] for entry in container(MINIMAL, *alone)["env"]}
+
+
+def directory_of(values: Path, *arguments: str) -> DirectorySettings:
+    """What the worker reads of the rendered options."""
+    return parsed(DirectorySettings, parse_properties(properties(values, *arguments)))
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--set", "kafka.bootstrapServers="], "kafka.bootstrapServers is required"),
         (["--set", "mode=standalone"], "needs connectors"),
-        (["--set", "connectors.shop.config.topics=a"], "need mode: standalone"),
+        (
+            ["--set", r"connectors.shop.config.topics=a,worker.config.connectors\.directory=/x"],
+            "set only one of them",
+        ),
+        (
+            ["--set", "existingConnectorsSecret=s", "--set-json", 'existingConnectorsKeys=["a.json"]'],
+            "existingConnectorsKeys is for mode: standalone",
+        ),
         (["--set", "replicaCount=2,persistence.enabled=true"], "a warehouse that all workers reach"),
         (["--set", "existingConnectorsSecret=s,mode=standalone"], "existingConnectorsKeys is required"),
         (["--set", "replicaCount=2,mode=standalone,connectors.shop.config.topics=a"], "needs mode: distributed"),

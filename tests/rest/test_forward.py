@@ -24,11 +24,11 @@ async def pair() -> AsyncIterator[tuple[Api, Api]]:
 
 
 @asynccontextmanager
-async def workers(host: str) -> AsyncIterator[tuple[Api, Api]]:
-    """Such a pair; the leader listens on ``host``."""
+async def workers(host: str, **options: str) -> AsyncIterator[tuple[Api, Api]]:
+    """Such a pair with these worker options; the leader listens on ``host``."""
     listener = bind(host, 0)
-    leader = Api(host=host, port=listener.getsockname()[1])
-    follower = Api(MemoryStores(shared=leader.stores), host="follower")
+    leader = Api(host=host, port=listener.getsockname()[1], **options)
+    follower = Api(MemoryStores(shared=leader.stores), host="follower", **options)
     server = RestServer(leader.app, listener)
     server.start()
     await leader.worker.start()

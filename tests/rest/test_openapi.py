@@ -52,6 +52,7 @@ AIMED_BODIES: dict[str, dict[str, Any]] = {
     "POST /connectors": CREATED,
     "PUT /connectors/{name}/config": {**SHOP, "tasks.max": 2},
     "PATCH /connectors/{name}/config": {"tasks.max": 1},
+    "PUT /connectors/{name}/owner": {"owner": "team"},
     "PUT /connector-plugins/{plugin}/config/validate": dict(SHOP),
 }
 """Members that a body needs to get past the first check."""

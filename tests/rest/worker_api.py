@@ -15,6 +15,7 @@ from rest.stand_in import StandInTasks, health_of
 from headrace.config import WorkerConfig
 from headrace.rest.app import create_app
 from headrace.runtime.metrics.metrics import Metrics
+from headrace.runtime.worker.connector_directory import ConnectorDirectory
 from headrace.runtime.worker.herder import Herder
 from headrace.runtime.worker.plugins import LakehouseSinkConnector, Plugins
 from headrace.runtime.worker.sink_offsets import StoredOffsets, no_stored_offsets
@@ -57,7 +58,9 @@ class Api:
         self.metrics.watch(self.worker.configs, self.worker.statuses, self.worker.worker_id, self.worker.plugins)
         self.herder = Herder(self.worker, stored=held)
         self.health = health_of(self.worker)
-        self.app: FastAPI = create_app(self.worker, self.herder, self.health, self.metrics.exposition)
+        self.directory = ConnectorDirectory(self.worker, self.herder)
+        self.metrics.watch_directory(self.directory)
+        self.app: FastAPI = create_app(self.worker, self.herder, self.health, self.metrics.exposition, self.directory)
 
     async def call(self, method: str, target: str, body: object = None) -> Answer:
         """Send a JSON request."""

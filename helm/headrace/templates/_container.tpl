@@ -24,6 +24,12 @@
   value: /scratch
 - name: TMPDIR
   value: /scratch
+{{- if and (eq .Values.mode "distributed") .Values.existingConfigMap (include "headrace.mountsConnectors" .) }}
+- name: CONNECT_CONNECTORS_DIRECTORY
+  value: /etc/headrace/connectors
+- name: CONNECT_CONNECTORS_DIRECTORY_EMPTY
+  value: delete
+{{- end }}
 {{- with .Values.kafka.existingSecret }}
 - name: CONNECT_SASL_JAAS_CONFIG
   valueFrom:
@@ -54,7 +60,7 @@ envFrom:
   mountPath: /etc/headrace/worker.properties
   subPath: worker.properties
   readOnly: true
-{{- if eq .Values.mode "standalone" }}
+{{- if include "headrace.mountsConnectors" . }}
 - name: connectors
   mountPath: /etc/headrace/connectors
   readOnly: true
@@ -74,7 +80,7 @@ envFrom:
 - name: config
   configMap:
     name: {{ include "headrace.configMapName" . }}
-{{- if eq .Values.mode "standalone" }}
+{{- if include "headrace.mountsConnectors" . }}
 - name: connectors
   secret:
     secretName: {{ include "headrace.connectorsSecretName" . }}

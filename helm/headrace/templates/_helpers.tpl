@@ -60,6 +60,17 @@ annotations:
 {{- default (printf "%s-connectors" (include "headrace.fullname" .)) .Values.existingConnectorsSecret }}
 {{- end }}
 
+{{- /* "true" if the worker has the folder of connectors: always in standalone mode, in distributed mode unless the
+worker's own options name another folder or come from a ConfigMap of the user. An empty folder is mounted as well, so
+that the last connector can be removed from the values. */ -}}
+{{- define "headrace.mountsConnectors" -}}
+{{- if or (eq .Values.mode "standalone") .Values.connectors .Values.existingConnectorsSecret -}}
+true
+{{- else if not (or .Values.existingConfigMap (get (default dict .Values.worker.config) "connectors.directory")) -}}
+true
+{{- end }}
+{{- end }}
+
 {{- define "headrace.claimName" -}}
 {{- default (include "headrace.fullname" .) .Values.persistence.existingClaim }}
 {{- end }}
@@ -74,6 +85,9 @@ annotations:
 {{- $ours = merge $ours (dict "group.id" $name
       "config.storage.topic" (printf "%s-configs" $name)
       "status.storage.topic" (printf "%s-status" $name)) -}}
+{{- if include "headrace.mountsConnectors" . -}}
+{{- $ours = merge $ours (dict "connectors.directory" "/etc/headrace/connectors" "connectors.directory.empty" "delete") -}}
+{{- end -}}
 {{- end -}}
 {{- with .Values.kafka.securityProtocol }}{{ $_ := set $ours "security.protocol" . }}{{ end -}}
 {{- with .Values.kafka.saslMechanism }}{{ $_ := set $ours "sasl.mechanism" . }}{{ end -}}
@@ -111,13 +125,16 @@ annotations:
 {{- fail "kafka.bootstrapServers is required: the brokers to connect to first, as host:port" }}
 {{- end }}
 {{- $files := or .Values.connectors .Values.existingConnectorsSecret }}
-{{- if and (eq .Values.mode "distributed") $files }}
-{{- fail "connectors from values need mode: standalone; in mode: distributed create them over REST (POST /connectors)" }}
+{{- if and (eq .Values.mode "distributed") $files (get (default dict .Values.worker.config) "connectors.directory") }}
+{{- fail "worker.config.connectors.directory names another folder than that of connectors and existingConnectorsSecret: set only one of them" }}
+{{- end }}
+{{- if and (eq .Values.mode "distributed") .Values.existingConnectorsKeys }}
+{{- fail "existingConnectorsKeys is for mode: standalone; in mode: distributed all keys of existingConnectorsSecret that end in .json or .properties are connectors" }}
 {{- end }}
 {{- if and (eq .Values.mode "standalone") (not $files) }}
 {{- fail "mode: standalone needs connectors: set connectors or existingConnectorsSecret" }}
 {{- end }}
-{{- if and .Values.existingConnectorsSecret (not .Values.existingConnectorsKeys) }}
+{{- if and (eq .Values.mode "standalone") .Values.existingConnectorsSecret (not .Values.existingConnectorsKeys) }}
 {{- fail "existingConnectorsKeys is required with existingConnectorsSecret: the keys that contain one connector each" }}
 {{- end }}
 {{- if and (eq .Values.mode "standalone") (gt (int .Values.replicaCount) 1) }}

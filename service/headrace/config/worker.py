@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from headrace import __version__
 from headrace.config.converter import KNOWN_CONVERTERS, converter_class, with_types
+from headrace.config.directory_options import DirectorySettings
 from headrace.config.engine import EngineSettings
 from headrace.config.plugin_classes import converter_problems
 from headrace.config.plugin_versions import version_problems
@@ -50,6 +51,7 @@ class WorkerConfig:
         "_given",
         "consumer",
         "converters",
+        "directory",
         "distributed",
         "engine",
         "identity",
@@ -72,6 +74,7 @@ class WorkerConfig:
         self.identity = parsed(IdentitySettings, properties)
         self.storage = parsed(StorageSettings, properties)
         self.rest = parsed(RestSettings, properties)
+        self.directory = parsed(DirectorySettings, properties)
         self.converters = parsed(DefaultConverters, properties)
         self.lake = parsed(LakeSettings, properties)
         self.engine = parsed(EngineSettings, properties)

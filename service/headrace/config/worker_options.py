@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.config.converter import JSON_CONVERTER, SIMPLE_HEADER_CONVERTER
+from headrace.config.directory_options import DirectorySettings
 from headrace.config.engine import EngineSettings
 from headrace.config.overrides import OverridePolicy, override_policy
 from headrace.config.response_headers import HeaderRule, header_rules
@@ -349,6 +350,7 @@ WORKER_OPTIONS = (
     section("Identity", definition(IdentitySettings).keys)
     + section("Storage", definition(StorageSettings).keys)
     + section("REST", definition(RestSettings).keys)
+    + section("Connectors as code", definition(DirectorySettings).keys)
     + section("Converters", definition(DefaultConverters).keys)
     + section("Lakehouse", definition(LakeSettings).keys)
     + section("Spark", definition(EngineSettings).keys)

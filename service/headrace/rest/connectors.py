@@ -12,6 +12,7 @@ from headrace.core.connect.lifecycle import TargetState
 from headrace.core.model.errors import RestError
 from headrace.rest import bodies, entities
 from headrace.rest.entities import Json
+from headrace.rest.owners import OWNER, owner_document, requesting_owner
 from headrace.rest.route import ConnectRoute
 from headrace.runtime.worker.herder import Herder
 
@@ -40,7 +41,7 @@ def _collection(routes: APIRouter, herder: Herder, advertised: str) -> None:
     @routes.post("")
     async def create_connector(request: Request) -> Response:
         wanted = await bodies.create_request(request)
-        info = await herder.create(wanted.name, wanted.config, wanted.initial_state)
+        info = await herder.create(wanted.name, wanted.config, wanted.initial_state, requesting_owner(request))
         return JSONResponse(entities.connector_info(info), 201, _location(advertised, info.name))
 
 
@@ -50,8 +51,9 @@ def _resource(routes: APIRouter, herder: Herder, advertised: str) -> None:
         return JSONResponse(entities.connector_info(herder.info(name)))
 
     @routes.delete("/{name}")
-    async def delete_connector(name: str) -> Response:
-        await herder.delete(name)
+    async def delete_connector(name: str, request: Request) -> Response:
+        owner = requesting_owner(request)
+        await herder.delete(name, owner.owner if owner else None)
         return Response(status_code=204)
 
     @routes.get("/{name}/config")
@@ -60,7 +62,8 @@ def _resource(routes: APIRouter, herder: Herder, advertised: str) -> None:
 
     @routes.put("/{name}/config")
     async def put_config(name: str, request: Request) -> Response:
-        created, info = await herder.put_config(name, await bodies.string_map(request))
+        config = await bodies.string_map(request)
+        created, info = await herder.put_config(name, config, requesting_owner(request))
         headers = _location(advertised, name) if created else None
         return JSONResponse(entities.connector_info(info), 201 if created else 200, headers)
 
@@ -167,6 +170,8 @@ def _views(herder: Herder, name: str, views: list[str]) -> Json:
         entry["status"] = entities.connector_state_info(herder.status(name))
     if "info" in views:
         entry["info"] = entities.connector_info(herder.info(name))
+    if OWNER in views:
+        entry[OWNER] = owner_document(herder.owner(name), herder.config(name))
     return entry
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from fastapi import FastAPI
 
+from headrace.core.connect.connector_plan import Action
 from headrace.core.connect.lifecycle import TableState
 
 Json = dict[str, Any]
@@ -101,6 +102,24 @@ SCHEMAS: Mapping[str, Json] = {
             "last_error": _object({"state": _TABLE_STATE, "trace": _TEXT, "since": _TEXT}, {"next_attempt": _TEXT}),
         },
     ),
+    "Owner": _object({"owner": _NULLABLE, "source": _NULLABLE, "drifted": {"type": ["boolean", "null"]}}),
+    "Directory": _object(
+        {
+            **{"worker_id": _TEXT, "directory": _TEXT, "read": _NULLABLE, "dry_run": _FLAG, "problem": _NULLABLE},
+            "files": _list(_object({"file": _TEXT, "connector": _NULLABLE, "problem": _TEXT})),
+            "ignored": _list(_TEXT),
+            "connectors": _list(
+                _object(
+                    {
+                        **{"connector": _TEXT, "file": _NULLABLE},
+                        "state": {"enum": ["IN_SYNC", "PENDING", "DRIFTED", "CONFLICT", "FAILED", "KEPT"]},
+                        "action": {"enum": [str(action) for action in Action]},
+                        **{"options": _list(_TEXT), "drifted": _FLAG, "message": _NULLABLE},
+                    }
+                )
+            ),
+        }
+    ),
     "PluginInfo": _object({"class": _TEXT, "type": _TEXT}, {"version": _TEXT}),
     "ConfigKeyInfo": _object(
         {
@@ -143,8 +162,12 @@ _INFO, _STATES = _ref("ConnectorInfo"), _ref("ConnectorStateInfo")
 _CONFIG = _ref("ConfigGiven")
 _DONE = "Accepted; the worker applies it asynchronously"
 _INTERNAL = "Internal request between workers of Kafka Connect; always refused (400)"
-_EXPANDED = _map(_object({}, {"info": _INFO, "status": _STATES}))
 _PROBE = _object({"status": _TEXT, "message": _TEXT})
+_EXPANDED = _map(_object({}, {"info": _INFO, "status": _STATES, "owner": _ref("Owner")}))
+_AS_OWNER = _query(
+    owner=(_TEXT, "Make the change as this owner of connectors as code; 409 if the connector is not its own"),
+    source=(_TEXT, "File that the change comes from"),
+)
 
 OPERATIONS: Mapping[str, RestOperation] = {
     "get /": RestOperation(
@@ -167,16 +190,18 @@ OPERATIONS: Mapping[str, RestOperation] = {
     "get /connectors": RestOperation(
         "All connectors",
         {200: ("Names; with expand, a map of views by name", {"anyOf": [_list(_TEXT), _EXPANDED]})},
-        query=_query(expand=(_list({"enum": ["info", "status"]}), "Views to include; may be repeated")),
+        query=_query(expand=(_list({"enum": ["info", "status", "owner"]}), "Views to include; may be repeated")),
     ),
     "post /connectors": RestOperation(
-        "Create a connector", {201: ("Created", _INFO)}, body=_ref("CreateConnectorRequest")
+        "Create a connector", {201: ("Created", _INFO)}, body=_ref("CreateConnectorRequest"), query=_AS_OWNER
     ),
     "get /connectors/{name}": RestOperation(
         "A connector with its configuration and tasks", {200: ("The connector", _INFO)}
     ),
     "delete /connectors/{name}": RestOperation(
-        "Remove a connector; its group's offsets stay", {204: ("Removed", None)}
+        "Remove a connector; its group's offsets stay",
+        {204: ("Removed", None)},
+        query=_query(owner=_AS_OWNER["owner"]),
     ),
     "get /connectors/{name}/config": RestOperation(
         "Configuration of a connector, as submitted", {200: ("Values by key", _ref("Config"))}
@@ -185,9 +210,21 @@ OPERATIONS: Mapping[str, RestOperation] = {
         "Replace the configuration of a connector, or create the connector",
         {200: ("Replaced", _INFO), 201: ("Created", _INFO)},
         body=_CONFIG,
+        query=_AS_OWNER,
     ),
     "patch /connectors/{name}/config": RestOperation(
         "Change some keys of the configuration; null removes a key", {200: ("Changed", _INFO)}, body=_CONFIG
+    ),
+    "get /connectors/{name}/owner": RestOperation(
+        "What created the connector from a file, null if nothing did", {200: ("Owner", _ref("Owner"))}
+    ),
+    "put /connectors/{name}/owner": RestOperation(
+        "Give a connector to an owner, which may then change and delete it",
+        {200: ("Owner", _ref("Owner"))},
+        body=_object({"owner": _TEXT}),
+    ),
+    "delete /connectors/{name}/owner": RestOperation(
+        "Release a connector from its owner; the connector stays", {204: ("Released", None)}
     ),
     "get /connectors/{name}/topics": RestOperation(
         "Topics that a connector has read", {200: ("By connector", _map(_object({"topics": _list(_TEXT)})))}
@@ -233,6 +270,10 @@ OPERATIONS: Mapping[str, RestOperation] = {
     ),
     "post /connectors/{name}/tables/{table}/restart": RestOperation(
         "Restart a table: open it again, and read again what it does not have", {204: (_DONE, None)}
+    ),
+    "get /connectors-directory": RestOperation(
+        "How the connectors compare with the files of connectors.directory",
+        {200: ("The leader's last round", _ref("Directory"))},
     ),
     "get /connector-plugins": RestOperation(
         "Connector classes",

@@ -2,7 +2,8 @@
 
 Keys and values are those of Kafka Connect, so that its tools can read the topic: ``connector-<n>``,
 ``target-state-<n>``, ``task-<n>-<i>``, ``commit-<n>``, and two that are requests to running workers instead of state:
-``restart-connector-<n>`` and ``logger-cluster-<l>``. Task configurations are valid after their commit record; without
+``restart-connector-<n>`` and ``logger-cluster-<l>``. ``headrace-owner-<n>`` is Headrace's own, which Connect's readers
+ignore (``ownership.py``). Task configurations are valid after their commit record; without
 it they are incomplete and are not returned. Compaction keeps the last record of each key at its own offset, so a commit
 may come before its connector: no record may depend on the order of keys.
 """
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.core.connect.lifecycle import State, TargetState
+from headrace.core.connect.ownership import Ownership, ownership
 
 Config = dict[str, str]
 KeyValue = tuple[str, bytes | None]
@@ -28,7 +30,7 @@ Each task is a member of the consumer group, and its record repeats the connecto
 _TASK_NUMBERS = frozenset(map(str, range(MAX_TASKS)))
 
 _CONNECTOR, _TARGET, _TASK, _COMMIT = "connector-", "target-state-", "task-", "commit-"
-_LOGGER, _RESTART = "logger-cluster-", "restart-connector-"
+_LOGGER, _RESTART, _OWNER = "logger-cluster-", "restart-connector-", "headrace-owner-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +52,11 @@ class RestartRequest:
 class ClusterConfigState:
     """The state after the records of a config log. ``apply`` takes them in order."""
 
-    __slots__ = ("_connectors", "_pending", "_targets", "_tasks")
+    __slots__ = ("_connectors", "_owners", "_pending", "_targets", "_tasks")
 
     def __init__(self) -> None:
         self._connectors: dict[str, Config] = {}
+        self._owners: dict[str, Ownership] = {}
         self._targets: dict[str, TargetState] = {}
         self._tasks: dict[str, list[Config]] = {}
         self._pending: dict[str, dict[int, Config]] = {}
@@ -66,6 +69,10 @@ class ClusterConfigState:
         """Return a copy of the connector's configuration, None if the connector does not exist."""
         config = self._connectors.get(name)
         return None if config is None else dict(config)
+
+    def owner(self, name: str) -> Ownership | None:
+        """Return the stored owner of the connector; it may be that of a removed connector if ``name`` is unknown."""
+        return self._owners.get(name)
 
     def target_state(self, name: str) -> TargetState:
         """Return the connector's target state; the default is STARTED."""
@@ -92,6 +99,8 @@ class ClusterConfigState:
                 self._pending.setdefault(name, {})[int(number)] = dict(document["properties"])
         if key.startswith(_COMMIT):
             return self._apply_commit(key.removeprefix(_COMMIT), document)
+        if key.startswith(_OWNER):
+            self._apply_owner(key.removeprefix(_OWNER), document)
         return None
 
     def _apply_connector(self, name: str, document: Any) -> str:
@@ -102,6 +111,12 @@ class ClusterConfigState:
         else:
             self._connectors[name] = dict(document["properties"])
         return name
+
+    def _apply_owner(self, name: str, document: Any) -> None:
+        if document is None:
+            self._owners.pop(name, None)
+        else:
+            self._owners[name] = ownership(document)
 
     def _apply_target(self, name: str, document: Any) -> str:
         if document is None:
@@ -130,10 +145,16 @@ def connector_records(name: str, config: Mapping[str, str], target: TargetState 
     return [change] if target is None else [target_state_record(name, target), change]
 
 
-def removal_records(name: str, tasks: int) -> list[KeyValue]:
+def owner_record(name: str, owner: Ownership | None) -> KeyValue:
+    """Return the record that stores or removes the owner of a connector."""
+    return _OWNER + name, None if owner is None else _encode(owner.document())
+
+
+def removal_records(name: str, tasks: int, *, owned: bool = False) -> list[KeyValue]:
     """Return the records that remove a connector with ``tasks`` tasks and everything that is stored of it."""
     removed_tasks: list[KeyValue] = [(f"{_TASK}{name}-{number}", None) for number in range(tasks)]
-    return [(_CONNECTOR + name, None), (_TARGET + name, None), *removed_tasks, (_COMMIT + name, None)]
+    owner = [owner_record(name, None)] if owned else []
+    return [(_CONNECTOR + name, None), (_TARGET + name, None), *removed_tasks, (_COMMIT + name, None), *owner]
 
 
 def target_state_record(name: str, target: TargetState) -> KeyValue:

@@ -21,9 +21,11 @@ from headrace.core.model.events import Barrier, TableId
 from headrace.core.reselect.cache.rows import CacheUse
 from headrace.ports import Connections, EngineState, EngineStatus, TopicPartition
 from headrace.runtime.metrics.connect_metrics import StartupCounts, TaskCollector, TaskSensors
+from headrace.runtime.metrics.directory_metrics import DirectoryCollector
 from headrace.runtime.metrics.state_metrics import StateCollector
 from headrace.runtime.metrics.task_progress import ProgressCollector, TaskProgress
 from headrace.runtime.pipeline.source_reader import Query
+from headrace.runtime.worker.connector_directory import ConnectorDirectory
 from headrace.runtime.worker.plugins import Plugins
 from headrace.runtime.worker.stores import ConfigStore, StatusStore
 
@@ -136,6 +138,10 @@ class Metrics:
         text = "Starts of Spark after it had ended, hung or not started"
         restarts = Gauge("headrace_spark_restarts", text, registry=self.registry)
         restarts.set_function(lambda: engine().restarts)
+
+    def watch_directory(self, directory: ConnectorDirectory) -> None:
+        """Add the metrics of ``connectors.directory``."""
+        self.registry.register(DirectoryCollector(directory))
 
     def _counter(self, name: str, doc: str, labels: tuple[str, ...]) -> Counter:
         return Counter(name, doc, labels, registry=self.registry)

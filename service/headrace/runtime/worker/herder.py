@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from headrace.core.connect.config_def import ConfigDef, ConfigInfos
 from headrace.core.connect.config_state import RestartRequest
 from headrace.core.connect.lifecycle import State, TargetState
+from headrace.core.connect.ownership import NAME_RULE, Ownership, digest, is_owner_name
 from headrace.core.connect.status import Status
 from headrace.core.connect.table_status import TableReport
 from headrace.core.model.errors import Fenced, HeadraceError, RestError
@@ -119,25 +120,36 @@ class Herder:
         """Raise RestError 400 for a connector that could not be created. Needs no running worker."""
         self._to_create(name, config)
 
-    async def create(self, name: str, config: Properties, initial: TargetState | None) -> ConnectorInfo:
+    async def create(
+        self, name: str, config: Properties, initial: TargetState | None, owner: Ownership | None = None
+    ) -> ConnectorInfo:
         """Create a connector. Raises RestError 400 for an invalid configuration, 409 if the name is taken."""
         async with self._changing(_writing_config(name)):
             plugin, properties = self._to_create(name, config)
             if name in self.connectors():
                 raise RestError(f"Connector {name} already exists", 409)
-            await self._written(self._configs.put_connector(name, properties, initial), "connector configuration")
+            write = self._configs.put_connector(name, properties, initial, _of(owner, properties))
+            await self._written(write, "connector configuration")
         return ConnectorInfo(name, properties, (), plugin.type)
 
-    async def put_config(self, name: str, config: Properties) -> tuple[bool, ConnectorInfo]:
-        """Create or replace the configuration. Return whether the connector is new. Raises RestError 400."""
+    async def put_config(
+        self, name: str, config: Properties, owner: Ownership | None = None
+    ) -> tuple[bool, ConnectorInfo]:
+        """Create or replace the configuration. Return whether the connector is new.
+
+        Raises RestError 400, and 409 if ``owner`` is given and does not own the existing connector.
+        """
         async with self._changing(_writing_config(name)):
             given = named(name, config)
             plugin, properties = self._validator.checked(given)
             created = name not in self.connectors()
             if created:
                 check_addressable(name)
+            elif owner is not None:
+                self._check_owner(name, owner.owner)
             tasks = range(len(self._configs.state.task_configs(name)))
-            await self._written(self._configs.put_connector(name, properties), "connector configuration")
+            write = self._configs.put_connector(name, properties, owner=_of(owner, properties))
+            await self._written(write, "connector configuration")
         return created, ConnectorInfo(name, properties, tasks, plugin.type)
 
     async def patch_config(self, name: str, patch: Properties) -> ConnectorInfo:
@@ -150,11 +162,30 @@ class Herder:
             await self._written(self._configs.put_connector(name, properties), "connector configuration")
         return ConnectorInfo(name, properties, tasks, plugin.type)
 
-    async def delete(self, name: str) -> None:
-        """Remove the connector, but not its consumer group's offsets. Raises RestError 404."""
+    async def delete(self, name: str, owner: str | None = None) -> None:
+        """Remove the connector, but not its consumer group's offsets.
+
+        Raises RestError 404, and 409 if ``owner`` is given and does not own the connector.
+        """
         async with self._changing(f"removing the config for connector {name} from the config topic"):
             self.config(name)
+            if owner is not None:
+                self._check_owner(name, owner)
             await self._written(self._configs.remove_connector(name), "connector configuration")
+
+    def owner(self, name: str) -> Ownership | None:
+        """Return the owner of the connector, None if it was created over REST without one. Raises RestError 404."""
+        self.config(name)
+        return self._configs.state.owner(name)
+
+    async def set_owner(self, name: str, owner: Ownership | None) -> None:
+        """Give the connector to an owner, or release it (None). Its configuration stays. Raises RestError 400, 404."""
+        async with self._changing(f"writing the owner of connector {name} to the config topic"):
+            self.config(name)
+            if owner is not None and not is_owner_name(owner.owner):
+                raise RestError(f"The owner {owner.owner!r} is not a name: {NAME_RULE}", 400)
+            if owner != self._configs.state.owner(name):
+                await self._written(self._configs.put_owner(name, owner), "connector owner")
 
     async def set_target_state(self, name: str, target: TargetState) -> None:
         """Pause, resume or stop the connector. Raises RestError 404."""
@@ -258,6 +289,14 @@ class Herder:
         """Validate a configuration. Raises RestError if it names another class than the path."""
         return self._validator.validate(plugin, config)
 
+    def _check_owner(self, name: str, owner: str) -> None:
+        found = self._configs.state.owner(name)
+        if found is None or found.owner != owner:
+            by = "has no owner: it was created over REST" if found is None else f"is owned by {found.owner}"
+            raise RestError(
+                f"Connector {name} {by}; PUT /connectors/{name}/owner with the owner {owner} adopts the connector", 409
+            )
+
     def _to_create(self, name: str, config: Properties) -> tuple[ConnectorPlugin, Config]:
         plugin, properties = self._validator.checked(named(name, config))
         check_addressable(name)
@@ -306,6 +345,13 @@ def _restarting(info: ConnectorStateInfo, request: RestartRequest) -> ConnectorS
 
 def _takes_task(request: RestartRequest, seen: Status) -> bool:
     return request.takes_task(seen.state, failed_tables=seen.has_failed_tables)
+
+
+def _of(owner: Ownership | None, config: Config) -> Ownership | None:
+    """Return ``owner`` with the digest of the configuration that is written. Raises RestError 400 for its name."""
+    if owner is not None and not is_owner_name(owner.owner):
+        raise RestError(f"The owner {owner.owner!r} is not a name: {NAME_RULE}", 400)
+    return None if owner is None else replace(owner, digest=digest(config))
 
 
 def _writing_config(name: str) -> str:

@@ -16,6 +16,7 @@ from datetime import datetime
 from headrace.core.connect import config_state, status
 from headrace.core.connect.config_state import ClusterConfigState, RestartRequest
 from headrace.core.connect.lifecycle import State, TargetState
+from headrace.core.connect.ownership import Ownership
 from headrace.core.connect.status import Status, StatusState, TopicStatus
 from headrace.core.connect.table_status import TableStatus
 from headrace.core.model.errors import HeadraceError
@@ -78,20 +79,36 @@ class ConfigStore:
         """Return the next offset of the topic to read."""
         return self._log.position()
 
-    async def put_connector(self, name: str, config: Mapping[str, str], target: TargetState | None = None) -> None:
+    async def put_connector(
+        self,
+        name: str,
+        config: Mapping[str, str],
+        target: TargetState | None = None,
+        owner: Ownership | None = None,
+    ) -> None:
         """Create or change a connector. ``target`` is the initial state of a new one. Raises Retriable.
 
-        Without ``target`` a new connector starts. An interrupted creation or removal may have left the target state of
-        an earlier connector with this name, which is replaced.
+        Without ``target`` a new connector starts, and without ``owner`` it has none. An interrupted creation or
+        removal may have left both of an earlier connector with this name, which are replaced. A changed connector keeps
+        its owner without ``owner``.
         """
-        if target is None and name not in self.state.connectors() and self.state.target_state(name) != _INITIAL_TARGET:
+        new = name not in self.state.connectors()
+        if target is None and new and self.state.target_state(name) != _INITIAL_TARGET:
             target = _INITIAL_TARGET
-        await self._log.append(config_state.connector_records(name, config, target))
+        records = config_state.connector_records(name, config, target)
+        if owner is not None or (new and self.state.owner(name) is not None):
+            records.insert(0, config_state.owner_record(name, owner))
+        await self._log.append(records)
+
+    async def put_owner(self, name: str, owner: Ownership | None) -> None:
+        """Store or remove the owner of a connector. Raises Retriable."""
+        await self._log.append([config_state.owner_record(name, owner)])
 
     async def remove_connector(self, name: str) -> None:
-        """Remove a connector, its target state and its tasks. Raises Retriable."""
+        """Remove a connector, its owner, its target state and its tasks. Raises Retriable."""
         tasks = len(self.state.task_configs(name))
-        await self._log.append(config_state.removal_records(name, tasks))
+        owned = self.state.owner(name) is not None
+        await self._log.append(config_state.removal_records(name, tasks, owned=owned))
 
     async def put_target_state(self, name: str, target: TargetState) -> None:
         """Set the target state of a connector. Raises Retriable."""

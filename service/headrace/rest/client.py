@@ -1,0 +1,148 @@
+"""A client of Kafka Connect's REST API, for commands that an operator runs."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import ssl
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+
+from headrace.core.model.errors import ConfigError, RestError
+
+_ANSWER_SECONDS = 100.0
+"""Longer than the time in which a worker answers (``rest.request.timeout.ms``)."""
+_REBALANCE_SECONDS = 60.0
+_RETRY_SECONDS = 1.0
+_REBALANCING = ("Cannot complete request momentarily", "Cannot complete request because of a conflicting operation")
+"""The answers 409 after which Kafka Connect's clients repeat a request."""
+_MAX_SHOWN = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """How a client proves who it is: user and password, a bearer token, or a certificate. All are optional.
+
+    ``ca`` is a PEM file of authorities that are trusted instead of the system's; ``certificate`` is a PEM file with the
+    client's certificate and key.
+    """
+
+    user: str | None = None
+    password: str | None = None
+    token: str | None = None
+    ca: Path | None = None
+    certificate: Path | None = None
+
+    def __repr__(self) -> str:
+        return f"Credentials(user={self.user!r})"
+
+    def header(self) -> dict[str, str]:
+        """Return the header Authorization, none without credentials."""
+        if self.token:
+            return {"Authorization": f"Bearer {self.token}"}
+        if self.user is None:
+            return {}
+        pair = base64.b64encode(f"{self.user}:{self.password or ''}".encode()).decode()
+        return {"Authorization": f"Basic {pair}"}
+
+
+class ConnectClient:
+    """Sends requests to one worker. Every method raises ConfigError if it cannot be reached, RestError for errors.
+
+    It follows no redirects, so credentials go to the given address only.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        credentials: Credentials,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        try:
+            parts = urlsplit(url)
+            host, port = parts.hostname, parts.port
+        except ValueError as error:
+            raise ConfigError(f"--url: {url!r} is not http://host:port or https://host:port") from error
+        if parts.username is not None:
+            raise ConfigError("--url: the URL contains credentials; set --user and HEADRACE_PASSWORD instead")
+        if parts.scheme not in ("http", "https") or not host:
+            raise ConfigError(f"--url: {url!r} is not http://host:port or https://host:port")
+        self._host, self._port, self._path = host, port, parts.path.rstrip("/")
+        self._tls = _tls_context(credentials) if parts.scheme == "https" else None
+        self._headers = {"Accept": "application/json", **credentials.header()}
+        self._url, self._clock, self._sleep = url, clock, sleep
+
+    def get(self, path: str, query: Mapping[str, str | list[str]] | None = None) -> Any:
+        """Return the JSON answer."""
+        return self.request("GET", path, query)
+
+    def request(
+        self, method: str, path: str, query: Mapping[str, str | list[str]] | None = None, body: object = None
+    ) -> Any:
+        """Return the JSON answer, None for an empty one. Repeats the request while the workers rebalance."""
+        target = self._path + path + (f"?{urlencode(query, doseq=True)}" if query else "")
+        deadline = self._clock() + _REBALANCE_SECONDS
+        while True:
+            status, answer = self._exchange(method, target, body)
+            message = answer.get("message") if isinstance(answer, dict) else None
+            if status < http.client.MULTIPLE_CHOICES:
+                return answer
+            busy = status == http.client.CONFLICT and str(message).startswith(_REBALANCING)
+            if not busy or self._clock() > deadline:
+                raise RestError(self._error(status, message), status)
+            self._sleep(_RETRY_SECONDS)
+
+    def _exchange(self, method: str, target: str, body: object) -> tuple[int, Any]:
+        content = None if body is None else json.dumps(body).encode()
+        headers = self._headers | ({} if content is None else {"Content-Type": "application/json"})
+        connection = self._connection()
+        try:
+            connection.request(method, target, content, headers)
+            answer = connection.getresponse()
+            text = answer.read()
+        except (OSError, http.client.HTTPException) as error:
+            cause = str(error) or type(error).__name__
+            raise ConfigError(f"{self._url}: does not answer: {cause}; start a worker there, or set --url") from error
+        finally:
+            connection.close()
+        try:
+            return answer.status, json.loads(text) if text.strip() else None
+        except ValueError as error:
+            if answer.status >= http.client.BAD_REQUEST:
+                return answer.status, None
+            raise ConfigError(f"{self._url}: the answer is not JSON; set --url to a worker's REST API") from error
+
+    def _connection(self) -> http.client.HTTPConnection:
+        if self._tls is None:
+            return http.client.HTTPConnection(self._host, self._port, timeout=_ANSWER_SECONDS)
+        return http.client.HTTPSConnection(self._host, self._port, timeout=_ANSWER_SECONDS, context=self._tls)
+
+    def _error(self, status: int, message: object) -> str:
+        if status == http.client.UNAUTHORIZED:
+            return f"{self._url}: refused (401); set --user and HEADRACE_PASSWORD, or HEADRACE_TOKEN"
+        if status == http.client.FORBIDDEN:
+            return (
+                f"{self._url}: refused (403); this user may not change connectors: use another one, or grant the role"
+            )
+        return str(message)[:_MAX_SHOWN] if message else f"{self._url}: answered with status {status}"
+
+
+def segment(name: str) -> str:
+    """Return a connector's name for a path."""
+    return quote(name, safe="")
+
+
+def _tls_context(credentials: Credentials) -> ssl.SSLContext:
+    try:
+        context = ssl.create_default_context(cafile=credentials.ca)
+        if credentials.certificate is not None:
+            context.load_cert_chain(credentials.certificate)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(f"--ca, --cert: cannot be read: {error.strerror or error}") from error
+    return context

@@ -1,0 +1,130 @@
+"""Read connectors from files: one file of standalone mode, or all files of a folder (connectors as code)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from headrace.core.connect.connector_plan import DesiredConnector, DesiredConnectors
+from headrace.core.connect.lifecycle import TargetState
+from headrace.core.connect.properties import parse_properties
+from headrace.core.model.errors import ConfigError, RestError
+from headrace.runtime.worker.connector_names import check_addressable, named
+
+_SUFFIXES = (".json", ".properties")
+_YAML = (".yaml", ".yml")
+_MAX_BYTES = 1024 * 1024
+_MOUNTED = "..data"
+"""The link in a mounted ConfigMap or Secret that the kubelet replaces at each update."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileProblem:
+    """A file that cannot be used, with the name of its connector if that is known."""
+
+    message: str
+    connector: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorFiles:
+    """The connectors in the files of a folder. ``problems`` and ``ignored`` are by file name."""
+
+    connectors: Sequence[DesiredConnector] = ()
+    problems: Mapping[str, FileProblem] = field(default_factory=dict)
+    ignored: Sequence[str] = ()
+
+    def desired(self) -> DesiredConnectors:
+        """Return what a plan takes."""
+        unreadable = {file: problem.connector for file, problem in self.problems.items()}
+        return DesiredConnectors(self.connectors, unreadable)
+
+    @property
+    def empty(self) -> bool:
+        """Whether the folder has no connector file at all."""
+        return not self.connectors and not self.problems
+
+
+def read_folder(folder: Path) -> ConnectorFiles:
+    """Read all connector files of a folder. Raises ConfigError if the folder cannot be read.
+
+    Names that begin with a dot, folders, and files with other endings are ignored. A mounted ConfigMap or Secret is
+    read at one version, although it may be replaced at the same time.
+    """
+    try:
+        mounted = folder / _MOUNTED
+        root = mounted.resolve(strict=True) if mounted.is_symlink() else folder
+        paths = sorted(path for path in root.iterdir() if not path.name.startswith(".") and not path.is_dir())
+    except OSError as error:
+        raise ConfigError(f"{folder}: cannot be read: {error.strerror}") from error
+    return read_files([path for path in paths if path.suffix in (*_SUFFIXES, *_YAML)], _ignored(paths))
+
+
+def read_files(paths: Sequence[Path], ignored: Sequence[str] = ()) -> ConnectorFiles:
+    """Read connector files. An error in one does not affect the others."""
+    connectors, problems = [], {}
+    for path in paths:
+        found = _read(path)
+        if isinstance(found, FileProblem):
+            problems[path.name] = found
+        else:
+            connectors.append(found)
+    return ConnectorFiles(connectors, problems, ignored)
+
+
+def read_connector(path: Path) -> tuple[str, dict[str, str | None], TargetState | None]:
+    """Read name, configuration and initial state from a connector file. Raises ConfigError with the file.
+
+    The file contains the body of ``POST /connectors``, a flat JSON map, or properties.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+        document: Any = json.loads(text) if path.suffix == ".json" else parse_properties(text)
+    except (OSError, ValueError, RecursionError) as error:
+        raise ConfigError(f"{path}: cannot be read as a connector: {error}") from error
+    if not isinstance(document, dict):
+        raise ConfigError(f"{path}: the content is not a JSON object")
+    config = document["config"] if isinstance(document.get("config"), dict) else document
+    name = str(document.get("name") or config.get("name") or "").strip()
+    state = str(document.get("initial_state") or "RUNNING").upper().replace("RUNNING", "STARTED")
+    if state not in TargetState.__members__:
+        raise ConfigError(f"{path}: initial_state must be RUNNING, PAUSED or STOPPED")
+    return name, {key: _text(path, key, value) for key, value in config.items()}, TargetState[state]
+
+
+def _ignored(paths: Sequence[Path]) -> list[str]:
+    return [path.name for path in paths if path.suffix not in (*_SUFFIXES, *_YAML)]
+
+
+def _read(path: Path) -> DesiredConnector | FileProblem:
+    if path.suffix in _YAML:
+        return FileProblem("YAML is not read; write the connector as .json or .properties")
+    try:
+        if path.stat().st_size > _MAX_BYTES:
+            return FileProblem(f"the file is larger than {_MAX_BYTES} bytes; a connector's configuration is smaller")
+        name, config, initial = read_connector(path)
+    except OSError as error:
+        return FileProblem(f"cannot be read as a connector: {error.strerror}")
+    except ConfigError as error:
+        return FileProblem(str(error).removeprefix(f"{path}: "))
+    if not name:
+        return FileProblem("the connector has no name; add the key name")
+    try:
+        check_addressable(name)
+        complete = named(name, config)
+    except RestError as error:
+        return FileProblem(str(error), name)
+    if missing := [key for key, value in complete.items() if value is None]:
+        return FileProblem(f"the value of {missing[0]} is null; remove the key, or give it a value", name)
+    return DesiredConnector(name, {k: v for k, v in complete.items() if v is not None}, path.name, initial)
+
+
+def _text(path: Path, key: str, value: object) -> str | None:
+    if isinstance(value, (list, dict)):
+        raise ConfigError(f"{path}: cannot be read as a connector: the value of {key} is not a string", key)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return None if value is None else str(value)
