@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 
 import pytest
@@ -71,6 +72,8 @@ async def answer(worker: SecuredWorker, request: bytes) -> bytes:
         return b""
     finally:
         writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
 
 
 async def test_hostile_requests_do_no_harm(caplog: pytest.LogCaptureFixture) -> None:

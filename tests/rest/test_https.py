@@ -97,6 +97,7 @@ async def test_a_handshake_that_stops_blocks_nobody(tmp_path: Path) -> None:
             async with asyncio.timeout(10):
                 assert await reader.read() == b""
             writer.close()
+            await writer.wait_closed()
 
 
 def test_a_listener_that_cannot_be_served_holds_no_port(tmp_path: Path) -> None:
