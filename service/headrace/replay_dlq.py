@@ -22,7 +22,7 @@ from headrace.core.model.errors import ConfigError
 from headrace.ports import ErrantRecord, Lakehouse, ReplayFeeds
 from headrace.runtime.task.replay import Edges, Letters, replay
 from headrace.runtime.threads import WorkerThreads
-from headrace.runtime.verify.connector_rest import ConnectorRest, reachable
+from headrace.runtime.verify.connector_rest import connector_rest
 from headrace.runtime.verify.table_verifier import Clock
 from headrace.runtime.worker import plugins
 from headrace.service import checked_connector
@@ -70,8 +70,7 @@ def replay_dlq(config: WorkerConfig, connector: Path, *, dry_run: bool, old: boo
     if not sink.framework.dead_letters.topic:
         raise ConfigError(f"{connector}: the connector has no dead letter queue: {QUEUE} is not set", QUEUE)
     feeds: ReplayFeeds = plugins.load("feeds", "kafka")(config.complete_properties())
-    host, port = config.listener()
-    rest = ConnectorRest(reachable(host), port, sink.name, Clock(time.monotonic, time.sleep))
+    rest = connector_rest(config, sink.name, Clock(time.monotonic, time.sleep))
     report = ReplayReport(sys.stdout, sys.stderr)
     since = 0 if old else oldest(sink, time.time())
     found = asyncio.run(survey(feeds, sink, since, report))

@@ -21,8 +21,8 @@ from headrace.config import SinkConnectorConfig, WorkerConfig
 from headrace.core.connect.lifecycle import TargetState
 from headrace.core.model.errors import ConfigError, HeadraceError, RestError
 from headrace.ports import EngineStatus, Feeds, Lakehouse, Stores
-from headrace.rest.app import create_app
-from headrace.rest.server import RestServer, bind
+from headrace.rest.app import WorkerParts
+from headrace.rest.servers import Endpoints, rest_servers
 from headrace.runtime.metrics.metrics import Metrics, TaskMetrics
 from headrace.runtime.retry import retrying
 from headrace.runtime.task.history_offsets import HistoryOffsets
@@ -57,10 +57,9 @@ class Service:
     """One worker process."""
 
     def __init__(self, config: WorkerConfig) -> None:
-        """Bind the port and create the parts without starting them. Raises ConfigError."""
-        host, port = config.listener()
+        """Bind the ports and create the parts without starting them. Raises ConfigError."""
         self._config = config
-        self._listener = bind(host, port)
+        self._endpoints = Endpoints.bound(config)
         self._threads = WorkerThreads.start(config.lake.threads)
         self._metrics = Metrics()
         properties = config.complete_properties()
@@ -69,7 +68,7 @@ class Service:
         self._memory = memory_plan(config.lake.memory, self._lakehouse.memory())
         stores: Stores = plugins.load("stores", "kafka" if config.distributed else "standalone")(properties)
         self.worker = Worker(
-            config, stores, plugins.installed(), self._task_factory(), self._advertised(host), self._metrics
+            config, stores, plugins.installed(), self._task_factory(), self._advertised(), self._metrics
         )
         self._metrics.watch(self.worker.configs, self.worker.statuses, self.worker.worker_id, self.worker.plugins)
         self.herder = Herder(
@@ -81,8 +80,8 @@ class Service:
         self._engine_start: asyncio.Task[None] | None = None
         self._directory = ConnectorDirectory(self.worker, self.herder)
         self._metrics.watch_directory(self._directory)
-        app = create_app(self.worker, self.herder, self._health, self._metrics.exposition, self._directory)
-        self._server = RestServer(app, self._listener)
+        parts = WorkerParts(self.worker, self.herder, self._health, self._directory, self._metrics.exposition)
+        self._servers = rest_servers(parts, self._endpoints)
 
     async def run(self, connectors: Sequence[Path] = ()) -> None:
         """Serve until SIGTERM or SIGINT. Raises ConfigError if the worker cannot start.
@@ -92,7 +91,8 @@ class Service:
         try:
             files = self._checked(connectors)
         except ConfigError:
-            self._listener.close()
+            for server in self._servers:
+                server.close()
             raise
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
@@ -126,8 +126,9 @@ class Service:
         return files
 
     async def _start(self, connectors: Sequence[ConnectorFile]) -> None:
-        self._server.start()
-        log.info("REST API on http://%s", self.worker.worker_id)
+        for server in self._servers:
+            server.start()
+        log.info("REST API on %s", self.worker.url)
         if self._memory.fits:
             log.info("Memory: %s", self._memory)
         else:
@@ -165,7 +166,8 @@ class Service:
         await self.worker.stop()
         await self._health.stop()
         await self._feeds.close()
-        await self._server.stop()
+        for server in self._servers:
+            await server.stop()
         await asyncio.to_thread(self._lakehouse.close)
         self._threads.stop()
         log.info("Stopped")
@@ -193,10 +195,10 @@ class Service:
         tables = partial(self.worker.statuses.put_tables, connector, task_number)
         return self._metrics.task(connector, task_number, topic_read, note, tables)
 
-    def _advertised(self, host: str) -> tuple[str, int]:
-        name = self._config.rest.advertised_host or host or socket.gethostname()
-        bound: int = self._listener.getsockname()[1]
-        return name, self._config.rest.advertised_port or bound
+    def _advertised(self) -> tuple[str, int]:
+        rest = self._config.rest
+        name = rest.advertised_host or self._config.listener.host or socket.gethostname()
+        return name, rest.advertised_port or self._endpoints.port(self._config)
 
 
 def checked_connector(config: WorkerConfig, path: Path) -> SinkConnectorConfig:

@@ -28,7 +28,7 @@ from headrace.core.verify.verification import Verdict, comparison
 from headrace.ports import Stores, TableSource, TopicPartition
 from headrace.runtime.clock import now
 from headrace.runtime.task.task_factory import sink_task_options
-from headrace.runtime.verify.connector_rest import ConnectorRest, reachable
+from headrace.runtime.verify.connector_rest import connector_rest
 from headrace.runtime.verify.lake_progress import LakeProgress
 from headrace.runtime.verify.table_repair import Sink, TableRepair
 from headrace.runtime.verify.table_verifier import (
@@ -164,8 +164,7 @@ class Verification:
         self._arguments = arguments
         self._report = report
         self._folder = folder
-        host, port = config.listener()
-        self._rest = ConnectorRest(reachable(host), port, connector.name, CLOCK)
+        self._rest = connector_rest(config, connector.name, CLOCK)
         stores = plugins.load("stores", "standalone")(config.complete_properties())
         self._offsets = KafkaOffsets(stores, connector, runner)
         self._lakehouse = plugins.open_lakehouse(config)

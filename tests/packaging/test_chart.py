@@ -115,7 +115,7 @@ def test_the_worker_takes_its_configuration(values: Path, tmp_path: Path) -> Non
     file.write_text(properties(values))
     mode = container(values)["args"][0]
     config = worker_config(file, distributed=mode == "connect-distributed")
-    assert config.listener()[1] == container(values)["ports"][0]["containerPort"]
+    assert config.listener.port == container(values)["ports"][0]["containerPort"]
 
 
 def test_options_arrive_as_they_were_set(tmp_path: Path) -> None:

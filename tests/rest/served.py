@@ -7,14 +7,14 @@ from contextlib import asynccontextmanager
 
 from starlette.types import ASGIApp
 
-from headrace.rest.server import RestServer, bind
+from headrace.rest.server import Endpoint, RestServer, bind
 
 
 @asynccontextmanager
 async def served(app: ASGIApp) -> AsyncIterator[str]:
     """The URL of ``app``, which is served within the block."""
     listener = bind("127.0.0.1", 0)
-    server = RestServer(app, listener)
+    server = RestServer(app, [Endpoint(listener)])
     server.start()
     try:
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from fastapi import FastAPI
+
 from headrace.config import SinkConnectorConfig, validation
 from headrace.config.framework import FRAMEWORK_OPTIONS
 from headrace.config.kafka import CLIENT_OVERRIDES
@@ -22,13 +24,23 @@ from headrace.core.connect.config_def import (
 )
 from headrace.core.connect.table_status import TableReport
 from headrace.ports import EngineState, EngineStatus
+from headrace.rest.app import WorkerParts, create_app
+from headrace.runtime.worker.connector_directory import ConnectorDirectory
 from headrace.runtime.worker.health import WorkerHealth
+from headrace.runtime.worker.herder import Herder
 from headrace.runtime.worker.worker import Worker
 
 
 def health_of(worker: Worker, engine: EngineState = EngineState.RUNNING) -> WorkerHealth:
     """Return the health of a worker with an engine in this state."""
     return WorkerHealth(worker, lambda: EngineStatus(engine, time.time()), {}, lambda callback: callback())
+
+
+def application(worker: Worker) -> FastAPI:
+    """Return the application of a worker without metrics."""
+    herder = Herder(worker)
+    directory = ConnectorDirectory(worker, herder)
+    return create_app(WorkerParts(worker, herder, health_of(worker), directory, lambda: (b"", "text/plain")))
 
 
 class FileStreamSinkConnector:

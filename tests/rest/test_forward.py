@@ -9,7 +9,7 @@ import pytest
 from rest.worker_api import SHOP, Api
 
 from headrace.core.model.errors import ConfigError
-from headrace.rest.server import RestServer, bind
+from headrace.rest.server import Endpoint, RestServer, bind
 from headrace.runtime.worker.cluster import NO_LEADER
 from headrace_connectors.memory.stores import MemoryStores
 
@@ -29,7 +29,7 @@ async def workers(host: str, **options: str) -> AsyncIterator[tuple[Api, Api]]:
     listener = bind(host, 0)
     leader = Api(host=host, port=listener.getsockname()[1], **options)
     follower = Api(MemoryStores(shared=leader.stores), host="follower", **options)
-    server = RestServer(leader.app, listener)
+    server = RestServer(leader.app, [Endpoint(listener)])
     server.start()
     await leader.worker.start()
     await follower.worker.start()

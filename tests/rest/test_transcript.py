@@ -18,14 +18,12 @@ from typing import Any
 import pytest
 from fastapi import FastAPI
 from rest.asgi import Answer, request
-from rest.stand_in import FileStreamSinkConnector, StandInTasks, health_of
+from rest.stand_in import FileStreamSinkConnector, StandInTasks, application
 
 from headrace.config import WorkerConfig
 from headrace.core.connect.status import TopicStatus
 from headrace.core.model.errors import Fatal
 from headrace.ports import TopicPartition
-from headrace.rest.app import create_app
-from headrace.runtime.worker.herder import Herder
 from headrace.runtime.worker.loggers import Loggers
 from headrace.runtime.worker.plugins import Plugins
 from headrace.runtime.worker.worker import Worker
@@ -103,7 +101,7 @@ async def test_recorded_requests_get_the_recorded_answers() -> None:
     loggers = Loggers(lambda: datetime.now(UTC), _connects_loggers())
     worker = Worker(WorkerConfig(WORKER), stores, plugins, tasks, ("127.0.0.1", 18185), loggers=loggers)
     await worker.start()
-    app = create_app(worker, Herder(worker), health_of(worker), lambda: (b"", "text/plain"))
+    app = application(worker)
     differences = []
     for recorded in _recorded():
         _progress(worker, stores, recorded["id"])

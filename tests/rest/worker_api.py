@@ -13,7 +13,7 @@ from rest.asgi import Answer, request
 from rest.stand_in import StandInTasks, health_of
 
 from headrace.config import WorkerConfig
-from headrace.rest.app import create_app
+from headrace.rest.app import WorkerParts, create_app
 from headrace.runtime.metrics.metrics import Metrics
 from headrace.runtime.worker.connector_directory import ConnectorDirectory
 from headrace.runtime.worker.herder import Herder
@@ -60,7 +60,8 @@ class Api:
         self.health = health_of(self.worker)
         self.directory = ConnectorDirectory(self.worker, self.herder)
         self.metrics.watch_directory(self.directory)
-        self.app: FastAPI = create_app(self.worker, self.herder, self.health, self.metrics.exposition, self.directory)
+        self.parts = WorkerParts(self.worker, self.herder, self.health, self.directory, self.metrics.exposition)
+        self.app: FastAPI = create_app(self.parts)
 
     async def call(self, method: str, target: str, body: object = None) -> Answer:
         """Send a JSON request."""

@@ -8,14 +8,12 @@ from typing import Any
 
 import pytest
 from rest.asgi import request
-from rest.stand_in import StandInTasks, health_of
+from rest.stand_in import StandInTasks, application
 from rest.worker_api import Api
 
 from headrace.__main__ import main
 from headrace.config import WorkerConfig
-from headrace.rest.app import create_app
 from headrace.runtime.worker import plugins
-from headrace.runtime.worker.herder import Herder
 from headrace.runtime.worker.worker import Worker
 from headrace_connectors.memory.stores import MemoryStores
 
@@ -119,7 +117,7 @@ async def test_the_answer_is_that_of_the_rest_api(
     of_file = WorkerConfig({**properties, **storage})
     worker = Worker(of_file, MemoryStores(), plugins.installed(), StandInTasks(), ("127.0.0.1", 1))
     await worker.start()
-    app = create_app(worker, Herder(worker), health_of(worker), lambda: (b"", "text/plain"))
+    app = application(worker)
     path = "/connector-plugins/LakehouseSink/config/validate"
     body = json.dumps({"name": "shop", **config}).encode()
     answer = await request(app, "PUT", path, {"Content-Type": "application/json"}, body)

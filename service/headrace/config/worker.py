@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from urllib.parse import urlsplit
+from collections.abc import Iterator, Mapping, Sequence
 
 from headrace import __version__
 from headrace.config.converter import KNOWN_CONVERTERS, converter_class, with_types
 from headrace.config.directory_options import DirectorySettings
 from headrace.config.engine import EngineSettings
+from headrace.config.listeners import HTTPS, Listener, advertised, parsed_listeners
 from headrace.config.plugin_classes import converter_problems
 from headrace.config.plugin_versions import version_problems
+from headrace.config.rest_options import BasicAuthSettings, OAuthSettings, RestAccessSettings
+from headrace.config.tls import NO_EFFECT, TlsSettings
 from headrace.config.values import trimmed
 from headrace.config.worker_keys import (
     CLIENT_SECURITY,
@@ -21,7 +23,9 @@ from headrace.config.worker_keys import (
     without_effect,
 )
 from headrace.config.worker_options import (
-    DEFAULT_PORT,
+    ADMIN_TLS,
+    LISTENER_TLS,
+    OAUTH_TLS,
     WORKER_OPTIONS,
     DefaultConverters,
     IdentitySettings,
@@ -35,12 +39,14 @@ from headrace.config.worker_options import (
 )
 from headrace.core.connect.config_def import ConfigInfo
 from headrace.core.connect.suggestions import suggestion
-from headrace.core.connect.typed_options import below, parsed
+from headrace.core.connect.typed_options import below, definition, parsed
 from headrace.core.model.errors import ConfigError
 
+_OF_REST = ("listeners", "admin.listeners", "rest.", "access.control.", "response.http.")
 _OF_CONVERTERS = ("key.", "value.", "header.")
 _CONVERTERS = tuple(f"{side}.converter" for side in KNOWN_CONVERTERS)
 _DISTRIBUTED = ("group.id", "config.storage.topic", "status.storage.topic")
+_TLS_NAMES = frozenset((*definition(TlsSettings).names(), *NO_EFFECT))
 _FREE_PREFIXES = (*PASS_THROUGH, *CLIENT_SECURITY, "config.providers")
 
 
@@ -49,6 +55,9 @@ class WorkerConfig:
 
     __slots__ = (
         "_given",
+        "access",
+        "admin_listeners",
+        "basic_auth",
         "consumer",
         "converters",
         "directory",
@@ -57,6 +66,8 @@ class WorkerConfig:
         "identity",
         "ignored",
         "lake",
+        "listeners",
+        "oauth",
         "overrides",
         "rest",
         "storage",
@@ -83,7 +94,14 @@ class WorkerConfig:
         self.overrides = parsed(OverrideSettings, properties)
         self.distributed = distributed
         self.ignored = {name: reason for name in properties if (reason := without_effect(name)) is not None}
-        self.listener()
+        self.listeners: Sequence[Listener] = parsed_listeners("listeners", self.rest.listeners)
+        if not self.listeners:
+            raise ConfigError("listeners: there is no address; set http://host:port or https://host:port", "listeners")
+        self.admin_listeners = parsed_listeners("admin.listeners", self.rest.admin_listeners or ())
+        self.basic_auth = parsed(BasicAuthSettings, properties)
+        self.oauth = parsed(OAuthSettings, properties)
+        self.access = parsed(RestAccessSettings, properties)
+        self._check_access()
 
     @property
     def group_id(self) -> str | None:
@@ -95,21 +113,35 @@ class WorkerConfig:
         """Whether levels may be seen and set by request."""
         return self.rest.admin_listeners is None
 
-    def listener(self) -> tuple[str, int]:
-        """Host and port to listen on; an empty host means every interface. Raises ConfigError."""
-        listeners = self.rest.listeners
-        if len(listeners) != 1:
-            raise ConfigError("listeners: exactly one http://host:port is served", key="listeners")
-        try:
-            url = urlsplit(listeners[0].lower())
-            port = DEFAULT_PORT if url.port is None else url.port
-        except ValueError as error:
-            raise ConfigError(f"listeners: {listeners[0]!r} is not http://host:port", key="listeners") from error
-        if url.scheme != "http":
+    @property
+    def listener(self) -> Listener:
+        """The listener that other workers use."""
+        return advertised(self.listeners, self.rest.advertised_listener)
+
+    @property
+    def advertises_https(self) -> bool:
+        """Whether other workers reach this one over https."""
+        return self.listener.scheme == HTTPS
+
+    def tls(self, own: str) -> tuple[Mapping[str, str], str]:
+        """Return the options of TLS and their prefix: ``own`` if there is any key below it, else ``ssl.``.
+
+        The two do not mix, as in Kafka Connect.
+        """
+        begin = own.removesuffix("ssl.")
+        return self._given, own if any(name.startswith(begin) for name in self._given) else "ssl."
+
+    def _check_access(self) -> None:
+        """Raises ConfigError for options of the REST API that do not belong together."""
+        advertised(self.listeners, self.rest.advertised_listener)
+        if self.basic_auth.enabled and self.basic_auth.file is None:
+            name = "rest.basic.auth.file"
             raise ConfigError(
-                "listeners: only http:// is served; put a proxy or an ingress in front for TLS", key="listeners"
+                f"{name}: is not set; set it to the file that the JAAS entry KafkaConnect of Kafka Connect names", name
             )
-        return url.hostname or "", port
+        if self.oauth.issuer is not None and not self.oauth.audience:
+            name = "rest.oauth.audience"
+            raise ConfigError(f"{name}: is not set; set the audience (aud) of tokens for this API", name)
 
     @property
     def names_warehouse(self) -> bool:
@@ -128,9 +160,13 @@ class WorkerConfig:
         return {name: value for name, value in self._given.items() if name.startswith("config.providers")}
 
     def complete_properties(self) -> dict[str, str]:
-        """What was given, and every default as text: for plug-ins, which have no defaults of their own."""
+        """What was given, and every default as text: for plug-ins, which have no defaults of their own.
+
+        Options of the REST API are not for plug-ins. ``admin.listeners`` would be a property of their admin clients.
+        """
         defaults = {key.name: key.default_text for key in WORKER_OPTIONS.keys}
-        return {name: value for name, value in defaults.items() if value is not None} | self._given
+        complete = {name: value for name, value in defaults.items() if value is not None} | self._given
+        return {name: value for name, value in complete.items() if not name.startswith(_OF_REST)}
 
     def spark_properties(self) -> dict[str, str]:
         """The ``spark.*`` keys as they are."""
@@ -150,6 +186,9 @@ def _unknown(properties: Mapping[str, str]) -> list[str]:
 def is_known(name: str) -> bool:
     """Whether ``name`` may stand in a worker configuration."""
     listed = name in WORKER_OPTIONS or name in LATER or without_effect(name) is not None
+    for prefix in (LISTENER_TLS, ADMIN_TLS, OAUTH_TLS):
+        if name.startswith(prefix.removesuffix("ssl.")) and (prefix != OAUTH_TLS or name.startswith(prefix)):
+            return listed or name.removeprefix(prefix) in _TLS_NAMES
     return listed or of_a_created_topic(name) or name.startswith(_FREE_PREFIXES)
 
 

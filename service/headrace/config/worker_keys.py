@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from headrace.config.tls import NO_EFFECT
+
 PASS_THROUGH = ("consumer.", "producer.", "admin.", "spark.", "key.converter.", "value.converter.", "header.converter.")
 """Keys that go on as they are to Kafka's clients, to Spark and to converters."""
 
@@ -32,10 +34,10 @@ WITHOUT_EFFECT = {
     "connect.protocol": _MEMBERS,
     "worker.sync.timeout.ms": _MEMBERS,
     "worker.unsync.backoff.ms": _MEMBERS,
-    "inter.worker.*": "workers forward requests unchanged, and sign none",
+    "inter.worker.*": "workers forward requests with the credentials of their callers, and sign none",
     "exactly.once.source.support": "there are no source connectors",
     "topic.creation.enable": "there are no source connectors",
-    "listeners.https.*": "the REST API is served over http; an https address in listeners is refused",
+    **{f"listeners.https.ssl.{name}": reason for name, reason in NO_EFFECT.items()},
     "metric.reporters": _METRICS,
     "auto.include.jmx.reporter": _METRICS,
     "enable.metrics.push": _METRICS,
@@ -56,9 +58,7 @@ WITHOUT_EFFECT = {
 }
 """Keys that mean nothing here, * for any that begin so: accepted with a warning, so that a file can be moved over."""
 
-LATER = {
-    "rest.extension.classes": "a later release adds REST extensions, and basic authentication with them",
-}
+LATER: dict[str, str] = {}
 """Keys that a later release brings: refused unless they are empty, because an operator who sets them relies on them."""
 
 TOPIC_SETTINGS = frozenset(

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from headrace.config.converter import JSON_CONVERTER, SIMPLE_HEADER_CONVERTER
 from headrace.config.directory_options import DirectorySettings
 from headrace.config.engine import EngineSettings
+from headrace.config.listeners import DEFAULT_PORT
 from headrace.config.overrides import OverridePolicy, override_policy
 from headrace.config.response_headers import HeaderRule, header_rules
 from headrace.config.response_headers import response_headers as check_response_headers
+from headrace.config.rest_options import BasicAuthSettings, OAuthSettings, RestAccessSettings
+from headrace.config.tls import TlsSettings
 from headrace.core.connect.config_def import Importance, Type
-from headrace.core.connect.config_validators import InvalidValue, any_case, at_least, between
+from headrace.core.connect.config_validators import any_case, at_least, between
 from headrace.core.connect.typed_options import definition, option, seconds, section
 
 _HIGH, _LOW = Importance.HIGH, Importance.LOW
-DEFAULT_PORT = 8083
+LISTENER_TLS, ADMIN_TLS, OAUTH_TLS = "listeners.https.ssl.", "admin.listeners.https.ssl.", "rest.oauth.ssl."
+"""The prefixes of options of TLS for the REST API (``config/tls.py``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,22 +102,8 @@ class StorageSettings:
     )
 
 
-def _only_empty(name: str, value: Any) -> None:
-    """Connect can serve the loggers on separate addresses. Serving them on the main one instead is not what was set."""
-    if value is not None and str(value).strip():
-        raise InvalidValue(
-            f"Invalid value {value} for configuration {name}: /admin/loggers is served on listeners; remove the "
-            "option, or leave it empty to disable the loggers"
-        )
-
-
-def _only_http(name: str, value: Any) -> None:
-    """The listener that Connect's workers name to each other: here there is one."""
-    if value not in (None, "", "http"):
-        raise InvalidValue(
-            f"Invalid value {value} for configuration {name}: the only listener is http; set "
-            "rest.advertised.host.name and rest.advertised.port to the address at which other workers reach this one"
-        )
+def _scheme(value: str) -> str | None:
+    return value.strip().lower() or None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +114,8 @@ class RestSettings:
         "listeners",
         Type.LIST,
         (f"http://:{DEFAULT_PORT}",),
-        "Address of the REST API: http://host:port. With an empty host the worker listens on all interfaces; port "
-        "0 uses a free port.",
+        "Addresses of the REST API: http://host:port or https://host:port, separated by commas. With an empty host the "
+        "worker listens on all interfaces; port 0 uses a free port.",
         _HIGH,
     )
     advertised_host: str | None = option(
@@ -146,17 +135,19 @@ class RestSettings:
         "rest.advertised.listener",
         Type.STRING,
         None,
-        "Accepted for compatibility with Kafka Connect. The only listener is http.",
+        "Scheme of the address in listeners that other workers use: http or https. By default http, if listeners has "
+        "such an address.",
         _LOW,
-        _only_http,
+        any_case("http", "https", ""),
+        read=_scheme,
     )
-    admin_listeners: str | None = option(
+    admin_listeners: tuple[str, ...] | None = option(
         "admin.listeners",
-        Type.STRING,
+        Type.LIST,
         None,
-        "If not set, /admin/loggers is served on listeners. If empty, it is disabled. Other values are refused.",
+        "Addresses of /admin/loggers, as listeners. They also serve /health and /metrics. If not set, /admin/loggers "
+        "is served on listeners. If empty, it is disabled. https addresses use admin.listeners.https.ssl.*, or ssl.*.",
         _LOW,
-        _only_empty,
     )
     allow_origins: tuple[str, ...] = option(
         "access.control.allow.origin",
@@ -351,6 +342,15 @@ WORKER_OPTIONS = (
     + section("Storage", definition(StorageSettings).keys)
     + section("REST", definition(RestSettings).keys)
     + section("Connectors as code", definition(DirectorySettings).keys)
+    + section("REST TLS", definition(TlsSettings).with_prefix(LISTENER_TLS).keys)
+    + section(
+        "REST access",
+        (
+            *definition(BasicAuthSettings).keys,
+            *definition(OAuthSettings).keys,
+            *definition(RestAccessSettings).keys,
+        ),
+    )
     + section("Converters", definition(DefaultConverters).keys)
     + section("Lakehouse", definition(LakeSettings).keys)
     + section("Spark", definition(EngineSettings).keys)

@@ -25,18 +25,27 @@ _HEADERS = ("X-Requested-With", "Content-Type", "Accept", "Origin")
 
 def install(app: FastAPI, config: WorkerConfig) -> None:
     """Add the middlewares that the worker's options configure, if any."""
-    origins = config.rest.allow_origins
-    if origins:
+    origins = allowed_origins(config)
+    if origins is not None:
         app.add_middleware(
             CORSMiddleware,
-            # An origin may contain ``*`` for any text. The answer repeats the origin of the request.
-            allow_origin_regex="|".join(re.escape(origin).replace(re.escape("*"), ".*") for origin in origins),
+            # The answer repeats the origin of the request.
+            allow_origin_regex=origins.pattern,
             allow_methods=config.rest.allow_methods or _METHODS,
             allow_headers=_HEADERS,
         )
     rules = config.rest.response_headers
     if rules:
         app.add_middleware(ResponseHeaders, rules=rules)
+
+
+def allowed_origins(config: WorkerConfig) -> re.Pattern[str] | None:
+    """Return what the origins match whose pages may use the API, None if no page may."""
+    origins = config.rest.allow_origins
+    if not origins:
+        return None
+    # An origin may contain ``*`` for any text.
+    return re.compile("|".join(re.escape(origin).replace(re.escape("*"), ".*") for origin in origins))
 
 
 class ResponseHeaders:

@@ -1,8 +1,11 @@
-"""The REST application of a worker."""
+"""The REST applications of a worker."""
 
 from __future__ import annotations
 
-from fastapi import FastAPI
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fastapi import APIRouter, FastAPI
 from fastapi_offline import FastAPIOffline
 
 from headrace import __version__
@@ -19,6 +22,10 @@ from headrace.rest import (
     root,
     tables,
 )
+from headrace.rest.audit import Audit
+from headrace.rest.authentication import Authentication, Credentials
+from headrace.rest.cross_site import CrossSiteProtection
+from headrace.rest.forward import Forwarder
 from headrace.rest.health import Exposition
 from headrace.rest.transport import ConnectTransport
 from headrace.runtime.worker.connector_directory import ConnectorDirectory
@@ -27,14 +34,19 @@ from headrace.runtime.worker.herder import Herder
 from headrace.runtime.worker.worker import Worker
 
 
-def create_app(
-    worker: Worker,
-    herder: Herder,
-    probes: WorkerHealth,
-    metrics: Exposition,
-    files: ConnectorDirectory | None = None,
-) -> FastAPI:
-    """Return the application for ``worker``. It has no state of its own. ``files`` are those that define connectors.
+@dataclass(frozen=True, slots=True)
+class WorkerParts:
+    """What the REST API of a worker shows and changes."""
+
+    worker: Worker
+    herder: Herder
+    health: WorkerHealth
+    directory: ConnectorDirectory
+    metrics: Exposition
+
+
+def create_app(parts: WorkerParts) -> FastAPI:
+    """Return the application of ``listeners``. It has no state of its own. Raises ConfigError.
 
     The page ``/docs`` loads nothing from other servers: a cluster often has no access to the internet, and a script
     from a CDN could change connectors.
@@ -47,22 +59,43 @@ def create_app(
         static_url="/docs/static",
         redirect_slashes=False,
     )
-    app.state.worker = worker
-    errors.install(app)
+    worker, herder, forwarder = parts.worker, parts.herder, Forwarder(parts.worker.config)
     routers = [
-        health.router(worker, probes, metrics),
+        health.router(worker, parts.health, parts.metrics),
         root.router(worker),
-        connectors.router(herder, worker.worker_id),
+        connectors.router(herder, worker.url),
         owners.router(herder),
-        directory.router(files or ConnectorDirectory(worker, herder), worker.worker_id),
-        tables.router(herder, worker.config.rest.request_timeout),
+        directory.router(parts.directory, worker.worker_id),
+        tables.router(herder, forwarder),
         connector_plugins.router(herder),
     ]
     if worker.config.serves_loggers:
         routers.append(loggers.router(herder))
+    _install(app, worker, forwarder, routers)
+    openapi.install(app)
+    return app
+
+
+def create_admin_app(parts: WorkerParts) -> FastAPI:
+    """Return the application of ``admin.listeners``: loggers, and what probes and Prometheus request."""
+    app = FastAPI(title="Headrace", version=__version__, openapi_url=None, redirect_slashes=False)
+    routers = [health.router(parts.worker, parts.health, parts.metrics), loggers.router(parts.herder)]
+    _install(app, parts.worker, Forwarder(parts.worker.config), routers)
+    return app
+
+
+def _install(app: FastAPI, worker: Worker, forwarder: Forwarder, routers: Sequence[APIRouter]) -> None:
+    """Add routes, error handlers and middleware. The middleware that is added last is the outermost."""
+    config = worker.config
+    app.state.worker, app.state.forwarder = worker, forwarder
+    errors.install(app)
     for router in routers:
         app.include_router(router)
-    openapi.install(app)
-    app.add_middleware(ConnectTransport, routes=[route for router in routers for route in router.routes])
-    access.install(app, worker.config)
-    return app
+    routes = [route for router in routers for route in router.routes]
+    app.add_middleware(CrossSiteProtection, allowed=access.allowed_origins(config))
+    credentials = Credentials(config)
+    if credentials.required:
+        app.add_middleware(Authentication, credentials=credentials, open_metrics=config.access.open_metrics)
+    app.add_middleware(Audit)
+    app.add_middleware(ConnectTransport, routes=routes, receive_timeout=config.access.receive_timeout)
+    access.install(app, config)

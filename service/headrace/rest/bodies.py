@@ -84,7 +84,14 @@ async def _json(request: Request) -> Any:
     if not body.strip():
         return None
     try:
-        return json.loads(body, parse_int=_Number, parse_float=_Number, parse_constant=_reject_constant)
+        document = json.loads(body, parse_int=_Number, parse_float=_Number, parse_constant=_reject_constant)
+        if b"\\u" in body:
+            json.dumps(
+                document, ensure_ascii=False
+            ).encode()  # half of a surrogate pair could be neither stored nor shown
+        return document
+    except UnicodeEncodeError as error:
+        raise RestError("Half of a surrogate pair in the request body", 500) from error
     except RecursionError as error:
         raise RestError("The request body is nested too deeply", 500) from error
     except UnicodeDecodeError as error:

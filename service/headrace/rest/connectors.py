@@ -21,7 +21,7 @@ _MAX_TASK = 2**31
 
 
 def router(herder: Herder, advertised: str) -> APIRouter:
-    """Return the routes of ``/connectors``. ``advertised`` is the ``host:port`` of Location headers."""
+    """Return the routes of ``/connectors``. ``advertised`` is the URL of this worker in Location headers."""
     routes = APIRouter(prefix="/connectors", route_class=ConnectRoute)
     _collection(routes, herder, advertised)
     _resource(routes, herder, advertised)
@@ -176,7 +176,7 @@ def _views(herder: Herder, name: str, views: list[str]) -> Json:
 
 
 def _location(advertised: str, name: str) -> dict[str, str]:
-    return {"Location": f"http://{advertised}/connectors/{quote(name, safe=_SEGMENT_SAFE)}"}
+    return {"Location": f"{advertised}/connectors/{quote(name, safe=_SEGMENT_SAFE)}"}
 
 
 def _flag(request: Request, name: str) -> bool:

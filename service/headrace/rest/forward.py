@@ -1,17 +1,24 @@
 """Forward a request to the worker that can answer it, at most once (``connect.md`` section 1.6).
 
-This is the only module that imports aiohttp. Workers are reached at the addresses that they advertise.
+Workers are reached at the addresses that they advertise. A forwarded request has the credentials of its caller, and the
+other worker verifies them again: a worker trusts no other worker (``docs/why.md``).
 """
 
 from __future__ import annotations
 
 import logging
+import ssl
 from http import HTTPStatus
 
 import aiohttp
 from fastapi import Request, Response
+from starlette.datastructures import QueryParams
+from starlette.types import Scope
 from yarl import URL
 
+from headrace.config import WorkerConfig
+from headrace.config.tls import client_context
+from headrace.config.worker_options import LISTENER_TLS
 from headrace.core.model.errors import RestError
 from headrace.runtime.worker.cluster import NO_LEADER, RequestTargetError
 
@@ -22,35 +29,64 @@ FORWARD = "forward"
 
 _FORWARDED_TWICE = "Cannot complete request because of a conflicting operation (e.g. worker rebalance)"
 _COPIED_HEADERS = ("content-type", "location")
+_SENT_HEADERS = ("accept", "content-type", "authorization")
+_HTTPS = "https://"
 
 
-async def forwarded(request: Request, target: RequestTargetError, seconds: float) -> Response:
-    """Return the other worker's answer.
+class Forwarder:
+    """Sends requests to the other workers of the cluster."""
 
-    Raises RestError 409 if the worker cannot be reached, or if the request was already forwarded once. Clients
-    retry only 409, so an answer 503 of a worker that starts or stops is treated like an unreachable worker.
-    """
-    if request.query_params.get(FORWARD) == "false":
-        raise RestError(_FORWARDED_TWICE, 409)
-    path = request.scope["raw_path"].decode("latin-1").partition("?")[0]
-    query = "&".join(part for part in (request.url.query, f"{FORWARD}=false") if part)
-    headers = {name: value for name in ("accept", "content-type") if (value := request.headers.get(name))}
-    url = f"http://{target.worker}{path}?{query}"
-    try:
+    def __init__(self, config: WorkerConfig) -> None:
+        """Read the stores of TLS if this worker advertises https, and so the others do. Raises ConfigError."""
+        self._seconds = config.rest.request_timeout
+        self._tls = client_context(*config.tls(LISTENER_TLS)) if config.advertises_https else None
+
+    async def forwarded(self, request: Request, target: RequestTargetError) -> Response:
+        """Return the other worker's answer.
+
+        Raises RestError 409 if the worker cannot be reached, or if the request was already forwarded once. Clients
+        retry only 409, so an answer 503 of a worker that starts or stops is treated like an unreachable worker.
+        """
+        if is_forwarded(request.scope):
+            raise RestError(_FORWARDED_TWICE, 409)
+        url = target.worker if "://" in target.worker else f"http://{target.worker}"
+        if self._tls is not None and not url.startswith(_HTTPS):
+            log.warning("Worker %s: does not advertise https, and gets no request in clear", target.worker)
+            raise RestError(NO_LEADER, 409)
+        path = request.scope["raw_path"].decode("latin-1").partition("?")[0]
+        query = "&".join(part for part in (request.url.query, f"{FORWARD}=false") if part)
+        headers = {name: value for name in _SENT_HEADERS if (value := request.headers.get(name))}
+        try:
+            return await self._answer(request.method, f"{url}{path}?{query}", headers, await request.body())
+        except (aiohttp.ClientError, ssl.CertificateError, OSError) as error:
+            log.warning("Worker %s: cannot be reached to forward a request: %s", target.worker, _cause(error))
+            raise RestError(NO_LEADER, 409) from error
+
+    async def _answer(self, method: str, url: str, headers: dict[str, str], body: bytes) -> Response:
+        timeout = aiohttp.ClientTimeout(self._seconds, connect=5)
         async with (
-            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(seconds, connect=5)) as session,
+            aiohttp.ClientSession(timeout=timeout) as session,
             session.request(
-                request.method,
+                method,
                 URL(url, encoded=True),
-                data=await request.body(),
+                data=body,
                 headers=headers,
                 allow_redirects=False,
+                ssl=self._tls if self._tls is not None else True,
             ) as answer,
         ):
             if answer.status == HTTPStatus.SERVICE_UNAVAILABLE:
                 raise RestError(NO_LEADER, 409)
             copied = {name: answer.headers[name] for name in _COPIED_HEADERS if name in answer.headers}
             return Response(await answer.read(), answer.status, copied)
-    except (aiohttp.ClientError, OSError) as error:
-        log.warning("Worker %s: cannot be reached to forward a request: %s", target.worker, type(error).__name__)
-        raise RestError(NO_LEADER, 409) from error
+
+
+def is_forwarded(scope: Scope) -> bool:
+    """Return whether another worker has forwarded the request, according to the request."""
+    return QueryParams(scope.get("query_string", b"")).get(FORWARD) == "false"
+
+
+def _cause(error: Exception) -> str:
+    """Return the kind of an error, with OpenSSL's reason if it is about a certificate."""
+    reason = getattr(getattr(error, "certificate_error", error), "verify_message", "")
+    return f"{type(error).__name__}: {reason}" if reason else type(error).__name__

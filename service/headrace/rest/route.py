@@ -11,7 +11,7 @@ from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
 from headrace.core.model.errors import RestError
-from headrace.rest.forward import forwarded
+from headrace.rest.forward import Forwarder
 from headrace.runtime.worker.cluster import RequestTargetError
 from headrace.runtime.worker.worker import Worker
 
@@ -41,7 +41,8 @@ async def _answered(handler: Handler, request: Request, worker: Worker) -> Respo
     try:
         return await handler(request)
     except RequestTargetError as target:
-        answer = await forwarded(request, target, _seconds(worker))
+        forwarder: Forwarder = request.app.state.forwarder
+        answer = await forwarder.forwarded(request, target)
         await worker.catch_up()
         return answer
 

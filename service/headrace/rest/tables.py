@@ -15,7 +15,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
 from headrace.core.model.errors import RestError
-from headrace.rest.forward import FORWARD, forwarded
+from headrace.rest.forward import Forwarder, is_forwarded
 from headrace.rest.route import ConnectRoute
 from headrace.runtime.worker.cluster import RequestTargetError
 from headrace.runtime.worker.herder import Herder
@@ -23,21 +23,21 @@ from headrace.runtime.worker.herder import Herder
 Json = dict[str, Any]
 
 
-def router(herder: Herder, seconds: float) -> APIRouter:
-    """Return the routes; another worker has ``seconds`` to answer."""
+def router(herder: Herder, forwarder: Forwarder) -> APIRouter:
+    """Return the routes."""
     routes = APIRouter(prefix="/connectors", route_class=ConnectRoute)
 
     async def tables(name: str, request: Request) -> list[Json]:
         found = [dict(report.document(task, time.time())) for task, report in herder.tables(name)]
         for worker in _others(name, request):
-            answer = await forwarded(request, RequestTargetError(worker), seconds)
+            answer = await forwarder.forwarded(request, RequestTargetError(worker))
             if answer.status_code == HTTPStatus.OK:
                 theirs = json.loads(bytes(answer.body))
                 found += theirs if isinstance(theirs, list) else [theirs]
         return sorted(found, key=lambda each: str(each["table"]))
 
     def _others(name: str, request: Request) -> list[str]:
-        return [] if request.query_params.get(FORWARD) == "false" else list(herder.other_owners(name))
+        return [] if is_forwarded(request.scope) else list(herder.other_owners(name))
 
     @routes.get("/{name}/tables")
     async def get_tables(name: str, request: Request) -> Response:
@@ -55,7 +55,7 @@ def router(herder: Herder, seconds: float) -> APIRouter:
         if herder.restart_table(name, table):
             return Response(status_code=HTTPStatus.NO_CONTENT)
         for worker in _others(name, request):
-            answer = await forwarded(request, RequestTargetError(worker), seconds)
+            answer = await forwarder.forwarded(request, RequestTargetError(worker))
             if answer.status_code != HTTPStatus.NOT_FOUND:
                 return answer
         raise _unknown(name, table)

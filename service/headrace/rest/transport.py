@@ -7,6 +7,7 @@ for successful probes and scrapes).
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 import time
@@ -18,12 +19,14 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import BaseRoute, Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from headrace.config.rest_options import RestAccessSettings
 from headrace.rest.errors import error_response, unexpected
 
 log = logging.getLogger("headrace.rest")
 
 MAX_BODY_BYTES = 1024 * 1024
 """A configuration is one record of the config topic, and brokers accept no larger record (``max.message.bytes``)."""
+_RECEIVE = RestAccessSettings().receive_timeout
 _POLLED = ("/health", "/health/live", "/health/ready", "/metrics")
 """The paths that probes and Prometheus request every few seconds. Only errors are logged at INFO."""
 _METHOD_ORDER = ("HEAD", "POST", "DELETE", "GET", "OPTIONS", "PUT", "PATCH")
@@ -35,8 +38,10 @@ _BROKEN_ESCAPE = re.compile(r"%(?![0-9a-fA-F]{2})")
 class ConnectTransport:
     """ASGI middleware around the whole application."""
 
-    def __init__(self, app: ASGIApp, routes: Sequence[BaseRoute]) -> None:
+    def __init__(self, app: ASGIApp, routes: Sequence[BaseRoute], receive_timeout: float = _RECEIVE) -> None:
+        """``receive_timeout``: the seconds that a client has to send a body."""
         self._app = app
+        self._receive_timeout = receive_timeout
         self._routes = routes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -63,7 +68,7 @@ class ConnectTransport:
             allow = {"Allow": ",".join(methods)}
             await PlainTextResponse(", ".join(methods), headers=allow)(scope, receive, send)
         else:
-            await self._app(scope, _bounded(receive), send)
+            await self._app(scope, _bounded(receive, self._receive_timeout), send)
 
     def _methods(self, scope: Scope) -> list[str]:
         """Return the methods of the resource in Kafka Connect's order, none for an unknown path."""
@@ -77,16 +82,25 @@ class ConnectTransport:
         return [method for method in _METHOD_ORDER if method in found]
 
 
-def _bounded(receive: Receive) -> Receive:
-    """Wrap ``receive`` so that it raises HTTPException 413 for a request body that is too large."""
+def _bounded(receive: Receive, seconds: float) -> Receive:
+    """Wrap ``receive`` so that it raises HTTPException 413 for a large request body, 408 for one that comes slowly."""
     received = 0
+    ends = asyncio.get_running_loop().time() + seconds
+    complete = False
 
     async def receive_bounded() -> Message:
-        nonlocal received
-        message = await receive()
+        nonlocal received, complete
+        if complete:  # what follows is the end of the connection, which may be far away
+            return await receive()
+        try:
+            async with asyncio.timeout_at(ends):
+                message = await receive()
+        except TimeoutError as error:
+            raise HTTPException(408) from error
         received += len(message.get("body", b""))
         if received > MAX_BODY_BYTES:
             raise HTTPException(413)
+        complete = not message.get("more_body", False)
         return message
 
     return receive_bounded

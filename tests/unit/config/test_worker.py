@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from headrace.config import WorkerConfig
+from headrace.config.listeners import Listener
+from headrace.config.rest_options import BASIC_AUTH_EXTENSION
 from headrace.config.worker import is_known, select_known
-from headrace.config.worker_keys import LATER, WITHOUT_EFFECT
+from headrace.config.worker_keys import WITHOUT_EFFECT
 from headrace.core.connect.properties import parse_properties
 from headrace.core.model.errors import ConfigError
 
@@ -36,31 +38,54 @@ def test_standalone_needs_brokers_only() -> None:
     """A standalone worker has no group and no storage topics."""
     config = WorkerConfig({"bootstrap.servers": "a:1"}, distributed=False)
     assert config.group_id is None
-    assert config.listener() == ("", 8083)
+    assert config.listener == Listener("http", "", 8083)
 
 
-@pytest.mark.parametrize("name", LATER)
-def test_keys_of_later_releases_are_refused(name: str) -> None:
-    """An ignored key, as of basic authentication, would be a security hole. An empty value turns the feature off."""
-    with pytest.raises(ConfigError, match=r"later release"):
-        WorkerConfig({**DISTRIBUTED, name: "x"})
-    assert WorkerConfig({**DISTRIBUTED, name: " "})
-
-
-def test_the_advertised_listener_is_http() -> None:
-    """The worker refuses another protocol, and names the options to set."""
-    for accepted in ("http", " ", ""):
-        assert WorkerConfig({**DISTRIBUTED, "rest.advertised.listener": accepted})
-    with pytest.raises(ConfigError, match=r"set rest\.advertised\.host\.name"):
+def test_the_advertised_listener_is_one_of_listeners() -> None:
+    """As in Kafka Connect it is http if there is such a listener; another scheme is refused."""
+    both = {**DISTRIBUTED, "listeners": "https://a:1,http://b:2"}
+    for scheme, expected in (("", "b"), ("http", "b"), ("HTTPS", "a")):
+        assert WorkerConfig({**both, "rest.advertised.listener": scheme}).listener.host == expected
+    assert WorkerConfig({**DISTRIBUTED, "listeners": "https://a:1"}).advertises_https
+    with pytest.raises(ConfigError, match="listeners has no https address"):
         WorkerConfig({**DISTRIBUTED, "rest.advertised.listener": "https"})
 
 
-def test_loggers_are_served_on_listeners_or_not_at_all() -> None:
-    """An empty admin.listeners disables the loggers; the worker refuses addresses there."""
+def test_loggers_are_served_on_listeners_on_their_own_or_not_at_all() -> None:
+    """An empty admin.listeners disables the loggers."""
     assert WorkerConfig(DISTRIBUTED).serves_loggers
-    assert not WorkerConfig({**DISTRIBUTED, "admin.listeners": ""}).serves_loggers
-    with pytest.raises(ConfigError, match="served on listeners"):
-        WorkerConfig({**DISTRIBUTED, "admin.listeners": "http://127.0.0.1:9999"})
+    for addresses, expected in (("", ()), ("https://:9999", (Listener("https", "", 9999),))):
+        config = WorkerConfig({**DISTRIBUTED, "admin.listeners": addresses})
+        assert (config.serves_loggers, config.admin_listeners) == (False, expected)
+
+
+def test_options_of_tls_are_those_of_the_listener_or_the_workers() -> None:
+    """A key below ``listeners.https.`` hides all keys below ``ssl.``, as in Kafka Connect; misspelt ones are errors."""
+    worker = {**DISTRIBUTED, "ssl.keystore.location": "/worker"}
+    assert WorkerConfig(worker).tls("listeners.https.ssl.")[1] == "ssl."
+    own = WorkerConfig({**worker, "listeners.https.ssl.keystore.location": "/own"})
+    assert own.tls("listeners.https.ssl.")[1] == "listeners.https.ssl."
+    assert own.tls("admin.listeners.https.ssl.")[1] == "ssl."
+    for prefix in ("listeners.https.ssl.", "admin.listeners.https.ssl.", "rest.oauth.ssl.", "listeners.https."):
+        with pytest.raises(ConfigError, match="unknown option"):
+            WorkerConfig({**DISTRIBUTED, f"{prefix}keystroe.location": "x"})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"rest.extension.classes": "com.example.Extension"}, "it is a Java class"),
+        ({"rest.extension.classes": BASIC_AUTH_EXTENSION}, "rest.basic.auth.file: is not set"),
+        ({"rest.basic.auth.roles": "ann:reader"}, "not user:role with one of the roles read, operate, admin"),
+        ({"rest.oauth.issuer": "http://idp.example"}, "must be an https URL"),
+        ({"rest.oauth.issuer": "https://idp.example"}, "rest.oauth.audience: is not set"),
+        ({"rest.oauth.jwks.url": "ftp://idp.example"}, "must be an https URL"),
+    ],
+)
+def test_authentication_is_configured_completely_or_not(options: dict[str, str], message: str) -> None:
+    """Half of it must not mean that the API is open."""
+    with pytest.raises(ConfigError, match=message):
+        WorkerConfig({**DISTRIBUTED, **options})
 
 
 def test_keys_without_effect_are_listed() -> None:
@@ -85,16 +110,25 @@ def test_settings_of_topics_are_known_by_name() -> None:
 
 @pytest.mark.parametrize(
     ("listeners", "expected"),
-    [("http://127.0.0.1:9000", ("127.0.0.1", 9000)), ("http://:0", ("", 0)), ("HTTP://[::1]:1", ("::1", 1))],
+    [
+        ("http://127.0.0.1:9000", [("http", "127.0.0.1", 9000)]),
+        ("http://:0/", [("http", "", 0)]),
+        ("HTTP://[::1]:1", [("http", "::1", 1)]),
+        ("https://a:8443, http://b", [("https", "a", 8443), ("http", "b", 8083)]),
+    ],
 )
-def test_listener(listeners: str, expected: tuple[str, int]) -> None:
-    """The worker parses host and port of a listener."""
-    assert WorkerConfig({**DISTRIBUTED, "listeners": listeners}).listener() == expected
+def test_listeners_have_scheme_host_and_port(listeners: str, expected: list[tuple[str, str, int]]) -> None:
+    """Several addresses are separated by commas."""
+    found = WorkerConfig({**DISTRIBUTED, "listeners": listeners}).listeners
+    assert [(each.scheme, each.host, each.port) for each in found] == expected
 
 
-@pytest.mark.parametrize("listeners", ["https://:8443", "http://a:b", "http://:1,http://:2"])
+@pytest.mark.parametrize(
+    "listeners",
+    ["ftp://:1", "http://a:b", "http://:1,https://:1", "", "http://a:1/path", "http://u:p@a:1", "http://a:70000"],
+)
 def test_listeners_that_cannot_be_served_are_refused(listeners: str) -> None:
-    """The worker serves neither TLS, which is left to a proxy, nor two listeners."""
+    """The error names the option."""
     with pytest.raises(ConfigError, match="listeners"):
         WorkerConfig({**DISTRIBUTED, "listeners": listeners})
 
@@ -104,6 +138,7 @@ def test_pass_through_keys_are_unchanged() -> None:
     config = WorkerConfig({**DISTRIBUTED, "spark.driver.memory": "1g", "consumer.max.poll.records": "7"})
     assert config.spark_properties() == {"spark.driver.memory": "1g"}
     complete = config.complete_properties()
+    assert not [name for name in complete if "listeners" in name]
     assert complete["consumer.max.poll.records"] == "7"
     assert complete["status.storage.partitions"] == "5"
 

@@ -30,7 +30,9 @@ class WorkerState:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """The assignment of one worker, and the owners of all tasks. Workers are identified by ``host:port``.
+    """The assignment of one worker, and the owners of all tasks.
+
+    Workers are identified by their addresses: ``host:port``, or ``https://host:port``.
 
     ``generation`` is higher than that of any earlier assignment that a member knows. ``offset`` is the offset of the
     config topic from which the tasks were read.

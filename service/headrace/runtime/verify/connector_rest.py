@@ -6,14 +6,22 @@ fails, so a task that always commits first would never let a repair succeed.
 
 from __future__ import annotations
 
+import base64
 import http.client
 import json
 import logging
+import os
+import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from headrace.config import WorkerConfig
+from headrace.config.password_file import read_users
+from headrace.config.tls import client_context
+from headrace.config.worker_options import LISTENER_TLS
 from headrace.core.connect.lifecycle import State
 from headrace.runtime.verify.table_verifier import Clock
 
@@ -27,11 +35,24 @@ _RESUME_ATTEMPTS = 5
 
 
 class ConnectorRest:
-    """Pauses and resumes one connector, whose worker listens at ``host`` and ``port``."""
+    """Pauses and resumes one connector, whose worker listens at ``host`` and ``port``.
 
-    def __init__(self, host: str, port: int, connector: str, clock: Clock) -> None:
+    With ``tls`` the worker listens over https. ``authorization`` is the header of that name in each request.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        connector: str,
+        clock: Clock,
+        tls: ssl.SSLContext | None = None,
+        authorization: str | None = None,
+    ) -> None:
         self._host = host
         self._port = port
+        self._tls = tls
+        self._headers = {} if authorization is None else {"Authorization": authorization}
         self._connector = connector
         self._clock = clock
 
@@ -71,16 +92,50 @@ class ConnectorRest:
 
     def _request(self, method: str, path: str) -> Any:
         """Return the answer's JSON, ``{}`` if it is empty, and None after an error or without an answer."""
-        connection = http.client.HTTPConnection(self._host, self._port, timeout=ANSWER_SECONDS)
+        connection = self._connection()
         try:
-            connection.request(method, f"/connectors/{quote(self._connector, safe='')}/{path}")
+            target = f"/connectors/{quote(self._connector, safe='')}/{path}"
+            connection.request(method, target, headers=self._headers)
             answer = connection.getresponse()
             body = answer.read()
+            if answer.status in (http.client.UNAUTHORIZED, http.client.FORBIDDEN):
+                log.warning("connector %s: the worker refuses %s %s: %s", self._connector, method, path, answer.status)
             return json.loads(body or b"{}") if answer.status < http.client.BAD_REQUEST else None
         except (OSError, http.client.HTTPException, ValueError):
             return None
         finally:
             connection.close()
+
+    def _connection(self) -> http.client.HTTPConnection:
+        if self._tls is None:
+            return http.client.HTTPConnection(self._host, self._port, timeout=ANSWER_SECONDS)
+        return http.client.HTTPSConnection(self._host, self._port, timeout=ANSWER_SECONDS, context=self._tls)
+
+
+def connector_rest(config: WorkerConfig, connector: str, clock: Clock) -> ConnectorRest:
+    """Return the REST interface of the worker that the worker file is for. Raises ConfigError.
+
+    The worker's certificate proves the advertised name, so an https worker is reached by that. The credentials are
+    those of the first user in ``rest.basic.auth.file`` that may pause a connector, or the bearer token in the
+    environment variable ``HEADRACE_REST_TOKEN``.
+    """
+    listener = config.listener
+    if not config.advertises_https:
+        return ConnectorRest(reachable(listener.host), listener.port, connector, clock, None, _authorization(config))
+    host = config.rest.advertised_host or reachable(listener.host)
+    tls = client_context(*config.tls(LISTENER_TLS))
+    return ConnectorRest(host, listener.port, connector, clock, tls, _authorization(config))
+
+
+def _authorization(config: WorkerConfig) -> str | None:
+    if token := os.environ.get("HEADRACE_REST_TOKEN", "").strip():
+        return f"Bearer {token}"
+    if config.basic_auth.file is None:
+        return None
+    only_reads = {user for user, role in config.basic_auth.roles if role == "read"}
+    users = read_users(Path(config.basic_auth.file))
+    found = next((f"{user}:{password}" for user, password in users.items() if user not in only_reads), None)
+    return None if found is None else f"Basic {base64.b64encode(found.encode()).decode()}"
 
 
 def reachable(host: str) -> str:

@@ -60,7 +60,7 @@ class Worker:
         self.stores = stores
         self.configs = ConfigStore(stores.configs, now)
         self.statuses = StatusStore(stores.statuses)
-        self.cluster = Cluster(self.worker_id, stores.member(self.worker_id), self.configs)
+        self.cluster = Cluster(self.address, stores.member(self.address), self.configs)
         self.defaults = worker_defaults(config)
         self.providers = config_providers(config.provider_properties)
         self.cluster_id: str | None = None
@@ -87,6 +87,16 @@ class Worker:
         """``host:port`` at which clients reach this worker, with an IPv6 address in brackets as in a URL."""
         host, port = self.advertised
         return f"[{host}]:{port}" if ":" in host and not host.startswith("[") else f"{host}:{port}"
+
+    @property
+    def url(self) -> str:
+        """The URL at which clients and other workers reach this worker."""
+        return f"{self.config.listener.scheme}://{self.worker_id}"
+
+    @property
+    def address(self) -> str:
+        """The address for other workers: ``host:port``, which earlier releases know, or the URL if it is https."""
+        return self.url if self.config.advertises_https else self.worker_id
 
     @property
     def stopping(self) -> bool:

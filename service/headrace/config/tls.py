@@ -1,0 +1,385 @@
+"""TLS from Kafka's ``ssl.*`` options, for servers and clients, with stores that are read again when their files change.
+
+A new handshake looks at the files of the stores (``os.stat``, microseconds) and uses their new content. Stores that
+cannot be read at that moment leave the last ones in use, with an error in the log. So the renewal of a certificate, by
+cert-manager for example, needs no restart. Established connections keep what they were made with.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import ssl
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from headrace.config.key_stores import MAX_STORE_BYTES, KeyAndChain, StoreError, key_and_chain, trusted_certificates
+from headrace.core.connect.config_def import Importance, Type
+from headrace.core.connect.config_validators import InvalidValue, any_case, one_of
+from headrace.core.connect.typed_options import option, parsed
+from headrace.core.model.errors import ConfigError
+
+log = logging.getLogger(__name__)
+Content = TypeVar("Content")
+
+_LOW = Importance.LOW
+_STORE_TYPES = any_case("JKS", "PKCS12", "PEM")
+_VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+_OF_TLS_1_3 = frozenset({"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"})
+"""The suites of TLS 1.3. Python cannot choose among them."""
+
+NO_EFFECT = {
+    "provider": "OpenSSL is the only provider",
+    "keymanager.algorithm": "it names a Java class",
+    "trustmanager.algorithm": "it names a Java class",
+    "secure.random.implementation": "the operating system's random numbers are used",
+    "allow.dn.changes": "a new certificate may have any name",
+    "allow.san.changes": "a new certificate may have any name",
+}
+"""Kafka's other options, without the prefix ``ssl.``, and why they have no effect."""
+REFUSED = {"engine.factory.class": "it is a Java class; remove it"}
+
+
+def _suites(name: str, value: Any) -> None:
+    try:
+        _openssl_ciphers(value or ())
+    except ValueError as error:
+        raise InvalidValue(f"Invalid value for configuration {name}: {error}") from error
+
+
+def _versions(name: str, value: Any) -> None:
+    for each in value or ():
+        one_of(*_VERSIONS)(name, each)
+
+
+@dataclass(frozen=True, slots=True)
+class TlsSettings:
+    """Kafka's ``ssl.*`` options. Their names have a prefix: ``ssl.``, or ``listeners.https.ssl.``."""
+
+    keystore_location: str | None = option(
+        "keystore.location",
+        Type.STRING,
+        None,
+        "File with the private key and its certificates: PEM, PKCS12 or JKS. A change of the file applies to new "
+        "connections without a restart.",
+    )
+    keystore_type: str = option(
+        "keystore.type",
+        Type.STRING,
+        "JKS",
+        "Format of the key store: JKS, PKCS12 or PEM. The content of a file decides if it is another format. PEM is "
+        "needed for the key in keystore.key.",
+        _LOW,
+        _STORE_TYPES,
+    )
+    keystore_password: str | None = option("keystore.password", Type.PASSWORD, None, "Password of the key store.")
+    key_password: str | None = option(
+        "key.password", Type.PASSWORD, None, "Password of the private key, if it is not that of the store."
+    )
+    keystore_key: str | None = option(
+        "keystore.key", Type.PASSWORD, None, "The private key as PEM text, instead of a file."
+    )
+    keystore_certificate_chain: str | None = option(
+        "keystore.certificate.chain", Type.STRING, None, "The certificates of keystore.key as PEM text."
+    )
+    truststore_location: str | None = option(
+        "truststore.location",
+        Type.STRING,
+        None,
+        "File with the certificates to trust: PEM, PKCS12 or JKS. By default those of the system.",
+    )
+    truststore_type: str = option(
+        "truststore.type", Type.STRING, "JKS", "Format of the trust store, as keystore.type.", _LOW, _STORE_TYPES
+    )
+    truststore_password: str | None = option("truststore.password", Type.PASSWORD, None, "Password of the trust store.")
+    truststore_certificates: str | None = option(
+        "truststore.certificates", Type.STRING, None, "The certificates to trust as PEM text, instead of a file."
+    )
+    protocol: str = option(
+        "protocol",
+        Type.STRING,
+        "TLSv1.3",
+        "Newest version of TLS: TLSv1.3 (or TLS) or TLSv1.2.",
+        _LOW,
+        one_of("TLSv1.3", "TLS", "TLSv1.2"),
+    )
+    enabled_protocols: tuple[str, ...] = option(
+        "enabled.protocols", Type.LIST, ("TLSv1.2", "TLSv1.3"), "Versions of TLS: TLSv1.2, TLSv1.3.", _LOW, _versions
+    )
+    cipher_suites: tuple[str, ...] = option(
+        "cipher.suites",
+        Type.LIST,
+        (),
+        "Cipher suites by Java's or OpenSSL's names. Empty allows OpenSSL's default. Suites of TLSv1.3 are all "
+        "named or none.",
+        _LOW,
+        _suites,
+    )
+    client_auth: str = option(
+        "client.auth",
+        Type.STRING,
+        "none",
+        "Whether clients of a listener have to send a certificate that the trust store proves: required, requested "
+        "(may be missing) or none.",
+        validator=any_case("required", "requested", "none"),
+        read=str.lower,
+    )
+    endpoint_identification: str = option(
+        "endpoint.identification.algorithm",
+        Type.STRING,
+        "https",
+        "https verifies a server's name against its certificate; empty does not.",
+        _LOW,
+        one_of("https", "HTTPS", ""),
+    )
+
+    @property
+    def has_key(self) -> bool:
+        """Whether a key store is set."""
+        return self.keystore_location is not None or self.keystore_key is not None
+
+    @property
+    def has_trust(self) -> bool:
+        """Whether a trust store is set."""
+        return self.truststore_location is not None or self.truststore_certificates is not None
+
+
+def client_context(properties: Mapping[str, str | None], prefix: str = "ssl.") -> ssl.SSLContext:
+    """Return the context of a client. Its key store, if there is one, proves the client. Raises ConfigError."""
+    settings = _checked(properties, prefix)
+    return _context(settings, prefix, lambda: _client(settings, prefix))
+
+
+def server_context(properties: Mapping[str, str | None], prefix: str = "ssl.") -> ssl.SSLContext:
+    """Return the context of a server. Raises ConfigError, also without a key store."""
+    settings = _checked(properties, prefix)
+    if not settings.has_key:
+        raise ConfigError(
+            f"{prefix}keystore.location: is not set; an https listener needs a key store", f"{prefix}keystore.location"
+        )
+    if settings.client_auth != "none" and not settings.has_trust:
+        raise ConfigError(
+            f"{prefix}client.auth: {settings.client_auth} needs {prefix}truststore.location: the authorities of the "
+            "system would let any of their customers in",
+            f"{prefix}client.auth",
+        )
+    return _context(settings, prefix, lambda: _server(settings, prefix))
+
+
+def _checked(properties: Mapping[str, str | None], prefix: str) -> TlsSettings:
+    """Parse the options below ``prefix``. Blank texts are the same as none. Raises ConfigError."""
+    for name, reason in REFUSED.items():
+        if (properties.get(prefix + name) or "").strip():
+            raise ConfigError(f"{prefix}{name}: cannot be set: {reason}", prefix + name)
+    blank = (f"{prefix}{store}.{what}" for store in ("keystore", "truststore") for what in ("location", "type"))
+    cleared = [name for name in blank if not (properties.get(name) or "").strip()]
+    settings = parsed(TlsSettings, {name: value for name, value in properties.items() if name not in cleared}, prefix)
+    if settings.keystore_location is not None and settings.keystore_key is not None:
+        raise ConfigError(
+            f"{prefix}keystore.key: cannot be set beside {prefix}keystore.location", f"{prefix}keystore.key"
+        )
+    if (settings.keystore_key is None) != (settings.keystore_certificate_chain is None):
+        raise ConfigError(
+            f"{prefix}keystore.key and {prefix}keystore.certificate.chain belong together; set both",
+            f"{prefix}keystore.key",
+        )
+    if settings.truststore_location is not None and settings.truststore_certificates is not None:
+        raise ConfigError(
+            f"{prefix}truststore.certificates: cannot be set beside {prefix}truststore.location",
+            f"{prefix}truststore.certificates",
+        )
+    return settings
+
+
+def _context(settings: TlsSettings, prefix: str, make: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:
+    files = [each for each in (settings.keystore_location, settings.truststore_location) if each is not None]
+    return ReloadedContext.of(make, files, prefix) if files else make()
+
+
+def _client(settings: TlsSettings, prefix: str) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    _configure(context, settings, prefix)
+    if not settings.has_trust:
+        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+    if not settings.endpoint_identification:
+        context.check_hostname = False
+    return context
+
+
+def _server(settings: TlsSettings, prefix: str) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    _configure(context, settings, prefix)
+    context.verify_mode = {
+        "required": ssl.CERT_REQUIRED,
+        "requested": ssl.CERT_OPTIONAL,
+        "none": ssl.CERT_NONE,
+    }[settings.client_auth]
+    return context
+
+
+def _configure(context: ssl.SSLContext, settings: TlsSettings, prefix: str) -> None:
+    """Load stores, versions and ciphers into a context. Raises ConfigError."""
+    newest = _VERSIONS.get(settings.protocol, ssl.TLSVersion.TLSv1_3)
+    versions = [_VERSIONS[each] for each in settings.enabled_protocols if _VERSIONS[each] <= newest]
+    ciphers, with_tls_1_3 = _openssl_ciphers(settings.cipher_suites)
+    if ciphers:
+        context.set_ciphers(ciphers)
+    if not with_tls_1_3:
+        versions = [each for each in versions if each is not ssl.TLSVersion.TLSv1_3]
+    if settings.cipher_suites and not ciphers:
+        versions = [each for each in versions if each is ssl.TLSVersion.TLSv1_3]
+    if not versions:
+        raise ConfigError(
+            f"{prefix}enabled.protocols: protocol and cipher suites leave none", f"{prefix}enabled.protocols"
+        )
+    context.minimum_version, context.maximum_version = min(versions), max(versions)
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # as in Java, any certificate of the trust store is an anchor
+    if settings.has_trust:
+        context.load_verify_locations(cadata=_trusted(settings, prefix))
+    if settings.has_key:
+        _load(context, _own(settings, prefix), prefix)
+
+
+def _own(settings: TlsSettings, prefix: str) -> KeyAndChain:
+    if settings.keystore_location is None:
+        pem = f"{settings.keystore_key}\n{settings.keystore_certificate_chain}".encode()
+        return _named(f"{prefix}keystore.key", lambda: key_and_chain(pem, None, settings.key_password))
+    path = settings.keystore_location
+    return _named(
+        f"{prefix}keystore.location",
+        lambda: key_and_chain(_content(path), settings.keystore_password, settings.key_password),
+        path,
+    )
+
+
+def _trusted(settings: TlsSettings, prefix: str) -> bytes:
+    path, text = settings.truststore_location, settings.truststore_certificates or ""
+    if path is None:
+        found = _named(f"{prefix}truststore.certificates", lambda: trusted_certificates(text.encode(), None))
+    else:
+        found = _named(
+            f"{prefix}truststore.location",
+            lambda: trusted_certificates(_content(path), settings.truststore_password),
+            path,
+        )
+    return b"".join(each.public_bytes(Encoding.DER) for each in found)
+
+
+def _content(path: str) -> bytes:
+    with Path(path).open("rb") as file:
+        content = file.read(MAX_STORE_BYTES + 1)
+    if len(content) > MAX_STORE_BYTES:
+        raise StoreError("it is larger than 16 MiB")
+    return content
+
+
+def _named(name: str, read: Callable[[], Content], path: str = "") -> Content:
+    """Return what ``read`` returns. Raises ConfigError that begins with the option and the file."""
+    try:
+        return read()
+    except (OSError, StoreError) as error:
+        cause = error.strerror if isinstance(error, OSError) else str(error)
+        of_file = f" {path}" if path else ""
+        raise ConfigError(f"{name}:{of_file} cannot be read: {cause}", name) from error
+
+
+def _load(context: ssl.SSLContext, own: KeyAndChain, prefix: str) -> None:
+    """Load a key into a context, through a file in memory: OpenSSL takes a file, and the key must not be on a disk."""
+    name = f"{prefix}keystore.location"
+    file = os.memfd_create("key", os.MFD_CLOEXEC)
+    try:
+        os.write(file, own.pem())
+        context.load_cert_chain(f"/proc/self/fd/{file}")
+    except ssl.SSLError as error:
+        raise ConfigError(f"{name}: key and certificate do not fit: {error.reason}", name) from error
+    finally:
+        os.close(file)
+
+
+def _openssl_ciphers(suites: Sequence[str]) -> tuple[str, bool]:
+    """Return OpenSSL's list of the suites before TLS 1.3, and whether TLS 1.3 is allowed. Raises ValueError."""
+    if not suites:
+        return "", True
+    newer = _OF_TLS_1_3.intersection(suites)
+    if newer and newer != _OF_TLS_1_3:
+        missing = ", ".join(sorted(_OF_TLS_1_3 - newer))
+        raise ValueError(f"the suites of TLSv1.3 cannot be chosen one by one; also name {missing}, or name none")
+    older = ":".join(_openssl_name(each) for each in suites if each not in _OF_TLS_1_3)
+    if older:
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).set_ciphers(older)
+        except ssl.SSLError as error:
+            raise ValueError("OpenSSL knows none of the cipher suites") from error
+    return older, bool(newer)
+
+
+def _openssl_name(suite: str) -> str:
+    """Return OpenSSL's name of a suite: ``TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256`` is ECDHE-RSA-AES128-GCM-SHA256."""
+    if "_WITH_" not in suite:
+        return suite
+    exchange, _, cipher = suite.removeprefix("TLS_").partition("_WITH_")
+    for size in ("128", "256"):
+        cipher = cipher.replace(f"AES_{size}", f"AES{size}")
+    cipher = cipher.replace("_CBC_", "_").replace("CHACHA20_POLY1305_SHA256", "CHACHA20_POLY1305")
+    return "-".join(part for part in (*exchange.split("_"), *cipher.split("_")) if (exchange, part) != ("RSA", "RSA"))
+
+
+class ReloadedContext(ssl.SSLContext):
+    """A context that makes each connection with the current content of its files.
+
+    asyncio, and with it aiohttp, aiokafka and uvicorn, calls ``wrap_bio`` for every connection. OpenSSL could replace
+    a key in a context, but could not remove an authority from it.
+    """
+
+    _make: Callable[[], ssl.SSLContext]
+    _files: Sequence[str]
+    _prefix: str
+    _current: ssl.SSLContext
+    _seen: tuple[object, ...]
+
+    @classmethod
+    def of(cls, make: Callable[[], ssl.SSLContext], files: Sequence[str], prefix: str) -> ReloadedContext:
+        """Return a context that ``make`` makes again after a change of ``files``. Raises ConfigError."""
+        seen, current = _versions_of(files), make()
+        context = cls.__new__(cls, current.protocol)
+        context.check_hostname, context.verify_mode = current.check_hostname, current.verify_mode
+        context._make, context._files, context._prefix = make, files, prefix
+        context._current, context._seen = current, seen
+        return context
+
+    def wrap_bio(self, *arguments: Any, **options: Any) -> ssl.SSLObject:
+        """Begin a connection of asyncio."""
+        return self.current().wrap_bio(*arguments, **options)
+
+    def wrap_socket(self, *arguments: Any, **options: Any) -> ssl.SSLSocket:
+        """Begin a connection of a blocking client."""
+        return self.current().wrap_socket(*arguments, **options)
+
+    def current(self) -> ssl.SSLContext:
+        """Return the context with the current content of the files, the last valid one if that is unreadable."""
+        seen = _versions_of(self._files)
+        if seen != self._seen:
+            self._seen = seen
+            try:
+                self._current = self._make()
+                log.info("TLS: %s are read again after a change: %s", f"{self._prefix}*", ", ".join(self._files))
+            except ConfigError as error:
+                log.error("TLS: changed certificates are not used, the last ones stay in use: %s", error)
+        return self._current
+
+
+def _versions_of(files: Sequence[str]) -> tuple[object, ...]:
+    """Return what changes with the content of the files, also if a link to them changes as in a mounted Secret."""
+    return tuple(_version_of(each) for each in files)
+
+
+def _version_of(file: str) -> object:
+    try:
+        found = Path(file).stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
