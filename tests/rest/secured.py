@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import httpx
 from certificates import Authority
+from fix_asyncio import eventually
 from rest.worker_api import WORKER, Api
 
 from headrace.config import WorkerConfig
@@ -53,6 +55,13 @@ async def secured_workers(count: int, **properties: str) -> AsyncIterator[list[S
             await worker.api.worker.stop()
         for server in servers:
             await server.stop()
+        await eventually(no_open_transport)
+
+
+def no_open_transport() -> bool:
+    """Return whether the loop has closed all connections. It closes those with TLS some time after their server."""
+    transports = getattr(asyncio.get_running_loop(), "_transports", {})
+    return all(each._sock is None for each in list(transports.values()))
 
 
 def tls(folder: Path, authority: Authority) -> dict[str, str]:

@@ -21,6 +21,8 @@ from headrace.core.model.errors import ConfigError
 from headrace.rest.connection import ConnectionLimits, LimitedConnection
 
 _CLOSE_SECONDS = 3
+_TLS_CLOSE_SECONDS = 1.0
+"""The time that a client has to confirm the end of a connection. Many clients never do."""
 
 
 def bind(host: str, port: int, option: str = "listeners") -> socket.socket:
@@ -75,6 +77,7 @@ class _Server(uvicorn.Server):
                 ssl=each.tls,
                 backlog=self.config.backlog,
                 ssl_handshake_timeout=self._limits.receive_timeout if each.tls is not None else None,
+                ssl_shutdown_timeout=_TLS_CLOSE_SECONDS if each.tls is not None else None,
             )
             for each in self._endpoints
         ]
