@@ -80,6 +80,37 @@ DONE_ANYWAY: Mapping[str, Collection[str]] = {
 }
 """Accepted values of properties that are otherwise rejected: they equal the fixed behaviour."""
 
+_KERBEROS = (
+    "sasl.kerberos.kinit.cmd",
+    "sasl.kerberos.min.time.before.relogin",
+    "sasl.kerberos.service.name",
+    "sasl.kerberos.ticket.renew.jitter",
+    "sasl.kerberos.ticket.renew.window.factor",
+)
+_OAUTH = (
+    "sasl.oauthbearer.clock.skew.seconds",
+    "sasl.oauthbearer.expected.audience",
+    "sasl.oauthbearer.expected.issuer",
+    "sasl.oauthbearer.jwks.endpoint.refresh.ms",
+    "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
+    "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
+    "sasl.oauthbearer.jwks.endpoint.url",
+    "sasl.oauthbearer.scope.claim.name",
+    "sasl.oauthbearer.sub.claim.name",
+    "sasl.oauthbearer.token.endpoint.url",
+    "sasl.oauthbearer.header.urlencode",
+)
+_LOGIN = (
+    "sasl.login.connect.timeout.ms",
+    "sasl.login.read.timeout.ms",
+    "sasl.login.refresh.buffer.seconds",
+    "sasl.login.refresh.min.period.seconds",
+    "sasl.login.refresh.window.factor",
+    "sasl.login.refresh.window.jitter",
+    "sasl.login.retry.backoff.max.ms",
+    "sasl.login.retry.backoff.ms",
+)
+
 REFUSED: Mapping[str, str] = {
     "enable.auto.commit": "offsets are committed after the table commit, never by the consumer on its own",
     "key.deserializer": "records are decoded by key.converter",
@@ -87,9 +118,11 @@ REFUSED: Mapping[str, str] = {
     "interceptor.classes": "interceptors are Java classes",
     "partition.assignment.strategy": "a topic must belong to one task, which Headrace's own strategy ensures",
     "group.protocol": "the client speaks the classic group protocol",
-    "ssl.engine.factory.class": "it is a Java class",
-    "sasl.kerberos.service.name": "Kerberos is not supported; use SCRAM or PLAIN",
     "sasl.login.callback.handler.class": "it is a Java class; use SCRAM or PLAIN",
+    "sasl.client.callback.handler.class": "it is a Java class; use SCRAM or PLAIN",
+    "sasl.login.class": "it is a Java class; use SCRAM or PLAIN",
+    **dict.fromkeys(_KERBEROS, "Kerberos is not supported; use SCRAM or PLAIN"),
+    **dict.fromkeys(_OAUTH, "OAUTHBEARER is not supported; use SCRAM or PLAIN"),
     "acks": "a dead letter is acknowledged by all replicas",
     "enable.idempotence": "dead letters are always written idempotently",
     "key.serializer": "dead letters are written as they came",
@@ -130,6 +163,7 @@ IGNORED: Mapping[str, str] = {
     "partitioner.ignore.keys": _PARTITIONS,
     "partitioner.adaptive.partitioning.enable": _PARTITIONS,
     "partitioner.availability.timeout.ms": _PARTITIONS,
+    **dict.fromkeys(_LOGIN, "a login by user and password needs no refresh"),
     "metric.reporters": _METRICS,
     "auto.include.jmx.reporter": _METRICS,
     "metrics.num.samples": _METRICS,

@@ -23,17 +23,29 @@ _CONNECTION = (
     "client_id", "ssl_context", "security_protocol", "sasl_mechanism", "sasl_plain_username", "sasl_plain_password",
 )  # fmt: skip
 
+_UNTRUSTED = "correct the CA in ssl.truststore.location", "ssl.truststore.location"
+_OTHER_HOST = "use a name that the certificate contains in bootstrap.servers", "bootstrap.servers"
+_CERTIFICATE_ADVICE = {
+    9: ("correct the clock of this machine, or the certificate of the broker", "bootstrap.servers"),
+    10: ("renew the certificate of the broker", "bootstrap.servers"),
+    62: _OTHER_HOST,  # host name
+    64: _OTHER_HOST,  # IP address
+}
+"""What to do, and the property, by OpenSSL's code (X509_V_ERR_*)."""
+
 
 async def check_brokers(arguments: Mapping[str, Any]) -> None:
     """Return if one broker of ``arguments`` accepts the connection. Raises ConfigError or Retriable with the cause."""
+    addresses = str(arguments["bootstrap_servers"]).split(",")
+    # All at once, so that the answer takes no longer with more addresses.
+    checks = await asyncio.gather(*(_check(each.strip(), arguments) for each in addresses), return_exceptions=True)
     failures: list[HeadraceError] = []
-    for address in str(arguments["bootstrap_servers"]).split(","):
-        try:
-            await _check(address.strip(), arguments)
-        except HeadraceError as failure:
-            failures.append(failure)
-        else:
+    for outcome in checks:
+        if outcome is None:
             return
+        if not isinstance(outcome, HeadraceError):
+            raise outcome
+        failures.append(outcome)
     # A rejected connection shows more about the client's settings than a broker that is down.
     raise next((failure for failure in failures if isinstance(failure, ConfigError)), failures[0])
 
@@ -68,10 +80,10 @@ async def _tls(host: str, port: int, address: str, context: ssl.SSLContext) -> N
         async with asyncio.timeout(STEP_SECONDS):
             _, writer = await asyncio.open_connection(host, port, ssl=context)
     except ssl.SSLCertVerificationError as error:
+        advice, key = _CERTIFICATE_ADVICE.get(error.verify_code, _UNTRUSTED)
         raise ConfigError(
-            f"Kafka broker {address}: its certificate is not trusted: {error.verify_message}; correct the CA in "
-            "ssl.truststore.location",
-            "ssl.truststore.location",
+            f"Kafka broker {address}: its certificate is not accepted: {error.verify_message.rstrip('.')}; {advice}",
+            key,
         ) from error
     except (ssl.SSLError, OSError, TimeoutError) as error:
         raise ConfigError(

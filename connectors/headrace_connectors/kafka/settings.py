@@ -12,10 +12,8 @@ from __future__ import annotations
 import difflib
 import logging
 import re
-import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from headrace.config.framework import TopicSettings
@@ -39,6 +37,7 @@ from headrace_connectors.kafka.client_properties import (
     REFUSED,
     Argument,
 )
+from headrace_connectors.kafka.security import LOGIN, is_security, security_arguments
 
 log = logging.getLogger(__name__)
 
@@ -177,12 +176,12 @@ def topic_pattern(topics: TopicSettings) -> str:
 
 
 def _translate(properties: Properties, table: Mapping[str, Argument]) -> dict[str, Any]:
-    arguments = _security(properties)
+    arguments = security_arguments(properties)
     for key, text in properties.items():
         if key in table:
             name, parse = table[key]
             arguments[name] = _parsed(key, text, parse)
-        elif not key.startswith(("ssl.", "sasl.jaas")) or key in REFUSED:
+        elif not is_security(key):
             _without_argument(key, text, table)
     if "bootstrap_servers" not in arguments:
         raise ConfigError("bootstrap.servers is not set", "bootstrap.servers")
@@ -204,58 +203,6 @@ def _without_argument(key: str, text: str, table: Mapping[str, Argument]) -> Non
         return
     if key in REFUSED:
         raise ConfigError(f"{key}: cannot be set: {REFUSED[key]}", key)
-    close = difflib.get_close_matches(key, table, n=1)
+    close = difflib.get_close_matches(key, [*table, LOGIN], n=1)
     hint = f"; did you mean {close[0]}?" if close else ""
     raise ConfigError(f"{key}: not a property of this client{hint}", key)
-
-
-_JAAS_OPTION = re.compile(r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"'][^\s;]*))""")
-
-
-def _security(properties: Properties) -> dict[str, Any]:
-    arguments: dict[str, Any] = {}
-    if "sasl.jaas.config" in properties:
-        arguments.update(_jaas(properties["sasl.jaas.config"]))
-    if properties.get("security.protocol", "PLAINTEXT").strip().endswith("SSL"):
-        arguments["ssl_context"] = _ssl_context(properties)
-    return arguments
-
-
-def _jaas(text: str) -> dict[str, str]:
-    """Return user and password of a Plain or Scram login module. Messages must not contain the text."""
-    options = {name: next(filter(None, rest), "") for name, *rest in _JAAS_OPTION.findall(text)}
-    if "username" not in options or "password" not in options:
-        raise ConfigError(
-            'sasl.jaas.config needs a login module with username="…" and password="…"', "sasl.jaas.config"
-        )
-    unescaped = {name: re.sub(r"\\(.)", r"\1", options[name]) for name in ("username", "password")}
-    return {"sasl_plain_username": unescaped["username"], "sasl_plain_password": unescaped["password"]}
-
-
-def _ssl_context(properties: Properties) -> ssl.SSLContext:
-    _only_pem(properties)
-    try:
-        context = ssl.create_default_context(
-            cafile=properties.get("ssl.truststore.location"), cadata=properties.get("ssl.truststore.certificates")
-        )
-        if keystore := properties.get("ssl.keystore.location"):
-            context.load_cert_chain(Path(keystore), password=properties.get("ssl.key.password"))
-    except (OSError, ssl.SSLError) as error:
-        key = "ssl.keystore.location" if "ssl.keystore.location" in properties else "ssl.truststore.location"
-        raise ConfigError(f"{key}: the certificates cannot be read: {error}", key) from error
-    if properties.get("ssl.endpoint.identification.algorithm", "https").strip() == "":
-        context.check_hostname = False
-    return context
-
-
-def _only_pem(properties: Properties) -> None:
-    for store in ("truststore", "keystore"):
-        key = f"ssl.{store}.type"
-        store_type = properties.get(key, "PEM")
-        if store_type.upper() != "PEM":
-            raise ConfigError(f"{key}: {store_type} is a Java key store; convert it to PEM and set {key}=PEM", key)
-    if "ssl.keystore.key" in properties:
-        raise ConfigError(
-            "ssl.keystore.key: an inline key is not supported; put it in a file and set ssl.keystore.location",
-            "ssl.keystore.key",
-        )

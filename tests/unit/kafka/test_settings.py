@@ -82,11 +82,28 @@ def test_a_wrong_property_is_named(key: str, value: str, text: str) -> None:
     assert caught.value.key == key
 
 
-def test_a_java_key_store_is_refused() -> None:
-    """A JKS trust store is refused with an error that recommends PEM."""
-    worker = {**WORKER, "security.protocol": "SSL", "ssl.truststore.type": "JKS"}
-    with pytest.raises(ConfigError, match="convert it to PEM"):
-        consumer_settings(worker, "shop", 0, settings_of(TOPICS))
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        ("ssl.truststore.locaton", "did you mean ssl.truststore.location"),
+        ("ssl.engine.factory.class", "Java class"),
+        ("sasl.oauthbearer.token.endpoint.url", "OAUTHBEARER is not supported"),
+        ("sasl.kerberos.service.name", "Kerberos is not supported"),
+        ("sasl.jaas.confg", "did you mean sasl.jaas.config"),
+    ],
+)
+def test_no_security_property_is_ignored(key: str, text: str) -> None:
+    """An operator who sets one must not believe in an effect that it does not have."""
+    with pytest.raises(ConfigError, match=re.escape(text)) as caught:
+        consumer_settings({**WORKER, key: "x"}, "shop", 0, settings_of(TOPICS))
+    assert caught.value.key == key
+
+
+def test_the_versions_of_tls_are_those_of_the_properties() -> None:
+    """A client that must use TLS 1.3 offers no other version."""
+    worker = {**WORKER, "security.protocol": "SSL", "ssl.enabled.protocols": "TLSv1.3"}
+    context = consumer_settings(worker, "shop", 0, settings_of(TOPICS)).arguments["ssl_context"]
+    assert context.minimum_version is ssl.TLSVersion.TLSv1_3
 
 
 def test_tls_without_host_name_check() -> None:
