@@ -95,6 +95,7 @@ class StandInTask:
 
     def __init__(self, connector: str, number: int, fail: Callable[[BaseException], None]) -> None:
         self.name = f"{connector}-{number}"
+        self.waits_for = "its turn"
         self.fail = fail
         self.calls: list[str] = []
         self.tables: list[TableReport] = []

@@ -137,14 +137,18 @@ class SinkTask:
         self._assigned: Counter[str] = Counter()  # partitions by topic; a task has all of a topic's
         self._kept = UncommittedRecords(options.dead_letters_unresolved)
         self._committer: asyncio.Task[None] | None = None
+        self.waits_for = ""
         self._failed = False
 
     # -- life cycle (the worker calls) ------------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Check warehouse and source, join the group, begin to read. Raises ConfigError, Retriable or Fatal."""
+        self.waits_for = "Spark and the warehouse"
         await run_in(None, self._lakehouse.check)
+        self.waits_for = "the source database"
         await run_in(None, self._reselect.check)
+        self.waits_for = "the brokers, to join its consumer group"
         self._observer.lag(self._feed.lag)
         self._lanes.start()
         await self._feed.start(self)

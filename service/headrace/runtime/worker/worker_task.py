@@ -24,7 +24,12 @@ log = logging.getLogger(__name__)
 
 
 class Task(Protocol):
-    """A running task of a connector. The methods are called on the worker's event loop, one at a time."""
+    """A running task of a connector. The methods are called on the worker's event loop, one at a time.
+
+    ``waits_for`` is what ``start`` waits for at present.
+    """
+
+    waits_for: str
 
     async def start(self) -> None:
         """Start reading. Raises ConfigError, Retriable or Fatal."""
@@ -199,7 +204,11 @@ class WorkerTask:
                 self._task = await self._factory(self._connector, self._task_number, self._typed(), fail)
                 await self._task.start()
         except TimeoutError as error:
-            raise Retriable(f"Task {self._name}: did not start within {seconds:g} s; check the brokers") from error
+            waits_for = self._task.waits_for if self._task is not None else "the brokers of its dead letter queue"
+            raise Retriable(
+                f"Task {self._name}: did not start within {seconds:g} s (task.start.timeout.ms): it waited for "
+                f"{waits_for}; check that it works"
+            ) from error
 
     async def _pause(self, task: Task) -> None:
         """Pause the task, or end it after a time limit, because other requests for the connector wait for the pause."""
