@@ -22,6 +22,8 @@ from headrace.core.connect.lifecycle import TargetState
 from headrace.core.connect.properties import parse_properties, properties_from_environment
 from headrace.core.connect.typed_options import parsed
 from headrace.runtime.worker.connector_files import read_connector, read_folder
+from headrace.runtime.worker.memory_plan import LEAST_BYTES, PYTHON_BYTES
+from headrace_connectors.lakehouse.jvm_memory import JvmMemory
 from headrace_dev.jars import cache_folder
 from headrace_dev.versions import HELM, KUBERNETES
 
@@ -260,6 +262,12 @@ def directory_of(values: Path, *arguments: str) -> DirectorySettings:
         (["--set", "mode=standalone,connectors.shop.config.table.namespace=a"], r"connectors.shop.config.table\.name"),
         (["--set", "replicaCount=2"], "/var/lib/headrace/warehouse is an emptyDir of each pod: set worker.config"),
         (["--set", r"replicaCount=2,worker.config.spark\.master=local[2]"], "is an emptyDir of each pod"),
+        (
+            ["--set", r"resources.limits.memory=4Gi,worker.config.spark\.driver\.memory=4g"],
+            "4Gi is too small: Spark's heap 4096 Mi + other memory of its JVM 1024 Mi + Python 512 Mi",
+        ),
+        (["--set", r"resources.limits.memory=2G"], "2G is too small"),
+        (["--set-json", 'worker.config={"worker.memory.bytes": 4000000000}'], "2 x 3814 Mi"),
     ],
 )
 def test_mistakes_are_refused_before_anything_is_installed(arguments: list[str], message: str) -> None:
@@ -354,6 +362,16 @@ def test_probes_wait_longer_than_the_worker_thinks() -> None:
         assert container(MINIMAL)[probe]["httpGet"] == {"path": path, "port": "rest-api"}
     for probe in ("livenessProbe", "readinessProbe"):
         assert container(MINIMAL)[probe]["timeoutSeconds"] > 10
+
+
+@pytest.mark.parametrize("limit", ["2688Mi", "3Gi", "2900M", "2818572288"])
+def test_the_least_memory_limit_is_that_of_the_workers_plan(limit: str) -> None:
+    """The chart refuses no limit with which the worker's parts fit, and accepts none with which they do not."""
+    planned = JvmMemory.planned(None, "", 0)
+    least = sum(planned.parts().values()) + PYTHON_BYTES + 2 * LEAST_BYTES
+    assert least == 2688 * 1024 * 1024
+    pod(MINIMAL, "--set-string", f"resources.limits.memory={limit}")
+    assert run_helm("template", MINIMAL, "--set", "resources.limits.memory=2687Mi").returncode != 0
 
 
 def test_the_pod_may_finish_the_write_in_hand() -> None:

@@ -115,9 +115,36 @@ true
 {{- end }}
 {{- end }}
 
+{{- /* Mebibytes of a Kubernetes quantity (8Gi, 4G, 512Mi) or of a size of the JVM (4g, 512m); (list text default-unit). */ -}}
+{{- define "headrace.mebibytes" -}}
+{{- $text := index . 0 | toString -}}
+{{- $units := dict "ki" 0.0009765625 "mi" 1.0 "gi" 1024.0 "ti" 1048576.0 "k" 0.00095367431640625 "kb" 0.0009765625
+      "m" 0.95367431640625 "mb" 1.0 "g" 953.67431640625 "gb" 1024.0 "t" 953674.31640625 "tb" 1048576.0 "" 0.00000095367431640625 -}}
+{{- $unit := regexFind "[a-zA-Z]*$" $text | lower -}}
+{{- if eq (index . 1) "jvm" }}{{ $unit = get (dict "k" "kb" "m" "mb" "g" "gb" "t" "tb" "" "mb") $unit | default $unit }}{{ end -}}
+{{- mulf (regexFind "^[0-9.]+" $text | float64) (get $units $unit) | floor | int64 -}}
+{{- end }}
+
+{{- /* Fails if the parts of the worker's memory exceed the limit of its container. The worker derives its heap and the
+memory of changes from the limit; what is set here must leave the others their least. */ -}}
+{{- define "headrace.checkMemory" -}}
+{{- $config := default dict .Values.worker.config -}}
+{{- $limit := dig "limits" "memory" "" .Values.resources -}}
+{{- if and $limit (not .Values.existingConfigMap) -}}
+{{- $heap := include "headrace.mebibytes" (list (get $config "spark.driver.memory" | default "1g") "jvm") | int64 -}}
+{{- $changes := div (get $config "worker.memory.bytes" | default 67108864 | toString | float64 | int64) 1048576 -}}
+{{- $needed := add $heap 1024 512 (mul 2 $changes) -}}
+{{- $available := include "headrace.mebibytes" (list $limit "") | int64 -}}
+{{- if gt $needed $available -}}
+{{- fail (printf "resources.limits.memory: %s is too small: Spark's heap %d Mi + other memory of its JVM 1024 Mi + Python 512 Mi + changes and their copies 2 x %d Mi = %d Mi; raise the limit, or lower spark.driver.memory or worker.memory.bytes in worker.config" (toString $limit) $heap $changes $needed) -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
 {{- /* Errors that the schema cannot detect, reported before anything is installed. */ -}}
 {{- define "headrace.check" -}}
 {{- include "headrace.checkOptions" (list "worker.config" (default dict .Values.worker.config)) }}
+{{- include "headrace.checkMemory" . }}
 {{- range $name, $connector := .Values.connectors }}
 {{- include "headrace.checkOptions" (list (printf "connectors.%s.config" $name) $connector.config) }}
 {{- end }}
