@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from confluent_kafka import KafkaError, KafkaException
@@ -27,11 +27,21 @@ rootLogger.appenderRef.console.ref = console
 class Kafka:
     """A broker with its own data folder; ``kill`` and ``start`` keep the data.
 
-    ``sustained``: see ``jvm_options``.
+    ``sustained``: see ``jvm_options``. ``options`` are more options of the JVM, ``users`` those of SCRAM with their
+    passwords.
     """
 
-    def __init__(self, root: Path, settings: Mapping[str, str] | None = None, *, sustained: bool = False) -> None:
-        self._jvm = jvm_options(sustained=sustained)
+    def __init__(
+        self,
+        root: Path,
+        settings: Mapping[str, str] | None = None,
+        *,
+        sustained: bool = False,
+        options: Sequence[str] = (),
+        users: Mapping[str, str] | None = None,
+    ) -> None:
+        self._jvm = (*jvm_options(sustained=sustained), *options)
+        self._users = dict(users or {})
         self.port, controller = free_ports(2)
         self.bootstrap_servers = f"{LOOPBACK}:{self.port}"
         self._folder = root / "kafka"
@@ -86,7 +96,10 @@ class Kafka:
         (self._folder / "log4j2.properties").write_text(LOGGING)
         self._file.write_text("".join(f"{key}={value}\n" for key, value in self._settings.items()))
         # A cluster id is any 16 bytes in URL-safe base64. Stacks do not connect to each other, so all have the same id.
-        arguments = ("format", "--standalone", "-t", _CLUSTER, "-c", self._file)
+        arguments: list[str | Path] = ["format", "--standalone", "-t", _CLUSTER, "-c", self._file]
+        for user, password in self._users.items():
+            for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
+                arguments += ["--add-scram", f"{mechanism}=[name={user},password={password}]"]
         subprocess.run(self._java("-Xmx128m", "kafka.tools.StorageTool", *arguments), check=True, capture_output=True)
 
     def _java(self, heap: str, *arguments: str | Path) -> list[str]:

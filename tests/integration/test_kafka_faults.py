@@ -108,9 +108,9 @@ def test_stop_while_the_broker_is_down(broker: SaslKafka, unique: Callable[[str]
         (
             {"sasl.jaas.config": 'x required username="reader" password="wrong";'},
             ConfigError,
-            "user or password rejected",
+            "invalid user or password",
         ),
-        ({"security.protocol": "PLAINTEXT"}, Retriable, "check that the port is a broker's"),
+        ({"security.protocol": "PLAINTEXT"}, Retriable, "the port probably requires a login"),
     ],
 )
 def test_the_cause_of_a_refused_connection(

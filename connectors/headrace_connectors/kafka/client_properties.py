@@ -30,11 +30,19 @@ def _one_of(*words: str) -> Callable[[str], str]:
     return parse
 
 
+def _mechanism(text: str) -> str:
+    """Return the mechanism for aiokafka: MSK accepts tokens for AWS_MSK_IAM as OAUTHBEARER."""
+    known = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM", "GSSAPI")
+    name = _one_of(*known)(text)
+    return "OAUTHBEARER" if name == "AWS_MSK_IAM" else name
+
+
 CLIENT: Mapping[str, Argument] = {
     "bootstrap.servers": ("bootstrap_servers", str.strip),
     "client.id": ("client_id", str),
     "security.protocol": ("security_protocol", _one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")),
-    "sasl.mechanism": ("sasl_mechanism", _one_of("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")),
+    "sasl.mechanism": ("sasl_mechanism", _mechanism),
+    "sasl.kerberos.service.name": ("sasl_kerberos_service_name", str.strip),
     "request.timeout.ms": ("request_timeout_ms", _integer),
     "retry.backoff.ms": ("retry_backoff_ms", _integer),
     "metadata.max.age.ms": ("metadata_max_age_ms", _integer),
@@ -77,17 +85,17 @@ DONE_ANYWAY: Mapping[str, Collection[str]] = {
     "enable.idempotence": ("true",),
     "key.serializer": (f"{_BYTES}Serializer",),
     "value.serializer": (f"{_BYTES}Serializer",),
+    "sasl.client.callback.handler.class": ("software.amazon.msk.auth.iam.IAMClientCallbackHandler",),
 }
 """Accepted values of properties that are otherwise rejected: they equal the fixed behaviour."""
 
 _KERBEROS = (
     "sasl.kerberos.kinit.cmd",
     "sasl.kerberos.min.time.before.relogin",
-    "sasl.kerberos.service.name",
     "sasl.kerberos.ticket.renew.jitter",
     "sasl.kerberos.ticket.renew.window.factor",
 )
-_OAUTH = (
+_OF_BROKERS = (
     "sasl.oauthbearer.clock.skew.seconds",
     "sasl.oauthbearer.expected.audience",
     "sasl.oauthbearer.expected.issuer",
@@ -95,20 +103,25 @@ _OAUTH = (
     "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
     "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
     "sasl.oauthbearer.jwks.endpoint.url",
+    "sasl.oauthbearer.jwt.validator.class",
     "sasl.oauthbearer.scope.claim.name",
     "sasl.oauthbearer.sub.claim.name",
-    "sasl.oauthbearer.token.endpoint.url",
-    "sasl.oauthbearer.header.urlencode",
 )
-_LOGIN = (
-    "sasl.login.connect.timeout.ms",
-    "sasl.login.read.timeout.ms",
-    "sasl.login.refresh.buffer.seconds",
-    "sasl.login.refresh.min.period.seconds",
-    "sasl.login.refresh.window.factor",
-    "sasl.login.refresh.window.jitter",
-    "sasl.login.retry.backoff.max.ms",
-    "sasl.login.retry.backoff.ms",
+_ASSERTIONS = tuple(
+    f"sasl.oauthbearer.assertion.{name}"
+    for name in (
+        "algorithm",
+        "claim.aud",
+        "claim.exp.seconds",
+        "claim.iss",
+        "claim.jti.include",
+        "claim.nbf.seconds",
+        "claim.sub",
+        "file",
+        "private.key.file",
+        "private.key.passphrase",
+        "template.file",
+    )
 )
 
 REFUSED: Mapping[str, str] = {
@@ -118,11 +131,9 @@ REFUSED: Mapping[str, str] = {
     "interceptor.classes": "interceptors are Java classes",
     "partition.assignment.strategy": "a topic must belong to one task, which Headrace's own strategy ensures",
     "group.protocol": "the client speaks the classic group protocol",
-    "sasl.login.callback.handler.class": "it is a Java class; use SCRAM or PLAIN",
-    "sasl.client.callback.handler.class": "it is a Java class; use SCRAM or PLAIN",
-    "sasl.login.class": "it is a Java class; use SCRAM or PLAIN",
-    **dict.fromkeys(_KERBEROS, "Kerberos is not supported; use SCRAM or PLAIN"),
-    **dict.fromkeys(_OAUTH, "OAUTHBEARER is not supported; use SCRAM or PLAIN"),
+    "sasl.client.callback.handler.class": "it is a Java class; use SCRAM, PLAIN or OAUTHBEARER",
+    "sasl.login.class": "it is a Java class; use SCRAM, PLAIN or OAUTHBEARER",
+    **dict.fromkeys(_ASSERTIONS, "signed assertions are not supported; use a client secret, or a file with the token"),
     "acks": "a dead letter is acknowledged by all replicas",
     "enable.idempotence": "dead letters are always written idempotently",
     "key.serializer": "dead letters are written as they came",
@@ -163,7 +174,8 @@ IGNORED: Mapping[str, str] = {
     "partitioner.ignore.keys": _PARTITIONS,
     "partitioner.adaptive.partitioning.enable": _PARTITIONS,
     "partitioner.availability.timeout.ms": _PARTITIONS,
-    **dict.fromkeys(_LOGIN, "a login by user and password needs no refresh"),
+    **dict.fromkeys(_KERBEROS, "the Kerberos library gets and renews tickets by its own configuration"),
+    **dict.fromkeys(_OF_BROKERS, "the broker verifies the token"),
     "metric.reporters": _METRICS,
     "auto.include.jmx.reporter": _METRICS,
     "metrics.num.samples": _METRICS,

@@ -37,7 +37,9 @@ from headrace_connectors.kafka.client_properties import (
     REFUSED,
     Argument,
 )
-from headrace_connectors.kafka.security import LOGIN, is_security, security_arguments
+from headrace_connectors.kafka.jaas import LOGIN
+from headrace_connectors.kafka.oauth import OAUTH_PROPERTIES
+from headrace_connectors.kafka.security import ARGUMENTS, is_security, security_arguments
 
 log = logging.getLogger(__name__)
 
@@ -150,7 +152,7 @@ def client_arguments(properties: Properties) -> dict[str, Any]:
 
 def connection_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return the connection arguments among those of a consumer or producer, for admin requests of a connector."""
-    names = {name for name, _ in CLIENT.values()} | {"ssl_context", "sasl_plain_username", "sasl_plain_password"}
+    names = {name for name, _ in CLIENT.values()} | set(ARGUMENTS)
     return {key: value for key, value in arguments.items() if key in names}
 
 
@@ -203,6 +205,6 @@ def _without_argument(key: str, text: str, table: Mapping[str, Argument]) -> Non
         return
     if key in REFUSED:
         raise ConfigError(f"{key}: cannot be set: {REFUSED[key]}", key)
-    close = difflib.get_close_matches(key, [*table, LOGIN], n=1)
+    close = difflib.get_close_matches(key, [*table, LOGIN, *OAUTH_PROPERTIES], n=1)
     hint = f"; did you mean {close[0]}?" if close else ""
     raise ConfigError(f"{key}: not a property of this client{hint}", key)

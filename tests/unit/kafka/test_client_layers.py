@@ -127,3 +127,52 @@ def test_a_connector_replaces_the_login_at_the_workers_brokers() -> None:
     """A connector with its own login may also override the SASL mechanism at the worker's brokers."""
     arguments = _arguments("consumer", sasl__mechanism="PLAIN", sasl__jaas__config=_jaas("mine"))
     assert (arguments["sasl_mechanism"], arguments["sasl_plain_username"]) == ("PLAIN", "mine")
+
+
+OAUTH = {
+    "bootstrap.servers": "a:9093",
+    "security.protocol": "SASL_SSL",
+    "sasl.mechanism": "OAUTHBEARER",
+    "sasl.oauthbearer.token.endpoint.url": "https://provider/token",
+    "sasl.oauthbearer.client.credentials.client.id": "worker",
+    "sasl.oauthbearer.client.credentials.client.secret": "worker-secret",
+}
+
+
+@pytest.mark.parametrize(
+    "override",
+    [{"sasl.oauthbearer.token.endpoint.url": "https://other/token"}, {"security.protocol": "SASL_PLAINTEXT"}],
+)
+def test_a_connector_cannot_send_the_workers_secret_elsewhere(override: Properties) -> None:
+    """The client secret of the worker is sent to the worker's token endpoint only."""
+    settings = settings_of({"topics": "t", **{f"consumer.override.{key}": each for key, each in override.items()}})
+    with pytest.raises(ConfigError, match="are sent with the worker's own security settings"):
+        consumer_settings(OAUTH, "shop", 0, settings)
+
+
+def test_a_login_of_a_connector_replaces_all_of_the_workers() -> None:
+    """A connector's sasl.jaas.config with its own endpoint does not bring the worker's client secret along."""
+    own = {
+        "sasl.oauthbearer.token.endpoint.url": "https://other/token",
+        "sasl.jaas.config": 'x required clientId="mine";',
+    }
+    settings = settings_of({"topics": "t", **{f"consumer.override.{key}": each for key, each in own.items()}})
+    with pytest.raises(ConfigError, match=r"client\.secret: is not set"):
+        consumer_settings(OAUTH, "shop", 0, settings)
+
+
+def test_a_connector_cannot_send_a_file_as_a_token() -> None:
+    """A token file of a connector would be sent to the connector's brokers, whatever it contains."""
+    own = {"consumer.override.sasl.oauthbearer.token.endpoint.url": "FILE:///etc/passwd"}
+    with pytest.raises(ConfigError, match="a connector cannot name a file"):
+        consumer_settings(OAUTH, "shop", 0, settings_of({"topics": "t", **own}))
+
+
+def test_a_token_file_of_the_worker_is_a_credential() -> None:
+    """A connector cannot make the worker send it without encryption."""
+    worker = {**OAUTH, "sasl.oauthbearer.token.endpoint.url": "file:///token"}
+    for key in ("id", "secret"):
+        del worker[f"sasl.oauthbearer.client.credentials.client.{key}"]
+    settings = settings_of({"topics": "t", "consumer.override.security.protocol": "SASL_PLAINTEXT"})
+    with pytest.raises(ConfigError, match="are sent with the worker's own security settings"):
+        consumer_settings(worker, "shop", 0, settings)
