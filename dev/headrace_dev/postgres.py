@@ -13,14 +13,14 @@ import pwd
 import shutil
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, LiteralString
 
 import psycopg
 from psycopg import sql
 
-from headrace_dev.server import LOOPBACK, Account, Server, free_ports
+from headrace_dev.server import LOOPBACK, Account, Server, free_ports, wait_until
 
 SUPERUSER = "postgres"
 _DEBIAN = Path("/usr/lib/postgresql")
@@ -80,10 +80,46 @@ class Postgres:
         with self.connect() as connection:
             connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
 
+    def dump(self, database: str, file: Path) -> None:
+        """Write a backup of a database (``pg_dump``)."""
+        self._run("pg_dump", "-Fc", "-d", self.dsn(database), "-f", str(file))
+
+    def restore(self, database: str, file: Path) -> None:
+        """Create a database from a backup (``pg_restore``)."""
+        self.create_database(database)
+        self._run("pg_restore", "-d", self.dsn(database), str(file))
+
     def execute(self, script: LiteralString, database: str = "postgres") -> None:
         """Run a script of statements over an autocommit connection."""
         with self.connect(database) as connection:
             connection.execute(script)
+
+    def use_certificate(self, certificate: bytes, key: bytes, authority: bytes = b"") -> None:
+        """Accept TLS connections with a certificate and its key, in PEM. ``authority`` signs those of clients."""
+        for name, content in (("server.crt", certificate), ("server.key", key), ("clients.crt", authority)):
+            file = self._data / name
+            file.write_bytes(content)
+            file.chmod(0o600)
+            if self._account:
+                os.chown(file, self._account.user, self._account.group)
+        self.reload({"ssl": "on", "ssl_ca_file": "'clients.crt'" if authority else "''"})
+
+    def reload(self, settings: Mapping[str, str], host_rules: str = "") -> None:
+        """Change settings and, if given, the rules of ``pg_hba.conf``. Return when new connections have them."""
+        before = self._load_time()
+        if host_rules:
+            (self._data / "pg_hba.conf").write_text(host_rules)
+        with (self._data / "postgresql.conf").open("a") as file:
+            file.writelines(f"{key} = {value}\n" for key, value in settings.items())
+        self.execute("SELECT pg_reload_conf()")
+        wait_until(lambda: self._load_time() != before, "change of PostgreSQL's configuration", 10)
+
+    def _run(self, program: str, *arguments: str) -> None:
+        subprocess.run([str(self._binaries / program), *arguments], check=True, capture_output=True)
+
+    def _load_time(self) -> Any:
+        with self.connect() as connection:
+            return connection.execute("SELECT pg_conf_load_time()").fetchone()
 
     @property
     def _data(self) -> Path:

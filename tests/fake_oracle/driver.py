@@ -55,12 +55,12 @@ class FakeDriver:
     def connect(self, **parameters: Any) -> FakeConnection:
         """Open a connection outside of a pool."""
         self.parameters.append(parameters)
-        return FakeConnection(self._at(parameters), lambda connection: None)
+        return FakeConnection(self._at(parameters), parameters["password"], lambda connection: None)
 
     def create_pool(self, **parameters: Any) -> FakePool:
         """A pool; connections are made when they are acquired."""
         self.parameters.append(parameters)
-        self.pools.append(FakePool(self._at(parameters), parameters["max"], parameters["session_callback"]))
+        self.pools.append(FakePool(self._at(parameters), parameters))
         return self.pools[-1]
 
     def _at(self, parameters: Mapping[str, Any]) -> OracleServer:
@@ -70,11 +70,12 @@ class FakeDriver:
 class FakePool:
     """``made`` counts created connections, ``dropped`` those that were discarded."""
 
-    def __init__(self, server: OracleServer, limit: int, prepare: Callable[[Any, str | None], None]) -> None:
+    def __init__(self, server: OracleServer, parameters: Mapping[str, Any]) -> None:
         self.made = self.dropped = self.busy = 0
         self._server = server
-        self._limit = limit
-        self._prepare = prepare
+        self._limit = parameters["max"]
+        self._prepare: Callable[[Any, str | None], None] = parameters["session_callback"]
+        self._password = parameters["password"]
         self._free: list[FakeConnection] = []
         self._open = True
 
@@ -93,7 +94,7 @@ class FakePool:
             connection = self._free.pop()
             connection.closed = False
         else:
-            connection = FakeConnection(self._server, self._released)
+            connection = FakeConnection(self._server, self._password, self._released)
             self.made += 1
             self._prepare(connection, None)
         self.busy += 1
@@ -125,7 +126,7 @@ class FakePool:
 class FakeConnection:
     """One session. ``call_timeout`` in milliseconds."""
 
-    def __init__(self, server: OracleServer, released: Callable[[FakeConnection], None]) -> None:
+    def __init__(self, server: OracleServer, password: str, released: Callable[[FakeConnection], None]) -> None:
         self.server = server
         self.call_timeout = 0
         self.closed = False
@@ -135,6 +136,9 @@ class FakeConnection:
             server.fail("connect")
         except Failure as failure:
             raise error(str(failure)) from None
+        server.logins.append(password)
+        if server.password not in (None, password):
+            raise error("ORA-01017: invalid credential or not authorized; logon denied")
 
     @property
     def version(self) -> str:

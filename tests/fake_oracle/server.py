@@ -55,7 +55,8 @@ class OracleTable:
 class OracleServer:
     """``failures`` are raised one by one, each at its step (``connect``, ``execute``, ``fetch``), as ORA codes.
 
-    ``statements`` has the text and binds of every query of tables.
+    ``statements`` has the text and binds of every query of tables. ``logins`` has the passwords of all connections;
+    ``password`` is the right one, None if any is.
     """
 
     def __init__(self, role: str = "PRIMARY", version: str = "19.3.0.0.0") -> None:
@@ -66,6 +67,8 @@ class OracleServer:
         self.tables: dict[tuple[str, str], OracleTable] = {}
         self.failures: list[tuple[str, str]] = []
         self.statements: list[tuple[str, Mapping[str, Any]]] = []
+        self.logins: list[str] = []
+        self.password: str | None = None
 
     def add(self, table: OracleTable, rows: Sequence[dict[str, Any]] = ()) -> None:
         """Create a table whose rows exist from the first SCN on."""

@@ -10,7 +10,16 @@ from headrace.config.registry_converters import ApicurioOptions
 from headrace.converters.registered import IdKind, RegisteredSchema, SchemaId
 from headrace.core.connect.typed_options import parsed
 from headrace.core.model.errors import ConfigError, Retriable
-from headrace_connectors.registry.http import RegistryClient, addresses, basic, tls_context
+from headrace_connectors.registry.http import (
+    Authorize,
+    RegistryClient,
+    addresses,
+    basic,
+    constant,
+    content,
+    no_authorization,
+    tls_context,
+)
 
 URL = "apicurio.registry.url"
 _USER, _PASSWORD = "apicurio.registry.auth.username", "apicurio.registry.auth.password"
@@ -29,13 +38,13 @@ class ApicurioRegistry:
         """Raises ConfigError for options that cannot be right; asks nothing yet."""
         given = parsed(ApicurioOptions, options)
         urls = addresses(URL, given.urls)
-        headers = {}
+        authorize: Authorize = no_authorization
         if given.user:
             if not given.password:
                 raise ConfigError(f"{_USER} needs {_PASSWORD}", _PASSWORD)
-            headers["Authorization"] = basic(f"{given.user}:{given.password}")
+            authorize = constant({"Authorization": basic(f"{given.user}:{given.password}")})
         self._schema_type = schema_type
-        self._client = RegistryClient(URL, urls, headers, tls_context(options, "apicurio.registry.request.ssl."))
+        self._client = RegistryClient(URL, urls, authorize, tls_context(options, "apicurio.registry.request.ssl."))
 
     def fetch(self, schema_id: SchemaId) -> RegisteredSchema:
         """By global or content id, hash or version, with all that it refers to."""
@@ -43,7 +52,7 @@ class ApicurioRegistry:
             return self._version(*str(schema_id.value).split("/"))
         path = f"{_PATHS[schema_id.kind]}/{schema_id.value}"
         what = f"schema with {schema_id}"
-        return self._schema(self._client.get(path, what).body, self._client.get(f"{path}/references", what).json())
+        return self._schema(self._client.get(path, what).body, content(self._client.get(f"{path}/references", what)))
 
     def _schema(self, text: bytes, references: Any) -> RegisteredSchema:
         try:
@@ -59,5 +68,5 @@ class ApicurioRegistry:
     def _version(self, group: str, artifact: str, version: str) -> RegisteredSchema:
         path = f"groups/{group}/artifacts/{artifact}/versions/{version}"
         what = f"version {version} of artifact {artifact}"
-        content = f"{path}/content" if "/v3" in self._client.urls[0] else path
-        return self._schema(self._client.get(content, what).body, self._client.get(f"{path}/references", what).json())
+        text = f"{path}/content" if "/v3" in self._client.urls[0] else path
+        return self._schema(self._client.get(text, what).body, content(self._client.get(f"{path}/references", what)))

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
-from headrace.config.registry_converters import ConfluentOptions
+from headrace.config.registry_converters import OAUTHBEARER, ConfluentOptions
 from headrace.converters.registered import IdKind, RegisteredSchema, SchemaId
 from headrace.core.connect.typed_options import parsed
 from headrace.core.model.errors import ConfigError, Retriable
-from headrace_connectors.registry.http import RegistryClient, addresses, basic, tls_context
+from headrace_connectors.registry.http import (
+    Authorize,
+    RegistryClient,
+    addresses,
+    basic,
+    constant,
+    content,
+    no_authorization,
+    tls_context,
+)
+from headrace_connectors.registry.oauth import ClientCredentials
 
 URL = "schema.registry.url"
 _SOURCE = "basic.auth.credentials.source"
@@ -27,14 +38,14 @@ class ConfluentRegistry:
         given = parsed(ConfluentOptions, options)
         urls = addresses(URL, given.urls)
         tls = tls_context(options, "schema.registry.ssl.")
-        self._client = RegistryClient(URL, urls, _authorization(given), tls, _proxy(given))
+        self._client = RegistryClient(URL, urls, _authorization(given, tls), tls, _proxy(given))
 
     def fetch(self, schema_id: SchemaId) -> RegisteredSchema:
         """By id or GUID, with all that it refers to."""
         path = f"schemas/guids/{schema_id.value}" if schema_id.kind is IdKind.GUID else f"schemas/ids/{schema_id.value}"
         if schema_id.subject:
             path += f"?subject={quote(schema_id.subject, safe='')}"
-        return self._schema(self._client.get(path, f"schema with {schema_id}").json())
+        return self._schema(content(self._client.get(path, f"schema with {schema_id}")))
 
     def _schema(self, found: Any) -> RegisteredSchema:
         try:
@@ -51,7 +62,7 @@ class ConfluentRegistry:
         """Fetch a reference, whose name may lack the context of the schema that contains it."""
         subject = name if _context(name) else f"{context}{name}"
         path = f"subjects/{quote(subject, safe='')}/versions/{version}"
-        return self._schema(self._client.get(path, f"version {version} of subject {subject}").json())
+        return self._schema(content(self._client.get(path, f"version {version} of subject {subject}")))
 
 
 def _context(subject: str) -> str:
@@ -59,21 +70,21 @@ def _context(subject: str) -> str:
     return subject[: subject.find(":", 1) + 1] if subject.startswith(":.") else ""
 
 
-def _authorization(given: ConfluentOptions) -> dict[str, str]:
+def _authorization(given: ConfluentOptions, tls: ssl.SSLContext | None) -> Authorize:
     if given.credentials_source == "USER_INFO":
         info = given.registry_user_info or given.user_info or ""
         if ":" not in info:
             raise ConfigError(f"{_SOURCE}=USER_INFO needs {_USER_INFO} with user:password", _USER_INFO)
-        return {"Authorization": basic(info)}
+        return constant({"Authorization": basic(info)})
     if not given.token_source:
-        return {}
+        return no_authorization
+    scope = {"target-sr-cluster": given.logical_cluster, "Confluent-Identity-Pool-Id": given.identity_pool}
+    headers = {header: value for header, value in scope.items() if value}
+    if given.token_source == OAUTHBEARER:
+        return ClientCredentials(given, tls, headers)
     if not given.token:
         raise ConfigError(f"{_TOKEN_SOURCE}=STATIC_TOKEN needs {_TOKEN}", _TOKEN)
-    scope = {"target-sr-cluster": given.logical_cluster, "Confluent-Identity-Pool-Id": given.identity_pool}
-    return {
-        "Authorization": f"Bearer {given.token}",
-        **{header: value for header, value in scope.items() if value},
-    }
+    return constant({"Authorization": f"Bearer {given.token}", **headers})
 
 
 def _proxy(given: ConfluentOptions) -> str:

@@ -10,39 +10,35 @@ import base64
 import json
 import logging
 import ssl
-import urllib.error
 import urllib.request
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from headrace.config.registry_converters import TlsOptions
-from headrace.core.connect.typed_options import parsed
+from headrace.config.tls import client_context
 from headrace.core.model.errors import BadRecord, ConfigError, Retriable
+from headrace_connectors.registry.transport import LARGEST, Reply, TooLarge, send
 
 log = logging.getLogger(__name__)
 
-_SECONDS = 10.0
-_LARGEST = 16 * 1024 * 1024
+Authorize = Callable[[Mapping[str, str] | None], Mapping[str, str]]
+"""Returns the headers with credentials; others than those that the registry has refused, if there are any."""
+
+_OK, _UNAUTHORIZED = 200, 401
 _REFUSED = (401, 403)
 _NOT_FOUND = 404
 _UNKNOWN = (40401, 40402, 40403)
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """A body and its content type."""
+def no_authorization(refused: Mapping[str, str] | None) -> Mapping[str, str]:
+    """Return no headers."""
+    return {}
 
-    body: bytes
-    content_type: str
 
-    def json(self) -> Any:
-        """The body as JSON. Raises Retriable for anything else, which a proxy may have sent."""
-        try:
-            return json.loads(self.body)
-        except ValueError as error:
-            raise Retriable("the schema registry's answer is no JSON") from error
+def constant(headers: Mapping[str, str]) -> Authorize:
+    """Return credentials that do not change."""
+    return lambda refused: headers
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +47,12 @@ class RegistryClient:
 
     option: str
     urls: Sequence[str]
-    headers: Mapping[str, str] = field(default_factory=dict)
+    authorize: Authorize = no_authorization
     tls: ssl.SSLContext | None = None
     proxy: str = ""
     """``host:port`` of an HTTP proxy for all addresses."""
 
-    def get(self, path: str, what: str) -> Answer:
+    def get(self, path: str, what: str) -> Reply:
         """Return the answer for ``path``. Raises BadRecord if it does not exist, Retriable or ConfigError."""
         failed: Retriable | None = None
         for url in self.urls:
@@ -66,52 +62,55 @@ class RegistryClient:
                 failed = error
         raise failed or ConfigError(f"{self.option} is empty", self.option)
 
-    def _get(self, url: str, path: str, what: str) -> Answer:
+    def _get(self, url: str, path: str, what: str) -> Reply:
+        authorization = self.authorize(None)
+        reply = self._send(url, path, authorization)
+        if reply.status == _UNAUTHORIZED and (renewed := self.authorize(authorization)) != authorization:
+            reply = self._send(url, path, renewed)
+        if reply.status == _OK:
+            return reply
+        raise self._meant(reply, without_credentials(url)[0], what)
+
+    def _send(self, url: str, path: str, authorization: Mapping[str, str]) -> Reply:
         bare, credentials = without_credentials(url)
-        headers = {"Accept": "*/*", **self.headers}
+        headers = {"Accept": "*/*", **authorization}
         if credentials:
             headers.setdefault("Authorization", basic(credentials))
         request = urllib.request.Request(f"{bare.rstrip('/')}/{path}", headers=headers)  # noqa: S310 - scheme is checked
-        if self.proxy:
-            request.set_proxy(self.proxy, request.type)
         try:
-            opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=self.tls), _Redirects())
-            with opener.open(request, timeout=_SECONDS) as response:
-                return Answer(response.read(_LARGEST), response.headers.get("Content-Type", ""))
-        except urllib.error.HTTPError as error:
-            raise self._meant(error, bare, what) from error
-        except ssl.SSLCertVerificationError as error:
+            return send(request, self.tls, self.proxy)
+        except TooLarge as error:
             raise ConfigError(
-                f"the certificate of {bare} is not trusted: {error.verify_message}", self.option
+                f"the answer of the schema registry at {bare} is larger than {LARGEST >> 20} MiB: it is no schema; "
+                f"correct {self.option}",
+                self.option,
             ) from error
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "reason", error)
-            if isinstance(reason, ssl.SSLCertVerificationError):
-                message = f"the certificate of {bare} is not trusted: {reason.verify_message}"
-                raise ConfigError(message, self.option) from error
-            raise Retriable(f"the schema registry at {bare} does not answer: {reason}") from error
+        except OSError as error:
+            raise failure(error, f"the schema registry at {bare}", self.option) from error
 
-    def _meant(self, error: urllib.error.HTTPError, url: str, what: str) -> Exception:
-        with error:
-            body = error.read(4096)
-        if error.code in _REFUSED:
-            return ConfigError(f"the schema registry at {url} refuses the connector ({error.code})", self.option)
-        if error.code == _NOT_FOUND and _is_registrys(body):
+    def _meant(self, reply: Reply, url: str, what: str) -> Exception:
+        if reply.status in _REFUSED:
+            return ConfigError(f"the schema registry at {url} refuses the connector ({reply.status})", self.option)
+        if reply.status == _NOT_FOUND and _is_registrys(reply.body):
             return BadRecord(f"the schema registry has no {what}")
-        if error.code == _NOT_FOUND:
+        if reply.status == _NOT_FOUND:
             return ConfigError(f"there is no schema registry at {url} (404, but not for a schema)", self.option)
-        return Retriable(f"the schema registry at {url} answers {error.code}")
+        return Retriable(f"the schema registry at {url} answers {reply.status}")
 
 
-class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Follows a redirect to another server without the credentials, which are for the configured one."""
+def failure(error: OSError, server: str, option: str) -> ConfigError | Retriable:
+    """Return the error for a request without an answer: ConfigError for a certificate that is not trusted."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return ConfigError(f"the certificate of {server} is not trusted: {error.verify_message}", option)
+    return Retriable(f"{server} does not answer: {error}")
 
-    def redirect_request(self, req: urllib.request.Request, *answer: Any) -> urllib.request.Request | None:
-        """The request to the new address."""
-        followed = super().redirect_request(req, *answer)
-        if followed is not None and (followed.type, followed.host) != (req.type, req.host):
-            followed.headers = {"Accept": "*/*"}
-        return followed
+
+def content(reply: Reply) -> Any:
+    """Return the body as JSON. Raises Retriable for anything else, which a proxy may have sent."""
+    try:
+        return json.loads(reply.body)
+    except (ValueError, RecursionError) as error:
+        raise Retriable("the schema registry's answer is no JSON") from error
 
 
 def _is_registrys(body: bytes) -> bool:
@@ -148,22 +147,6 @@ def basic(credentials: str) -> str:
 
 
 def tls_context(options: Mapping[str, str], prefix: str) -> ssl.SSLContext | None:
-    """Create the TLS context from options with Kafka's names and PEM files. Raises ConfigError."""
-    given = parsed(TlsOptions, options, prefix)
-    if given == TlsOptions():
-        return None
-    for store, store_type in (("truststore", given.truststore_type), ("keystore", given.keystore_type)):
-        if store_type.upper() != "PEM":
-            key = f"{prefix}{store}.type"
-            raise ConfigError(f"{key}={store_type} is a Java key store: convert it to PEM and set {key}=PEM", key)
-    try:
-        context = ssl.create_default_context(cafile=given.truststore_location, cadata=given.truststore_certificates)
-        if given.keystore_location:
-            context.load_cert_chain(given.keystore_location, password=given.key_password)
-    except (OSError, ssl.SSLError) as error:
-        raise ConfigError(
-            f"the certificates of {prefix}* cannot be read: {error}", f"{prefix}truststore.location"
-        ) from error
-    if not given.endpoint_identification:
-        context.check_hostname = False
-    return context
+    """Return the context of Kafka's ssl options below ``prefix``, None without any. Raises ConfigError."""
+    given = {name: value for name, value in options.items() if name.startswith(prefix)}
+    return client_context(given, prefix) if given else None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headrace.core.model.arrow_columns import days_from_civil
+from headrace.core.model.instants import days_from_civil
 
 DAY_MICROS = 86_400_000_000
 
@@ -33,7 +33,7 @@ class CivilDate:
 
     @staticmethod
     def from_epoch_days(days: int) -> CivilDate:
-        """Return the day at ``days`` after 1970-01-01 (the inverse of ``core.arrays.days_from_civil``)."""
+        """Return the day at ``days`` after 1970-01-01 (the inverse of ``days_from_civil``)."""
         era, day_of_era = divmod(days + 719468, 146097)
         year_of_era = (day_of_era - day_of_era // 1460 + day_of_era // 36524 - day_of_era // 146096) // 365
         day_of_year = day_of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)

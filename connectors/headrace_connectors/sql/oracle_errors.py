@@ -8,13 +8,15 @@ which may quote values (ORA-01438, ORA-01722 in release 23).
 from __future__ import annotations
 
 import re
+import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import oracledb
 
-from headrace.core.model.errors import ConfigError, Fatal, HeadraceError, Retriable
+from headrace.core.model.errors import Fatal, HeadraceError, Retriable
 from headrace_connectors.sql.circuit_breaker import Unreachable
+from headrace_connectors.sql.refused_logins import RefusedConnection, RefusedLogin
 
 _CODE = re.compile(r"\b(?:ORA|DPY|DPI|TNS)-\d{4,5}\b")
 
@@ -33,8 +35,10 @@ _TRANSIENT = re.compile(
 )
 """Time-outs, a pool without free connections, locks, memory, an object during DDL, undo that was removed."""
 
+REFUSED_LOGIN = "ORA-01017"
+"""User or password is wrong."""
 _SETTINGS: Mapping[str, str] = {
-    "ORA-01017": "user or password is wrong",
+    REFUSED_LOGIN: "user or password is wrong",
     "ORA-01005": "the password is missing",
     "ORA-28000": "the account is locked",
     "ORA-28001": "the password has expired",
@@ -45,6 +49,8 @@ _SETTINGS: Mapping[str, str] = {
     "DPY-3015": "the password has a verifier that only old clients support; set it again",
     "DPY-4000": "the connect string cannot be read",
     "DPY-4001": "user or password is missing",
+    "DPY-6006": "the server's certificate has another name; use one that it contains in reselect.database.hostname, or "
+    "reselect.database.sslmode=verify-ca",
 }
 """Remedies of errors that only an operator can correct, by code."""
 _REFUSED: Mapping[str, str] = {
@@ -53,7 +59,27 @@ _REFUSED: Mapping[str, str] = {
     "ORA-01031": "the user lacks a privilege; GRANT SELECT, FLASHBACK on the table",
 }
 """Errors that persist until the server's configuration is changed (section 4.4)."""
-_CERTIFICATE = re.compile(r"certificate|SSL", re.IGNORECASE)
+_UNVERIFIED = re.compile(r"certificate verify failed: ([^(\n]+)")
+_TLS: Mapping[str, str] = {
+    r"verify failed: certificate has expired": "the server's certificate has expired; renew it",
+    r"certificate verify failed": "the server's certificate is not trusted ({cause}); the authority that signed it has "
+    "to be in reselect.database.sslrootcert or in the wallet",
+    r"alert certificate expired|CERTIFICATE_EXPIRED": "the client's certificate has expired; renew it "
+    "(reselect.database.sslcert or the wallet)",
+    r"alert unknown ca|ALERT_UNKNOWN_CA": "the server does not trust the authority of the client's certificate "
+    "(reselect.database.sslcert or the wallet)",
+    r"certificate required|CERTIFICATE_REQUIRED|handshake failure": "the server requires a client's certificate; set "
+    "reselect.database.sslcert and sslkey, or the wallet",
+    r"WRONG_VERSION_NUMBER|wrong version number": "the port has no TLS; use the listener's TCPS port",
+    r"SSL|certificate": "the server's TLS does not fit reselect.database.ssl*",
+}
+"""Causes of a failed TLS handshake, by OpenSSL's message. The first entry that matches counts."""
+_ENDED = (ssl.SSLEOFError, ssl.SSLZeroReturnError)
+_PERHAPS_REFUSED = (
+    ": it ended the TLS connection after the handshake; if it requires a client's certificate, check "
+    "reselect.database.sslcert or the wallet"
+)
+"""With TLS 1.3 a server refuses the client's certificate after the handshake, and the driver may miss its reason."""
 _CORRECT = "correct reselect.database.* (user, password, dbname, hostname, port, TLS) and send the configuration again"
 
 
@@ -83,19 +109,28 @@ def _translate(error: BaseException, where: str) -> HeadraceError:
     codes = error_codes(error)
     shown = ", ".join(codes) or type(error).__name__
     settings = next((_SETTINGS[code] for code in codes if code in _SETTINGS), None)
-    if settings is None and "DPY-6005" in codes and any(_CERTIFICATE.search(str(each)) for each in _chain(error)):
-        settings = "the server's certificate does not fit the TLS settings"
+    if settings is None and "DPY-6005" in codes:
+        settings = _tls_problem(" ".join(str(each) for each in _chain(error)))
     if settings is not None:
-        return ConfigError(
-            f"{where} refuses the connection ({shown}): {settings}; {_CORRECT}", "reselect.database.user"
-        )
+        refusal = RefusedLogin if REFUSED_LOGIN in codes else RefusedConnection
+        return refusal(f"{where} refuses the connection ({shown}): {settings}; {_CORRECT}", "reselect.database.user")
     if any(_LOST.match(code) for code in codes):
-        return Unreachable(f"{where} cannot be reached ({shown})")
+        ended = any(isinstance(each, _ENDED) for each in _chain(error)) and "DPY-6005" in codes
+        return Unreachable(f"{where} cannot be reached ({shown}){_PERHAPS_REFUSED if ended else ''}")
     recoverable = any(getattr(part, "isrecoverable", False) for each in _chain(error) for part in each.args)
     if recoverable or any(_TRANSIENT.match(code) for code in codes):
         return Retriable(f"{where} failed for now ({shown})")
     remedy = next((_REFUSED[code] for code in codes if code in _REFUSED), "see Oracle's documentation of the code")
     return Fatal(f"{where} refuses the query ({shown}): {remedy}")
+
+
+def _tls_problem(text: str) -> str | None:
+    """Return the cause in the texts of an error of the handshake; None for other errors."""
+    cause = _UNVERIFIED.search(text)
+    for pattern, problem in _TLS.items():
+        if re.search(pattern, text):
+            return problem.format(cause=cause[1].strip() if cause else "unknown")
+    return None
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

@@ -1,19 +1,18 @@
 """Sessions with Oracle: connect and pool parameters, TLS, session settings, bind types.
 
-Thin mode needs no client library, and TLS comes from Python's ``ssl`` instead of a wallet. Connections use the
+Thin mode needs no client library, and TLS comes from Python's ``ssl`` (``oracle_tls.py``). Connections use the
 pluggable database's own service: a session never changes its container (DBZ-8304, DBZ-8493).
 """
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import oracledb
 
-from headrace.core.model.errors import ConfigError
 from headrace.core.reselect.options import DatabaseOptions
+from headrace_connectors.sql.oracle_tls import tls_context
 
 CONNECT_SECONDS = 10
 IDLE_SECONDS, LIFETIME_SECONDS = 300, 3600
@@ -42,11 +41,11 @@ def bind_type(type_name: str) -> Any:
     return BIND_TYPES.get(type_name, oracledb.DB_TYPE_VARCHAR)
 
 
-def connect_parameters(database: DatabaseOptions, address: tuple[str, int]) -> dict[str, Any]:
+def connect_parameters(database: DatabaseOptions, address: tuple[str, int], password: str) -> dict[str, Any]:
     """Return arguments of ``oracledb.connect``. Raises ConfigError for certificates that cannot be read."""
     parameters: dict[str, Any] = {
         "user": database.user,
-        "password": database.password or "",
+        "password": password,
         "host": address[0],
         "port": address[1],
         "service_name": database.dbname,
@@ -54,20 +53,23 @@ def connect_parameters(database: DatabaseOptions, address: tuple[str, int]) -> d
         "stmtcachesize": STATEMENTS,
         "program": "headrace-reselect",
     }
-    if database.sslmode in ("disable", "allow", "prefer"):
+    if (context := tls_context(database)) is None:
         return parameters
-    full = database.sslmode == "verify-full"
-    return parameters | {"protocol": "tcps", "ssl_context": _ssl_context(database), "ssl_server_dn_match": full}
+    by_name = database.sslmode != "verify-ca"
+    return parameters | {"protocol": "tcps", "ssl_context": context, "ssl_server_dn_match": by_name}
 
 
 def pool_parameters(
-    database: DatabaseOptions, address: tuple[str, int], prepare: Callable[[Any, str | None], None]
+    database: DatabaseOptions,
+    address: tuple[str, int],
+    password: str,
+    prepare: Callable[[Any, str | None], None],
 ) -> dict[str, Any]:
     """Return arguments of ``oracledb.create_pool``: connections are made on demand, and tested before use.
 
     ``prepare`` is called with every new connection.
     """
-    return connect_parameters(database, address) | {
+    return connect_parameters(database, address, password) | {
         "min": 0,
         "max": max(database.pool_max_size, 1),
         "increment": 1,
@@ -84,20 +86,3 @@ def prepare_session(connection: Any) -> None:
     """Set the formats of a new session's texts, and its comparisons."""
     with connection.cursor() as cursor:
         cursor.execute(SETTINGS)
-
-
-def _ssl_context(database: DatabaseOptions) -> ssl.SSLContext:
-    """As libpq: ``require`` trusts any certificate, ``verify-ca`` known authorities, ``verify-full`` names as well."""
-    try:
-        context = ssl.create_default_context(cafile=database.sslrootcert or None)
-        if database.sslcert:
-            context.load_cert_chain(database.sslcert, database.sslkey or None)
-    except OSError as error:
-        raise ConfigError(
-            f"the certificates of reselect.database.sslrootcert, sslcert, sslkey cannot be read: {error}",
-            "reselect.database.sslrootcert",
-        ) from error
-    context.check_hostname = False  # the driver compares names (ssl_server_dn_match)
-    if database.sslmode == "require":
-        context.verify_mode = ssl.CERT_NONE
-    return context

@@ -20,6 +20,8 @@ from headrace.core.reselect.options import DatabaseOptions
 from headrace.ports import Connections
 from headrace_connectors.sql.circuit_breaker import CircuitBreaker, CircuitState
 from headrace_connectors.sql.postgres_errors import translated
+from headrace_connectors.sql.postgres_tls import certificate_problem
+from headrace_connectors.sql.refused_logins import Login, RefusedConnection
 
 Connection = psycopg.Connection[Any]
 
@@ -58,10 +60,11 @@ class PostgresServer:
         timeouts = dict.fromkeys(("statement_timeout", "lock_timeout"), str(query_timeout_ms))
         settings = " ".join(f"-c {key}={value}" for key, value in {**SETTINGS, **timeouts}.items())
         self._arguments: dict[str, Any] = {"autocommit": True, "options": settings}
-        self._conninfo = _conninfo(database, role)
+        self._database = database
+        self._login = Login(database.current_password)
         self._breaker = CircuitBreaker(self.where)
         self._pool = psycopg_pool.ConnectionPool(
-            self._conninfo,
+            self._conninfo,  # called for each connection, because the password may have changed
             kwargs=self._arguments,
             min_size=0,
             max_size=max(database.pool_max_size, 1),
@@ -69,6 +72,7 @@ class PostgresServer:
             reconnect_timeout=CONNECT_SECONDS,
             max_idle=IDLE_SECONDS,
             max_lifetime=LIFETIME_SECONDS,
+            configure=self._accepted,
             check=psycopg_pool.ConnectionPool.check_connection,
             open=False,
         )
@@ -76,8 +80,9 @@ class PostgresServer:
     def check(self) -> None:
         """Connect once. Raises ConfigError for permanent errors (password, database, standby), Retriable for others."""
         try:
-            with translated(self.where), self._connect() as connection:
+            with self._translated(), self._connect() as connection:
                 version, encoding = connection.info.server_version, connection.info.parameter_status("server_encoding")
+                self._accepted(connection)
         except Retriable as error:
             if "hot standby" not in str(error):
                 raise
@@ -98,7 +103,7 @@ class PostgresServer:
 
         Raises Unreachable at once while the circuit breaker is open.
         """
-        with self._breaker.guard(), translated(self.where):
+        with self._breaker.guard(), self._translated():
             self._pool.open()
             try:
                 with self._pool.connection() as connection:
@@ -117,21 +122,37 @@ class PostgresServer:
         """Close the pool. Idempotent."""
         self._pool.close()
 
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            with translated(self.where, lambda: certificate_problem(self._database)):
+                yield
+        except RefusedConnection as error:
+            self._login.refused(error)
+            raise
+
     def _connect(self) -> Connection:
-        return psycopg.connect(self._conninfo, **self._arguments)
+        return psycopg.connect(self._conninfo(), **self._arguments)
+
+    def _accepted(self, _: Connection) -> None:
+        self._login.accepted()
+
+    def _conninfo(self) -> str:
+        return _conninfo(self._database, self.role, self._login.password())
 
 
-def _conninfo(database: DatabaseOptions, role: Role) -> str:
+def _conninfo(database: DatabaseOptions, role: Role, password: str) -> str:
     given: dict[str, Any] = {
         "host": ",".join(host for host, _ in database.servers),
         "port": ",".join(str(port) for _, port in database.servers),
         "user": database.user,
-        "password": database.password or "",
+        "password": password,
         "dbname": database.dbname,
         "sslmode": database.sslmode,
         "sslrootcert": database.sslrootcert,
         "sslcert": database.sslcert,
         "sslkey": database.sslkey,
+        "sslpassword": database.sslpassword,
         "target_session_attrs": role.value,
     }
     options = {key: value for key, value in given.items() if value}

@@ -36,6 +36,10 @@ class StoreError(ValueError):
     """A store cannot be read. The message is the cause, without the name of the store."""
 
 
+class NoPrivateKey(StoreError):
+    """A store has certificates only."""
+
+
 @dataclass(frozen=True, slots=True)
 class KeyAndChain:
     """A private key and the certificates that prove it, that of the key first."""
@@ -86,7 +90,7 @@ def _key_of_jks(content: bytes, password: str | None, key_password: str | None) 
     store = read_java_key_store(content, password)
     own = key_password if key_password is not None else password
     if not store.keys:
-        raise StoreError("it has no private key")
+        raise NoPrivateKey("it has no private key")
     if own is None:
         raise WrongPassword("a password is needed")
     encrypted, chain = store.keys[0]
@@ -97,7 +101,7 @@ def _key_of_jks(content: bytes, password: str | None, key_password: str | None) 
 def _key_of_pkcs12(content: bytes, password: str | None) -> KeyAndChain:
     loaded = pkcs12.load_pkcs12(content, _encoded(password))
     if loaded.key is None or loaded.cert is None:
-        raise StoreError("it has no private key")
+        raise NoPrivateKey("it has no private key")
     chain = _ordered(loaded.cert.certificate, [each.certificate for each in loaded.additional_certs])
     return KeyAndChain(_key_pem(loaded.key), chain)
 
@@ -106,7 +110,7 @@ def _key_of_pem(content: bytes, password: str | None) -> KeyAndChain:
     text = _pem(content)
     found = _PRIVATE_KEY.search(text)
     if found is None:
-        raise StoreError("it has no private key")
+        raise NoPrivateKey("it has no private key")
     encrypted = b"ENCRYPTED" in found[0]
     if encrypted and password is None:
         raise WrongPassword("the key is encrypted and a password is needed")

@@ -6,12 +6,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from headrace.config.tls import NO_EFFECT, REFUSED, TlsSettings
 from headrace.converters.protobuf_options import ProtobufOptions
 from headrace.converters.registered import IdKind
 from headrace.core.connect.config_def import REQUIRED, ConfigDef, ConfigKey, Importance, Type, parse_list
 from headrace.core.connect.config_validators import InvalidValue, any_case, at_least
 from headrace.core.connect.typed_options import Layout, Read, definition, option
 
+OAUTHBEARER = "OAUTHBEARER"
 CONFLUENT_AVRO = "io.confluent.connect.avro.AvroConverter"
 CONFLUENT_JSON = "io.confluent.connect.json.JsonSchemaConverter"
 CONFLUENT_PROTOBUF = "io.confluent.connect.protobuf.ProtobufConverter"
@@ -22,8 +24,7 @@ TOPIC_NAME_STRATEGY = "io.confluent.kafka.serializers.subject.TopicNameStrategy"
 NO_CONTEXTS = "io.confluent.kafka.serializers.context.NullContextNameStrategy"
 
 _READ_ONLY = "Configures how documents are written. It has no effect on a sink, which reads them."
-_OF_JAVA = "Belongs to a Java key store, which is refused."
-_OF_TLS = "Accepted for compatibility with Kafka Connect. Connections use the newest protocol that both sides support."
+_OPAQUE = "Has no effect: the token is sent as the provider returns it, and its claims are not read."
 _OF_READING = "Accepted for compatibility with Kafka Connect. This value does not change how documents are read."
 
 
@@ -43,20 +44,14 @@ def _without_effect(doc: str, names: Iterable[str]) -> tuple[ConfigKey, ...]:
     return tuple(ConfigKey(name, Type.STRING, None, Importance.LOW, doc, display_name=name) for name in names)
 
 
-def _no_java_store(name: str, value: Any) -> None:
-    if value:
-        raise InvalidValue(
-            f"Invalid value [hidden] for configuration {name}: it belongs to a Java key store; certificates are read "
-            "from PEM files, which have none"
-        )
+def _refused(doc: str, names: Iterable[str]) -> tuple[ConfigKey, ...]:
+    def refuse(name: str, value: Any) -> None:
+        if value:
+            raise InvalidValue(f"Invalid value [hidden] for configuration {name}: it cannot be set. {doc}")
 
-
-def _no_key_in_place(name: str, value: Any) -> None:
-    if value:
-        raise InvalidValue(
-            f"Invalid value [hidden] for configuration {name}: a client's key and certificates are read from the PEM "
-            "file of keystore.location"
-        )
+    return tuple(
+        ConfigKey(name, Type.STRING, None, Importance.LOW, doc, display_name=name, validator=refuse) for name in names
+    )
 
 
 def _no_contexts(name: str, value: Any) -> None:
@@ -67,40 +62,15 @@ def _no_contexts(name: str, value: Any) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class TlsOptions:
-    """The connection to a registry over TLS: Kafka's options, with PEM files."""
-
-    truststore_location: str | None = _option(
-        "truststore.location", "PEM file of the certificate authorities to trust."
-    )
-    truststore_certificates: str | None = _option("truststore.certificates", "The same certificates as PEM text.")
-    truststore_type: str = _option("truststore.type", "Format of the file: PEM.", default="PEM")
-    truststore_password: str | None = _option("truststore.password", _OF_JAVA, Type.PASSWORD, None, _no_java_store)
-    keystore_location: str | None = _option("keystore.location", "PEM file with the client's key and certificates.")
-    keystore_type: str = _option("keystore.type", "Format of the file: PEM.", default="PEM")
-    keystore_password: str | None = _option("keystore.password", _OF_JAVA, Type.PASSWORD, None, _no_java_store)
-    key_password: str | None = _option("key.password", "Password of the client's key.", Type.PASSWORD)
-    endpoint_identification: str = _option(
-        "endpoint.identification.algorithm",
-        "https verifies the registry's name against its certificate; empty does not.",
-        default="https",
-    )
-    keystore_key: str | None = _option(
-        "keystore.key", "Refused; use keystore.location.", Type.PASSWORD, None, _no_key_in_place
-    )
-    keystore_certificate_chain: str | None = _option(
-        "keystore.certificate.chain", "Refused; use keystore.location.", Type.PASSWORD, None, _no_key_in_place
-    )
-
-
 def _tls(prefix: str) -> Iterator[ConfigKey]:
-    """The options of TLS behind ``prefix``, and those without an effect."""
-    for key in definition(TlsOptions).with_prefix(prefix).keys:
-        yield replace(key, display_name=key.name)
-    yield from _without_effect(
-        _OF_TLS, (f"{prefix}{name}" for name in ("protocol", "enabled.protocols", "cipher.suites"))
-    )
+    """Kafka's options of a TLS client behind ``prefix``, those without an effect, and those that are refused."""
+    for key in definition(TlsSettings).with_prefix(prefix).keys:
+        if not key.name.endswith(".client.auth"):
+            yield replace(key, display_name=key.name)
+    for name, reason in NO_EFFECT.items():
+        yield from _without_effect(f"Has no effect: {reason}.", [f"{prefix}{name}"])
+    for name, reason in REFUSED.items():
+        yield from _refused(f"Is refused: {reason}.", [f"{prefix}{name}"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +94,7 @@ class ConfluentOptions:
         "Source of user and password: URL (in schema.registry.url) or USER_INFO.",
         default="URL",
         validator=any_case("URL", "USER_INFO"),
+        read=str.upper,
     )
     user_info: str | None = _option("basic.auth.user.info", "user:password for USER_INFO.", Type.PASSWORD)
     registry_user_info: str | None = _option(
@@ -131,8 +102,9 @@ class ConfluentOptions:
     )
     token_source: str | None = _option(
         "bearer.auth.credentials.source",
-        "STATIC_TOKEN sends bearer.auth.token.",
-        validator=any_case("STATIC_TOKEN"),
+        "STATIC_TOKEN sends bearer.auth.token. OAUTHBEARER fetches tokens with the client's credentials.",
+        validator=any_case("STATIC_TOKEN", OAUTHBEARER),
+        read=str.upper,
     )
     token: str | None = _option("bearer.auth.token", "Bearer token.", Type.PASSWORD)
     logical_cluster: str | None = _option(
@@ -140,6 +112,20 @@ class ConfluentOptions:
     )
     identity_pool: str | None = _option(
         "bearer.auth.identity.pool.id", "Id of the identity pool, which is sent with the token."
+    )
+    issuer_url: str | None = _option(
+        "bearer.auth.issuer.endpoint.url",
+        "URL of the OAuth provider's token endpoint, for OAUTHBEARER. schema.registry.ssl.* apply to it as well.",
+    )
+    client_id: str | None = _option("bearer.auth.client.id", "Id of the client at the OAuth provider.")
+    client_secret: str | None = _option("bearer.auth.client.secret", "Secret of that client.", Type.PASSWORD)
+    scope: str | None = _option("bearer.auth.scope", "Scopes of the token, separated by spaces.")
+    expiry_buffer: int = _option(
+        "bearer.auth.cache.expiry.buffer.seconds",
+        "Time before the end of a token at which the next one is fetched.",
+        Type.SHORT,
+        300,
+        at_least(0),
     )
     proxy_host: str | None = _option("proxy.host", "Host of an HTTP proxy for the registry.")
     proxy_port: int | None = _option("proxy.port", "Port of that proxy.", Type.INT)
@@ -177,6 +163,8 @@ _CONFLUENT = (
     *_tls("schema.registry.ssl."),
     *definition(SchemaCacheOptions).keys,
     *definition(SubjectOptions).keys,
+    *_without_effect(_OPAQUE, ("bearer.auth.scope.claim.name", "bearer.auth.sub.claim.name")),
+    *_refused("It is a Java class; set bearer.auth.credentials.source.", ("bearer.auth.custom.provider.class",)),
     *_without_effect(
         _READ_ONLY,
         (

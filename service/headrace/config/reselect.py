@@ -6,7 +6,7 @@ prefixes ``post.processors.<name>.`` and ``<name>.`` (``reselect.md`` section 3)
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from headrace.config.framework import ErrorSettings
@@ -55,6 +55,7 @@ POST_PROCESSORS = ConfigDef(
 )
 _DATABASE_PREFIX = "reselect.database."
 _DATABASES = "reselect.databases"
+_CREDENTIALS = "credentials."
 
 
 def _sections() -> tuple[ConfigDef, ConfigDef, ConfigDef]:
@@ -116,12 +117,52 @@ def _database(bare: Mapping[str, str | None], prefix: str) -> DatabaseOptions:
     if f"{_DATABASE_PREFIX}port" not in given:
         database = replace(database, port=DEFAULT_PORTS.get(database.type, DEFAULT_PORTS[Dialect.POSTGRESQL]))
     names = [below(bare, prefix).get(name, "").strip() for name in _SOURCE_OF_DATABASE]
-    database = replace(database, source_name=names[0], source_db=names[1])
+    of_plugin = {name: value for name, value in own.items() if name.startswith(_CREDENTIALS)}
+    database = replace(
+        database,
+        source_name=names[0],
+        source_db=names[1],
+        credentials_options=below(of_plugin, _CREDENTIALS),
+    )
     if not database.hostname:
         raise ConfigError(f"{prefix}hostname is missing for a name of {_DATABASES}", f"{prefix}hostname")
     if not database.servers:
         raise ConfigError(f"{prefix}hostname names no server", f"{prefix}hostname")
     return database
+
+
+def with_current_passwords(
+    options: ReselectOptions, properties: Callable[[], Mapping[str, str | None]]
+) -> ReselectOptions:
+    """Return options whose databases read their passwords again for each connection.
+
+    ``properties`` returns the connector's configuration with the present values. It may raise Retriable.
+    """
+
+    def reader(prefix: str) -> Callable[[], str | None]:
+        def read() -> str | None:
+            bare, _ = to_bare(properties())
+            return (below(bare, _DATABASE_PREFIX) | below(bare, prefix)).get("password")
+
+        return read
+
+    prefixes = [f"{_DATABASE_PREFIX}{name}." for name in options.database_names]
+    return replace(
+        options,
+        database=options.database and replace(options.database, read_password=reader(_DATABASE_PREFIX)),
+        databases=tuple(
+            replace(database, read_password=reader(prefix))
+            for database, prefix in zip(options.databases, prefixes, strict=True)
+        ),
+    )
+
+
+def is_option_of_credentials(name: str, bare: Mapping[str, str | None]) -> bool:
+    """Return whether a key belongs to a plug-in that provides passwords (``reselect.database.credentials``)."""
+    databases = parse_list(bare.get(_DATABASES) or "")
+    prefixes = (_DATABASE_PREFIX, *(f"{_DATABASE_PREFIX}{each}." for each in databases))
+    in_use = any(bare.get(f"{prefix}credentials") for prefix in prefixes)
+    return in_use and name.startswith(tuple(f"{prefix}{_CREDENTIALS}" for prefix in prefixes))
 
 
 def to_bare(properties: Mapping[str, str | None]) -> tuple[dict[str, str | None], list[tuple[str, str]]]:

@@ -7,23 +7,24 @@ cert-manager for example, needs no restart. Established connections keep what th
 
 from __future__ import annotations
 
-import logging
 import os
 import ssl
+import stat
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from headrace.config.key_stores import MAX_STORE_BYTES, KeyAndChain, StoreError, key_and_chain, trusted_certificates
+from headrace.config.reloaded_context import ReloadedContext
 from headrace.core.connect.config_def import Importance, Type
 from headrace.core.connect.config_validators import InvalidValue, any_case, one_of
 from headrace.core.connect.typed_options import option, parsed
 from headrace.core.model.errors import ConfigError
 
-log = logging.getLogger(__name__)
 Content = TypeVar("Content")
 
 _LOW = Importance.LOW
@@ -64,8 +65,8 @@ class TlsSettings:
         "keystore.location",
         Type.STRING,
         None,
-        "File with the private key and its certificates: PEM, PKCS12 or JKS. A change of the file applies to new "
-        "connections without a restart.",
+        "File with the private key and its certificates: PEM, PKCS12 or JKS; or a folder with tls.key and tls.crt, as "
+        "Kubernetes mounts a TLS Secret. A change of the files applies to new connections without a restart.",
     )
     keystore_type: str = option(
         "keystore.type",
@@ -170,6 +171,12 @@ def server_context(properties: Mapping[str, str | None], prefix: str = "ssl.") -
     return _context(settings, prefix, lambda: _server(settings, prefix))
 
 
+def own_certificate(context: ssl.SSLContext) -> x509.Certificate | None:
+    """Return the certificate with which ``client_context`` or ``server_context`` proves itself now, None without."""
+    current = context.current() if isinstance(context, ReloadedContext) else context
+    return current.certificate if isinstance(current, _Context) else None
+
+
 def _checked(properties: Mapping[str, str | None], prefix: str) -> TlsSettings:
     """Parse the options below ``prefix``. Blank texts are the same as none. Raises ConfigError."""
     for name, reason in REFUSED.items():
@@ -196,12 +203,19 @@ def _checked(properties: Mapping[str, str | None], prefix: str) -> TlsSettings:
 
 
 def _context(settings: TlsSettings, prefix: str, make: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:
-    files = [each for each in (settings.keystore_location, settings.truststore_location) if each is not None]
+    files = [*_key_files(settings.keystore_location)] if settings.keystore_location else []
+    files += [settings.truststore_location] if settings.truststore_location else []
     return ReloadedContext.of(make, files, prefix) if files else make()
 
 
+class _Context(ssl.SSLContext):
+    """A context that knows its own certificate, for messages."""
+
+    certificate: x509.Certificate | None = None
+
+
 def _client(settings: TlsSettings, prefix: str) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context = _Context(ssl.PROTOCOL_TLS_CLIENT)
     _configure(context, settings, prefix)
     if not settings.has_trust:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
@@ -211,7 +225,7 @@ def _client(settings: TlsSettings, prefix: str) -> ssl.SSLContext:
 
 
 def _server(settings: TlsSettings, prefix: str) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context = _Context(ssl.PROTOCOL_TLS_SERVER)
     _configure(context, settings, prefix)
     context.verify_mode = {
         "required": ssl.CERT_REQUIRED,
@@ -221,7 +235,7 @@ def _server(settings: TlsSettings, prefix: str) -> ssl.SSLContext:
     return context
 
 
-def _configure(context: ssl.SSLContext, settings: TlsSettings, prefix: str) -> None:
+def _configure(context: _Context, settings: TlsSettings, prefix: str) -> None:
     """Load stores, versions and ciphers into a context. Raises ConfigError."""
     newest = _VERSIONS.get(settings.protocol, ssl.TLSVersion.TLSv1_3)
     versions = [_VERSIONS[each] for each in settings.enabled_protocols if _VERSIONS[each] <= newest]
@@ -241,7 +255,9 @@ def _configure(context: ssl.SSLContext, settings: TlsSettings, prefix: str) -> N
     if settings.has_trust:
         context.load_verify_locations(cadata=_trusted(settings, prefix))
     if settings.has_key:
-        _load(context, _own(settings, prefix), prefix)
+        own = _own(settings, prefix)
+        _load(context, own, prefix)
+        context.certificate = own.chain[0]
 
 
 def _own(settings: TlsSettings, prefix: str) -> KeyAndChain:
@@ -251,7 +267,9 @@ def _own(settings: TlsSettings, prefix: str) -> KeyAndChain:
     path = settings.keystore_location
     return _named(
         f"{prefix}keystore.location",
-        lambda: key_and_chain(_content(path), settings.keystore_password, settings.key_password),
+        lambda: key_and_chain(
+            b"\n".join(map(_content, _key_files(path))), settings.keystore_password, settings.key_password
+        ),
         path,
     )
 
@@ -269,8 +287,13 @@ def _trusted(settings: TlsSettings, prefix: str) -> bytes:
     return b"".join(each.public_bytes(Encoding.DER) for each in found)
 
 
+def _key_files(path: str) -> tuple[str, ...]:
+    """Return the file of a key store, or the two files of a mounted TLS Secret (``kubernetes.io/tls``)."""
+    return (f"{path}/tls.key", f"{path}/tls.crt") if Path(path).is_dir() else (path,)
+
+
 def _content(path: str) -> bytes:
-    with Path(path).open("rb") as file:
+    with os.fdopen(_opened(path), "rb") as file:
         content = file.read(MAX_STORE_BYTES + 1)
     if len(content) > MAX_STORE_BYTES:
         raise StoreError("it is larger than 16 MiB")
@@ -288,8 +311,14 @@ def _named(name: str, read: Callable[[], Content], path: str = "") -> Content:
 
 
 def _load(context: ssl.SSLContext, own: KeyAndChain, prefix: str) -> None:
-    """Load a key into a context, through a file in memory: OpenSSL takes a file, and the key must not be on a disk."""
-    name = f"{prefix}keystore.location"
+    load_key(context, own, f"{prefix}keystore.location")
+
+
+def load_key(context: ssl.SSLContext, own: KeyAndChain, name: str) -> None:
+    """Load a key into a context, through a file in memory: OpenSSL takes a file, and the key must not be on a disk.
+
+    Raises ConfigError that begins with the option ``name``.
+    """
     file = os.memfd_create("key", os.MFD_CLOEXEC)
     try:
         os.write(file, own.pem())
@@ -328,58 +357,16 @@ def _openssl_name(suite: str) -> str:
     return "-".join(part for part in (*exchange.split("_"), *cipher.split("_")) if (exchange, part) != ("RSA", "RSA"))
 
 
-class ReloadedContext(ssl.SSLContext):
-    """A context that makes each connection with the current content of its files.
-
-    asyncio, and with it aiohttp, aiokafka and uvicorn, calls ``wrap_bio`` for every connection. OpenSSL could replace
-    a key in a context, but could not remove an authority from it.
-    """
-
-    _make: Callable[[], ssl.SSLContext]
-    _files: Sequence[str]
-    _prefix: str
-    _current: ssl.SSLContext
-    _seen: tuple[object, ...]
-
-    @classmethod
-    def of(cls, make: Callable[[], ssl.SSLContext], files: Sequence[str], prefix: str) -> ReloadedContext:
-        """Return a context that ``make`` makes again after a change of ``files``. Raises ConfigError."""
-        seen, current = _versions_of(files), make()
-        context = cls.__new__(cls, current.protocol)
-        context.check_hostname, context.verify_mode = current.check_hostname, current.verify_mode
-        context._make, context._files, context._prefix = make, files, prefix
-        context._current, context._seen = current, seen
-        return context
-
-    def wrap_bio(self, *arguments: Any, **options: Any) -> ssl.SSLObject:
-        """Begin a connection of asyncio."""
-        return self.current().wrap_bio(*arguments, **options)
-
-    def wrap_socket(self, *arguments: Any, **options: Any) -> ssl.SSLSocket:
-        """Begin a connection of a blocking client."""
-        return self.current().wrap_socket(*arguments, **options)
-
-    def current(self) -> ssl.SSLContext:
-        """Return the context with the current content of the files, the last valid one if that is unreadable."""
-        seen = _versions_of(self._files)
-        if seen != self._seen:
-            self._seen = seen
-            try:
-                self._current = self._make()
-                log.info("TLS: %s are read again after a change: %s", f"{self._prefix}*", ", ".join(self._files))
-            except ConfigError as error:
-                log.error("TLS: changed certificates are not used, the last ones stay in use: %s", error)
-        return self._current
+def store_content(path: str) -> bytes:
+    """Return the content of a store. Raises OSError, and StoreError for a file that is too large."""
+    return _content(path)
 
 
-def _versions_of(files: Sequence[str]) -> tuple[object, ...]:
-    """Return what changes with the content of the files, also if a link to them changes as in a mounted Secret."""
-    return tuple(_version_of(each) for each in files)
-
-
-def _version_of(file: str) -> object:
-    try:
-        found = Path(file).stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+def _opened(path: str) -> int:
+    """Open a file for reading. Raises OSError, and StoreError for a pipe or device, which would hold the event loop."""
+    opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    kind = os.fstat(opened).st_mode
+    if not stat.S_ISREG(kind):
+        os.close(opened)
+        raise StoreError("it is not a file")
+    return opened

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from headrace.config.connector import CONNECTOR_OPTIONS
-from headrace.config.reselect import reselect_options
+from headrace.config.reselect import reselect_options, with_current_passwords
 from headrace.config.validation import WorkerDefaults, sink_connector_config, validate
 
 JSON = "org.apache.kafka.connect.json.JsonConverter"
@@ -120,7 +120,7 @@ APICURIO = "io.apicurio.registry.utils.converter.AvroConverter"
     [
         ("org.apache.kafka.connect.storage.StringConverter", "schemas.enable"),
         (AVRO, "schemas.enable id.compatibility.strict proxy.host proxy.port"),
-        (AVRO, "schema.registry.ssl.protocol schema.registry.ssl.enabled.protocols"),
+        (AVRO, "schema.registry.ssl.provider schema.registry.ssl.keymanager.algorithm"),
         (AVRO, "bearer.auth.logical.cluster bearer.auth.identity.pool.id"),
         (APICURIO, "schemas.enable apicurio.registry.converter.serializer"),
     ],
@@ -145,10 +145,26 @@ def test_an_unknown_option_of_a_converter_is_refused_with_one_that_is_known() ->
         assert not any(f"{name}'" in message.partition(". Did")[2] for name in wrong)
 
 
-def test_inline_keys_are_refused_with_the_reason() -> None:
-    """The error names the option for a file, and does not contain the key."""
-    registry = {"value.converter": AVRO, "value.converter.schema.registry.url": "https://registry"}
-    name = "value.converter.schema.registry.ssl.keystore.key"
-    [(message,)] = _errors(**registry, **{name: "-----BEGIN"}).values()
-    assert "keystore.location" in message
-    assert "BEGIN" not in message
+def test_tls_mode_in_capitals_is_the_same() -> None:
+    """The mode decides whether certificates are verified, so its spelling must not."""
+    given = {"hostname": "db", "user": "u", "dbname": "d", "sslmode": "VERIFY-CA"}
+    database = reselect_options({f"reselect.database.{name}": value for name, value in given.items()}).database
+    assert database is not None
+    assert database.sslmode == "verify-ca"
+
+
+@pytest.mark.parametrize("prefix", ["reselect.database.", "reselect.database.first."])
+def test_passwords_are_read_again_for_each_database(prefix: str) -> None:
+    """A database's own password comes before that of all databases."""
+    given: dict[str, str | None] = {
+        "reselect.databases": "first,second",
+        "reselect.database.hostname": "db",
+        "reselect.database.user": "u",
+        "reselect.database.dbname": "d",
+        "reselect.database.password": "common",
+    }
+    current = dict(given)
+    first, second = with_current_passwords(reselect_options(given), lambda: current).databases
+    current[f"{prefix}password"] = "changed"
+    assert first.current_password() == "changed"
+    assert second.current_password() == ("changed" if prefix == "reselect.database." else "common")

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from certificates import PASSWORD, Authority, Identity, keytool
 
-from headrace.config.tls import ReloadedContext, client_context, server_context
+from headrace.config.reloaded_context import ReloadedContext
+from headrace.config.tls import client_context, server_context
 from headrace.core.model.errors import ConfigError
 
 Properties = dict[str, str | None]
@@ -128,6 +129,24 @@ def test_a_renewed_certificate_is_used_without_a_restart(authority: Authority, t
     old = client_context(trusting(renewed) | identity(authority.issue("client")))
     with pytest.raises(ssl.SSLError):
         handshake(server, old)
+
+
+def test_a_mounted_tls_secret_is_a_key_store(authority: Authority, tmp_path: Path) -> None:
+    """A folder with tls.key and tls.crt, as Kubernetes and cert-manager make it, is read again after each change."""
+    secret = tmp_path / "secret"
+    secret.mkdir()
+
+    def renew(issuer: Authority) -> None:
+        own = issuer.issue("server")
+        stored(secret / "tls.key", own.pem().removesuffix(own.certificate_pem()))
+        stored(secret / "tls.crt", own.certificate_pem())
+
+    renew(authority)
+    server = server_context({"ssl.keystore.location": str(secret)})
+    assert handshake(server, client_context(trusting(authority)))
+    renewed = Authority("renewed")
+    renew(renewed)
+    assert handshake(server, client_context(trusting(renewed)))
 
 
 def test_certificates_that_cannot_be_read_leave_the_last_ones(
@@ -270,3 +289,12 @@ def test_a_key_of_another_certificate_is_refused(authority: Authority, tmp_path:
     path = stored(tmp_path / "tls.pem", key + authority.issue("two").certificate_pem())
     with pytest.raises(ConfigError, match="do not fit"):
         server_context({"ssl.keystore.location": path})
+
+
+@pytest.mark.parametrize("option", ["keystore.location", "truststore.location"])
+def test_pipes_and_devices_are_refused(tmp_path: Path, option: str) -> None:
+    """A connector names files too: a pipe would hold the event loop, and a device would never end."""
+    os.mkfifo(tmp_path / "pipe")
+    for path in (str(tmp_path / "pipe"), "/dev/zero"):
+        with pytest.raises(ConfigError, match=f"{option}: {path} cannot be read: it is not a file"):
+            client_context({f"ssl.{option}": path})

@@ -3,52 +3,14 @@
 from __future__ import annotations
 
 import base64
-import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from http_registry import Server
 
 from headrace.converters.registered import IdKind, RegisteredSchema, SchemaId
 from headrace.core.model.errors import BadRecord, ConfigError, Retriable
 from headrace_connectors.registry import ApicurioRegistry, ConfluentRegistry
-
-
-class Server:
-    """A registry that responds by path and records the headers of requests."""
-
-    def __init__(self) -> None:
-        self.answers: dict[str, tuple[int, object]] = {}
-        self.moved: dict[str, str] = {}
-        self.asked: list[tuple[str, dict[str, str]]] = []
-        outer = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                outer.asked.append((self.path, dict(self.headers)))
-                code, body = outer.answers.get(self.path, (404, {"error_code": 40403, "message": "Schema not found"}))
-                raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-                self.send_response(302 if self.path in outer.moved else code)
-                if self.path in outer.moved:
-                    self.send_header("Location", outer.moved[self.path])
-                self.send_header("Content-Length", str(len(raw)))
-                self.end_headers()
-                self.wfile.write(raw)
-
-            def log_message(self, *_: object) -> None:
-                """Write no access log."""
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.host = f"127.0.0.1:{self._server.server_port}"
-        self.url = f"http://{self.host}"
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
-        self._thread.start()
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
 
 
 @pytest.fixture
@@ -160,6 +122,11 @@ def test_the_next_address_is_tried_when_one_is_down(server: Server) -> None:
             "Basic " + base64.b64encode(b"a:b").decode(),
         ),
         ({"bearer__auth__credentials__source": "STATIC_TOKEN", "bearer__auth__token": "t"}, "Bearer t"),
+        ({"bearer__auth__credentials__source": "static_token", "bearer__auth__token": "t"}, "Bearer t"),
+        (
+            {"basic__auth__credentials__source": "user_info", "basic__auth__user__info": "a:b"},
+            "Basic " + base64.b64encode(b"a:b").decode(),
+        ),
         ({}, None),
     ],
 )
@@ -179,7 +146,8 @@ def test_credentials(server: Server, options: dict[str, str], sent: str | None) 
         {"basic__auth__credentials__source": "USER_INFO"},
         {"bearer__auth__credentials__source": "OAUTHBEARER"},
         {"schema__registry__ssl__truststore__location": "/no/such.pem"},
-        {"schema__registry__ssl__truststore__type": "JKS"},
+        {"schema__registry__ssl__truststore__type": "XML"},
+        {"schema__registry__ssl__engine__factory__class": "x.Y"},
     ],
 )
 def test_invalid_options_are_refused(server: Server, options: dict[str, str]) -> None:

@@ -7,9 +7,10 @@ import socket
 import pytest
 from fake_oracle.driver import error
 
-from headrace.core.model.errors import ConfigError, Fatal, HeadraceError, Retriable
+from headrace.core.model.errors import Fatal, HeadraceError, Retriable
 from headrace_connectors.sql.circuit_breaker import Unreachable
 from headrace_connectors.sql.oracle_errors import connection_lost, error_codes, translated
+from headrace_connectors.sql.refused_logins import RefusedConnection, RefusedLogin
 
 
 def translation(raised: BaseException) -> HeadraceError:
@@ -46,8 +47,9 @@ def test_driver_code_around_the_servers_is_a_lost_connection() -> None:
         ("DPY-4005: timed out waiting for the connection pool", Retriable),
         ("DPY-4024: call timeout exceeded", Retriable),
         ("ORA-00054: resource busy", Retriable),
-        ("ORA-01017: invalid username/password", ConfigError),
-        ("DPY-6005: cannot connect\n[SSL: CERTIFICATE_VERIFY_FAILED]", ConfigError),
+        ("ORA-01017: invalid username/password", RefusedLogin),
+        ("ORA-28000: the account is locked", RefusedConnection),
+        ("DPY-6005: cannot connect\n[SSL: CERTIFICATE_VERIFY_FAILED]", RefusedConnection),
         ("ORA-00942: table or view does not exist", Fatal),
         ("ORA-01722: unable to convert string value containing 'secret'", Fatal),
     ],

@@ -379,3 +379,36 @@ def test_a_dropped_key_column_is_fatal(server: OracleServer) -> None:
     requested = request(TABLE, {"gone": (Schema("int32"), [1]), **ORDERS_KEY}, NOTE)
     with pytest.raises(Fatal, match="gone"):
         source.fetch(catalog, requested)
+
+
+# -- rotation of passwords --------------------------------------------------------------------------------------------
+
+
+def test_next_connection_uses_the_present_password(server: OracleServer) -> None:
+    """After a refused login, the next pool has the present password; the refused one is not sent again."""
+    passwords = ["first"]
+    database = replace(DATABASE, read_password=lambda: passwords[-1])
+    source = OracleRowSource(ReselectOptions(database=database), FakeDriver(server))
+    server.password = "first"
+    catalog_of(source)
+    server.password = "second"
+    server.failures.append(("execute", "ORA-03113: end-of-file on communication channel"))
+    with pytest.raises(Retriable):
+        catalog_of(source)
+    for _ in range(3):
+        with pytest.raises(Retriable, match="Earlier connections were accepted"):
+            catalog_of(source)
+    assert server.logins == ["first", "first"]
+    passwords.append("second")
+    assert catalog_of(source).table == TABLE
+    assert server.logins == ["first", "first", "second"]
+
+
+def test_first_wrong_password_is_permanent(server: OracleServer) -> None:
+    """A login that was never accepted raises ConfigError, and is sent once: a repetition locks Oracle's accounts."""
+    server.password = "other"
+    source = row_source(server)
+    for _ in range(3):
+        with pytest.raises(ConfigError, match="ORA-01017"):
+            source.check()
+    assert server.logins == ["secret"]

@@ -8,6 +8,7 @@ import pytest
 from headrace.core.model.errors import ConfigError, Fatal, HeadraceError, Retriable, TimedOut
 from headrace_connectors.sql.circuit_breaker import Unreachable
 from headrace_connectors.sql.postgres_errors import translated
+from headrace_connectors.sql.refused_logins import RefusedConnection, RefusedLogin
 
 _AT = 'connection failed: connection to server at "10.0.0.1", port 5432 failed: '
 
@@ -36,7 +37,8 @@ STATES: list[tuple[type[psycopg.Error], type[HeadraceError]]] = [
     (psycopg.errors.QueryCanceled, TimedOut),
     (psycopg.errors.LockNotAvailable, TimedOut),
     (psycopg.errors.SerializationFailure, Retriable),
-    (psycopg.errors.InvalidPassword, ConfigError),
+    (psycopg.errors.InvalidPassword, RefusedLogin),
+    (psycopg.errors.InvalidCatalogName, RefusedConnection),
     (psycopg.errors.InsufficientPrivilege, Fatal),
 ]
 
@@ -50,7 +52,7 @@ def test_a_broken_connection_is_unreachable(message: str) -> None:
 @pytest.mark.parametrize("message", REFUSED)
 def test_a_refused_login_is_a_config_error(message: str) -> None:
     """A refused password, certificate or role raises ConfigError, because a retry cannot succeed."""
-    assert type(_raised(psycopg.OperationalError(message))) is ConfigError
+    assert isinstance(_raised(psycopg.OperationalError(message)), ConfigError)
 
 
 @pytest.mark.parametrize(("error", "expected"), STATES)

@@ -6,7 +6,7 @@ own beside them. ``headrace.config.reselect`` reads them from a connector's conf
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from headrace.core.connect.config_def import Importance, Type
@@ -38,6 +38,8 @@ class DatabaseOptions:
 
     ``hostname`` may list several servers of one cluster, each with its port: ``replica:5433,primary``.
     ``type`` selects the row source; Oracle's ``dbname`` is a service.
+    ``read_password`` reads the password again, because it may have changed since the task started (rotation). If it is
+    None, ``password`` is valid for the life of the task.
     ``source_name`` and ``source_db`` are those in the source blocks of this database's events; if empty, any name and
     the database's name.
     """
@@ -76,14 +78,43 @@ class DatabaseOptions:
         "reselect.database.sslmode",
         Type.STRING,
         "prefer",
-        "TLS mode, with libpq's names. Oracle uses TLS from require on.",
+        "TLS mode, with libpq's names. verify-full verifies the server's certificate and its name, verify-ca only the "
+        "certificate. PostgreSQL: require encrypts, and verifies the certificate only if sslrootcert is set. Oracle: "
+        "from require on TLS is used, and require is the same as verify-full.",
         validator=any_case("disable", "allow", "prefer", "require", "verify-ca", "verify-full"),
+        read=str.lower,
     )
     sslrootcert: str = option(
-        "reselect.database.sslrootcert", Type.STRING, "", "File with the trusted certificate authorities."
+        "reselect.database.sslrootcert",
+        Type.STRING,
+        "",
+        "PEM file with the certificate authorities to trust. By default, Oracle's are those of the system, and "
+        "PostgreSQL has none.",
     )
-    sslcert: str = option("reselect.database.sslcert", Type.STRING, "", "File with the client's certificate.")
-    sslkey: str = option("reselect.database.sslkey", Type.STRING, "", "File with the key of that certificate.")
+    sslcert: str = option("reselect.database.sslcert", Type.STRING, "", "PEM file with the client's certificate.")
+    sslkey: str = option("reselect.database.sslkey", Type.STRING, "", "PEM file with the key of that certificate.")
+    sslpassword: str | None = option(
+        "reselect.database.sslpassword", Type.PASSWORD, None, "Password of the key in sslkey, if it is encrypted."
+    )
+    wallet_location: str = option(
+        "reselect.database.wallet.location",
+        Type.STRING,
+        "",
+        "Oracle: folder of a wallet (ewallet.p12 or ewallet.pem) with the authorities to trust and, for mutual TLS, "
+        "the client's key. It replaces sslrootcert, sslcert and sslkey.",
+    )
+    wallet_password: str | None = option(
+        "reselect.database.wallet.password", Type.PASSWORD, None, "Password of that wallet."
+    )
+    credentials: str = option(
+        "reselect.database.credentials",
+        Type.STRING,
+        "",
+        "Plug-in that provides the password for each new connection, such as an access token of a cloud: an entry "
+        "point of headrace.database_credentials. Its options follow reselect.database.credentials. and "
+        "reselect.database.password is not used.",
+        _LOW,
+    )
     pool_max_size: int = option(
         "reselect.database.pool.max.size", Type.INT, 4, "Maximum number of connections.", _LOW, at_least(1)
     )
@@ -97,6 +128,12 @@ class DatabaseOptions:
     )
     source_name: str = ""
     source_db: str = ""
+    credentials_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    read_password: Callable[[], str | None] | None = field(default=None, repr=False, compare=False)
+
+    def current_password(self) -> str:
+        """Return the password for a new connection. Raises ConfigError or Retriable if it cannot be read."""
+        return (self.password if self.read_password is None else self.read_password()) or ""
 
     @property
     def servers(self) -> tuple[tuple[str, int], ...]:
