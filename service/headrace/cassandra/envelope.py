@@ -53,7 +53,7 @@ def write_of(
     if operation == "d":
         return Delete(key, written)
     if operation not in ("i", "u"):
-        raise BadRecord(f"the Cassandra event has an unknown operation {operation!r}")
+        raise BadRecord(f"the Cassandra event has an unknown operation {str(operation)[:20]!r}")
     if len(key_fields) > 1:  # only tables with clustering columns can have static columns
         losses.note(Loss.STATIC, events=int(len(key) < len(key_fields)))
     if len(key) < len(key_fields):

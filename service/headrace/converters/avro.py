@@ -22,7 +22,7 @@ from headrace.converters.registered import RegisteredSchema
 from headrace.core.decode.column_rows import Struct, Wanted
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.errors import BadRecord
-from headrace.core.model.schema import Schema
+from headrace.core.model.schema import Schema, check_size
 
 _FAILURES = (EOFError, IndexError, ValueError, KeyError, TypeError, OverflowError, UnicodeDecodeError)
 """The errors of fastavro for bytes that do not match the schema."""
@@ -71,7 +71,7 @@ def _parsed(registered: RegisteredSchema, named: Named, definitions: dict[str, A
         _parsed(each, named, definitions)
     try:
         described = _json(registered.text)
-        schema = connect_schema(described, named)
+        schema = check_size(connect_schema(described, named))
         parsed = fastavro.parse_schema(_physical(described), definitions)
     except BadRecord:
         raise

@@ -116,6 +116,8 @@ def _definition(avro: Mapping[str, Any], type_name: str, named: Named, namespace
         shown_name = None if name.startswith(_NAMELESS) else name
         schema = _with_properties(Schema("struct", fields=members, name=shown_name), avro)
     else:
+        if type_name == "fixed" and int(avro["size"]) < 1:
+            raise BadRecord(f"the Avro schema {name} is of a fixed size of {avro['size']} bytes")
         schema = _scalar(avro, type_name)
     named.schemas[name] = schema
     return schema
@@ -126,7 +128,14 @@ def _array(avro: Mapping[str, Any], named: Named, namespace: str) -> Schema:
     called = avro["items"] if isinstance(avro["items"], str) else full_name(avro["items"], namespace)
     if named.find(called, namespace) in named.entries:
         return _with_properties(Schema("map", keys=items.field("key"), values=items.field("value")), avro)
+    if _is_empty(items):
+        raise BadRecord("the Avro schema has an array of items without bytes: five bytes could mean a billion items")
     return _with_properties(Schema("array", items=items), avro)
+
+
+def _is_empty(schema: Schema) -> bool:
+    """Whether a value has no bytes: a record without fields, or of such records."""
+    return schema.type == "struct" and not schema.optional and all(_is_empty(each.schema) for each in schema.fields)
 
 
 def _scalar(avro: Mapping[str, Any], type_name: str) -> Schema:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from itertools import count
 from typing import Any
 
 from headrace.converters.registered import Read, RegisteredSchema
@@ -19,7 +20,7 @@ from headrace.core.decode.json_data import FixedSchema, unscaled_bytes
 from headrace.core.model.arrow_columns import DECIMAL
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.errors import BadRecord
-from headrace.core.model.schema import Field, Schema
+from headrace.core.model.schema import MOST_PARTS, Field, Schema, check_size, too_many_parts
 
 _TYPES = {
     "int8": "int8",
@@ -32,6 +33,7 @@ _TYPES = {
     "string": "string",
     "boolean": "boolean",
 }
+_DIGITS_OF_INT64 = 19
 _DEFAULTS = {"integer": "int64", "number": "double", "string": "string", "boolean": "boolean"}
 
 
@@ -71,15 +73,18 @@ class _Document:
 
     registered: RegisteredSchema
     root: Any
+    parts: Iterator[int] = field(default_factory=count)
 
     def schema(self) -> Schema:
         """The Connect schema of the document. Raises BadRecord."""
         try:
-            return self._of(self.root, ())
+            return check_size(self._of(self.root, ()))
         except (KeyError, TypeError, AttributeError) as error:
             raise BadRecord("the registry's JSON Schema has no equivalent in Connect") from error
 
     def _of(self, node: Mapping[str, Any], within: tuple[str, ...]) -> Schema:
+        if next(self.parts) > MOST_PARTS:
+            raise too_many_parts()
         if "$ref" in node:
             return self._referred(node["$ref"], within)
         branches = node.get("oneOf") or node.get("anyOf")
@@ -123,7 +128,7 @@ class _Document:
             if name not in self.registered.references:
                 raise BadRecord(f"the JSON Schema refers to {name}, which the registry does not name as a reference")
             other = self.registered.references[name]
-            document = _Document(other, _parsed(other.text))
+            document = _Document(other, _parsed(other.text), self.parts)
         node = document.root
         for part in filter(None, path.split("/")):
             node = node[part.replace("~1", "/").replace("~0", "~")]
@@ -178,6 +183,8 @@ def _number(schema: Schema, value: Any) -> Any:
 
 
 def _integer(schema: Schema, value: Any) -> Any:
+    if isinstance(value, Decimal) and value.adjusted() > _DIGITS_OF_INT64:
+        raise TypeError("out of range")  # an exponent of a billion would compute for minutes
     if int(_a((int, Decimal), value)) != value:
         raise TypeError("a fraction")
     return int(value)

@@ -33,7 +33,7 @@ from headrace.converters.protobuf_values import (
     wrapped,
 )
 from headrace.core.model.errors import BadRecord
-from headrace.core.model.schema import Field, Schema
+from headrace.core.model.schema import MOST_PARTS, Field, Schema, too_many_parts
 
 _OURS = "io.confluent.connect.protobuf"
 _WRAPPED = {
@@ -60,6 +60,7 @@ class FieldReaders:
 
     def __init__(self, options: ProtobufOptions) -> None:
         self._options = options
+        self._parts = 0
 
     def of(self, message: Any, within: tuple[str, ...] = ()) -> FieldReader:
         """The reader of a message. Raises BadRecord for a message that contains itself."""
@@ -115,6 +116,9 @@ class FieldReaders:
     def _field(
         self, field: Any, declared: FieldDescriptorProto, within: tuple[str, ...], *, chosen: bool = False
     ) -> FieldReader:
+        self._parts += 1
+        if self._parts > MOST_PARTS:
+            raise too_many_parts()
         reader = self._single(field, declared, within)
         if declared.label == _REPEATED and reader.schema.type != "map":
             items = replace(reader.schema, optional=True)

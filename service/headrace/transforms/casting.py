@@ -112,8 +112,8 @@ def cast(data: SchemaAndValue, type_name: str) -> Any:
     given = schemaless_type(data.value) if data.schema is None else data.schema.type
     if given not in _INPUTS:
         raise unusable(f"Cast transformation does not support casting from {given.upper()}")
-    value = _java_value(data, type_name)
     try:
+        value = _java_value(data, type_name)
         return _TO[type_name](value) if type_name in _TO else _to_integer(value, _BITS[type_name])
     except (ValueError, ArithmeticError):
         raise unusable("Value was out of range for requested data type") from None  # Python's message has the value

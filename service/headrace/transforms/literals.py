@@ -16,9 +16,10 @@ from decimal import Decimal
 from typing import Any, TypeVar
 
 from headrace.core.decode.json_data import unscaled_bytes
-from headrace.core.model.arrow_columns import DECIMAL, days_from_civil
+from headrace.core.model.arrow_columns import DECIMAL
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.errors import BadRecord
+from headrace.core.model.instants import days_from_civil
 from headrace.core.model.schema import DEEPEST, Schema
 
 _LOGICAL = "org.apache.kafka.connect.data."

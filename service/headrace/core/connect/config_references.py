@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 _REFERENCE = re.compile(r"\$\{([^}]*?):(?:([^}]*?):)?([^}]*?)\}")  # the pattern of Kafka's ConfigTransformer
 
@@ -19,3 +19,9 @@ def replace_references(value: str, lookup: Lookup) -> str:
         return reference[0] if resolved is None else resolved
 
     return _REFERENCE.sub(found, value)
+
+
+def references(value: str) -> Iterator[tuple[str, str, str]]:
+    """Yield provider, path and key of each reference of a value."""
+    for reference in _REFERENCE.finditer(value):
+        yield reference[1], reference[2] or "", reference[3]

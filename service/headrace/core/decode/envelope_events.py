@@ -314,7 +314,7 @@ class EventReader:
         elif operation == "t":
             events.add(index, record, Operation.TRUNCATE, source, ())
         elif operation not in _UPSERTS:
-            raise BadRecord(f"the change event has an unknown operation {operation!r}")
+            raise BadRecord(f"the change event has an unknown operation {str(operation)[:20]!r}")
         elif envelope.after is None:
             raise BadRecord(f"the change event with op={operation} has no 'after'")
         elif record.key is None and not self._rows_tell_keys:  # even if other records show the key columns

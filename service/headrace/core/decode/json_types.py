@@ -7,6 +7,7 @@ payload is decoded, by a msgspec type that was compiled from the schema and name
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -251,13 +252,23 @@ _SCALARS: dict[str, Any] = {
 }
 
 
+_UNREADABLE = re.compile(r'["\\\x00-\x1f]')
+_SHOWN = 200
+
+
 def row_type(
     schema: Schema, names: Sequence[str], *, numeric_decimals: bool = False, strict: bool = False
 ) -> type[msgspec.Struct]:
     """Return a msgspec struct for the fields ``names`` of a struct schema, in this order for ``astuple``.
 
-    With ``strict`` a field that its schema requires has to be there and not null, unless it has a default.
+    With ``strict`` a field that its schema requires has to be there and not null, unless it has a default. Raises
+    BadRecord for names that msgspec cannot decode.
     """
+    if unreadable := next(filter(_UNREADABLE.search, names), None):
+        raise BadRecord(
+            f"the name of the column {unreadable[:_SHOWN]!r} has a quote, a backslash or a control character, which is "
+            "not supported; exclude the column at the source (column.exclude.list)"
+        )
     members: list[Any] = []
     for index, name in enumerate(names):
         field = schema.field(name)

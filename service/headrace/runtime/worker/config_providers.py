@@ -1,8 +1,11 @@
 """Config providers: resolve ``${provider:path:key}`` in the values of options (``connect.md`` section 10).
 
 Configurations are stored, returned and compared with their references. References are resolved when a configuration is
-validated and at each start of a task, so a rotated secret applies from the next start. Answers, messages and logs never
-contain a resolved value.
+validated and at each start of a task, so a rotated secret applies from the next start. Passwords of databases are
+resolved for each connection. Answers, messages and logs never contain a resolved value.
+
+Any client of the REST API may create connectors, so they read only what the worker file allows (``config_providers``).
+The worker file itself is the operator's (``worker_providers``).
 """
 
 from __future__ import annotations
@@ -10,22 +13,27 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
-from headrace.config.reselect import bare_names
+from headrace.config import SinkConnectorConfig
+from headrace.config.own_secrets import NO_SECRETS, OwnSecrets
+from headrace.config.reselect import bare_names, with_current_passwords
 from headrace.config.validation import free_key
 from headrace.core.connect.config_def import ConfigInfo, ConfigInfos, ConfigValue, parse_list
 from headrace.core.connect.config_references import replace_references
 from headrace.core.connect.properties import parse_properties
 from headrace.core.connect.suggestions import suggestion
-from headrace.core.model.errors import ConfigError
+from headrace.core.model.errors import ConfigError, Retriable
 
 Properties = Mapping[str, str | None]
 Provider = Callable[[str, str], str | None]
 """Returns the value of (path, key), or None. Raises ConfigError for a path that cannot be read."""
 
 _LIST = "config.providers"
+_LARGEST = 1024 * 1024
+"""Bytes of a file with secrets."""
 _MIN_HIDDEN_LENGTH = 4
 """Shorter values occur in messages by chance and are not replaced."""
 
@@ -35,12 +43,13 @@ class ResolvedConfig:
     """A configuration with its references resolved.
 
     ``given`` has the values with references by key. ``problems`` has an error message for each key whose reference
-    cannot be resolved.
+    cannot be resolved. ``masks`` has the text to show instead of each resolved value, the longest value first.
     """
 
     properties: dict[str, str | None]
     given: Mapping[str, str]
     problems: Mapping[str, str]
+    masks: Mapping[str, str] = field(repr=False)
 
     def hide(self, infos: ConfigInfos) -> ConfigInfos:
         """Return ``infos`` with the references instead of resolved values, and a general error for an invalid value."""
@@ -50,7 +59,18 @@ class ResolvedConfig:
         unlisted = problems.keys() - {info.definition.name for info in infos.configs}
         added = [ConfigInfo(free_key(name), ConfigValue(name, None)) for name in problems if name in unlisted]
         configs = [self._hidden(info, given, problems) for info in (*infos.configs, *added)]
-        return replace(infos, configs=tuple(configs))
+        groups = dict.fromkeys(map(self._without_values, infos.groups))
+        return replace(infos, groups=tuple(groups), configs=tuple(map(self._without_names, configs)))
+
+    def _without_names(self, info: ConfigInfo) -> ConfigInfo:
+        """Mask values in the names of options, where the alias of a transform was resolved."""
+        key = info.definition
+        masked: dict[str, Any] = {
+            name: self._without_values(text)
+            for name in ("name", "display_name", "group", "doc")
+            if (text := getattr(key, name)) is not None
+        }
+        return ConfigInfo(replace(key, **masked), replace(info.value, name=self._without_values(info.value.name)))
 
     def _hidden(self, info: ConfigInfo, given: Mapping[str, str], problems: Mapping[str, str]) -> ConfigInfo:
         name = info.definition.name
@@ -64,9 +84,8 @@ class ResolvedConfig:
         return replace(info, value=replace(info.value, value=given[name], recommended_values=(), errors=errors))
 
     def _without_values(self, message: str) -> str:
-        for name, given in self.given.items():
-            resolved = (self.properties[name] or "").strip()  # messages contain stripped values
-            message = message.replace(resolved, given) if len(resolved) >= _MIN_HIDDEN_LENGTH else message
+        for resolved, shown in self.masks.items():
+            message = message.replace(resolved, shown)
         return message
 
 
@@ -81,14 +100,24 @@ class ConfigProviders:
         found: dict[str, str | None] = {}
         given: dict[str, str] = {}
         problems: dict[str, str] = {}
+        masks: dict[str, str] = {}
+
+        def lookup(provider: str, path: str, key: str) -> str | None:
+            resolved = self._lookup(provider, path, key)
+            for part in (resolved, *resolved.split(",")) if resolved else ():  # options may be lists
+                if len(part.strip()) >= _MIN_HIDDEN_LENGTH:
+                    masks[part.strip()] = f"${{{provider}:{path}:{key}}}" if path else f"${{{provider}:{key}}}"
+            return resolved
+
         for name, value in properties.items():
             try:
-                found[name] = replace_references(value, self._lookup) if value else value
+                found[name] = replace_references(value, lookup) if value else value
             except ConfigError as error:
                 found[name], problems[name] = value, str(error)
             if value is not None and (found[name] != value or name in problems):
                 given[name] = value
-        return ResolvedConfig(found, given, problems)
+        longest_first = dict(sorted(masks.items(), key=lambda mask: -len(mask[0])))
+        return ResolvedConfig(found, given, problems, longest_first)
 
     def properties(self, properties: Mapping[str, str]) -> dict[str, str]:
         """Return the resolved values. Raises ConfigError with the key of a reference that cannot be resolved."""
@@ -97,43 +126,125 @@ class ConfigProviders:
             raise ConfigError(f"{name}: {problem}", name)
         return {name: value for name, value in resolved.properties.items() if value is not None}
 
+    def with_current_passwords(self, config: SinkConnectorConfig, properties: Properties) -> SinkConnectorConfig:
+        """Return a configuration whose database passwords are resolved again for each connection.
+
+        ``properties`` is the configuration with its references. A provider that cannot be read raises Retriable then.
+        """
+
+        def current() -> Properties:
+            others = {name: value for name, value in properties.items() if not _is_password(name, value)}
+            resolved = self.resolve({name: value for name, value in properties.items() if name not in others})
+            for name, problem in resolved.problems.items():
+                raise Retriable(f"{name}: {problem}")
+            return {**others, **resolved.properties}
+
+        return replace(config, reselect=with_current_passwords(config.reselect, current))
+
     def _lookup(self, provider: str, path: str, key: str) -> str | None:
         return self._providers[provider](path, key) if provider in self._providers else None
 
 
-def config_providers(
+def _is_password(name: str, value: str | None) -> bool:
+    """Whether an option is a password with a reference."""
+    return name.endswith(".password") and "${" in (value or "")
+
+
+def worker_providers(
     worker: Mapping[str, str], environment: Callable[[str], str | None] = os.environ.get
 ) -> ConfigProviders:
-    """Return the providers that a worker file declares with ``config.providers`` and its keys. Raises ConfigError."""
-    names = parse_list(worker.get(_LIST, ""))
-    return ConfigProviders({name: _provider(worker, name, environment) for name in names})
+    """Return the providers for the worker file itself, whose author may read everything that the worker may.
+
+    ``allowed.paths`` and ``allowlist.pattern`` apply if they are set. Raises ConfigError.
+    """
+    return ConfigProviders({name: _provider(worker, name, environment, None) for name in _names(worker)})
 
 
-def _provider(worker: Mapping[str, str], name: str, environment: Callable[[str], str | None]) -> Provider:
+def config_providers(
+    worker: Mapping[str, str],
+    own: OwnSecrets = NO_SECRETS,
+    environment: Callable[[str], str | None] = os.environ.get,
+) -> ConfigProviders:
+    """Return the providers for connectors, which read only what the worker file allows. Raises ConfigError.
+
+    Without ``allowed.paths`` or ``allowlist.pattern`` that is nothing, and never what is the worker's ``own``.
+    """
+    return ConfigProviders({name: _provider(worker, name, environment, own) for name in _names(worker)})
+
+
+def _names(worker: Mapping[str, str]) -> list[str]:
+    return parse_list(worker.get(_LIST, ""))
+
+
+def _provider(
+    worker: Mapping[str, str], name: str, environment: Callable[[str], str | None], own: OwnSecrets | None
+) -> Provider:
     option = f"{_LIST}.{name}.class"
     wanted, prefix = worker.get(option, ""), f"{_LIST}.{name}.param."
-    options = {key[len(prefix) :]: value for key, value in worker.items() if key.startswith(prefix)}
     simple = wanted.removeprefix("org.apache.kafka.common.config.provider.")
-    if simple in ("FileConfigProvider", "DirectoryConfigProvider"):
-        allowed = _Allowed(parse_list(options.get("allowed.paths", "")))
-        return _File(allowed) if simple == "FileConfigProvider" else _Directory(allowed)
+    if simple not in _CLASSES:
+        raise ConfigError(f"{option}: there is no config provider {wanted!r}. {suggestion(simple, _CLASSES)}", option)
+    limit = f"{prefix}{_CLASSES[simple]}"
+    for key in worker:
+        if key.startswith(prefix) and key != limit:
+            raise ConfigError(f"{key}: {simple} has no such parameter; it has {_CLASSES[simple]}", key)
+    given = worker.get(limit, "").strip()
+    if not given and own is not None:
+        return _nothing(limit)
     if simple == "EnvVarConfigProvider":
-        return _Environment(environment, options.get("allowlist.pattern", ""))
-    known = ("FileConfigProvider", "DirectoryConfigProvider", "EnvVarConfigProvider")
-    raise ConfigError(f"{option}: there is no config provider {wanted!r}. {suggestion(simple, known)}", option)
+        return _Environment(environment, limit, given, own)
+    return (_File if simple == "FileConfigProvider" else _Directory)(_Allowed(limit, parse_list(given), own))
+
+
+_CLASSES = {
+    "FileConfigProvider": "allowed.paths",
+    "DirectoryConfigProvider": "allowed.paths",
+    "EnvVarConfigProvider": "allowlist.pattern",
+}
+"""The config providers, and what limits each of them."""
+
+
+def _nothing(limit: str) -> Provider:
+    """Return the provider of a worker that does not say what connectors may read."""
+
+    def refuse(path: str, key: str) -> str | None:
+        raise ConfigError(f"connectors may not use this config provider: the worker does not set {limit}")
+
+    return refuse
 
 
 class _Allowed:
-    """``allowed.paths``: only files below these folders are read; without the option, all files."""
+    """``allowed.paths``: only files below these folders are read, after symbolic links; without any, all files."""
 
-    def __init__(self, folders: list[str]) -> None:
-        self._folders = [Path(os.path.normpath(folder)) for folder in folders]
+    def __init__(self, limit: str, folders: list[str], own: OwnSecrets | None) -> None:
+        for folder in folders:
+            if not Path(folder).is_absolute():
+                raise ConfigError(f"{limit}: {folder!r} is not an absolute path", limit)
+        self._limit = limit
+        self._folders = folders
+        self._own = own
 
-    def path(self, path: str) -> Path | None:
-        """Return the normalized path, or None if it is not allowed."""
-        wanted = Path(os.path.normpath(path))
-        allowed = not self._folders or any(wanted.is_relative_to(folder) for folder in self._folders)
-        return wanted if path and allowed else None
+    def content(self, path: str, *, key: str | None) -> str | None:
+        """Return the text of a file, None if it does not exist.
+
+        ``key`` is what is read of it, None for all of it. Raises ConfigError for a file that may not be read, and for
+        one that is no text or too large.
+        """
+        file = Path(os.path.realpath(path))
+        folders = (os.path.realpath(folder) for folder in self._folders)  # links to folders may change
+        if self._folders and not any(file.is_relative_to(folder) for folder in folders):
+            raise ConfigError(f"{path} is not below a folder of {self._limit}")
+        if self._own is not None and self._own.contain(str(file), key):
+            raise ConfigError(f"{path} is part of the worker's own configuration, which connectors may not read")
+        if not file.exists():
+            return None
+        if not file.is_file():
+            raise OSError("it is not a file")
+        with file.open("rb") as opened:
+            content = opened.read(_LARGEST + 1)
+        if len(content) > _LARGEST:
+            raise OSError("it is larger than a secret")
+        return content.decode("utf-8")
 
 
 class _File:
@@ -143,11 +254,15 @@ class _File:
         self._allowed = allowed
 
     def __call__(self, path: str, key: str) -> str | None:
-        file = self._allowed.path(path)
+        if not path:
+            return None
         try:
-            return None if file is None else parse_properties(file.read_text(encoding="utf-8")).get(key)
+            content = self._allowed.content(path, key=key)
+            if content is None:
+                raise FileNotFoundError
+            return parse_properties(content).get(key)
         except (OSError, ValueError) as error:
-            raise ConfigError(f"Could not read properties from file {file}") from error
+            raise ConfigError(f"Could not read properties from file {os.path.normpath(path)}") from error
 
 
 class _Directory:
@@ -157,24 +272,31 @@ class _Directory:
         self._allowed = allowed
 
     def __call__(self, path: str, key: str) -> str | None:
-        folder = self._allowed.path(path)
-        if folder is None or Path(key).name != key or not (folder / key).is_file():
+        if not path or Path(key).name != key:
             return None
         try:
-            return (folder / key).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"Could not read file {folder / key}") from error
+            return self._allowed.content(f"{path}/{key}", key=None)
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"Could not read file {os.path.normpath(path)}/{key}") from error
 
 
 class _Environment:
-    """``${env:NAME}``: an environment variable. The whole name must match ``allowlist.pattern`` if that is set."""
+    """``${env:NAME}``: an environment variable. The complete name must match ``allowlist.pattern`` if that is set."""
 
-    def __init__(self, environment: Callable[[str], str | None], pattern: str) -> None:
+    def __init__(
+        self, environment: Callable[[str], str | None], limit: str, pattern: str, own: OwnSecrets | None
+    ) -> None:
         self._environment = environment
+        self._limit = limit
+        self._own = own
         try:
             self._pattern = re.compile(pattern or ".*")
         except re.error as error:
-            raise ConfigError(f"allowlist.pattern is not a regular expression: {error}") from error
+            raise ConfigError(f"{limit}: {pattern!r} is not a regular expression: {error}", limit) from error
 
     def __call__(self, _path: str, key: str) -> str | None:
-        return self._environment(key) if self._pattern.fullmatch(key) else None
+        if not self._pattern.fullmatch(key):
+            raise ConfigError(f"the environment variable {key} does not match {self._limit}")
+        if self._own is not None and self._own.contain_variable(key):
+            raise ConfigError(f"the environment variable {key} belongs to the worker, and connectors may not read it")
+        return self._environment(key)

@@ -21,8 +21,13 @@ def enter(connector: str, task: int | None = None) -> None:
 
 
 def use(style: str) -> None:
-    """Format the root logger's lines as ``json``, or as text for any other value."""
+    """Format the root logger's lines as ``json``, or as text for any other value.
+
+    Handlers of another class belong to the program that runs the worker, and keep their format.
+    """
     for handler in logging.getLogger().handlers:
+        if type(handler) is not logging.StreamHandler:
+            continue
         handler.setFormatter(JsonFormatter() if style.strip().lower() == "json" else TextFormatter(_TEXT))
 
 

@@ -6,7 +6,8 @@ three names: its class, its simple name, and the alias without the suffix ``Conn
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import cache
 from importlib.metadata import EntryPoints, entry_points
 from typing import Any, Protocol
@@ -17,8 +18,9 @@ from headrace.config.framework import CONNECTOR_CLASS, TASK_CLASS
 from headrace.config.validation import Properties, WorkerDefaults
 from headrace.core.connect.config_def import ConfigDef, ConfigInfos
 from headrace.core.connect.config_state import MAX_TASKS
-from headrace.core.model.errors import ConfigError
-from headrace.ports import Lakehouse
+from headrace.core.model.errors import ConfigError, HeadraceError, Retriable
+from headrace.core.reselect.options import DatabaseOptions, ReselectOptions
+from headrace.ports import Lakehouse, OpenCredentials, RowSource
 from headrace.runtime.worker.memory_plan import engine_memory
 
 
@@ -102,6 +104,36 @@ def load(group: str, name: str) -> Any:
         known = ", ".join(sorted(points.names)) or "none"
         raise ConfigError(f"The {group} plug-in {name!r} is not installed; use one of: {known}")
     return points[name].load()
+
+
+def open_row_source(options: ReselectOptions) -> RowSource:
+    """Return the row source of ``options.database``. Raises ConfigError, also for plug-ins that are not installed."""
+    database = options.database
+    if database is None:
+        raise ConfigError("reselect.database.hostname is missing", "reselect.database.hostname")
+    if database.credentials:
+        options = replace(options, database=replace(database, read_password=_credentials(database)))
+    source: RowSource = load("row_sources", database.type)(options)
+    return source
+
+
+def _credentials(database: DatabaseOptions) -> Callable[[], str]:
+    """Return the function of a plug-in. Its unexpected errors become Retriable without their text."""
+    name = database.credentials
+    open_credentials: OpenCredentials = load("database_credentials", name)
+    read = open_credentials(database)
+
+    def password() -> str:
+        try:
+            return read()
+        except HeadraceError:
+            raise
+        except Exception as error:
+            raise Retriable(
+                f"reselect.database.credentials: {name} provides no password now: {type(error).__name__}"
+            ) from error
+
+    return password
 
 
 def open_lakehouse(config: WorkerConfig) -> Lakehouse:

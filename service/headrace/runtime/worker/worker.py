@@ -62,7 +62,7 @@ class Worker:
         self.statuses = StatusStore(stores.statuses)
         self.cluster = Cluster(self.address, stores.member(self.address), self.configs)
         self.defaults = worker_defaults(config)
-        self.providers = config_providers(config.provider_properties)
+        self.providers = config_providers(config.provider_properties, config.own_secrets)
         self.cluster_id: str | None = None
         self.ready = False
         self.now = now

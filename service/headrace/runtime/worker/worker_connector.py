@@ -224,12 +224,13 @@ class WorkerConnector:
 
         Another version may have accepted it, and a config provider may return another value now.
         """
-        resolved = self._context.providers.resolve({k: value for k, value in config.items() if k != _TASK_CLASS})
+        given = {k: value for k, value in config.items() if k != _TASK_CLASS}
+        resolved = self._context.providers.resolve(given)
         errors = resolved.hide(plugin.validate(resolved.properties, self._context.defaults)).errors()
         if errors:
             raise ConfigError("The stored configuration is not valid on this worker: " + "; ".join(errors))
         properties = {name: value for name, value in resolved.properties.items() if value is not None}
-        return plugin.config(properties, self._context.defaults)
+        return self._context.providers.with_current_passwords(plugin.config(properties, self._context.defaults), given)
 
     async def _align_tasks(self, configs: Sequence[Mapping[str, str]], *, running: bool) -> None:
         """Run or pause exactly those tasks of ``configs`` that are assigned to this worker."""

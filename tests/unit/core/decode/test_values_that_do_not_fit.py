@@ -19,8 +19,9 @@ from hypothesis import strategies as st
 
 from headrace.core.decode.codec import CUT
 from headrace.core.decode.envelope import EnvelopeOptions, TopicDecoder
-from headrace.core.model.arrow_columns import ZONED_TIMESTAMP, build_array, days_in_month, zoned_micros
+from headrace.core.model.arrow_columns import ZONED_TIMESTAMP, build_array
 from headrace.core.model.errors import BadRecord
+from headrace.core.model.instants import days_in_month, zoned_micros
 from headrace.core.model.notes import Note
 from headrace.core.model.positions import POSITION_FORMATS, positions
 from headrace.core.model.schema import Field, Schema

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -9,10 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.config.own_secrets import own_secrets
 from headrace.config.validation import WorkerDefaults
 from headrace.core.connect.config_references import replace_references
 from headrace.core.model.errors import ConfigError
-from headrace.runtime.worker.config_providers import ConfigProviders, config_providers
+from headrace.runtime.worker.config_providers import ConfigProviders, config_providers, worker_providers
 from headrace.runtime.worker.connector_validator import ConnectorValidator
 from headrace.runtime.worker.plugins import LakehouseSinkConnector, Plugins
 
@@ -41,7 +44,7 @@ def providers(folder: Path, environment: Mapping[str, str] | None = None) -> Con
         "config.providers.env.param.allowlist.pattern": "DB_.*",
         **allowed,
     }
-    return config_providers(worker, (environment or {}).get)
+    return config_providers(worker, environment=(environment or {}).get)
 
 
 @pytest.mark.parametrize(
@@ -53,19 +56,136 @@ def providers(folder: Path, environment: Mapping[str, str] | None = None) -> Con
         ("${file:F/db.properties:empty}", ""),
         ("${file:F/db.properties:unknown}", None),
         ("${unknown:F/db.properties:password}", None),
-        ("${env:HOME}", None),
         ("${env:DB_NONE}", None),
         ("${dir:F:none}", None),
         ("${dir:F:../../other.properties}", None),
-        ("${file:F/../other.properties:password}", None),
         ("${source.table}", None),
     ],
 )
 def test_references(folder: Path, value: str, resolved: str | None) -> None:
-    """A reference without a provider or a value, or that is not allowed, stays unchanged (connect.md section 10)."""
+    """A reference without a provider or a value stays unchanged (connect.md section 10)."""
     value = value.replace("F/", f"{folder}/allowed/").replace("dir:F:", f"dir:{folder}/allowed:")
     found = providers(folder, {"DB_USER": "app", "HOME": "/root"}).properties({"k": value})
     assert found == {"k": value if resolved is None else resolved}
+
+
+# -- what connectors may read -----------------------------------------------------------------------------------------
+
+
+def refusal(resolving: ConfigProviders, reference: str) -> str:
+    resolved = resolving.resolve({"k": reference})
+    assert resolved.properties == {"k": reference}
+    return resolved.problems["k"]
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [
+        "${env:HOME}",
+        "${env:DB_USER2\nX}",
+        "${file:F/../other.properties:password}",
+        "${file:F2/db.properties:password}",
+        "${file:/proc/self/environ:DB_USER}",
+        "${file:other.properties:password}",
+        "${dir:F/..:other.properties}",
+        "${dir:/etc:passwd}",
+        "${file:F/link.properties:password}",
+        "${dir:F/folder:other.properties}",
+        "${file:F/\0:password}",
+        f"${{file:F/{'x' * 5000}:password}}",
+    ],
+)
+def test_what_is_not_allowed_is_an_error(folder: Path, reference: str) -> None:
+    """Other names, paths above or beside the folder, and symbolic links out of it are refused, without a value."""
+    (folder / "allowed2").mkdir()
+    (folder / "allowed2" / "db.properties").write_text(f"password={SECRET}\n")
+    (folder / "allowed" / "link.properties").symlink_to(folder / "other.properties")
+    (folder / "allowed" / "folder").symlink_to(folder)
+    reference = reference.replace(":F", f":{folder}/allowed")
+    problem = refusal(providers(folder, {"HOME": SECRET, "DB_USER": SECRET}), reference)
+    assert SECRET not in problem
+    assert "param." in problem or "Could not read" in problem
+
+
+@pytest.mark.parametrize(
+    ("reference", "limit"),
+    [
+        ("${file:F/db.properties:password}", "config.providers.file.param.allowed.paths"),
+        ("${dir:F:user}", "config.providers.dir.param.allowed.paths"),
+        ("${env:DB_USER}", "config.providers.env.param.allowlist.pattern"),
+    ],
+)
+def test_connectors_read_nothing_by_default(folder: Path, reference: str, limit: str) -> None:
+    """A provider without a limit resolves nothing for connectors; the worker file itself may use it."""
+    classes = {"file": "FileConfigProvider", "dir": "DirectoryConfigProvider", "env": "EnvVarConfigProvider"}
+    worker = {"config.providers": "file,dir,env", **{f"config.providers.{n}.class": c for n, c in classes.items()}}
+    reference = reference.replace(":F", f":{folder}/allowed")
+    assert f"the worker does not set {limit}" in refusal(config_providers(worker), reference)
+    own = worker_providers(worker, {"DB_USER": "app"}.get).properties({"k": reference})
+    assert own["k"] in (SECRET, "reader", "app")
+
+
+def test_connectors_never_read_what_is_the_workers(folder: Path) -> None:
+    """Limits that allow everything still exclude the worker's file, keys, references, environment, and the kernel's."""
+    file = folder / "worker.properties"
+    (folder / "tls.pem").write_text(SECRET)
+    (folder / "mounted").write_text(SECRET)
+    (folder / "link").symlink_to(folder / "tls.pem")
+    given = {
+        "config.providers": "file,dir,env",
+        "config.providers.file.class": "FileConfigProvider",
+        "config.providers.file.param.allowed.paths": "/",
+        "config.providers.dir.class": f"{JAVA}DirectoryConfigProvider",
+        "config.providers.dir.param.allowed.paths": "/",
+        "config.providers.env.class": "EnvVarConfigProvider",
+        "config.providers.env.param.allowlist.pattern": ".*",
+        "ssl.keystore.location": str(folder / "tls.pem"),
+        "ssl.keystore.password": f"${{file:{folder}/allowed/db.properties:password}}",
+        "sasl.jaas.config": f"x ${{env:KAFKA}} ${{dir:{folder}:mounted}}",
+    }
+    file.write_text("".join(f"{name}={value}\n" for name, value in given.items()))
+    environment = dict.fromkeys(("KAFKA", "CONNECT_SASL_JAAS_CONFIG", "HEADRACE_REST_TOKEN", "SHOP"), SECRET)
+    resolving = config_providers(given, own_secrets(file, given), environment.get)
+    for reference in (
+        f"${{file:{file}:sasl.jaas.config}}",
+        f"${{dir:{folder}:tls.pem}}",
+        f"${{dir:{folder}:link}}",
+        f"${{file:{folder}/allowed/db.properties:password}}",
+        f"${{file:{folder}/allowed/../allowed/db.properties:password}}",
+        f"${{dir:{folder}/allowed:db.properties}}",
+        f"${{dir:{folder}:mounted}}",
+        f"${{file:{folder}/mounted:{SECRET}}}",
+        "${env:KAFKA}",
+        "${env:CONNECT_SASL_JAAS_CONFIG}",
+        "${env:HEADRACE_REST_TOKEN}",
+        "${file:/proc/self/environ:PATH}",
+        "${dir:/proc/self:cmdline}",
+    ):
+        assert "worker" in refusal(resolving, reference), reference
+    free = {"count": f"${{file:{folder}/allowed/db.properties:count}}", "shop": "${env:SHOP}"}
+    assert resolving.properties(free) == {"count": "many", "shop": SECRET}
+
+
+@pytest.mark.parametrize(
+    ("parameter", "value"),
+    [("allowed.paths", "secrets"), ("allowlist.pattern", "x"), ("allowed.path", "/secrets")],
+)
+def test_wrong_parameters_of_a_provider_are_refused(parameter: str, value: str) -> None:
+    """A misspelt limit would limit nothing or everything; relative folders depend on where the worker was started."""
+    option = f"config.providers.file.param.{parameter}"
+    given = {"config.providers": "file", "config.providers.file.class": "FileConfigProvider", option: value}
+    with pytest.raises(ConfigError, match=rf"^{re.escape(option)}: ") as caught:
+        config_providers(given)
+    assert caught.value.key == option
+
+
+def test_files_that_are_no_secrets_are_refused(folder: Path) -> None:
+    """A pipe would hold the worker, and a large file would fill its memory."""
+    os.mkfifo(folder / "allowed" / "pipe")
+    with (folder / "allowed" / "large").open("wb") as file:
+        file.truncate(1 << 40)
+    for name in ("pipe", "large"):
+        assert "Could not read" in refusal(providers(folder), f"${{dir:{folder}/allowed:{name}}}")
 
 
 def test_a_file_that_cannot_be_read_is_an_error_at_its_key(folder: Path) -> None:
@@ -120,6 +240,23 @@ def test_a_secret_with_a_line_end_is_masked(folder: Path) -> None:
     [message] = answer.errors()
     assert f"The DLQ topic '{queue}'" in message
     assert SECRET not in message
+
+
+@pytest.mark.parametrize("option", ["transforms", "predicates", "reselect.databases", "post.processors"])
+@pytest.mark.parametrize("value", [SECRET, f"first,{SECRET}", f"{SECRET}, second-part"])
+def test_a_secret_is_masked_in_names_of_options(folder: Path, option: str, value: str) -> None:
+    """Aliases become parts of the names of options, of their groups and of messages, also if a secret is a list."""
+    (folder / "allowed" / "alias").write_text(value)
+    config = {
+        "name": "shop",
+        "connector.class": "LakehouseSink",
+        "topics": "a",
+        option: f"a,${{dir:{folder}/allowed:alias}}",
+    }
+    validator = ConnectorValidator(Plugins([LakehouseSinkConnector()]), WorkerDefaults({}, "1"), providers(folder))
+    answer = validator.validate("LakehouseSink", config)
+    assert answer.error_count
+    assert SECRET not in repr(answer)
 
 
 @pytest.mark.parametrize("prefix", ["", "post.processors.r.", "r."])

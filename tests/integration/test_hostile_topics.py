@@ -1,0 +1,90 @@
+"""A topic of hostile records harms neither the worker nor the connector's other table."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer
+from envelopes import change, key
+from hostile_records import HOSTILE
+from recordings.records import RecordedRecord, publish
+
+from headrace_dev.kafka import Kafka
+from headrace_dev.server import wait_until
+from headrace_dev.worker import Worker
+
+pytestmark = [pytest.mark.stack, pytest.mark.spark]
+
+LARGEST = 900_000
+"""A broker's default limit is about a megabyte, also for the dead letter with its headers."""
+
+
+def letters(bootstrap: str, topic: str, count: int) -> list[dict[str, str]]:
+    """Return the headers of the dead letters of a topic."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": f"read-{topic}", "auto.offset.reset": "earliest"})
+    consumer.subscribe([topic])
+    found: list[dict[str, str]] = []
+    deadline = time.monotonic() + 60
+    while len(found) < count and time.monotonic() < deadline:
+        message = consumer.poll(1.0)
+        if message is not None and not message.error():
+            found.append({name: (value or b"").decode() for name, value in message.headers() or ()})
+    consumer.close()
+    return found
+
+
+def test_hostile_records_become_dead_letters(stack_kafka: Kafka, tmp_path: Path, unique: Callable[[str], str]) -> None:
+    """Each is a dead letter with its topic, partition and offset; both tables get their rows; the worker answers."""
+    hostile, good, queue = unique("hostile.items"), unique("good.items"), unique("letters")
+    values = [each for each in HOSTILE.values() if len(each) < LARGEST]
+    rows = [change("c", {"id": 0}, 1), *values, change("c", {"id": 1}, 9)]
+    publish(
+        stack_kafka.bootstrap_servers,
+        [
+            *(RecordedRecord(hostile, 0, n, 0, key({"id": n}), value, ()) for n, value in enumerate(rows)),
+            *(RecordedRecord(good, 0, n, 0, key({"id": n}), change("c", {"id": n}, n + 1), ()) for n in range(100)),
+        ],
+    )
+    name = unique("hostile")
+    properties = {"group.id": name, "config.storage.topic": f"{name}-c", "status.storage.topic": f"{name}-s"}
+    worker = Worker(tmp_path, stack_kafka, tmp_path / "warehouse", properties=properties)
+    worker.start()
+    try:
+        pid = worker.server.pid
+        worker.put_connector(
+            "shop",
+            {
+                "connector.class": "LakehouseSink",
+                "topics": f"{hostile},{good}",
+                "tasks.max": "1",
+                "errors.tolerance": "all",
+                "errors.log.enable": "true",
+                "errors.deadletterqueue.topic.name": queue,
+                "errors.deadletterqueue.topic.replication.factor": "1",
+                "errors.deadletterqueue.context.headers.enable": "true",
+            },
+        )
+        slowest = 0.0
+
+        def written() -> bool:
+            nonlocal slowest
+            begin = time.monotonic()
+            committed = worker.committed("shop")
+            slowest = max(slowest, time.monotonic() - begin)
+            return committed.get((hostile, 0)) == len(rows) and committed.get((good, 0)) == 100
+
+        wait_until(written, "rows of both tables", 180)
+        assert set(worker.states("shop")) == {"RUNNING"}
+        assert worker.server.running
+        assert worker.server.pid == pid
+        assert slowest < 10
+        headers = letters(stack_kafka.bootstrap_servers, queue, len(values))
+        where = {
+            tuple(each[f"__connect.errors.{part}"] for part in ("topic", "partition", "offset")) for each in headers
+        }
+        assert where == {(hostile, "0", str(n)) for n in range(1, len(rows) - 1)}
+    finally:
+        worker.kill()
