@@ -1,4 +1,4 @@
-"""CPU time of a process and its descendants, from /proc."""
+"""CPU time and memory of a process and its descendants, from /proc."""
 
 from __future__ import annotations
 
@@ -52,6 +52,11 @@ def cpu_of(pid: int) -> Cpu:
     return Cpu(python, jvm, compiler, collector, _seconds(root / "task" / str(pid)), _threads(root, "headrace-kafka"))
 
 
+def peaks_of(pid: int) -> list[tuple[str, int]]:
+    """Return the name of each of these processes, and the most memory that it had so far (VmHWM), in MiB."""
+    return [(_name(process), _peak(process) >> 10) for process in _family(pid)]
+
+
 def wait_until_quiet(pid: int, seconds: float) -> None:
     """Wait at most ``seconds`` until the process and its descendants are idle: the JIT compilers have finished."""
     deadline = time.monotonic() + seconds
@@ -91,6 +96,14 @@ def _name(task: Path) -> str:
 def _seconds(task: Path) -> float:
     fields = _fields(task)
     return (int(fields[11]) + int(fields[12])) / _TICKS if fields else 0.0
+
+
+def _peak(process: Path) -> int:
+    try:
+        lines = (process / "status").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) for line in lines if line.startswith("VmHWM")), 0)
 
 
 def _fields(task: Path) -> list[str]:

@@ -58,12 +58,16 @@ class Lake:
         return _differences(self._rows(namespace), expected)
 
     def _rows(self, namespace: str) -> pa.Table:
-        from pyiceberg.table import StaticTable  # late: takes a second that only the check needs
+        return static_table(self.warehouse, namespace).scan(selected_fields=tuple(SCHEMA.names)).to_arrow()
 
-        metadata = self.warehouse / namespace / MEASURED / "metadata"
-        version = (metadata / "version-hint.text").read_text().strip()
-        table = StaticTable.from_metadata(str(metadata / f"v{version}.metadata.json"))
-        return table.scan(selected_fields=tuple(SCHEMA.names)).to_arrow()
+
+def static_table(warehouse: Path, namespace: str) -> Any:
+    """Return the measured table of a contestant as it is now, for reading by PyIceberg."""
+    from pyiceberg.table import StaticTable  # late: takes a second that only the check needs
+
+    metadata = warehouse / namespace / MEASURED / "metadata"
+    version = (metadata / "version-hint.text").read_text().strip()
+    return StaticTable.from_metadata(str(metadata / f"v{version}.metadata.json"))
 
 
 def prefill(warehouse: Path, workload: Workload) -> None:
@@ -76,8 +80,8 @@ def prefill(warehouse: Path, workload: Workload) -> None:
         for name in (WARM_UP, REHEARSAL, MEASURED):
             lakehouse.table(HEADRACE, name, TableOptions()).evolve(SCHEMA, [KEY])
             _fill(f"lake.{HEADRACE}.{name}", rows, _headrace_columns())
-            _run(f"CREATE NAMESPACE IF NOT EXISTS lake.{STREAM}")
-            _run(
+            run(f"CREATE NAMESPACE IF NOT EXISTS lake.{STREAM}")
+            run(
                 f"CREATE TABLE lake.{STREAM}.{name} USING iceberg TBLPROPERTIES ({_MERGE_ON_READ}) "
                 f"AS SELECT *, CAST(0 AS BIGINT) AS {LSN} FROM parquet.`{rows}` WHERE false"
             )
@@ -103,11 +107,18 @@ def _headrace_columns() -> str:
     )
 
 
+def fill(folder: Path, rows: pa.Table) -> None:
+    """Write rows into Headrace's measured table, through files in ``folder``."""
+    _write_source(folder, rows)
+    _fill(f"lake.{HEADRACE}.{MEASURED}", folder, _headrace_columns())
+
+
 def _fill(table: str, rows: Path, columns: str) -> None:
-    _run(f"INSERT INTO {table} SELECT {columns} FROM parquet.`{rows}`")
+    run(f"INSERT INTO {table} SELECT {columns} FROM parquet.`{rows}`")
 
 
-def _run(statement: str) -> None:
+def run(statement: str) -> None:
+    """Execute a statement of SQL in the process's Spark."""
     from pyspark.sql import SparkSession  # late: only the process that fills the tables needs it
 
     session = SparkSession.getActiveSession()

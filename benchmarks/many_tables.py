@@ -2,7 +2,8 @@
 
 A producer sends changes to all tables at a steady rate, each with the time at which it was sent as its source time. A
 table's commits say up to which offset the table has its topic (``headrace.offsets``), and when they were made, so that
-the age of every change at its commit follows from files alone.
+the age of every change at its commit follows from files alone. It also prints CPU time and memory of the worker and its
+JVM, and the size of the warehouse.
 
 ``--broken`` breaks three of the tables once all of them exist: the first gets a column of another type, the folder of
 the second does not accept files (``chattr +i``, as root), and a record of the third is no JSON. It prints the freshness
@@ -26,6 +27,7 @@ from typing import Any
 import numpy as np
 from confluent_kafka import Producer, TopicPartition
 
+from benchmarks.cpu import Cpu, cpu_of, peaks_of
 from headrace_dev.kafka import Kafka
 from headrace_dev.server import wait_until
 from headrace_dev.stack import Stack
@@ -81,13 +83,14 @@ class Run:
             broken = self._topics[:3] if self._chosen.broken else []
             if broken:
                 self._break(*broken)
-            begin = time.time()
+            begin, used = time.time(), cpu_of(self._worker.server.pid)
             with _step(f"sending {self._chosen.rate} changes a second for {self._chosen.seconds} s"):
                 self._send_steadily(set(broken))
             healthy = [topic for topic in self._topics if topic not in broken]
             with _step("waiting for the last change"):
                 wait_until(lambda: self._is_written(healthy), "all changes", DRAIN_SECONDS, 1.0)
             self._print_freshness(healthy, begin)
+            self._print_resources(cpu_of(self._worker.server.pid).since(used), time.time() - begin)
             return self._repair(*broken) if broken else 0
         except (TimeoutError, AssertionError):
             print(self._worker.status(CONNECTOR), self._worker.server.log_end(60), sep="\n")
@@ -155,6 +158,14 @@ class Run:
         print(
             f"{len(topics)} tables, {len(every)} changes, {commits} commits: freshness p50 {p50:.1f} s, "
             f"p95 {p95:.1f} s, most {every.max():.1f} s"
+        )
+
+    def _print_resources(self, cpu: Cpu, seconds: float) -> None:
+        files = [file.stat().st_size for file in self._warehouse.rglob("*") if file.is_file()]
+        print(
+            f"CPU: {cpu.total / seconds:.2f} cores, {seconds:.0f} s (Python {cpu.python:.0f} s, JVM {cpu.jvm:.0f} s)\n"
+            f"largest memory: {', '.join(f'{name} {size} MiB' for name, size in peaks_of(self._worker.server.pid))}; "
+            f"warehouse: {sum(files) >> 20} MiB in {len(files)} files"
         )
 
     # -- three broken tables ------------------------------------------------------------------------------------------

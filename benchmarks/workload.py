@@ -97,7 +97,7 @@ class Workload:
         """Return the rows of the table before the first event, by id."""
         absent = np.delete(self.key_ids, np.s_[::_PRESENT])
         ids = np.setdiff1d(np.arange(1, self.rows + len(absent) + 1), absent, assume_unique=True)
-        return _stored_rows(ids, np.random.default_rng(self.seed))
+        return stored_rows(ids, np.random.default_rng(self.seed))
 
 
 class Source:
@@ -156,7 +156,8 @@ class Source:
 # -- rows -------------------------------------------------------------------------------------------------------------
 
 
-def _stored_rows(ids: npt.NDArray[np.int64], chance: np.random.Generator) -> pa.Table:
+def stored_rows(ids: npt.NDArray[np.int64], chance: np.random.Generator) -> pa.Table:
+    """Return rows with these ids, and other values by chance."""
     count = len(ids)
     text = pc.cast(pa.array(ids), pa.string())
     created = pa.array(_START - 1_000_000 * (len(ids) - np.arange(count)))

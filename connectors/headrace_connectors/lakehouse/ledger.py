@@ -125,14 +125,15 @@ class TombstoneLedger:
         if self._seen is not None and commits == self._seen + 1:
             self._seen = commits
 
-    def expire(self, before: int) -> None:
+    def expire(self, session: TableSession, before: int) -> None:
         """Remove the entries before a time in microseconds, except the floor of a truncate.
 
-        Starts no Spark job if ``load`` has shown that no entry is that old.
+        ``session`` is that of the thread which calls this. Starts no Spark job if ``load`` has shown that no entry is
+        that old.
         """
         if self._oldest >= before:
             return
-        self._session.run(
+        session.run(
             f"DELETE FROM {self._table} WHERE recorded_at < timestamp_micros({before}L) AND key <> '{FLOOR_KEY}'"
         )
         self._oldest = before

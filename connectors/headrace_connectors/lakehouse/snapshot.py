@@ -7,11 +7,13 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import NamedTuple
 
+from headrace.core.model.errors import Fatal
 from headrace.ports import Commit, TopicPartition
 
+FORMAT = "headrace.format-version"
+"""The property of a table and of each commit with the version of what Headrace stores in it."""
 FORMAT_VERSION = "1"
-"""The prefix of everything that Headrace stores in a table: its columns, its ledger, its snapshot properties."""
-
+"""The version of the columns, the ledger and the properties of commits that this code reads and writes."""
 
 GROUP = "headrace.group"
 _OFFSETS = "headrace.offsets"
@@ -34,6 +36,16 @@ class Progress(NamedTuple):
 
 
 NO_PROGRESS = Progress("", {})
+
+
+def refuse_newer(table: str, properties: Mapping[str, str]) -> None:
+    """Raise Fatal for properties of a later version of Headrace, whose rows this one might misread."""
+    stored = properties.get(FORMAT, FORMAT_VERSION)
+    if not stored.isdecimal() or int(stored) > int(FORMAT_VERSION):
+        raise Fatal(
+            f"{table}: the table is in version {stored} of Headrace's format, and this release writes version "
+            f"{FORMAT_VERSION}; run the release again that wrote the table, or a later one"
+        )
 
 
 def highest(*offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
@@ -60,7 +72,7 @@ def commit_properties(commit: Commit, before: Progress = NO_PROGRESS) -> dict[st
     ``headrace.offsets`` is JSON, ``{topic: {"id": null, "offsets": {"0": 123}}}``, with next offsets by partition:
     those of ``commit`` and of the commits ``before`` it.
     """
-    properties = {"headrace.format-version": FORMAT_VERSION, "headrace.connector": commit.connector}
+    properties = {FORMAT: FORMAT_VERSION, "headrace.connector": commit.connector}
     properties |= carried_properties(before.with_commit(commit))
     if commit.group:
         properties["headrace.batch-id"] = str(commit.batch_id)

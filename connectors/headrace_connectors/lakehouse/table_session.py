@@ -36,6 +36,17 @@ def java_member(jvm: Any, name: str) -> Any:
     return reduce(getattr, name.split("."), jvm)
 
 
+def new_child(spark: Any) -> Any:
+    """Return a session with settings and views of its own.
+
+    Its statements contain keys and names, in which ``${…}`` is text: variables are not substituted, whatever the
+    operator sets elsewhere.
+    """
+    child = spark.newSession()
+    child.conf.set("spark.sql.variable.substitute", "false")
+    return child
+
+
 class TableSession:
     """One child session. ``scratch`` is a directory that Spark also reads, or None if there is none."""
 
@@ -88,10 +99,29 @@ class TableSession:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
+    def beside(self) -> TableSession:
+        """Return another session of the table, for a thread that works beside the one of this session."""
+        with self.calling():
+            child = new_child(self._spark)
+        return TableSession(child, self._table, self._scratch, self._tasks, self._engine)
+
+    def copy(self, group: str, reading: Mapping[str, str], writing: Mapping[str, str]) -> None:
+        """Let Iceberg read the files that are staged as ``group``, and write their rows to new files."""
+        with self.calling():
+            rows = self._spark.read.format("iceberg").options(**reading).load(group)
+            rows.write.format("iceberg").options(**writing).mode("append").save(group)
+
     @property
     def java(self) -> tuple[Any, Any]:
-        """Return Spark's JVM and this session in it."""
-        return self._spark._jvm, self._spark._jsparkSession
+        """Return Spark's JVM and this session in it, for calls of Java from this thread.
+
+        The classes of Spark and of the formats read the settings of the thread's active session, which is none in a new
+        thread: then they do not find the catalog.
+        """
+        jvm, session = self._spark._jvm, self._spark._jsparkSession
+        with self.calling():
+            java_member(jvm, "org.apache.spark.sql.SparkSession.setActiveSession")(session)
+        return jvm, session
 
     def properties(self, table: str) -> Mapping[str, str]:
         """Return the properties of a table (quoted name)."""

@@ -1,33 +1,54 @@
-"""Maintenance of a table: compaction, expiry of old files and of tombstones, when counts make them due.
+"""Upkeep of a table beside its writer: compaction, expiry of snapshots, and the ledger's old tombstones.
 
-Every commit adds a few small files and deletes. If the commit's summary contains their number, the decision costs
-nothing; otherwise commits are counted.
+Each has its own schedule. Compaction is considered after every few commits, and chooses files by what readers save for
+each written byte (``compaction_plan.py``), within a budget (``write_budget.py``). No result depends on upkeep: a
+conflict with another writer, or an error, leaves it until it is due again.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 
+from headrace.core.tables.maintenance import Maintenance
+from headrace.ports import UpkeepReport
+from headrace_connectors.lakehouse.compaction_plan import FAN_OUT
 from headrace_connectors.lakehouse.failures import Conflict
 from headrace_connectors.lakehouse.ledger import TombstoneLedger, ledger_path
-from headrace_connectors.lakehouse.table_format import TableFormat, TablePath
+from headrace_connectors.lakehouse.snapshot import NO_PROGRESS, carried_properties, progress
+from headrace_connectors.lakehouse.table_format import Committed, TableFormat, TablePath
 from headrace_connectors.lakehouse.table_session import TableSession
+from headrace_connectors.lakehouse.write_budget import WriteBudget
 
 log = logging.getLogger(__name__)
 
-FILES_UNTIL_COMPACTION = 24
-"""Files and delete files that may be added after a compaction before the next one."""
-
-FILES_OF_A_COMMIT = 2
-"""The assumed files of a commit, a file and a deletion vector, if the commit does not contain their number."""
+COMMITS_UNTIL_COMPACTION = FAN_OUT
+"""Commits after which a compaction is considered."""
 
 LEDGER_COMMITS_UNTIL_COMPACTION = 100
+_EXPIRY_INTERVAL = 600 * 1_000_000
 _DAY = 24 * 3600 * 1_000_000
 
 
+@dataclass(slots=True)
+class _Due:
+    """What has happened since the last time. A new handle knows nothing, and considers everything."""
+
+    commits: int = COMMITS_UNTIL_COMPACTION
+    ledger_commits: int = 0
+    expired: int | None = None
+    cleaned: int | None = None
+    ledger_expired: int | None = None
+
+
 class Upkeep:
-    """The maintenance that is due for one table and its ledger."""
+    """The upkeep of one table and its ledger. ``run`` works in a thread beside the writer's, with its own session.
+
+    ``gate`` is held by each commit of the writer.
+    """
 
     def __init__(
         self,
@@ -35,74 +56,109 @@ class Upkeep:
         table_format: TableFormat,
         ledger: TombstoneLedger,
         path: TablePath,
-        carried: Callable[[], Mapping[str, str]] = dict,
+        gate: threading.Lock,
+        budget: WriteBudget,
+        maintenance: Maintenance = Maintenance.BACKGROUND,
     ) -> None:
-        """``carried`` returns the properties that every commit to the table repeats."""
-        self._carried = carried
-        self._session = session
+        self._writer_session = session
+        self._own_session: TableSession | None = None
         self._format = table_format
         self._ledger = ledger
         self._path = path
-        self._files = 0
-        self._compacted = 0
-        self._ledger_commits = 0
-        self._expired: int | None = None
-        self._cleaned: int | None = None
+        self._gate = gate
+        self._budget = budget
+        self._maintenance = maintenance
+        self._due = _Due()
+        self._newest: Committed | None = None
+        # Each is written by one thread: the writer's, and that of upkeep.
+        self._merged = self._rewritten = 0
 
-    def committed(self, files: int | None) -> None:
-        """Register a commit after which the table has these files; None if that is unknown."""
-        self._files = self._files + FILES_OF_A_COMMIT if files is None else files
-        self._compacted = min(self._compacted, self._files)
+    @property
+    def _session(self) -> TableSession:
+        if self._own_session is None:
+            self._own_session = self._writer_session.beside()
+        return self._own_session
+
+    def committed(self, done: Committed) -> None:
+        """Register a commit of the writer."""
+        self._newest = done
+        self._merged += done.written or 0
+        self._due.commits += 1
+        self._budget.earn(done.written)
+
+    @property
+    def report(self) -> UpkeepReport:
+        """The files after the writer's newest commit, and the bytes that were written."""
+        newest = self._newest
+        files, share = (None, None) if newest is None else (newest.files, newest.deleted_share)
+        return UpkeepReport(files, share, self._merged, self._rewritten)
 
     def ledger_grew(self) -> None:
         """Register that tombstones were added."""
-        self._ledger_commits += 1
+        self._due.ledger_commits += 1
 
     def is_due(self, now: int) -> bool:
         """Return whether ``run`` has something to do."""
-        return self._expired != now // _DAY or self._table_is_due or self._ledger_is_due
+        return self._ledger_is_due(now) or self._compaction_is_due or self._expiry_is_due(now)
 
     @property
-    def _table_is_due(self) -> bool:
-        return self._files - self._compacted >= FILES_UNTIL_COMPACTION
+    def _compaction_is_due(self) -> bool:
+        if self._maintenance is Maintenance.OFF or self._newest is None:
+            return False
+        # With fewer files no tier is full. A new handle of each of hundreds of tables must not list its files for that.
+        has_files = self._newest.files is None or self._newest.files >= COMMITS_UNTIL_COMPACTION
+        return has_files and self._due.commits >= COMMITS_UNTIL_COMPACTION
 
-    @property
-    def _ledger_is_due(self) -> bool:
-        return self._ledger_commits >= LEDGER_COMMITS_UNTIL_COMPACTION
+    def _expiry_is_due(self, now: int) -> bool:
+        expired = self._due.expired
+        return self._maintenance is not Maintenance.OFF and (expired is None or now - expired >= _EXPIRY_INTERVAL)
+
+    def _ledger_is_due(self, now: int) -> bool:
+        return self._due.ledger_commits >= LEDGER_COMMITS_UNTIL_COMPACTION or self._due.ledger_expired != now // _DAY
 
     def run(self, now: int, tombstone_retention: int) -> None:
-        """Do the maintenance that is due. Times in microseconds.
-
-        If the commit of another writer conflicts with it, the maintenance waits until it is due again, without an
-        error.
-        """
+        """Do what is due. Times in microseconds. A conflict with another writer is no error."""
         try:
-            self._compact(now // _DAY)
-            if self._expired != now // _DAY:
-                self._ledger.expire(now - tombstone_retention)
-                self._expired = now // _DAY
+            if self._compaction_is_due:
+                self._compact()
+            if self._expiry_is_due(now):
+                self._expire(now)
+            if self._ledger_is_due(now):
+                self._maintain_ledger(now, tombstone_retention)
         except Conflict as error:
-            log.info("Maintenance failed and is repeated later: %s", error)
+            log.info("Upkeep is repeated later: %s", error)
 
-    def _compact(self, day: int) -> None:
-        if self._table_is_due:
-            self._compacted = self._files
-            carried = self._carried()
-            with self._session.configured(self._format.commit_settings(carried)):
-                self._run(self._format.compact(self._path))
-                self._format.carry(self._session, self._path, carried)
-                self._clean(day)
-        if self._ledger_is_due:
-            self._ledger_commits = 0
-            self._run(self._format.compact(ledger_path(self._path)))
+    def _compact(self) -> None:
+        self._due.commits = 0
+        written = self._format.compact(self._session, self._path, self._budget.available, self._committing)
+        self._budget.spend(written)
+        self._rewritten += written
 
-    def _clean(self, day: int) -> None:
-        """Once a day at most, and only after a compaction: it lists all of the table's files."""
-        if self._cleaned != day:
-            for path in (self._path, ledger_path(self._path)):
-                self._run(self._format.clean(path))
-            self._cleaned = day
+    def _expire(self, now: int) -> None:
+        self._due.expired = now
+        self._format.expire(self._session, self._path)
+        if self._due.cleaned != now // _DAY:
+            self._due.cleaned = now // _DAY
+            self._format.clean(self._session, self._path, now)
+            self._format.clean(self._session, ledger_path(self._path), now)
 
-    def _run(self, statements: Sequence[str]) -> None:
-        for statement in statements:
-            self._session.run(statement)
+    def _maintain_ledger(self, now: int, tombstone_retention: int) -> None:
+        if self._due.ledger_commits >= LEDGER_COMMITS_UNTIL_COMPACTION:
+            self._due.ledger_commits = 0
+            self._format.compact(self._session, ledger_path(self._path), float("inf"), _committing_without_progress)
+            self._format.expire(self._session, ledger_path(self._path))
+        if self._due.ledger_expired != now // _DAY:
+            self._ledger.expire(self._session, now - tombstone_retention)
+            self._due.ledger_expired = now // _DAY
+
+    @contextmanager
+    def _committing(self) -> Iterator[Mapping[str, str]]:
+        """Exclude the writer's commits, and provide the properties that the next commit repeats."""
+        with self._gate:
+            newest = progress(self._format.history(self._session, self._path)) or NO_PROGRESS
+            yield carried_properties(newest)
+
+
+@contextmanager
+def _committing_without_progress() -> Iterator[Mapping[str, str]]:
+    yield {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from headrace.core.merge.actions import outranking, take_actions
 from headrace.core.merge.history import History
 from headrace.core.model.errors import Fatal, HeadraceError, TableMissing
 from headrace.core.model.events import OWN_PREFIX, Actions, RowVersion
-from headrace.ports import Commit, MergeCounts, TableOptions, TopicPartition
+from headrace.ports import Commit, MergeCounts, TableOptions, TopicPartition, UpkeepReport
 from headrace_connectors.lakehouse import reader
 from headrace_connectors.lakehouse.append import append_history_sql, history_rows, row_offsets_sql
 from headrace_connectors.lakehouse.failures import Conflict, NotThere
@@ -36,12 +37,13 @@ from headrace_connectors.lakehouse.schema import (
     quoted,
 )
 from headrace_connectors.lakehouse.snapshot import (
+    FORMAT,
     FORMAT_VERSION,
     NO_PROGRESS,
     Progress,
-    carried_properties,
     commit_properties,
     progress,
+    refuse_newer,
 )
 from headrace_connectors.lakehouse.staging import stage_keys, stages
 from headrace_connectors.lakehouse.table_format import (
@@ -55,13 +57,22 @@ from headrace_connectors.lakehouse.table_format import (
 )
 from headrace_connectors.lakehouse.table_session import TableSession
 from headrace_connectors.lakehouse.upkeep import Upkeep
+from headrace_connectors.lakehouse.write_budget import WriteBudget
+
+_COMMITS_UNTIL_NOTES = 2
+"""A catalog that hides older snapshots is recognized by the second commit."""
 
 
 class SparkTable:
     """A ``ports.LakeTable`` that Spark writes, with its own session. Not thread-safe."""
 
     def __init__(
-        self, session: TableSession, table_format: TableFormat, path: TablePath, options: TableOptions
+        self,
+        session: TableSession,
+        table_format: TableFormat,
+        path: TablePath,
+        options: TableOptions,
+        budget: WriteBudget,
     ) -> None:
         self._label = f"{path.namespace}.{path.name}"
         self._session = session
@@ -69,9 +80,10 @@ class SparkTable:
         self._path = path
         self._table = table_format.sql_name(path)
         self._ledger = TombstoneLedger(session, table_format, ledger_path(path), recreate=options.recreate)
-        self._upkeep = Upkeep(
-            session, table_format, self._ledger, path, lambda: carried_properties(self._newest_progress())
-        )
+        self._committing = threading.Lock()
+        self._upkeep = Upkeep(session, table_format, self._ledger, path, self._committing, budget, options.maintenance)
+        self._commits = 0
+        self._notes: Sequence[str] = ()
         self._known: tuple[str, Progress] | None = None  # the version of the table with this progress
         self._schema: pa.Schema | None = None
         self._key_fields: tuple[str, ...] = ()
@@ -95,6 +107,9 @@ class SparkTable:
         return self._schema
 
     def _data_columns(self, found: pa.Schema) -> pa.Schema:
+        stored = self._session.properties(self._table)
+        refuse_newer(self._label, stored)
+        self._key_fields = tuple(json.loads(stored.get(KEY_FIELDS, "[]")))
         own = {name for name in found.names if name.startswith(OWN_PREFIX)}
         if self._soft and own == set(VERSION_COLUMNS.names):
             self._session.run(f"ALTER TABLE {self._table} ADD COLUMNS ({quoted(DELETED)} BOOLEAN)")
@@ -119,14 +134,11 @@ class SparkTable:
                 self._run(self._format.widen(self._path, column))
         self._ledger.create()  # before the columns: an old ledger must never be used for a table of Headrace
         self._session.run(f"ALTER TABLE {self._table} ADD COLUMNS ({column_list(self._own)})")
-        self._session.run(set_properties(self._table, {"headrace.format-version": FORMAT_VERSION}))
+        self._session.run(set_properties(self._table, {FORMAT: FORMAT_VERSION}))
 
     def key_fields(self) -> tuple[str, ...]:
         """Return the columns of the row key in their order, from the table's properties."""
-        if not self._key_fields and self.schema() is not None:
-            stored = self._session.properties(self._table)
-            self._key_fields = tuple(json.loads(stored.get(KEY_FIELDS, "[]")))
-        return self._key_fields
+        return () if self.schema() is None else self._key_fields
 
     def evolve(self, schema: pa.Schema, key_fields: Sequence[str]) -> None:
         """Create the table, or add and widen columns so that ``schema`` fits. Raises Fatal if that is impossible."""
@@ -255,7 +267,7 @@ class SparkTable:
         succeeded.
         """
         write_id = uuid.uuid4().hex
-        with self._forgetting_on_error():
+        with self._committing, self._forgetting_on_error():
             before = self._progress_before(commit)
             properties = {WRITE_ID: write_id, **commit_properties(commit, before)}
             with self._session.configured(self._format.commit_settings(properties)):
@@ -273,7 +285,10 @@ class SparkTable:
                 before = before.with_commit(commit)
             self._known = done.version or self._format.version(self._session, self._path), before
         self._fresh = False
-        self._upkeep.committed(done.files)
+        self._upkeep.committed(done)
+        self._commits += 1
+        if self._commits == _COMMITS_UNTIL_NOTES:
+            self._notes = self._format.limits(self._session, self._path)
         return done
 
     @contextmanager
@@ -299,7 +314,7 @@ class SparkTable:
                 return None
             raise
         if self._known is None or self._known[0] != version or self._known[1].group != group:
-            found = progress(self._format.history(self._session, self._path), group)
+            found = progress(self._history(), group)
             if found is None:
                 return None
             self._known = version, found
@@ -318,7 +333,13 @@ class SparkTable:
     def _newest_progress(self) -> Progress:
         if self._known is not None and self._known[0] == self._format.version(self._session, self._path):
             return self._known[1]
-        return progress(self._format.history(self._session, self._path)) or NO_PROGRESS
+        return progress(self._history()) or NO_PROGRESS
+
+    def _history(self) -> Iterator[Mapping[str, str]]:
+        """Yield the properties of commits, newest first. Another worker may be of a later release."""
+        for properties in self._format.history(self._session, self._path):
+            refuse_newer(self._label, properties)
+            yield properties
 
     def offsets(self, group: str) -> Mapping[TopicPartition, int]:
         """Return ``reached``, or the offsets in the rows if no stored commit contains any.
@@ -362,10 +383,14 @@ class SparkTable:
         return live_sql(self._table) if self._soft else self._table
 
     def maintenance_due(self, now: int) -> bool:
-        """Return whether files or ledger entries have added up, or a day has passed."""
+        """Return whether files or ledger entries have added up, or snapshots may have expired."""
         return self._upkeep.is_due(now)
 
     def maintain(self, now: int, tombstone_retention: int) -> None:
-        """Compact, expire snapshots and old tombstones, if due; otherwise without a Spark job."""
+        """Compact, expire snapshots and old tombstones, if due. Safe beside one thread that calls other methods."""
         if self.schema() is not None:
             self._upkeep.run(now, tombstone_retention)
+
+    def upkeep(self) -> UpkeepReport:
+        """Return the files of the table, and the bytes that merges and upkeep have written, as this handle knows."""
+        return replace(self._upkeep.report, notes=self._notes)

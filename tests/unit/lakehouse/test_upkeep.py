@@ -2,62 +2,160 @@
 
 from __future__ import annotations
 
+import threading
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from headrace.config.engine import EngineSettings
-from headrace.ports import TableOptions
+from headrace.core.tables.maintenance import Maintenance
+from headrace.ports import MergeCounts, TableOptions
 from headrace_connectors.lakehouse.failures import Conflict
 from headrace_connectors.lakehouse.iceberg import IcebergFormat
 from headrace_connectors.lakehouse.ledger import TombstoneLedger, ledger_path
 from headrace_connectors.lakehouse.spark_engine import SparkEngine
-from headrace_connectors.lakehouse.table_format import TablePath
+from headrace_connectors.lakehouse.table_format import Committed, TablePath
 from headrace_connectors.lakehouse.table_session import TableSession
-from headrace_connectors.lakehouse.upkeep import FILES_UNTIL_COMPACTION, Upkeep
+from headrace_connectors.lakehouse.upkeep import (
+    COMMITS_UNTIL_COMPACTION,
+    LEDGER_COMMITS_UNTIL_COMPACTION,
+    Upkeep,
+)
+from headrace_connectors.lakehouse.write_budget import RATIO, HourlyBytes, WriteBudget
 
-DAY = 24 * 3600 * 1_000_000
+MINUTE = 60 * 1_000_000
+DAY = 24 * 60 * MINUTE
 PATH = TablePath("shop", "item")
+COMMIT = Committed(MergeCounts(1, 0), written=1000)
 
 
-class ConflictingSession(TableSession):
-    """A session in which every statement conflicts with another writer."""
+class RecordedFormat(IcebergFormat):
+    """A format that records the steps of upkeep, and raises ``error`` in compactions."""
+
+    def __init__(self) -> None:
+        super().__init__(TableOptions())
+        self.steps: list[str] = []
+        self.budgets: list[float] = []
+        self.error: Exception | None = None
+
+    def compact(self, session: Any, path: TablePath, budget: float, committing: Any) -> int:
+        """Record the budget."""
+        self.steps.append(f"compact {path.name}")
+        self.budgets.append(budget)
+        if self.error is not None:
+            raise self.error
+        return 500
+
+    def expire(self, session: Any, path: TablePath) -> None:
+        """Record the step."""
+        self.steps.append(f"expire {path.name}")
+
+    def clean(self, session: Any, path: TablePath, now: int) -> None:
+        """Do nothing."""
+
+
+class RecordedLedger(TombstoneLedger):
+    """A ledger that records its expiry as a step of ``table_format``."""
+
+    def __init__(self, session: TableSession, table_format: RecordedFormat) -> None:
+        super().__init__(session, table_format, ledger_path(PATH))
+        self._steps = table_format.steps
+
+    def expire(self, session: TableSession, before: int) -> None:
+        """Record the step."""
+        self._steps.append("expire tombstones")
+
+
+class NoSession(TableSession):
+    """A session that executes nothing."""
 
     def __init__(self) -> None:
         super().__init__(None, "shop.item", None, 1, SparkEngine({}, {}, EngineSettings()))
-        self.statements: list[str] = []
 
-    def run(self, statement: str) -> None:
-        """Record the statement and raise Conflict."""
-        self.statements.append(statement)
-        raise Conflict("shop.item: another writer changed the table in between")
+    def beside(self) -> TableSession:
+        """Return another one."""
+        return NoSession()
 
 
-def test_maintenance_after_a_conflict_runs_when_it_is_due_again() -> None:
-    """The task continues after the conflict, because no result depends on the maintenance."""
-    session, lake = ConflictingSession(), IcebergFormat("lake", TableOptions())
-    upkeep = Upkeep(session, lake, TombstoneLedger(session, lake, ledger_path(PATH)), PATH)
-    for files, attempts in ((FILES_UNTIL_COMPACTION, 1), (FILES_UNTIL_COMPACTION, 1), (2 * FILES_UNTIL_COMPACTION, 2)):
-        upkeep.committed(files)
+@pytest.fixture
+def lake() -> RecordedFormat:
+    """Return a format that records what it is called for."""
+    return RecordedFormat()
+
+
+def upkeep_of(lake: RecordedFormat, maintenance: Maintenance = Maintenance.BACKGROUND) -> Upkeep:
+    """Return the upkeep of a table that was just opened."""
+    session, budget = NoSession(), WriteBudget(HourlyBytes(0), HourlyBytes(0))
+    return Upkeep(session, lake, RecordedLedger(session, lake), PATH, threading.Lock(), budget, maintenance)
+
+
+def ran(upkeep: Upkeep, lake: RecordedFormat, now: int) -> list[str]:
+    """Return the steps of a run; it has some exactly if it was due, and is not due again afterwards."""
+    due, before = upkeep.is_due(now), len(lake.steps)
+    upkeep.run(now, 7 * DAY)
+    steps = lake.steps[before:]
+    assert due == bool(steps)
+    assert not upkeep.is_due(now)
+    return steps
+
+
+def test_each_part_has_its_own_schedule(lake: RecordedFormat) -> None:
+    """A new handle considers all; then compaction by commits, expiry every ten minutes, tombstones once a day."""
+    upkeep, now = upkeep_of(lake), 9 * DAY
+    upkeep.committed(COMMIT)
+    assert ran(upkeep, lake, now) == ["compact item", "expire item", "expire tombstones"]
+    for _ in range(COMMITS_UNTIL_COMPACTION - 1):
+        upkeep.committed(COMMIT)
+        assert ran(upkeep, lake, now) == []
+    upkeep.committed(COMMIT)
+    assert ran(upkeep, lake, now) == ["compact item"]
+    assert ran(upkeep, lake, now + 9 * MINUTE) == []
+    assert ran(upkeep, lake, now + 10 * MINUTE) == ["expire item"]
+    assert ran(upkeep, lake, now + DAY) == ["expire item", "expire tombstones"]
+    for _ in range(LEDGER_COMMITS_UNTIL_COMPACTION):
+        upkeep.ledger_grew()
+    ledger = ledger_path(PATH).name
+    assert ran(upkeep, lake, now + DAY) == [f"compact {ledger}", f"expire {ledger}"]
+
+
+def test_a_table_with_few_files_is_not_listed(lake: RecordedFormat) -> None:
+    """A compaction is considered when the newest commit reports enough files."""
+    upkeep = upkeep_of(lake)
+    for files in (1, COMMITS_UNTIL_COMPACTION - 1):
+        upkeep.committed(replace(COMMIT, files=files))
         upkeep.run(9 * DAY, 7 * DAY)
-        assert sum("rewrite_data_files" in statement for statement in session.statements) == attempts
+    assert "compact item" not in lake.steps
+    upkeep.committed(replace(COMMIT, files=COMMITS_UNTIL_COMPACTION))
+    assert ran(upkeep, lake, 9 * DAY) == ["compact item"]
 
 
-class RecordingSession(ConflictingSession):
-    """A session that records its statements and executes none."""
+def test_another_service_may_maintain_the_table(lake: RecordedFormat) -> None:
+    """With table.maintenance=off only the ledger is maintained, which no other service knows."""
+    upkeep = upkeep_of(lake, Maintenance.OFF)
+    for _ in range(2 * COMMITS_UNTIL_COMPACTION):
+        upkeep.committed(COMMIT)
+    assert ran(upkeep, lake, 9 * DAY) == ["expire tombstones"]
 
-    def run(self, statement: str) -> None:
-        """Record the statement."""
-        self.statements.append(statement)
+
+def test_a_compaction_gets_what_merges_have_earned(lake: RecordedFormat) -> None:
+    """Its budget is three times the bytes of the merges, without what earlier compactions wrote."""
+    upkeep = upkeep_of(lake)
+    for expected in (RATIO * 8000, RATIO * 16000 - 500):
+        for _ in range(COMMITS_UNTIL_COMPACTION):
+            upkeep.committed(COMMIT)
+        upkeep.run(9 * DAY, 7 * DAY)
+        assert lake.budgets[-1] == expected
+    assert (upkeep.report.merged_bytes, upkeep.report.upkeep_bytes) == (16000, 1000)
 
 
-def test_maintenance_is_due_exactly_when_it_runs_a_statement(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A table without work waits for no maintenance thread."""
-    monkeypatch.setattr(IcebergFormat, "carry", lambda *_: True)
-    monkeypatch.setattr(IcebergFormat, "clean", lambda *_: ())
-    session, lake = RecordingSession(), IcebergFormat("lake", TableOptions())
-    upkeep = Upkeep(session, lake, TombstoneLedger(session, lake, ledger_path(PATH)), PATH)
-    for files, day in ((1, 9), (2, 9), (FILES_UNTIL_COMPACTION, 9), (FILES_UNTIL_COMPACTION + 1, 9), (1, 10)):
-        upkeep.committed(files)
-        due, before = upkeep.is_due(day * DAY), len(session.statements)
-        upkeep.run(day * DAY, 7 * DAY)
-        assert due == (len(session.statements) > before)
-        assert not upkeep.is_due(day * DAY)
+def test_maintenance_after_a_conflict_runs_when_it_is_due_again(lake: RecordedFormat) -> None:
+    """The task continues after the conflict, because no result depends on the maintenance."""
+    upkeep = upkeep_of(lake)
+    lake.error = Conflict("shop.item: another writer changed the table in between")
+    upkeep.committed(COMMIT)
+    upkeep.run(9 * DAY, 7 * DAY)
+    assert lake.steps == ["compact item"]
+    lake.error = None
+    upkeep.run(9 * DAY, 7 * DAY)
+    assert lake.steps == ["compact item", "expire item", "expire tombstones"]

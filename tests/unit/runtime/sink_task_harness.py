@@ -21,6 +21,7 @@ from headrace.core.model.schema import Field, Schema
 from headrace.core.reselect.cache.rows import RowStore
 from headrace.core.reselect.options import ReselectOptions
 from headrace.core.tables.field_selection import FieldSelection
+from headrace.core.tables.maintenance import Maintenance
 from headrace.core.tables.naming import TableNaming
 from headrace.ports import TableOptions, TopicPartition
 from headrace.runtime.observation import NO_OBSERVER, Observer
@@ -65,6 +66,7 @@ class Harness:
         max_records: int = 500_000,
         processor: Reselect | None = None,
         history: bool = False,
+        maintenance: Maintenance = Maintenance.BACKGROUND,
         fields: FieldSelection | None = None,
         observer: Observer = NO_OBSERVER,
         dead_letters: bool = False,
@@ -83,7 +85,7 @@ class Harness:
             naming=TableNaming("${topic}"),
             envelope=EnvelopeOptions(not plain, not plain, keyless=history, key_fields=key_fields),
             batches=BatchPolicy(max_records, linger=linger),
-            tables=TableOptions(history=history, recreate=recreate),
+            tables=TableOptions(history=history, recreate=recreate, maintenance=maintenance),
             pipeline=PipelineOptions(unresolved_insert_mode="dlq" if dead_letters else "auto", shared=bool(key_fields)),
             dead_letters_unresolved=dead_letters,
             fields=fields or FieldSelection(),

@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.core.model.errors import BadRecord
+from headrace.core.model.instants import INFINITY_MICROS, NEGATIVE_INFINITY_MICROS, zoned_micros
 from headrace.core.model.schema import Schema
 
 DECIMAL = "org.apache.kafka.connect.data.Decimal"
@@ -33,8 +34,6 @@ MAX_DIGITS = 38  # the largest precision of Spark's and Iceberg's decimals
 _DATES = frozenset({"io.debezium.time.Date", "org.apache.kafka.connect.data.Date"})
 _MILLIS = frozenset({"io.debezium.time.Timestamp", "org.apache.kafka.connect.data.Timestamp"})
 _MICROS = frozenset({"io.debezium.time.MicroTimestamp"})
-INFINITY_MICROS = 9223372036825200000  # Debezium's count for an infinite timestamp, in microseconds
-NEGATIVE_INFINITY_MICROS = -9223372036832400000
 
 _PRIMITIVES = {
     "boolean": pa.bool_(),
@@ -150,7 +149,12 @@ def _whole_numbers(values: Sequence[Any], arrow_type: pa.DataType) -> pa.Array:
     return _in_arrow(values, arrow_type)
 
 
+_DIGITS_OF_INT64 = 19
+
+
 def _whole(number: float | Decimal) -> int:
+    if isinstance(number, Decimal) and number.adjusted() > _DIGITS_OF_INT64:
+        raise ValueError("the number is out of range")  # an exponent of a billion would fill the memory
     whole = int(number)
     if whole != number:
         raise ValueError("the number has a fraction")
@@ -205,8 +209,19 @@ def _decimals(schema: Schema, values: Sequence[Any]) -> pa.Array:
     if target.precision <= 18 and (isinstance(values, pa.Array) or set(map(type, values)) <= _OCTETS):
         return _small_decimals(target, _in_arrow(values, pa.binary()))
     values = _in_python(values)
-    exact = [v if v is None or isinstance(v, Decimal) else _unscaled(v, scale) for v in values]
+    exact = [v if v is None else _arrow_decimal(v) if isinstance(v, Decimal) else _unscaled(v, scale) for v in values]
     return pa.array(exact, target)
+
+
+_MOST_PLACES = 1000
+
+
+def _arrow_decimal(number: Decimal) -> Decimal:
+    """Return a number that Arrow can convert: it ends the process for an exponent of minus a billion."""
+    exponent = number.as_tuple().exponent
+    if not isinstance(exponent, int) or abs(exponent) > _MOST_PLACES:
+        raise ValueError("the decimal is not finite, or has more places than any database stores")
+    return number
 
 
 _OCTETS = {bytes, type(None)}
@@ -271,13 +286,6 @@ def _variable_scale(schema: Schema, values: Sequence[Any]) -> pa.Array:
 
 # -- time --------------------------------------------------------------------------------------------------
 
-_ZONED = re.compile(
-    r"([+-]?\d{4,})-(\d\d)-(\d\d)[T ](\d\d):(\d\d)(?::(\d\d)(?:[.](\d{1,9}))?)?"
-    r"(?:Z|([+-])(\d\d)(?::?(\d\d)(?::(\d\d))?)?)",
-    re.ASCII,
-)
-_INFINITIES = {"infinity": INFINITY_MICROS, "-infinity": NEGATIVE_INFINITY_MICROS}
-
 
 def _zoned_timestamps(schema: Schema, values: Sequence[Any]) -> pa.Array:
     target = arrow_type(schema)
@@ -291,35 +299,6 @@ def _zoned_timestamps(schema: Schema, values: Sequence[Any]) -> pa.Array:
     return pa.array(micros, pa.int64()).view(target)
 
 
-def zoned_micros(text: str) -> int:
-    """Return microseconds since the epoch of an ISO instant of any year, or of ``infinity``. Raises ValueError."""
-    if text in _INFINITIES:
-        return _INFINITIES[text]
-    match = _ZONED.fullmatch(text)
-    if match is None:
-        raise ValueError("not an ISO timestamp with a zone")
-    year, month, day, hour, minute = (int(match[i]) for i in range(1, 6))
-    second = int(match[6] or 0)
-    if not (1 <= month <= 12 and 1 <= day <= days_in_month(year, month)):
-        raise ValueError("the date is not in the calendar")
-    if hour > 23 or minute > 59 or second > 59:
-        raise ValueError("the time of day is out of range")
-    seconds = days_from_civil(year, month, day) * 86400 + hour * 3600 + minute * 60 + second
-    if match[8]:
-        hours, minutes, rest = int(match[9]), int(match[10] or 0), int(match[11] or 0)
-        offset = hours * 3600 + minutes * 60 + rest
-        if offset > _LARGEST_OFFSET or max(minutes, rest) > 59:
-            raise ValueError("the offset of the time zone is out of range")
-        seconds -= offset if match[8] == "+" else -offset
-    micros = seconds * 1_000_000 + int((match[7] or "").ljust(6, "0")[:6])
-    if not -(2**63) <= micros < 2**63:
-        raise ValueError("the timestamp is out of range in microseconds")
-    return micros
-
-
-_LARGEST_OFFSET = 18 * 3600  # of Java's ZoneOffset, in seconds
-
-
 def cut_instants(schema: Schema, values: Sequence[Any]) -> npt.NDArray[np.bool_] | None:
     """Return which ZonedTimestamps have nanosecond digits, which are truncated; None if none has."""
     if schema.name != ZONED_TIMESTAMP:
@@ -329,20 +308,6 @@ def cut_instants(schema: Schema, values: Sequence[Any]) -> npt.NDArray[np.bool_]
         return None
     finer = np.asarray(pc.match_substring_regex(texts, r"[.]\d{6}\d*[1-9]").fill_null(False))
     return finer if finer.any() else None
-
-
-def days_in_month(year: int, month: int) -> int:
-    """Return the days of a month in the proleptic Gregorian calendar."""
-    begins = days_from_civil(year, month, 1)
-    return days_from_civil(year + month // 12, month % 12 + 1, 1) - begins
-
-
-def days_from_civil(year: int, month: int, day: int) -> int:
-    """Return the days since 1970-01-01 in the proleptic Gregorian calendar, for any year (0 is 1 BC)."""
-    year -= month <= 2
-    era, year_of_era = divmod(year, 400)
-    day_of_year = (153 * (month + (-3 if month > 2 else 9)) + 2) // 5 + day - 1
-    return era * 146097 + year_of_era * 365 + year_of_era // 4 - year_of_era // 100 + day_of_year - 719468
 
 
 # -- nested ------------------------------------------------------------------------------------------------

@@ -73,6 +73,10 @@ class EngineFailed(Retriable):
     """What writes all tables has ended and is started again. Tables that were open must be opened again."""
 
 
+class EngineOutOfMemory(EngineFailed):
+    """It has ended because its memory was not enough for what it did: a smaller batch may fit."""
+
+
 class Fenced(Retriable):
     """A commit was rejected because another member owns the partition: drop the batch."""
 

@@ -26,8 +26,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.core.model.arrow_columns import zoned_micros
 from headrace.core.model.errors import BadRecord, ConfigError
+from headrace.core.model.instants import zoned_micros
 from headrace.core.model.positions import EPOCH, fixed_width
 
 OPTION = "ordering.field"

@@ -55,6 +55,43 @@ class Schema:
         return next((member.schema for member in self.fields if member.name == name), None)
 
 
+MOST_FIELDS = 10_000
+"""Fields of a struct. MySQL has up to 4,096 columns, others fewer; decoders need seconds for 20,000."""
+MOST_PARTS = 20_000
+"""Schemas within a schema. A few lines of a registry's schema mean a billion, if each type contains the next twice."""
+
+
+def check_size(schema: Schema) -> Schema:
+    """Return ``schema``. Raises BadRecord if it has too many fields or parts, or is nested too deeply."""
+    _parts(schema, {}, 0)
+    return schema
+
+
+def _parts(schema: Schema, known: dict[int, int], depth: int) -> int:
+    """Count the schemas within one, each time that it occurs. ``known`` has the counts of those seen before."""
+    if id(schema) in known:
+        return known[id(schema)]
+    if depth > DEEPEST:
+        raise BadRecord(f"a schema nested more than {DEEPEST} times")
+    _check_fields(len(schema.fields))
+    within = [member.schema for member in schema.fields]
+    within += [each for each in (schema.items, schema.keys, schema.values) if each is not None]
+    known[id(schema)] = 1 + sum(_parts(each, known, depth + 1) for each in within)
+    if known[id(schema)] > MOST_PARTS:
+        raise too_many_parts()
+    return known[id(schema)]
+
+
+def _check_fields(fields: int) -> None:
+    if fields > MOST_FIELDS:
+        raise BadRecord(f"a struct with {fields} fields; at most {MOST_FIELDS} are supported")
+
+
+def too_many_parts() -> BadRecord:
+    """Return the error for a schema with more than ``MOST_PARTS``."""
+    return BadRecord(f"a schema with more than {MOST_PARTS} parts")
+
+
 def schema_from_json(document: Mapping[str, Any], depth: int = 0) -> Schema:
     """Parse JsonConverter's schema JSON within ``depth`` outer schemas. Raises BadRecord if it is invalid."""
     if depth > DEEPEST:
@@ -73,6 +110,7 @@ def schema_from_json(document: Mapping[str, Any], depth: int = 0) -> Schema:
 
 
 def _members(children: Sequence[Mapping[str, Any]], depth: int) -> tuple[Field, ...]:
+    _check_fields(len(children))
     members = tuple(Field(child["field"], schema_from_json(child, depth)) for child in children)
     if not all(isinstance(member.name, str) for member in members):
         raise BadRecord("Struct schema's field name not specified properly")

@@ -30,7 +30,7 @@ def location_problems(properties: Mapping[str, str], warehouse: str | None) -> d
     return problems
 
 
-def check_locations(properties: Mapping[str, str], warehouse: str) -> None:
+def check_locations(properties: Mapping[str, str], warehouse: str | None) -> None:
     """Raise ConfigError for the first problem that ``location_problems`` returns."""
     for name, problem in location_problems(properties, warehouse).items():
         raise ConfigError(f"table.properties.{problem}", f"table.properties.{name}")

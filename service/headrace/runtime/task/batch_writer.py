@@ -11,7 +11,7 @@ from headrace.core.batch.batch import Batch, Content
 from headrace.core.batch.event_pairs import TooLarge, divide
 from headrace.core.batch.watermarks import Watermarks
 from headrace.core.merge.history import next_offsets
-from headrace.core.model.errors import Fenced
+from headrace.core.model.errors import EngineOutOfMemory, Fenced
 from headrace.core.model.events import Changes
 from headrace.core.reselect.unresolved import OmittedChange
 from headrace.ports import Commit, OffsetNote, TopicPartition
@@ -21,6 +21,8 @@ from headrace.runtime.task.committed_offsets import CommittedOffsets, InThread
 from headrace.runtime.task.written_tables import WrittenTables
 
 log = logging.getLogger(__name__)
+
+_MOST_PARTS = 256
 
 
 class BatchWriter:
@@ -44,6 +46,7 @@ class BatchWriter:
         self._in_thread = in_thread
         self._tables = tables
         self._watermarks = Watermarks()
+        self._parts: dict[str, tuple[int, int]] = {}  # of the batch with this id, by table
 
     def assigned(self, committed: Mapping[TopicPartition, OffsetNote]) -> None:
         """Begin an assignment with the committed offsets and notes of its partitions."""
@@ -62,7 +65,7 @@ class BatchWriter:
         offsets = {**self._tables.required(name), **partitions_of(batch.offsets)}
         commit = Commit(batch.id, self._connector, self._group, offsets, self._watermarks.reached(batch))
         omitted: list[OmittedChange] = []
-        waiting = [batch.content]
+        waiting = self._portions(batch)
         while waiting:
             if await self._in_thread(pipeline.prepare) and not await self._still_ours(batch):
                 return None
@@ -70,6 +73,9 @@ class BatchWriter:
             part = replace(commit, offsets=_reached(content), watermark=-1) if waiting else commit
             try:
                 omitted += await self._in_thread(pipeline.write, content, part)
+            except EngineOutOfMemory:
+                self._expect_smaller(batch)
+                raise
             except TooLarge as error:
                 if not isinstance(content, Changes):
                     raise
@@ -77,8 +83,28 @@ class BatchWriter:
                 waiting[:0] = divide(content, error.parts)
         if self._group:
             self._offsets.note(self._tables.written(name, await self._in_thread(lake.reached, self._group)))
+        self._parts.pop(batch.table, None)
         self._observer.written(batch, time.monotonic() - started, time.time())
         return omitted
+
+    def _portions(self, batch: Batch) -> list[Content]:
+        """Return the content of a batch, in parts if it ran out of memory before."""
+        identity, parts = self._parts.get(batch.table, (batch.id, 1))
+        if identity != batch.id or parts == 1 or not isinstance(batch.content, Changes):
+            return [batch.content]
+        return [*divide(batch.content, parts)]
+
+    def _expect_smaller(self, batch: Batch) -> None:
+        """Write a batch that ran out of memory in twice as many parts. Tables that were written beside it as well.
+
+        Their rows go into the same heap, so that nobody knows which of them were too many.
+        """
+        identity, parts = self._parts.get(batch.table, (batch.id, 1))
+        parts = min(2 * parts, _MOST_PARTS) if identity == batch.id else 2
+        self._parts[batch.table] = batch.id, parts
+        log.warning(
+            "%s: %s: the batch ran out of memory and is written in %d parts", self._connector, batch.table, parts
+        )
 
     def failed(self, reopen: bool, table: str) -> None:
         """Count a retriable failure of a write; ``reopen`` discards the handle of the table."""

@@ -25,7 +25,7 @@ from headrace.core.connect.table_status import TableReport, TableStatus
 from headrace.core.decode.envelope_events import Errant
 from headrace.core.decode.record_decoder import Sources
 from headrace.core.model.column_defaults import ColumnDefaults
-from headrace.core.model.errors import ConfigError, Stage, TableMissing, remedy
+from headrace.core.model.errors import ConfigError, Stage, remedy
 from headrace.core.model.events import TableId, Truncate
 from headrace.core.reselect.unresolved import OmittedChange
 from headrace.core.tables.table_sources import TableSources
@@ -47,6 +47,7 @@ from headrace.runtime.task.message_router import MessageRouter
 from headrace.runtime.task.options import SinkTaskOptions
 from headrace.runtime.task.resources import TaskResources
 from headrace.runtime.task.table_lanes import Addressed, TableLanes
+from headrace.runtime.task.table_upkeep import TableUpkeep
 from headrace.runtime.task.uncommitted_records import UncommittedRecords
 from headrace.runtime.task.write_gate import WriteGate
 from headrace.runtime.task.written_tables import WrittenTables
@@ -104,6 +105,9 @@ class SinkTask:
         )
         self._router = MessageRouter(options.connector, reselect, observer, fills_defaults=options.fills_defaults)
         self._pipelines = Pipelines(options.namespace, options.tables, options.pipeline, lakehouse, reselect, observer)
+        self._upkeep = TableUpkeep(
+            options.connector, self._pipelines, self._threads.maintenance, options.tables.maintenance, observer
+        )
         self._sources = TableSources(
             shared=options.tables.history or bool(options.envelope.key_fields) or options.transforms.merges,
             merged=options.transforms.merges,
@@ -183,6 +187,7 @@ class SinkTask:
         if self._committer is not None:
             self._committer.cancel()
         await self._lanes.stop()
+        await self._upkeep.stop()
 
     async def pause(self) -> None:
         """Stop reading but stay in the group. Changes that were read are written and committed before it returns.
@@ -325,18 +330,8 @@ class SinkTask:
         await self._offsets.commit()
 
     async def maintain(self, batch: Batch) -> None:
-        """Maintain a table if due (``table_lanes.LaneOwner``). The next batch repeats what can be retried."""
-        try:
-            pipeline = self._pipelines.open_table(batch).pipeline
-            if pipeline.maintenance_due():
-                await run_in(self._threads.maintenance, pipeline.maintain)
-        except Exception as error:
-            # If the table is missing, the next batch reports that, with the offsets from which it would be filled.
-            if not (remedy(error).retry or isinstance(error, TableMissing)):
-                raise
-            log.warning(
-                "%s: upkeep of table %s failed and is tried again: %s", self._options.connector, batch.table, error
-            )
+        """Maintain a table if due (``table_lanes.LaneOwner``)."""
+        await self._upkeep.run(batch)
 
     async def _report_omitted(self, omitted: Sequence[OmittedChange]) -> None:
         """Report the records of omitted changes as bad records, before their offsets are committed."""

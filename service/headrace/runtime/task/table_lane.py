@@ -39,8 +39,11 @@ log = logging.getLogger(__name__)
 RETRY_SECONDS = 15.0
 """Seconds for which a write is repeated before the table is opened again, or the task fails."""
 
-BACKOFF = 60.0
-"""The longest pause between two attempts in seconds; ``RETRY_SECONDS / 3`` where the task is to fail."""
+BACKOFF = 30.0
+"""The longest pause between two attempts in seconds; ``RETRY_SECONDS / 3`` where the task is to fail.
+
+Rows are to arrive within a minute of the end of an outage, and the attempt takes time as well.
+"""
 
 
 class LaneListener(Protocol):

@@ -29,7 +29,7 @@ class LaneOwner(Protocol):
         """Handle a durable batch of the current assignment; ``origins`` are the chunks of its parts."""
 
     async def maintain(self, batch: Batch) -> None:
-        """Maintain the table of a batch that is durable and complete. Raises what fails the table."""
+        """Maintain the table of a batch that is durable and complete. Raises nothing."""
 
     def failed(self, error: BaseException) -> None:
         """Handle an error after which the task cannot continue."""
@@ -262,7 +262,7 @@ class TableLanes:
         self.throttle()
 
     async def written(self, lane: TableLane, batch: Batch, omitted: Sequence[OmittedChange]) -> None:
-        """Complete a durable batch (``LaneListener``). An error before its maintenance fails the task."""
+        """Complete a durable batch (``LaneListener``). An error fails the task."""
         try:
             origins = lane.queue.complete(batch)
             self.throttle()

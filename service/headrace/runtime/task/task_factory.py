@@ -15,6 +15,7 @@ from headrace.core.decode.record_decoder import Sources
 from headrace.core.model.unavailable import Placeholder
 from headrace.core.reselect.cache.rows import MemoryRowStore
 from headrace.core.reselect.options import DatabaseOptions, ReselectOptions
+from headrace.core.tables.maintenance import Maintenance
 from headrace.ports import Feeds, Lakehouse, RowSource, RowStore, RowStoreOptions, TableOptions
 from headrace.runtime.observation import NO_OBSERVER, Observer
 from headrace.runtime.pipeline.database_router import DatabaseRouter
@@ -169,6 +170,7 @@ def table_options(tables: TableSettings) -> TableOptions:
     """What the connector says about its tables."""
     return TableOptions(
         tables.format,
+        tables.catalog,
         tables.format_version,
         tables.properties,
         tables.layout,
@@ -176,6 +178,8 @@ def table_options(tables: TableSettings) -> TableOptions:
         history=tables.history,
         soft_delete=tables.soft_delete,
         recreate=tables.recreate,
+        maintenance=Maintenance(tables.maintenance),
+        maintenance_bytes=tables.maintenance_bytes,
     )
 
 

@@ -11,17 +11,14 @@ from hypothesis import strategies as st
 
 from headrace.core.model.arrow_columns import (
     DECIMAL,
-    INFINITY_MICROS,
-    NEGATIVE_INFINITY_MICROS,
     VARIABLE_SCALE_DECIMAL,
     ZONED_TIMESTAMP,
     arrow_type,
     build_array,
-    days_from_civil,
     plain_text,
-    zoned_micros,
 )
 from headrace.core.model.errors import BadRecord
+from headrace.core.model.instants import INFINITY_MICROS, NEGATIVE_INFINITY_MICROS, days_from_civil, zoned_micros
 from headrace.core.model.schema import Field, Schema
 
 

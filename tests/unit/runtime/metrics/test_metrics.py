@@ -11,7 +11,7 @@ from headrace.core.batch.batch import Batch, Trigger
 from headrace.core.connect.lifecycle import State
 from headrace.core.model.events import RowVersion, TableId, Truncate
 from headrace.core.reselect.cache.rows import CacheUse
-from headrace.ports import Connections, TopicPartition
+from headrace.ports import Connections, TopicPartition, UpkeepReport
 from headrace.runtime.metrics.metrics import Metrics
 from headrace.runtime.pipeline.source_reader import Query
 
@@ -46,6 +46,21 @@ def test_a_batch_without_source_time_has_no_freshness() -> None:
     metrics.task("shop", 0, lambda topic: None).written(_batch(0), 0.5, now=1003.0)
     labels = {"connector": "shop", "task": "0", "table": "orders"}
     assert _value(metrics, "headrace_freshness_seconds_count", **labels) is None
+
+
+def test_written_bytes_are_counted_by_what_wrote_them() -> None:
+    """The counters go on when a table is opened again, whose reports then begin at 0."""
+    metrics = Metrics()
+    observer = metrics.task("shop", 0, lambda topic: None)
+    for report in (UpkeepReport(3, 0.25, 1000, 0), UpkeepReport(4, 0.5, 1500, 700), UpkeepReport(5, 0.1, 200, 0)):
+        observer.upkeep("orders", report)
+    labels = {"connector": "shop", "task": "0", "table": "orders"}
+    assert _value(metrics, "headrace_table_written_bytes_total", **labels, by="merge") == 1700
+    assert _value(metrics, "headrace_table_written_bytes_total", **labels, by="upkeep") == 700
+    assert _value(metrics, "headrace_table_files", **labels) == 5
+    assert _value(metrics, "headrace_table_deleted_ratio", **labels) == 0.1
+    observer.left(["orders", "others"])
+    assert _value(metrics, "headrace_table_files", **labels) is None
 
 
 def test_the_topic_of_every_chunk_is_reported() -> None:

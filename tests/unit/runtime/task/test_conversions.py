@@ -240,17 +240,16 @@ def test_a_registry_needs_a_url() -> None:
 @pytest.mark.parametrize(
     ("option", "value"),
     [
-        ("schema.registry.ssl.truststore.password", "changeit"),
+        ("schema.registry.ssl.engine.factory.class", "x.Y"),
         ("basic.auth.credentials.source", "SASL_INHERIT"),
-        ("bearer.auth.credentials.source", "OAUTHBEARER"),
+        ("bearer.auth.credentials.source", "CUSTOM"),
         ("schema.registry.no.such", "x"),
     ],
 )
 def test_unsupported_registry_options_are_refused(option: str, value: str) -> None:
-    """Validation reports an unsupported option by its name, without the value of a secret."""
+    """Validation reports an unsupported option by its name."""
     key = f"value.converter.{option}"
     given = {**MINIMAL, "value.converter": CONFLUENT, "value.converter.schema.registry.url": "http://r", key: value}
     infos = validate(given, DEFAULTS)
     wrong = {info.value.name: info.value.errors for info in infos.configs if info.value.errors}
     assert list(wrong) == [key]
-    assert "changeit" not in repr(infos)

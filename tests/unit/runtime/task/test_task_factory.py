@@ -15,6 +15,7 @@ from headrace.core.model.errors import Retriable
 from headrace.core.model.ordering import Ordering
 from headrace.core.reselect.cache.rows import RowStore
 from headrace.core.tables.field_selection import AddedField, FieldSelection
+from headrace.core.tables.maintenance import Maintenance
 from headrace.core.tables.table_layout import PartitionField, SortField, TableLayout
 from headrace.ports import RowStoreOptions, TableOptions
 from headrace.runtime.task.memory_budget import unlimited
@@ -67,7 +68,7 @@ def test_words_mean_the_same_in_any_case(option: str, word: str) -> None:
 
 def test_tables_by_default() -> None:
     """By default tables use Iceberg version 3, merges, and the layout of the format."""
-    assert options().tables == TableOptions()
+    assert options().tables == TableOptions(maintenance_bytes=20 * 2**30)
     assert options().fields == FieldSelection()
     assert not options().envelope.keyless
 
@@ -76,13 +77,19 @@ def test_table_options_of_a_connector() -> None:
     """The table options contain format, layout, properties, adoption and soft deletes of the configuration."""
     found = options(
         table__format="Delta",
+        table__catalog="second",
         table__partition__by="region",
         table__adopt="true",
         delete__mode="soft",
+        table__maintenance="Inline",
+        table__maintenance__bytes__per__hour=str(7 * 2**30),
         **{"table.properties.delta.checkpointInterval": "7"},
     ).tables
     layout = TableLayout((PartitionField("region"),))
-    assert found == TableOptions("delta", 3, {"delta.checkpointInterval": "7"}, layout, adopt=True, soft_delete=True)
+    own = {"maintenance": Maintenance.INLINE, "maintenance_bytes": 7 * 2**30}
+    assert found == TableOptions(
+        "delta", "second", 3, {"delta.checkpointInterval": "7"}, layout, adopt=True, soft_delete=True, **own
+    )
     assert options(table__sort__by="a desc").tables.layout == TableLayout(sort=(SortField("a", True),))
 
 

@@ -1,0 +1,115 @@
+"""Which data files of a table are worth rewriting: by the share of deleted rows, by size, and within a budget. Pure.
+
+Each commit adds a small file, and marks rows of older files as deleted. Readers pay for each file and for each deleted
+row; a rewrite pays for each byte that it writes. Files of similar size form a tier, and ``FAN_OUT`` files of a tier
+become one file of the next, together with all smaller ones: a row is rewritten once per tier and not once per
+compaction. A large file is rewritten only if enough of its rows are deleted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+FAN_OUT = 8
+"""Files of a tier until they are combined; each tier's files are up to this many times larger than the last tier's."""
+
+WORN = 0.3
+"""Share of deleted rows at which a file of any size is rewritten: 2.3 bytes are written for each byte it saves."""
+
+TARGET_SIZE = 512 * 2**20
+"""Bytes of a combined file, Iceberg's default."""
+
+_SMALLEST_TIER = 64 * 2**10
+_FULL = 0.75
+"""Share of the target size from which a file is never combined with others."""
+
+_OPEN_COST = 4 * 2**20
+"""Bytes whose reading takes as long as opening a file, by Iceberg's ``read.split.open-file-cost``."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """A data file. Only files of one ``partition`` (any text) can be combined. ``size`` is in bytes."""
+
+    path: str
+    partition: str
+    size: int
+    rows: int
+    deleted: int
+
+    @property
+    def live_size(self) -> int:
+        """Bytes that a rewrite of the file writes."""
+        return self.size * (self.rows - self.deleted) // self.rows if self.rows else 0
+
+    @property
+    def is_worn(self) -> bool:
+        """Whether enough rows are deleted."""
+        return self.deleted > 0 and self.deleted >= WORN * self.rows
+
+    @property
+    def tier(self) -> int:
+        """The number of the tier of its size."""
+        return max(0, 1 + math.floor(math.log(max(1, self.live_size) / _SMALLEST_TIER, FAN_OUT)))
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """Files that become one file, or none if all of their rows are deleted."""
+
+    files: tuple[DataFile, ...]
+
+    @property
+    def cost(self) -> int:
+        """Bytes that it writes."""
+        return sum(file.live_size for file in self.files)
+
+    @property
+    def benefit(self) -> float:
+        """What readers save per written byte: opened files and bytes of deleted rows."""
+        opened = len(self.files) - (self.cost > 0)
+        deleted = sum(file.size - file.live_size for file in self.files)
+        return (opened * _OPEN_COST + deleted) / max(1, self.cost)
+
+
+def plan(files: Sequence[DataFile], budget: float, target_size: int = TARGET_SIZE) -> list[Rewrite]:
+    """Return the rewrites to do, the most useful first. Together they write at most ``budget`` bytes."""
+    partitions: dict[str, list[DataFile]] = defaultdict(list)
+    for file in files:
+        partitions[file.partition].append(file)
+    rewrites = [each for found in partitions.values() for each in _combined(_chosen(found, target_size), target_size)]
+    affordable = []
+    for rewrite in sorted(rewrites, key=lambda each: each.benefit, reverse=True):
+        if rewrite.cost <= budget:
+            affordable.append(rewrite)
+            budget -= rewrite.cost
+    return affordable
+
+
+def _chosen(files: Sequence[DataFile], target_size: int) -> Sequence[DataFile]:
+    """The files of a partition that are worn, and those of the highest full tier and of the tiers below it."""
+    worn = [file for file in files if file.is_worn]
+    small = [file for file in files if not file.is_worn and file.live_size < _FULL * target_size]
+    tiers = [0] * (1 + max((file.tier for file in small), default=0))
+    for file in small:
+        tiers[file.tier] += 1
+    full = -1
+    for tier, count in enumerate(tiers):
+        if count + (full == tier - 1 and full >= 0) >= FAN_OUT:  # the combined file of the tier below joins it
+            full = tier
+    return sorted((*worn, *(file for file in small if file.tier <= full)), key=lambda file: (file.live_size, file.path))
+
+
+def _combined(files: Sequence[DataFile], target_size: int) -> Iterator[Rewrite]:
+    """Fill files of the target size, the smallest first. A single file is rewritten only if it is worn."""
+    waiting: list[DataFile] = []
+    for file in files:
+        if waiting and sum(each.live_size for each in waiting) + file.live_size > target_size:
+            yield Rewrite(tuple(waiting))
+            waiting = []
+        waiting.append(file)
+    if len(waiting) > 1 or any(file.is_worn for file in waiting):
+        yield Rewrite(tuple(waiting))

@@ -1,0 +1,237 @@
+"""Rewrites files of an Iceberg table beside its writer, without a conflict with the writer's commits.
+
+A rewrite takes seconds, and most merges delete rows of most files meanwhile; Iceberg's own procedure would fail each
+time (https://iceberg.apache.org/spec/#deletion-vectors: a data file has one vector at most). Here the rewrite keeps the
+order of the rows, so that the position of each row in the new file is known. The rows that were deleted since the
+rewrite began get a deletion vector for the new file, in the same commit that replaces the old files. Only that commit,
+a fraction of a second, excludes the writer.
+
+It requires deletion vectors (format version 3) and files in no particular order; other tables use the procedure.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from headrace_connectors.lakehouse import deletion_vectors
+from headrace_connectors.lakehouse.compaction_plan import DataFile
+from headrace_connectors.lakehouse.deletion_vectors import Positions
+from headrace_connectors.lakehouse.failures import Conflict
+from headrace_connectors.lakehouse.table_session import TableSession, java_member
+
+log = logging.getLogger(__name__)
+
+_VECTORS_SINCE = 3
+"""The format version that has deletion vectors."""
+
+_ONE_TASK = str(2**40)
+"""A size in bytes that no rewrite has: one task of Spark reads all files in their order, and writes one file."""
+
+_ROW_POSITION_FIELD = 2147483645  # of the deletion-vector-v1 blob, by the specification
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """A new file with the rows of ``files`` that were live at the snapshot; None if there were none.
+
+    ``deleted`` are the positions of the rows that were deleted then, by file.
+    """
+
+    files: Sequence[DataFile]
+    deleted: Sequence[Positions]
+    new: Any | None
+
+
+class IcebergCompaction:
+    """The data files of a table (quoted name) as they are when this is made."""
+
+    def __init__(self, session: TableSession, name: str) -> None:
+        self._session = session
+        self._name = name
+        self._jvm, spark = session.java
+        self._tasks: dict[str, Any] = {}
+        with session.calling():
+            self._table = java_member(self._jvm, "org.apache.iceberg.spark.Spark3Util.loadIcebergTable")(spark, name)
+            self._snapshot = self._table.currentSnapshot()
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether this table can be rewritten beside its writer."""
+        with self._session.calling():
+            version = java_member(self._jvm, "org.apache.iceberg.TableUtil.formatVersion")(self._table)
+            return int(version) >= _VECTORS_SINCE and bool(self._table.sortOrder().isUnsorted())
+
+    def files(self) -> list[DataFile]:
+        """Return the files. Those with deletes outside of vectors (of another writer) only if not ``is_possible``."""
+        if self._snapshot is None:
+            return []
+        with self._session.calling():
+            planned = self._table.newScan().useSnapshot(self._snapshot.snapshotId()).planFiles()
+            try:
+                return list(self._planned(planned.iterator(), vectors=self.is_possible))
+            finally:
+                planned.close()
+
+    def _planned(self, tasks: Any, *, vectors: bool) -> Iterator[DataFile]:
+        as_json = java_member(self._jvm, "org.apache.iceberg.ContentFileParser.toJson")
+        while tasks.hasNext():
+            task = tasks.next()
+            # As JSON in one call: py4j needs a call for each property.
+            file = json.loads(as_json(task.file(), task.spec()))
+            deletes = [json.loads(as_json(each, task.spec())) for each in task.deletes()]
+            if not vectors or all(each["file-format"] == "puffin" for each in deletes):
+                path = file["file-path"]
+                self._tasks[path] = task
+                partition = json.dumps([file["spec-id"], file.get("partition")])
+                deleted = sum(each["record-count"] for each in deletes)
+                yield DataFile(path, partition, file["file-size-in-bytes"], file["record-count"], deleted)
+
+    def rewrite(self, files: Sequence[DataFile]) -> Rewritten:
+        """Write the live rows of ``files`` into a new file, which no snapshot contains yet."""
+        with self._session.calling():
+            vectors = [self._vector_of(file.path) for file in files]
+            deleted = [self._read(vector) for vector in vectors]
+            live = sum(file.rows for file in files) - sum(map(len, deleted))
+            if not live:
+                return Rewritten(files, deleted, None)
+            with self._staged(files) as group:
+                self._session.copy(
+                    group,
+                    {"split-size": _ONE_TASK, "file-open-cost": "0"},
+                    # Sorted or distributed rows would not be in their order.
+                    {
+                        "target-file-size-bytes": _ONE_TASK,
+                        "use-table-distribution-and-ordering": "false",
+                        "distribution-mode": "none",
+                        "fanout-enabled": "true",
+                    },
+                )
+                coordinator = java_member(self._jvm, "org.apache.iceberg.spark.FileRewriteCoordinator.get")()
+                written = list(coordinator.fetchNewFiles(self._table, group))
+                coordinator.clearRewrite(self._table, group)
+            if len(written) != 1 or written[0].recordCount() != live:
+                for each in written:
+                    self._table.io().deleteFile(each.location())
+                raise Conflict(f"{self._name}: a compaction did not write the expected rows, and was discarded")
+            return Rewritten(files, deleted, written[0])
+
+    @contextmanager
+    def _staged(self, files: Sequence[DataFile]) -> Iterator[str]:
+        """Provide the name under which Spark reads these files, and writes files without a commit."""
+        group = str(uuid.uuid4())
+        tasks = self._jvm.java.util.ArrayList()
+        for file in files:
+            tasks.add(self._tasks[file.path])
+        tables = java_member(self._jvm, "org.apache.iceberg.spark.SparkTableCache.get")()
+        sets = java_member(self._jvm, "org.apache.iceberg.spark.ScanTaskSetManager.get")()
+        try:
+            tables.add(group, self._table)
+            sets.stageTasks(self._table, group, tasks)
+            yield group
+        finally:
+            tables.remove(group)
+            sets.removeTasks(self._table, group)
+
+    def replace(self, rewritten: Rewritten, properties: Mapping[str, str]) -> None:
+        """Replace the files by the new one in a commit with ``properties``. No other thread may commit meanwhile.
+
+        Raises Conflict if another process did commit, has removed a file, or if the result is unknown. The new file
+        stays then, since the commit may have succeeded; without a commit it is an orphan.
+        """
+        with self._session.calling():
+            self._table.refresh()
+            newest = self._table.currentSnapshot()
+            vectors = self._newest_vectors(newest, [file.path for file in rewritten.files])
+            now, change = [], self._table.newRewrite().validateFromSnapshot(newest.snapshotId())
+            for file, before in zip(rewritten.files, rewritten.deleted, strict=True):
+                vector = vectors[file.path]
+                now.append(self._read(vector))
+                if not np.isin(before, now[-1]).all():
+                    raise Conflict(f"{self._name}: the table was rolled back during a compaction")
+                change.deleteFile(self._tasks[file.path].file())
+                if vector is not None:
+                    change.deleteFile(vector)
+            if rewritten.new is not None:
+                change.addFile(rewritten.new)
+                moved = deletion_vectors.moved([file.rows for file in rewritten.files], rewritten.deleted, now)
+                if len(moved):
+                    change.addFile(self._write_vector(rewritten.new, moved))
+            for name, value in properties.items():
+                change.set(name, value)
+            change.commit()
+
+    # -- deletion vectors ----------------------------------------------------------------------------------------------
+
+    def _vector_of(self, path: str) -> Any | None:
+        """The vector of a file at the first snapshot."""
+        deletes = self._tasks[path].deletes()
+        return deletes.get(0) if deletes.size() else None
+
+    def _newest_vectors(self, newest: Any, paths: Sequence[str]) -> Mapping[str, Any | None]:
+        """The vectors of data files at the newest snapshot; None for a file without one.
+
+        The snapshots since the first one name the vectors that they added, of which a file's last contains the others.
+        Some catalogs (Nessie) show the newest snapshot alone: then all files of the table are listed.
+        """
+        vectors: dict[str, Any] = {}
+        snapshot = newest
+        while snapshot is not None and snapshot.snapshotId() != self._snapshot.snapshotId():
+            for vector in snapshot.addedDeleteFiles(self._table.io()):
+                vectors.setdefault(vector.referencedDataFile(), vector)
+            parent = snapshot.parentId()
+            snapshot = None if parent is None else self._table.snapshot(parent)
+        if snapshot is None:
+            listed = IcebergCompaction(self._session, self._name)
+            if not {file.path for file in listed.files()}.issuperset(paths):
+                raise Conflict(f"{self._name}: files of a compaction were removed meanwhile")
+            return {path: listed._vector_of(path) for path in paths}
+        return {path: vectors.get(path) or self._vector_of(path) for path in paths}
+
+    def _read(self, vector: Any | None) -> Positions:
+        if vector is None:
+            return deletion_vectors.NO_POSITIONS
+        stream = self._table.io().newInputFile(vector.location()).newStream()
+        try:
+            stream.seek(vector.contentOffset())
+            return deletion_vectors.decode(bytes(stream.readNBytes(vector.contentSizeInBytes())))
+        finally:
+            stream.close()
+
+    def _write_vector(self, file: Any, positions: Positions) -> Any:
+        """Write a vector for a new data file into a Puffin file of its own."""
+        location = file.location().removesuffix(".parquet") + "-deletes.puffin"
+        fields = self._jvm.java.util.ArrayList()
+        fields.add(_ROW_POSITION_FIELD)
+        properties = self._jvm.java.util.HashMap()
+        properties.put("referenced-data-file", file.location())
+        properties.put("cardinality", str(len(positions)))
+        data = self._jvm.java.nio.ByteBuffer.wrap(deletion_vectors.encode(positions))
+        blob = self._jvm.org.apache.iceberg.puffin.Blob(
+            deletion_vectors.BLOB_TYPE, fields, -1, -1, data, None, properties
+        )
+        output = self._table.io().newOutputFile(location)
+        writer = java_member(self._jvm, "org.apache.iceberg.puffin.Puffin.write")(output).createdBy("Headrace").build()
+        written = writer.write(blob)
+        writer.close()
+        builder = java_member(self._jvm, "org.apache.iceberg.FileMetadata.deleteFileBuilder")
+        return (
+            builder(self._table.specs().get(file.specId()))
+            .ofPositionDeletes()
+            .withFormat("puffin")
+            .withPath(location)
+            .withPartition(file.partition())
+            .withFileSizeInBytes(writer.fileSize())
+            .withReferencedDataFile(file.location())
+            .withContentOffset(written.offset())
+            .withContentSizeInBytes(written.length())
+            .withRecordCount(len(positions))
+            .build()
+        )
