@@ -157,7 +157,7 @@ def _ivy_dependency(artifact: Artifact) -> Xml.Element:
     attributes = {"org": artifact.organisation, "name": artifact.name, "rev": artifact.revision}
     transitive = str(artifact.transitive).lower()
     dependency = Xml.Element("dependency", attributes, transitive=transitive, conf="default->default")
-    if artifact.extension != "jar":
+    if artifact.extension != "jar" or artifact.classifier:
         kind = {"name": artifact.name, "type": artifact.extension, "ext": artifact.extension}
         Xml.SubElement(dependency, "artifact", kind, **{f"{{{_MAVEN}}}classifier": artifact.classifier or ""})
     return dependency

@@ -9,7 +9,7 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
-from headrace_dev.versions import JAVA
+from headrace_dev.versions import JAVA, JAVA_OF_SERVERS
 
 
 class JavaError(RuntimeError):
@@ -37,3 +37,17 @@ def java() -> str:
     if major is None or int(major[1]) < JAVA:
         raise JavaError(f"{found} is {banner.splitlines()[0]}: Java {JAVA} or newer is needed; set JAVA_HOME")
     return found
+
+
+def java_home_of_servers() -> Path | None:
+    """Return the home of a Java for Keycloak and Nessie: that of JAVA21_HOME, else a package's; None without one."""
+    given = os.environ.get("JAVA21_HOME")
+    homes = [Path(given)] if given else sorted(Path("/usr/lib/jvm").glob("*"))
+    for home in homes:
+        program = home / "bin" / "java"
+        if program.exists():
+            banner = subprocess.run([program, "-version"], capture_output=True, text=True, check=True).stderr
+            found = re.search(r'version "(\d+)', banner)
+            if found is not None and int(found[1]) >= JAVA_OF_SERVERS:
+                return home
+    return None

@@ -15,7 +15,7 @@ from contracts.lake_harness import DAY, ITEM, NOW, LakeFixtures, LakeHarness, ap
 
 from headrace.core.model.events import RowVersion
 from headrace.ports import Commit, LakeTable, TopicPartition
-from headrace_connectors.lakehouse import upkeep
+from headrace_connectors.lakehouse import compaction_plan, upkeep
 
 
 class LakeCommitsSuite(LakeFixtures):
@@ -54,7 +54,8 @@ class LakeCommitsSuite(LakeFixtures):
         self, lake: LakeHarness, name: str, table: LakeTable, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Every commit copies all offsets, because a catalog may show only the newest commit."""
-        monkeypatch.setattr(upkeep, "FILES_UNTIL_COMPACTION", 1)
+        monkeypatch.setattr(upkeep, "COMMITS_UNTIL_COMPACTION", 1)
+        monkeypatch.setattr(compaction_plan, "FAN_OUT", 2)
         table.merge(items(item(2, position=11), item(3, position=11)), commit(1, first=40, second=7))
         floor = RowVersion(text(11), TOPIC, 0, 0, 0)
         kept = item(2, KEEP, position=20)
@@ -101,7 +102,8 @@ class LakeCommitsSuite(LakeFixtures):
 
     def test_upkeep_changes_no_row(self, table: LakeTable, rows: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         """Maintenance between commits changes no row."""
-        monkeypatch.setattr(upkeep, "FILES_UNTIL_COMPACTION", 4)  # which two commits make
+        monkeypatch.setattr(upkeep, "COMMITS_UNTIL_COMPACTION", 2)
+        monkeypatch.setattr(compaction_plan, "FAN_OUT", 2)
         for position in (11, 12, 13):
             apply(table, item(1, f"n{position}", position=position), item(position, position=1))
             table.maintain(NOW, 7 * DAY)

@@ -64,6 +64,22 @@ def test_no_statement_is_logged(
     assert "secret-42" not in caplog.text
 
 
+def test_another_format_version_than_configured_is_noted(iceberg: IcebergHarness, unique: Callable[[str], str]) -> None:
+    """A catalog may choose it, or the table may be older than the option."""
+    name = unique("versioned")
+    notes = []
+    for version in (2, 3):
+        table = iceberg.open(name, format_version=version)
+        table.evolve(ITEM, ["id"])
+        for position in (1, 2):
+            apply(table, item(1, name=f"n{position}", position=10 * version + position))
+        notes.append(list(table.upkeep().notes))
+    assert notes[0] == []
+    assert [note.partition(":")[0] for note in notes[1]] == [
+        "the table has version 2 of Iceberg's format, not 3 as configured (table.format.version)"
+    ]
+
+
 def test_the_layout_of_iceberg_tables(
     iceberg: IcebergHarness, warehouse: Warehouse, unique: Callable[[str], str]
 ) -> None:

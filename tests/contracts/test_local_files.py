@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -45,6 +46,32 @@ def test_a_commit_to_an_iceberg_table_starts_no_process(warehouse: Warehouse, un
     assert 0 in faults[3:]
 
 
+def test_files_of_an_ended_worker_are_removed_once_a_week(warehouse: Warehouse, unique: Callable[[str], str]) -> None:
+    """A file that no snapshot refers to is removed when it is older than three days; the others stay."""
+    name = unique("orphans")
+    warehouse.lakehouse.table("shop", name, TableOptions()).evolve(ITEM, ["id"])
+    table = warehouse.lakehouse.table("shop", name, TableOptions())
+    apply(table, item(1, position=1), item(2, position=1))
+    referred = sorted((warehouse.path / "shop" / name / "data").iterdir())
+    old, young = (warehouse.path / "shop" / name / "data" / each for each in ("old.parquet", "young.parquet"))
+    for orphan, age in ((old, 4 * DAY), (young, 2 * DAY)):
+        orphan.write_bytes(b"rows of a merge that was killed")
+        os.utime(orphan, ((NOW - age) / 1e6,) * 2)
+    for file in referred:
+        os.utime(file, ((NOW - 30 * DAY) / 1e6,) * 2)
+    table.maintain(NOW - 7 * DAY, 7 * DAY)
+    assert old.exists()
+    for now in (NOW - DAY, NOW):
+        assert old.exists()
+        table = warehouse.lakehouse.table("shop", name, TableOptions())  # a worker that has just started
+        table.schema()
+        table.maintain(now, 7 * DAY)
+    assert not old.exists()
+    assert young.exists()
+    assert all(file.exists() for file in referred)
+    assert warehouse.read("shop", name).num_rows == 2
+
+
 @pytest.mark.parametrize("table_format", ["iceberg", "delta"])
 def test_a_table_whose_folder_is_a_link_is_maintained(
     warehouse: Warehouse,
@@ -54,7 +81,7 @@ def test_a_table_whose_folder_is_a_link_is_maintained(
     table_format: str,
 ) -> None:
     """Delta's VACUUM lists the folder, and the class for local files lists a link to a folder as the link itself."""
-    monkeypatch.setattr(upkeep, "FILES_UNTIL_COMPACTION", 1)
+    monkeypatch.setattr(upkeep, "COMMITS_UNTIL_COMPACTION", 1)
     name, namespace, options = unique("linked"), f"{table_format}_links", TableOptions(table_format)
     warehouse.lakehouse.table(namespace, name, options).evolve(ITEM, ["id"])
     link, folder = warehouse.path / namespace / name, tmp_path / name

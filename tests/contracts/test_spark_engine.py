@@ -52,7 +52,7 @@ def test_a_statement_that_cannot_be_cancelled_ends_the_jvm(trial: Mapping[str, M
 def test_a_jvm_without_memory_is_replaced(trial: Mapping[str, Mapping[str, Any]]) -> None:
     """It ends at the first lack of memory, and the error names the options."""
     result = trial["memory"]
-    assert (result["error"], result["new"], result["works"]) == ("EngineFailed", True, True)
+    assert (result["error"], result["new"], result["works"]) == ("EngineOutOfMemory", True, True)
     assert "out of memory (exit code 3); raise spark.driver.memory" in result["message"]
 
 

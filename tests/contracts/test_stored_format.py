@@ -22,6 +22,7 @@ from headrace_connectors.lakehouse.delta import DeltaFormat
 from headrace_connectors.lakehouse.iceberg import IcebergFormat
 from headrace_connectors.lakehouse.table_format import TableFormat, TablePath
 from headrace_connectors.lakehouse.table_session import TableSession
+from headrace_connectors.lakehouse.write_budget import HourlyBytes, WriteBudget
 from headrace_connectors.lakehouse.writer import SparkTable
 
 pytestmark = pytest.mark.spark
@@ -29,6 +30,9 @@ pytestmark = pytest.mark.spark
 ARCHIVE = Path(__file__).parent.parent / "fixtures" / "lake" / "stored-format-1.tar.xz"
 WRITTEN_AT = Path("/tmp/headrace-stored-format-1")  # noqa: S108 - Iceberg's metadata names its files by absolute path
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string()), ("price", pa.decimal128(12, 2))])
+
+
+UNLIMITED = WriteBudget(HourlyBytes(0), HourlyBytes(0))
 
 
 @pytest.fixture
@@ -54,11 +58,11 @@ def table(request: pytest.FixtureRequest, warehouse: Warehouse, folder: Path) ->
     spark.conf.set(f"{catalog}.warehouse", str(folder))
     spark.conf.set(f"{catalog}.cache-enabled", "false")
     formats: dict[str, TableFormat] = {
-        "iceberg": IcebergFormat("stored", TableOptions()),
+        "iceberg": IcebergFormat(TableOptions(catalog="stored")),
         "delta": DeltaFormat(str(folder), TableOptions("delta")),
     }
     session = TableSession(spark, "stored", None, 1, warehouse.lakehouse._engine)
-    return SparkTable(session, formats[request.param], TablePath(request.param, "item"), TableOptions())
+    return SparkTable(session, formats[request.param], TablePath(request.param, "item"), TableOptions(), UNLIMITED)
 
 
 def batch(*rows: Row) -> Actions:

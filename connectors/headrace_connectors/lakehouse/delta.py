@@ -17,13 +17,22 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.ports import MergeCounts, TableOptions
+from headrace_connectors.lakehouse.compaction_plan import WORN, DataFile, plan
 from headrace_connectors.lakehouse.failures import NotThere
 from headrace_connectors.lakehouse.schema import column_list, quoted, sql_type
-from headrace_connectors.lakehouse.snapshot import FORMAT_VERSION
-from headrace_connectors.lakehouse.table_format import WRITE_ID, Committed, TablePath, key_property, property_list
+from headrace_connectors.lakehouse.snapshot import FORMAT, FORMAT_VERSION
+from headrace_connectors.lakehouse.table_format import (
+    WRITE_ID,
+    Committed,
+    Committing,
+    TablePath,
+    key_property,
+    property_list,
+)
 from headrace_connectors.lakehouse.table_session import TableSession, java_member
 
 _USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+_OPTIMIZE = "spark.databricks.delta.optimize."
 _COMMITS_LOOKED_AT = 50
 _DEFAULTS = {
     "delta.enableDeletionVectors": "true",
@@ -42,7 +51,7 @@ class DeltaFormat:
     def __init__(self, warehouse: str, options: TableOptions) -> None:
         self._warehouse = warehouse.rstrip("/")
         self._layout = options.layout
-        self._properties = {**_DEFAULTS, **options.properties, "headrace.format-version": FORMAT_VERSION}
+        self._properties = {**_DEFAULTS, **options.properties, FORMAT: FORMAT_VERSION}
 
     def sql_name(self, path: TablePath) -> str:
         """Return the table's path, quoted."""
@@ -147,13 +156,48 @@ class DeltaFormat:
         rows = session.rows(f"DESCRIBE HISTORY {self.sql_name(path)} LIMIT {_COMMITS_LOOKED_AT}")
         yield from (_properties(row.userMetadata) for row in _standing(rows))
 
-    def compact(self, path: TablePath) -> Sequence[str]:
-        """Compact small files; rows that a deletion vector hides are removed from the files that are rewritten."""
-        return [f"OPTIMIZE {self.sql_name(path)}"]
+    def compact(self, session: TableSession, path: TablePath, budget: float, committing: Committing) -> int:
+        """Run OPTIMIZE while the writer waits: beside it, each merge that deletes rows of these files would fail it."""
+        rewrites = plan(self._files(session, path), budget)
+        if not rewrites:
+            return 0
+        small = max((file.size for each in rewrites for file in each.files if not file.is_worn), default=0)
+        settings = {_OPTIMIZE + "minFileSize": str(small + 1), _OPTIMIZE + "maxDeletedRowsRatio": str(WORN)}
+        with committing() as properties, session.configured({**self.commit_settings(properties), **settings}):
+            session.run(f"OPTIMIZE {self.sql_name(path)}")
+        return sum(rewrite.cost for rewrite in rewrites)
 
-    def clean(self, path: TablePath) -> Sequence[str]:
+    def _files(self, session: TableSession, path: TablePath) -> list[DataFile]:
+        jvm, spark = session.java
+        with session.calling():
+            nothing = java_member(jvm, "scala.Option.empty")()
+            log = java_member(jvm, "org.apache.spark.sql.delta.DeltaLog.forTable")(spark, self._location(path))
+            found = log.update(False, nothing, nothing).allFiles().collectAsList()
+            return [_data_file(file) for file in found]
+
+    def limits(self, session: TableSession, path: TablePath) -> Sequence[str]:
+        """Return none: there is no catalog."""
+        return ()
+
+    def expire(self, session: TableSession, path: TablePath) -> None:
+        """Do nothing: Delta removes old entries of its log itself."""
+
+    def clean(self, session: TableSession, path: TablePath, now: int) -> None:
         """Delete files that no version within the table's retention refers to."""
-        return [f"VACUUM {self.sql_name(path)}"]
+        session.run(f"VACUUM {self.sql_name(path)}")
+
+
+def _data_file(file: Any) -> DataFile:
+    """A file of the log. Without statistics its rows are unknown, and it is never worn."""
+    rows = file.numPhysicalRecords()
+    deleted = int(file.numDeletedRecords()) if rows.isDefined() else 0
+    return DataFile(
+        file.path(),
+        str(file.partitionValues()),
+        int(file.size()),
+        int(rows.get()) if rows.isDefined() else 1,
+        deleted,
+    )
 
 
 def _standing(rows: Sequence[Any]) -> Iterator[Any]:

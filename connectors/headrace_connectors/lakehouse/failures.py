@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from headrace.core.model.errors import EngineFailed, Fatal, HeadraceError, Retriable
+from headrace.core.model.errors import EngineFailed, EngineOutOfMemory, Fatal, HeadraceError, Retriable
 
 
 class NotThere(Retriable):
@@ -29,11 +29,15 @@ _KNOWN: tuple[tuple[str, type[HeadraceError], str], ...] = (
      "the warehouse cannot be written; check its path and the rights of the worker's user"),
     (r"CommitStateUnknownException", Conflict, "the result of the commit is unknown"),
     (r"CommitFailedException|ValidationException|ConcurrentModification|DELTA_CONCURRENT_\w+|"
-     r"io\.delta\.exceptions\.\w*(Concurrent|Changed)\w*|DELTA_(METADATA|PROTOCOL)_CHANGED", Conflict,
+     r"io\.delta\.exceptions\.\w*(Concurrent|Changed)\w*|DELTA_(METADATA|PROTOCOL)_CHANGED|"
+     # Hadoop's S3 client, if an entry of Delta's log exists. It may be this commit's own, after a repeated request.
+     r"RemoteFileChangedException", Conflict,
      "another writer changed the table in between"),
+    # A catalog that shows the newest snapshot alone (Nessie) hides that of the statement after another commit.
+    (r"Snapshot \d+ is not an ancestor of \d+", Conflict, "another writer changed the table in between"),
     (r"MERGE_CARDINALITY_VIOLATION", Fatal,
      "several changes of one batch meet the same row; the key is not unique, correct primary.key.fields"),
-    (r"OutOfMemoryError|Java heap space", EngineFailed,
+    (r"OutOfMemoryError|Java heap space", EngineOutOfMemory,
      "Spark ran out of memory; raise spark.driver.memory (or spark.executor.memory) or lower batch.max.bytes"),
     (r"DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION", Fatal,
      "the table's location contains other files, perhaps of another format; move them away"),
@@ -44,8 +48,15 @@ _KNOWN: tuple[tuple[str, type[HeadraceError], str], ...] = (
      r"PATH_NOT_FOUND", NotThere, "the table does not exist, or the storage does not show it"),
     (r"UncheckedSQLException|PSQLException|SQL(Transient|Recoverable)\w*Exception", Retriable,
      "the catalog's database refused a statement; at the first start two workers may both make its tables"),
-    (r"Connection refused|UnknownHost|SocketTimeout|SocketException|ServiceUnavailable|Connect to .* failed",
+    (r"ExpiredToken|InvalidAccessKeyId|SignatureDoesNotMatch|InvalidToken|TokenRefreshRequired|RequestExpired|"
+     r"NotAuthorizedException|ForbiddenException|Unable to load credentials|\(Service: \w+, Status Code: 40[13]",
+     Retriable,
+     "the storage or the catalog does not accept the credentials; renew or correct them, and check what they allow"),
+    (r"Connection refused|UnknownHost|SocketTimeout|SocketException|ServiceUnavailable|Connect to .* failed|"
+     r"SdkClientException|NoHttpResponse|Connection reset|ServiceFailureException",
      Retriable, "the storage or the catalog does not answer"),
+    (r"S3Exception|AwsServiceException|SdkServiceException|RESTException", Retriable,
+     "the storage or the catalog refused a request; see Spark's log for details, the operation is repeated"),
     (r"IOException|UncheckedIO", Retriable,
      "reading or writing the warehouse failed; check its storage, the operation is repeated"),
 )  # fmt: skip

@@ -9,37 +9,55 @@ import pyarrow.compute as pc
 
 from headrace.core.tables.table_layout import PartitionField
 from headrace.ports import MergeCounts, TableOptions
+from headrace_connectors.lakehouse.compaction_plan import TARGET_SIZE, WORN, Rewrite, plan
+from headrace_connectors.lakehouse.failures import Conflict
+from headrace_connectors.lakehouse.iceberg_compaction import IcebergCompaction
 from headrace_connectors.lakehouse.iceberg_table import IcebergTable, Snapshot
 from headrace_connectors.lakehouse.merge import text_literal
 from headrace_connectors.lakehouse.schema import column_list, quoted, sql_type
-from headrace_connectors.lakehouse.snapshot import FORMAT_VERSION, GROUP
-from headrace_connectors.lakehouse.table_format import WRITE_ID, Committed, TablePath, key_property, property_list
+from headrace_connectors.lakehouse.snapshot import FORMAT, FORMAT_VERSION, GROUP
+from headrace_connectors.lakehouse.table_format import (
+    WRITE_ID,
+    Committed,
+    Committing,
+    TablePath,
+    key_property,
+    property_list,
+)
 from headrace_connectors.lakehouse.table_session import TableSession
 
 _SNAPSHOT_PROPERTY = "spark.sql.iceberg.snapshot-property."
 _MERGED = "spark.merge-into.num-target-rows-"
+_CLEANED = "headrace.orphans-removed-at"
+_DAY = 24 * 3600 * 1_000_000
+_CLEANED_EVERY = 7 * _DAY
+_ORPHANS_OLDER_THAN = 3 * _DAY
+"""No write takes as long: a younger file may belong to a commit that another worker is about to make."""
 _MERGE_ON_READ = {f"write.{operation}.mode": "merge-on-read" for operation in ("merge", "update", "delete")}
 _DEFAULTS = {
     **_MERGE_ON_READ,
-    # A commit every few seconds: old metadata and snapshots would soon be larger than the data.
+    # A commit every few seconds: old metadata and snapshots would soon be larger than the data. A snapshot takes 1.2 kB
+    # of the metadata that each commit writes, and a query may read one for as long as it is kept.
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
-    "history.expire.max-snapshot-age-ms": "3600000",
+    "history.expire.max-snapshot-age-ms": "21600000",
     "history.expire.min-snapshots-to-keep": "20",
 }
 
 
 class IcebergFormat:
-    """A ``TableFormat``: the tables of ``catalog``."""
+    """A ``TableFormat``: the tables of a catalog."""
 
-    def __init__(self, catalog: str, options: TableOptions) -> None:
-        self._catalog = catalog
+    def __init__(self, options: TableOptions) -> None:
+        self._catalog = options.catalog
         self._layout = options.layout
+        self._adopt = options.adopt
+        self._version = options.format_version
         self._properties = {
             "format-version": str(options.format_version),
             **_DEFAULTS,
             **options.properties,
-            "headrace.format-version": FORMAT_VERSION,
+            FORMAT: FORMAT_VERSION,
         }
 
     def sql_name(self, path: TablePath) -> str:
@@ -121,18 +139,89 @@ class IcebergFormat:
         """Read them from the table's snapshots."""
         yield from (each.summary for each in IcebergTable(session, self.sql_name(path)).snapshots())
 
-    def compact(self, path: TablePath) -> Sequence[str]:
-        """Rewrite small files and files with deletes, then expire snapshots by the table's properties."""
-        procedures, table = f"{quoted(self._catalog)}.system", text_literal(_within_catalog(path))
-        options = "map('min-input-files', '2', 'delete-file-threshold', '1')"
-        return [
-            f"CALL {procedures}.rewrite_data_files(table => {table}, options => {options})",
-            f"CALL {procedures}.expire_snapshots(table => {table})",
-        ]
+    def compact(self, session: TableSession, path: TablePath, budget: float, committing: Committing) -> int:
+        """Rewrite files beside the writer; sorted tables and those of version 2 by Iceberg's procedure."""
+        compaction = IcebergCompaction(session, self.sql_name(path))
+        rewrites = plan(compaction.files(), budget)
+        if not compaction.is_possible:
+            return self._compact_by_procedure(session, path, rewrites, committing)
+        for rewrite in rewrites:
+            rewritten = compaction.rewrite(rewrite.files)
+            with committing() as properties:
+                compaction.replace(rewritten, properties)
+        return sum(rewrite.cost for rewrite in rewrites)
 
-    def clean(self, path: TablePath) -> Sequence[str]:
-        """Do nothing: snapshots expire after each compaction."""
-        return []
+    def _compact_by_procedure(
+        self, session: TableSession, path: TablePath, rewrites: Sequence[Rewrite], committing: Committing
+    ) -> int:
+        """Try it beside the writer; if a merge deletes rows of the files meanwhile, again while the writer waits."""
+        if not rewrites:
+            return 0
+        small = max((file.size for each in rewrites for file in each.files if not file.is_worn), default=0)
+        options = {
+            "min-input-files": 2,
+            "delete-ratio-threshold": WORN,
+            "target-file-size-bytes": TARGET_SIZE,
+            "min-file-size-bytes": min(small + 1, TARGET_SIZE - 1),
+        }
+        arguments = ", ".join(f"{text_literal(name)}, {text_literal(str(value))}" for name, value in options.items())
+        statement = (
+            f"CALL {quoted(self._catalog)}.system.rewrite_data_files("
+            f"table => {text_literal(_within_catalog(path))}, options => map({arguments}))"
+        )
+        try:
+            session.run(statement)
+        except Conflict:
+            with committing():
+                session.run(statement)
+        with committing() as properties:
+            self.carry(session, path, properties)
+        return sum(rewrite.cost for rewrite in rewrites)
+
+    def limits(self, session: TableSession, path: TablePath) -> Sequence[str]:
+        """Compare the version of the format, and whether the catalog shows the snapshots before the newest."""
+        table = IcebergTable(session, self.sql_name(path))
+        notes = []
+        if (version := table.format_version()) != self._version:
+            notes.append(
+                f"the table has version {version} of Iceberg's format, not {self._version} as configured "
+                "(table.format.version): the catalog chose it, or the table is older than the option"
+            )
+        if table.hides_snapshots():
+            notes.append(
+                "the catalog shows the newest snapshot only: upkeep removes no files that nothing seems to refer to; "
+                "let the catalog do that"
+            )
+        return notes
+
+    def expire(self, session: TableSession, path: TablePath) -> None:
+        """Use the format's own class: the procedure starts jobs. A catalog that keeps the files itself forbids it."""
+        table = IcebergTable(session, self.sql_name(path))
+        if table.may_delete_files():
+            table.expire()
+
+    def clean(self, session: TableSession, path: TablePath, now: int) -> None:
+        """Once a week, remove the files that ended workers have left behind; others expire with their snapshots.
+
+        A property of the table has the time of the last removal, so that a restart does not repeat it. A new table has
+        none, and waits for a week. The folder of an adopted table may hold other files as well, and is left alone.
+        """
+        if self._adopt:
+            return
+        table = IcebergTable(session, self.sql_name(path))
+        # Files of snapshots that the catalog hides would look like those that nothing refers to.
+        if not table.may_delete_files() or table.hides_snapshots():
+            return
+        last = table.property(_CLEANED)
+        if last is not None and now - int(last) < _CLEANED_EVERY:
+            return
+        if last is not None:
+            session.run(
+                f"CALL {quoted(self._catalog)}.system.remove_orphan_files("
+                f"table => {text_literal(_within_catalog(path))}, prefix_listing => true, "
+                f"older_than => timestamp_micros({now - _ORPHANS_OLDER_THAN}L))"
+            )
+        table.set_property(_CLEANED, str(now))
 
 
 def _partition(field: PartitionField) -> str:
@@ -157,5 +246,7 @@ def _committed(snapshot: Snapshot) -> Committed:
         MergeCounts(merged["updated"] + merged["inserted"] + appended, merged["deleted"]),
         first=snapshot.parent is None,
         files=int(summary.get("total-data-files", 0)) + int(summary.get("total-delete-files", 0)),
+        deleted_share=int(summary.get("total-position-deletes", 0)) / max(1, int(summary.get("total-records", 0))),
+        written=int(summary.get("added-files-size", 0)),
         version=str(snapshot.id),
     )

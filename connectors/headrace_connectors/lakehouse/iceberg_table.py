@@ -62,6 +62,38 @@ class IcebergTable:
             snapshot = self._table.currentSnapshot()
             return "" if snapshot is None else str(snapshot.snapshotId())
 
+    def format_version(self) -> int:
+        """Return the version of Iceberg's format."""
+        with self._calling():
+            return int(self._table.operations().current().formatVersion())
+
+    def hides_snapshots(self) -> bool:
+        """Return whether the catalog shows only the newest of several snapshots, or all others have expired."""
+        with self._calling():
+            snapshot = self._table.currentSnapshot()
+            metadata = self._table.operations().current()
+            return snapshot is not None and snapshot.sequenceNumber() > 1 and metadata.snapshots().size() == 1
+
+    def may_delete_files(self) -> bool:
+        """Return whether the table's property ``gc.enabled`` allows to delete files of old snapshots."""
+        return self.property("gc.enabled") != "false"
+
+    def property(self, name: str) -> str | None:
+        """Return a property of the table."""
+        with self._calling():
+            value = self._table.properties().get(name)
+            return None if value is None else str(value)
+
+    def set_property(self, name: str, value: str) -> None:
+        """Set a property of the table."""
+        with self._calling():
+            self._table.updateProperties().set(name, value).commit()
+
+    def expire(self) -> None:
+        """Expire snapshots by the table's properties, without a job: files are compared by the manifests alone."""
+        with self._calling():
+            self._table.expireSnapshots().commit()
+
     def append_nothing(self, properties: Mapping[str, str]) -> None:
         """Create a snapshot with ``properties`` and without changes, by an append without a file."""
         with self._calling():

@@ -20,11 +20,13 @@ from headrace_connectors.lakehouse.delta import DeltaFormat
 from headrace_connectors.lakehouse.failures import translated
 from headrace_connectors.lakehouse.iceberg import IcebergFormat
 from headrace_connectors.lakehouse.schema import quoted
+from headrace_connectors.lakehouse.spark_catalogs import LAKE, warehouse_of
 from headrace_connectors.lakehouse.spark_engine import SparkEngine
 from headrace_connectors.lakehouse.spark_jvm import environment
-from headrace_connectors.lakehouse.spark_settings import CATALOG, local_cores, memory, settings
+from headrace_connectors.lakehouse.spark_settings import local_cores, memory, settings
 from headrace_connectors.lakehouse.table_format import TableFormat, TablePath
-from headrace_connectors.lakehouse.table_session import TableSession
+from headrace_connectors.lakehouse.table_session import TableSession, new_child
+from headrace_connectors.lakehouse.write_budget import HourlyBytes, WriteBudget
 from headrace_connectors.lakehouse.writer import SparkTable
 
 _SIGNS = {"iceberg": "metadata/version-hint.text", "delta": "_delta_log"}  # what a table's folder has
@@ -50,8 +52,10 @@ class SparkLakehouse:
         self._path = Path(urlsplit(warehouse).path).absolute() if local else None
         self._warehouse = warehouse
         self._memory = memory(spark, available)
-        self._settings = settings(str(self._path) if self._path else warehouse, spark, jars, available)
         limits = limits or EngineSettings()
+        self._upkeep_bytes = HourlyBytes(limits.maintenance_bytes)
+        location = str(self._path) if self._path else warehouse
+        self._settings = settings(location, spark, jars, available, limits.extra_jars)
         self._engine = SparkEngine(self._settings, environment(os.environ, limits.environment), limits)
         self._scratch: Path | None = None
         if self._settings["spark.master"].startswith("local"):
@@ -72,25 +76,30 @@ class SparkLakehouse:
         Raises ConfigError for names and properties that lead outside of the warehouse.
         """
         check_table_path(namespace, name)
-        check_locations(options.properties, str(self._path or self._warehouse))
+        check_locations(options.properties, warehouse_of(options.catalog, self._settings))
         table_format = self._format(options)
         path = TablePath(namespace, name)
-        self._refuse_other_format(path, options.format)
+        if options.catalog == LAKE:
+            self._refuse_other_format(path, options.format)
         label = f"{namespace}.{name}"
         spark = self._session()
         with translated(label), self._engine.statement(label, spark):
-            # A session with its own settings and views. Its statements contain keys and names, in which ``${…}`` is
-            # text: variables are not substituted, whatever the operator sets elsewhere.
-            child = spark.newSession()
-            child.conf.set("spark.sql.variable.substitute", "false")
+            child = new_child(spark)
         master = self._settings["spark.master"]
         session = TableSession(child, label, self._scratch, local_cores(master), self._engine)
-        return SparkTable(session, table_format, path, options)
+        budget = WriteBudget(HourlyBytes(options.maintenance_bytes), self._upkeep_bytes)
+        return SparkTable(session, table_format, path, options, budget)
 
     def _format(self, options: TableOptions) -> TableFormat:
         if options.format == "iceberg":
-            return IcebergFormat(CATALOG, options)
+            return IcebergFormat(options)
         if options.format == "delta":
+            if options.catalog != LAKE:
+                raise ConfigError(
+                    f"table.catalog {options.catalog!r}: Delta tables are in folders of the worker's warehouse; remove "
+                    "table.catalog, or set table.format=iceberg",
+                    key="table.catalog",
+                )
             return DeltaFormat(str(self._path or self._warehouse), options)
         raise ConfigError(f"table.format {options.format!r} is not known; use iceberg or delta", key="table.format")
 
@@ -117,7 +126,7 @@ class SparkLakehouse:
             _check_folder(self._path)
             return
         with translated("warehouse"):
-            self._session().sql(f"SHOW NAMESPACES IN {quoted(CATALOG)}").collect()
+            self._session().sql(f"SHOW NAMESPACES IN {quoted(LAKE)}").collect()
 
     def close(self) -> None:
         """Stop Spark and remove the shared files. Idempotent."""

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.config.engine import EngineSettings
-from headrace.core.model.errors import EngineFailed, HeadraceError, TimedOut
+from headrace.core.model.errors import EngineFailed, EngineOutOfMemory, HeadraceError, TimedOut
 from headrace.ports import EngineState, EngineStatus
 from headrace_connectors.lakehouse.failures import lost_connection
 from headrace_connectors.lakehouse.spark_jvm import SparkJvm
@@ -121,7 +121,7 @@ class SparkEngine:
         """Watch the calls of the block, which ``table`` makes in ``session``.
 
         Raises TimedOut if they were cancelled because they made no progress for ``statement.timeout.ms``, and
-        EngineFailed with the cause if the JVM has ended.
+        EngineFailed with the cause if the JVM has ended (EngineOutOfMemory for lack of memory).
         """
         statement, running = _Statement(table, session, time.monotonic()), self._running
         self._statements.add(statement)
@@ -129,7 +129,9 @@ class SparkEngine:
             yield
         except Exception as error:
             if statement.cancelled is None and lost_connection(error) and running is not None:
-                raise EngineFailed(f"{table}: {running.end()}; Spark is started again") from error
+                end = running.end()  # waits for the exit code
+                failure = EngineOutOfMemory if running.jvm.ran_out_of_memory else EngineFailed
+                raise failure(f"{table}: {end}; Spark is started again") from error
             if statement.cancelled is None:
                 raise
             seconds = self._limits.statement_timeout

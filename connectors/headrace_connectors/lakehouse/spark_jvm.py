@@ -105,6 +105,11 @@ class SparkJvm:
         except subprocess.TimeoutExpired:
             self.kill()
 
+    @property
+    def ran_out_of_memory(self) -> bool:
+        """Whether the process has ended for lack of memory in its heap."""
+        return self.process.poll() == _OUT_OF_MEMORY
+
     def cause(self) -> str:
         """Return why the process has ended, or is about to."""
         try:

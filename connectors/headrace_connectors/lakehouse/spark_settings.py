@@ -10,14 +10,8 @@ from urllib.parse import urlsplit
 
 from headrace.core.model.errors import ConfigError
 from headrace_connectors.lakehouse.jvm_memory import JvmMemory
-
-CATALOG = "lake"
-PACKAGES = (
-    "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",
-    "io.delta:delta-spark_4.1_2.13:4.4.0",
-    "io.delta:delta-storage:4.4.0",
-)
-"""The formats for the Spark that ``pyproject.toml`` pins; their POMs name other artifacts that are not needed."""
+from headrace_connectors.lakehouse.spark_catalogs import catalog_settings, refuse_unsafe
+from headrace_connectors.lakehouse.spark_jars import jar_settings
 
 LOCAL_FILES = "com.globalmentor:hadoop-bare-naked-local-fs:0.1.0"
 """A local file system that sets permissions through Java. Hadoop's own runs ``chmod`` for each file that it creates."""
@@ -26,7 +20,6 @@ _LOCAL_FILES_CLASS = "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"
 
 _ICEBERG = "org.apache.iceberg.spark"
 _EXTENSIONS = (f"{_ICEBERG}.extensions.IcebergSparkSessionExtensions", "io.delta.sql.DeltaSparkSessionExtension")
-_ATOMIC_RENAME = ("", "file", "hdfs")  # what the hadoop catalog relies on; object stores have none
 _DEFAULTS = {
     "spark.master": "local[*]",
     "spark.app.name": "headrace",
@@ -54,9 +47,13 @@ _LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.
 
 
 def settings(
-    warehouse: str, spark: Mapping[str, str], jars: Sequence[Path] | None = None, available: int | None = None
+    warehouse: str,
+    spark: Mapping[str, str],
+    jars: Sequence[Path] | None = None,
+    available: int | None = None,
+    extra: Sequence[str] = (),
 ) -> dict[str, str]:
-    """Return all settings of the session; ``spark`` takes precedence.
+    """Return all settings of the session; ``spark`` takes precedence. ``extra`` are jars in addition to all others.
 
     ``available`` bytes are for the JVM and for changes (``jvm_memory.py``). Raises ConfigError for an unsafe catalog,
     or for a master that cannot be used.
@@ -70,12 +67,11 @@ def settings(
         )
     # Delta makes Spark check its default warehouse, which would be a folder in the current one.
     own = {"spark.sql.warehouse.dir": warehouse} if urlsplit(warehouse).scheme in ("", "file") else {}
-    chosen = {**_DEFAULTS, **own, **_catalog(warehouse), **_local(master), **_jars(spark, jars), **spark}
-    if f"spark.sql.catalog.{CATALOG}.catalog-impl" in spark:
-        chosen.pop(f"spark.sql.catalog.{CATALOG}.type", None)
-    _refuse_unsafe(chosen)
+    catalogs = catalog_settings(warehouse, spark)
+    chosen = {**_DEFAULTS, **own, **catalogs, **_local(master), **spark, **jar_settings(spark, jars, extra)}
+    refuse_unsafe(chosen)
     chosen |= _jvm(spark, available)
-    return {**chosen, **_local_files(master, chosen)}
+    return {**_object_store(warehouse), **chosen, **_local_files(master, chosen)}
 
 
 def memory(spark: Mapping[str, str], available: int | None) -> JvmMemory:
@@ -101,13 +97,17 @@ def _jvm(spark: Mapping[str, str], available: int | None) -> dict[str, str]:
     return {"spark.driver.memory": heap, _JAVA_OPTIONS: " ".join(filter(None, [*own, wanted]))}
 
 
-def _catalog(warehouse: str) -> dict[str, str]:
-    prefix = f"spark.sql.catalog.{CATALOG}"
+def _object_store(warehouse: str) -> dict[str, str]:
+    """Let Hadoop create a file on S3 only if it does not exist, atomically (HADOOP-19256), for entries of Delta's log.
+
+    Without it, Delta compares only with the writers in its own JVM (``S3SingleDriverLogStore``), and replaces the entry
+    of another process.
+    """
+    if urlsplit(warehouse).scheme not in ("s3", "s3a"):
+        return {}
     return {
-        prefix: f"{_ICEBERG}.SparkCatalog",
-        f"{prefix}.type": "hadoop",
-        f"{prefix}.warehouse": warehouse,
-        f"{prefix}.cache-enabled": "false",  # else child sessions see stale snapshots
+        "spark.hadoop.fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
+        "spark.hadoop.fs.s3a.performance.flags": "create",
     }
 
 
@@ -130,17 +130,6 @@ def local_cores(master: str) -> int:
     return int(inside) if inside.isdigit() else (os.cpu_count() or 1) if inside == "*" else 1
 
 
-def _jars(spark: Mapping[str, str], jars: Sequence[Path] | None) -> dict[str, str]:
-    """The source of the table formats: the worker's settings, a folder of jars, or Maven Central through Ivy."""
-    if "spark.jars" in spark or "spark.jars.packages" in spark:
-        return {}
-    folder = Path(os.environ.get("HEADRACE_JARS", str(Path(__file__).parent / "jars")))
-    found = sorted(folder.glob("*.jar")) if jars is None else jars
-    if found:
-        return {"spark.jars": ",".join(map(str, found))}
-    return {"spark.jars.packages": ",".join(PACKAGES)}
-
-
 def _local_files(master: str, chosen: Mapping[str, str]) -> dict[str, str]:
     """Let a local master create files of the scheme ``file`` without a process for each, if the jar is available.
 
@@ -158,14 +147,3 @@ def _local_files(master: str, chosen: Mapping[str, str]) -> dict[str, str]:
         "spark.driver.extraClassPath": os.pathsep.join(class_path),
         "spark.hadoop.fs.file.impl": _LOCAL_FILES_CLASS,
     }
-
-
-def _refuse_unsafe(chosen: Mapping[str, str]) -> None:
-    prefix = f"spark.sql.catalog.{CATALOG}"
-    warehouse = chosen[f"{prefix}.warehouse"]
-    if chosen.get(f"{prefix}.type") == "hadoop" and urlsplit(warehouse).scheme not in _ATOMIC_RENAME:
-        raise ConfigError(
-            f"the embedded catalog needs atomic renames, which {urlsplit(warehouse).scheme} does not support: "
-            f"set {prefix}.type (rest, jdbc, hive…) and its uri, or use a local warehouse",
-            key=f"{prefix}.type",
-        )

@@ -7,7 +7,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -36,15 +37,22 @@ class Committed:
     """The result of a commit.
 
     ``counts`` are the rows that it changed; appended rows are upserted. ``first`` is whether the table was empty
-    before. ``files`` is the number of the table's files and ``version`` that of ``TableFormat.version``, None if the
-    format would have to read them. ``made`` is False if no commit has the statement's properties.
+    before. ``files`` is the number of the table's files, ``deleted_share`` that of the rows which deletes hide,
+    ``written`` the bytes of new files and ``version`` that of ``TableFormat.version``, None if the format would have to
+    read them. ``made`` is False if no commit has the statement's properties.
     """
 
     counts: MergeCounts
     first: bool = False
     files: int | None = None
+    deleted_share: float | None = None
+    written: int | None = None
     version: str | None = None
     made: bool = True
+
+
+Committing = Callable[[], AbstractContextManager[Mapping[str, str]]]
+"""In its block no other thread commits to the table; the block's commit repeats the properties that it provides."""
 
 
 class TableFormat(Protocol):
@@ -89,11 +97,23 @@ class TableFormat(Protocol):
     def history(self, session: TableSession, path: TablePath) -> Iterator[Mapping[str, str]]:
         """Return the properties of the stored commits that were not undone, newest first."""
 
-    def compact(self, path: TablePath) -> Sequence[str]:
-        """Return statements that rewrite small files and files with deletes."""
+    def compact(self, session: TableSession, path: TablePath, budget: float, committing: Committing) -> int:
+        """Rewrite files that are worth it (``compaction_plan.py``) with at most ``budget`` bytes. Return the bytes.
 
-    def clean(self, path: TablePath) -> Sequence[str]:
-        """Return statements that remove files which no reader needs any more, due once a day at most."""
+        Raises Conflict if another writer changed the table. What was rewritten before stays.
+        """
+
+    def limits(self, session: TableSession, path: TablePath) -> Sequence[str]:
+        """Return notes on what the catalog does otherwise than configured. The table has two commits or more."""
+
+    def expire(self, session: TableSession, path: TablePath) -> None:
+        """Expire snapshots by the table's properties, and remove the files that only they refer to."""
+
+    def clean(self, session: TableSession, path: TablePath, now: int) -> None:
+        """Remove files that nothing refers to, if it is time; called once a day. ``now`` is in microseconds.
+
+        It lists all of the table's files.
+        """
 
 
 def property_list(properties: Mapping[str, str]) -> str:

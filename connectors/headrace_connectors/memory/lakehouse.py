@@ -21,7 +21,7 @@ from headrace.core.model.events import Actions, RowVersion
 from headrace.core.model.keys import FLOOR_KEY
 from headrace.core.model.ranking import UNVERSIONED, outranks, succeed
 from headrace.core.tables.naming import check_table_path
-from headrace.ports import Commit, EngineState, EngineStatus, MergeCounts, TableOptions, TopicPartition
+from headrace.ports import Commit, EngineState, EngineStatus, MergeCounts, TableOptions, TopicPartition, UpkeepReport
 from headrace_connectors.lakehouse.append import history_rows
 from headrace_connectors.lakehouse.schema import (
     DELETED,
@@ -337,6 +337,10 @@ class MemoryTable:
         rows = self._visible_rows()
         wanted, found = set(_key_rows(keys)), _key_rows(rows.select(keys.column_names))
         return rows.filter(pa.array([key in wanted for key in found], pa.bool_()))
+
+    def upkeep(self) -> UpkeepReport:
+        """Return nothing: a table in memory has no files."""
+        return UpkeepReport()
 
     def maintenance_due(self, now: int) -> bool:
         """Return True: it costs nothing."""

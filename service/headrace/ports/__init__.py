@@ -37,6 +37,7 @@ from headrace.ports.lake import MergeCounts as MergeCounts
 from headrace.ports.lake import TableOptions as TableOptions
 from headrace.ports.lake import TableReader as TableReader
 from headrace.ports.lake import TableWriter as TableWriter
+from headrace.ports.lake import UpkeepReport as UpkeepReport
 from headrace.ports.row_store import OpenRowStore as OpenRowStore
 from headrace.ports.row_store import RowStore as RowStore
 from headrace.ports.row_store import RowStoreOptions as RowStoreOptions
@@ -44,6 +45,7 @@ from headrace.ports.row_store import StoreFailed as StoreFailed
 from headrace.ports.schema_registry import SchemaRegistry as SchemaRegistry
 from headrace.ports.source import Connections as Connections
 from headrace.ports.source import LogPosition as LogPosition
+from headrace.ports.source import OpenCredentials as OpenCredentials
 from headrace.ports.source import RowSource as RowSource
 from headrace.ports.source import TableSource as TableSource
 from headrace.ports.stores import CompactedLog as CompactedLog

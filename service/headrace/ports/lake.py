@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from headrace.core.merge.history import History
 from headrace.core.model.events import Actions, RowVersion
+from headrace.core.tables.maintenance import Maintenance
 from headrace.core.tables.table_layout import TableLayout
 from headrace.ports.feed import TopicPartition
 
@@ -37,6 +38,21 @@ class MergeCounts:
 
     upserted: int
     deleted: int
+
+
+@dataclass(frozen=True, slots=True)
+class UpkeepReport:
+    """The files of a table, the share of rows that deletes hide, and written bytes since the table was opened.
+
+    ``files`` and ``deleted_share`` are None while the format has not reported them. ``notes`` are sentences for the
+    operator on what the table's catalog does otherwise than configured.
+    """
+
+    files: int | None = None
+    deleted_share: float | None = None
+    merged_bytes: int = 0
+    upkeep_bytes: int = 0
+    notes: Sequence[str] = ()
 
 
 class TableReader(Protocol):
@@ -119,7 +135,13 @@ class TableWriter(Protocol):
         """Return whether ``maintain`` has something to do. Decides in memory, and needs no thread."""
 
     def maintain(self, now: int, tombstone_retention: int) -> None:
-        """Compact, expire snapshots and old tombstones if it is due; cheap when nothing is. Times in microseconds."""
+        """Compact, expire snapshots and old tombstones if it is due; cheap when nothing is. Times in microseconds.
+
+        Safe beside one other thread that calls any other method, so that the table is written meanwhile.
+        """
+
+    def upkeep(self) -> UpkeepReport:
+        """The table's files and written bytes, from memory."""
 
 
 class Ledger(Protocol):
@@ -144,20 +166,21 @@ class Ledger(Protocol):
 
 
 class LakeTable(TableReader, TableWriter, Ledger, Protocol):
-    """A lakehouse table and the ledger of its tombstones. One thread at a time calls it."""
+    """A lakehouse table and the ledger of its tombstones. One thread at a time calls it, except for ``maintain``."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableOptions:
-    """A connector's options for its tables; ``properties`` are the format's own.
+    """A connector's options for its tables; ``properties`` are the format's own, and ``catalog`` one of the engine's.
 
     Layout and properties are those of new tables. ``adopt`` accepts tables that Headrace did not create.
     ``history`` tables get every event appended and are never merged into. With ``soft_delete`` deleted rows stay and
     are marked; no method of ``LakeTable`` returns them. ``recreate`` creates a table again that no longer exists, and
-    begins a missing ledger empty.
+    begins a missing ledger empty. ``maintenance_bytes`` is what upkeep may write in an hour, 0 without a limit.
     """
 
     format: str = "iceberg"
+    catalog: str = "lake"
     format_version: int = 3
     properties: Mapping[str, str] = field(default_factory=dict)
     layout: TableLayout = field(default_factory=TableLayout)
@@ -165,6 +188,8 @@ class TableOptions:
     history: bool = False
     soft_delete: bool = False
     recreate: bool = False
+    maintenance: Maintenance = Maintenance.BACKGROUND
+    maintenance_bytes: int = 0
 
 
 class EngineState(StrEnum):

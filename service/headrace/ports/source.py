@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from headrace.core.model.catalog import CatalogTable
 from headrace.core.model.events import TableId
 from headrace.core.model.schema import Field, Schema
+from headrace.core.reselect.options import DatabaseOptions
 from headrace.core.reselect.rows import RowAnswer, RowRequest
 
 
@@ -22,6 +23,15 @@ class Connections:
 
     def __add__(self, other: Connections) -> Connections:
         return Connections(self.idle + other.idle, self.used + other.used, self.left_alone + other.left_alone)
+
+
+OpenCredentials = Callable[[DatabaseOptions], Callable[[], str]]
+"""An entry point of ``headrace.database_credentials``: returns the function that provides a database's passwords.
+
+The function is called for each new connection, by several threads, and may block for seconds. The database's
+``credentials_options`` are the plug-in's own options. Both functions may raise ConfigError or Retriable, whose messages
+reach logs and REST answers.
+"""
 
 
 class RowSource(Protocol):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.model.errors import EngineFailed, Fatal, HeadraceError, Retriable
+from headrace.core.model.errors import EngineOutOfMemory, Fatal, HeadraceError, Retriable
 from headrace_connectors.lakehouse.failures import Conflict, NotThere, translate, translated
 
 TRACE = (
@@ -26,6 +26,7 @@ class AnalysisError(Exception):
         ("java.io.FileNotFoundException: /w/x (Permission denied)", Retriable, "cannot be written"),
         ("org.apache.iceberg.exceptions.CommitFailedException: Version 3 exists", Conflict, "another writer"),
         ("org.apache.iceberg.exceptions.ValidationException: Found conflicting files", Conflict, "another writer"),
+        ("java.lang.IllegalArgumentException: Snapshot 51 is not an ancestor of 52", Conflict, "another writer"),
         ("org.apache.iceberg.exceptions.CommitStateUnknownException: x", Conflict, "is unknown"),
         ("io.delta.exceptions.ConcurrentAppendException: [DELTA_CONCURRENT_APPEND] x", Conflict, "another writer"),
         ("io.delta.exceptions.MetadataChangedException: [DELTA_METADATA_CHANGED] x", Conflict, "another writer"),
@@ -36,8 +37,32 @@ class AnalysisError(Exception):
             Fatal,
             "correct primary.key.fields",
         ),
-        ("java.lang.OutOfMemoryError: Java heap space", EngineFailed, "spark.driver.memory"),
+        ("java.lang.OutOfMemoryError: Java heap space", EngineOutOfMemory, "spark.driver.memory"),
         ("java.net.ConnectException: Connection refused", Retriable, "does not answer"),
+        (
+            "software.amazon.awssdk.core.exception.SdkClientException: Unable to execute HTTP request: The target "
+            "server failed to respond",
+            Retriable,
+            "does not answer.*SdkClientException",
+        ),
+        ("org.apache.iceberg.exceptions.ServiceFailureException: Server error", Retriable, "does not answer"),
+        (
+            "software.amazon.awssdk.services.s3.model.S3Exception: no such key id (Service: S3, Status Code: 403, "
+            "Request ID: 1)",
+            Retriable,
+            "does not accept the credentials.*S3Exception",
+        ),
+        (
+            "software.amazon.awssdk.services.s3.model.S3Exception: ExpiredToken (Service: S3, Status Code: 400)",
+            Retriable,
+            "does not accept the credentials",
+        ),
+        ("org.apache.iceberg.exceptions.NotAuthorizedException: Not authorized", Retriable, "renew or correct them"),
+        (
+            "software.amazon.awssdk.services.s3.model.S3Exception: Slow down (Service: S3, Status Code: 503)",
+            Retriable,
+            "refused a request",
+        ),
         ("org.postgresql.util.PSQLException: ERROR: relation exists", Retriable, "catalog's database.*PSQLException"),
         (
             "org.apache.iceberg.jdbc.UncheckedSQLException: Cannot initialize JDBC catalog",

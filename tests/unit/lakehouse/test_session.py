@@ -9,7 +9,8 @@ import pytest
 from headrace.core.model.errors import ConfigError
 from headrace.ports import TableOptions
 from headrace_connectors.lakehouse.lakehouse import SparkLakehouse
-from headrace_connectors.lakehouse.spark_settings import PACKAGES, local_cores, settings
+from headrace_connectors.lakehouse.spark_jars import PACKAGES
+from headrace_connectors.lakehouse.spark_settings import local_cores, settings
 
 
 def test_the_workers_settings_replace_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,6 +114,15 @@ def test_the_embedded_catalog_is_refused_on_object_stores() -> None:
     assert "spark.sql.catalog.lake.type" not in settings("s3a://b/w", {"spark.sql.catalog.lake.catalog-impl": "x.Y"})
 
 
+@pytest.mark.parametrize("scheme", ["s3", "s3a"])
+def test_delta_creates_entries_of_its_log_conditionally_on_s3(scheme: str) -> None:
+    """The operator's own flags take precedence, and other storage has none."""
+    flags, rest = "spark.hadoop.fs.s3a.performance.flags", {"spark.sql.catalog.lake.type": "rest"}
+    assert settings(f"{scheme}://bucket/w", rest)[flags] == "create"
+    assert settings(f"{scheme}://bucket/w", {**rest, flags: "create,mkdir"})[flags] == "create,mkdir"
+    assert flags not in settings("/w", {})
+
+
 def test_a_warehouse_that_is_a_file_is_refused(tmp_path: Path) -> None:
     """The check runs before Spark starts, and its error names the option."""
     place = tmp_path / "file"
@@ -152,3 +162,28 @@ def test_spark_connect_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"Spark Connect is not supported.*local") as refused:
         settings("/w", {"spark.master": "sc://host:15002"})
     assert refused.value.key == "spark.master"
+
+
+OTHER = {"spark.sql.catalog.other": "org.apache.iceberg.spark.SparkCatalog", "spark.sql.catalog.other.type": "hadoop"}
+
+
+def test_further_catalogs_are_safe_like_the_first() -> None:
+    """They cache no tables, and none is a folder on storage without atomic renames."""
+    assert settings("/w", OTHER)["spark.sql.catalog.other.cache-enabled"] == "false"
+    with pytest.raises(ConfigError, match="atomic renames, which s3 does not") as refused:
+        settings("/w", {**OTHER, "spark.sql.catalog.other.warehouse": "s3://bucket/w"})
+    assert refused.value.key == "spark.sql.catalog.other.type"
+
+
+def test_a_connector_names_a_catalog_that_the_worker_has(tmp_path: Path) -> None:
+    """Another name is refused before Spark starts, and so is a catalog for Delta tables, which are in folders."""
+    spark = {"spark.master": "no such master", **OTHER, "spark.sql.catalog.other.warehouse": str(tmp_path / "other")}
+    lakehouse = SparkLakehouse(str(tmp_path / "warehouse"), spark)
+    with pytest.raises(ConfigError, match="has no catalog 'others', only lake, other; correct the name") as unknown:
+        lakehouse.table("shop", "orders", TableOptions(catalog="others"))
+    with pytest.raises(ConfigError, match=r"Delta tables are in folders .*; remove table\.catalog") as delta:
+        lakehouse.table("shop", "orders", TableOptions("delta", "other"))
+    assert unknown.value.key == delta.value.key == "table.catalog"
+    outside = {"write.data.path": str(tmp_path / "warehouse" / "data")}
+    with pytest.raises(ConfigError, match="not an absolute location below the worker's warehouse"):
+        lakehouse.table("shop", "orders", TableOptions(catalog="other", properties=outside))
