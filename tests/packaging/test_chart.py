@@ -4,95 +4,41 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-from functools import cache
 from pathlib import Path
-from typing import Any
 
+import jsonschema
 import kubernetes_validate
 import pytest
 import yaml
+from rendered_chart import (
+    CHART,
+    MINIMAL,
+    ROOT,
+    Manifest,
+    container,
+    default_values,
+    in_every_case,
+    manifest,
+    pod,
+    properties,
+    rendered,
+    run_helm,
+)
 
 from headrace import __version__
 from headrace.__main__ import worker_config
 from headrace.config.directory_options import DirectorySettings
 from headrace.config.validation import WorkerDefaults, validate
-from headrace.config.worker_options import WORKER_OPTIONS
 from headrace.core.connect.lifecycle import TargetState
 from headrace.core.connect.properties import parse_properties, properties_from_environment
 from headrace.core.connect.typed_options import parsed
 from headrace.runtime.worker.connector_files import read_connector, read_folder
 from headrace.runtime.worker.memory_plan import LEAST_BYTES, PYTHON_BYTES
 from headrace_connectors.lakehouse.jvm_memory import JvmMemory
-from headrace_dev.jars import cache_folder
-from headrace_dev.versions import HELM, KUBERNETES
+from headrace_dev.versions import KUBERNETES
 
-ROOT = Path(__file__).parents[2]
-CHART = ROOT / "helm" / "headrace"
-CASES = sorted(CHART.glob("ci/*-values.yaml"))
-MINIMAL = CHART / "ci" / "minimal-values.yaml"
-OPTIONAL_VALUES = {"global", "medium"}  # accepted, but not in values.yaml
-OPEN_VALUES = {".worker.config", ".connectors"}  # the worker refuses an unknown option
+CUSTOM_RESOURCES = ROOT / "tests" / "fixtures" / "custom-resources"
 DEFAULTS = WorkerDefaults(converters={}, version=__version__)
-
-Manifest = dict[str, Any]
-
-in_every_case = pytest.mark.parametrize("values", CASES, ids=lambda path: path.stem)
-
-
-@cache
-def helm() -> str:
-    """The pinned Helm; skips if it is not installed."""
-    pinned = cache_folder() / "bin" / f"helm-{HELM}" / "helm"
-    if not pinned.exists():
-        pytest.skip(f"no Helm {HELM} in {pinned.parent}: 'make system' builds it where there is Go")
-    return str(pinned)
-
-
-@cache
-def run_helm(command: str, values: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """The result of Helm; ``command`` is lint or template."""
-    name = ["hr"] if command == "template" else []
-    options = ["--kube-version", f"{KUBERNETES}.0", "--namespace", "data", "--values", str(values), *arguments]
-    return subprocess.run([helm(), command, *name, str(CHART), *options], capture_output=True, text=True, check=False)
-
-
-@cache
-def rendered(values: Path, *arguments: str) -> tuple[Manifest, ...]:
-    """Every manifest that the chart renders with ``values``."""
-    answer = run_helm("template", values, *arguments)
-    assert answer.returncode == 0, answer.stderr
-    return tuple(manifest for manifest in yaml.safe_load_all(answer.stdout) if manifest)
-
-
-def manifest(kind: str, values: Path, *arguments: str) -> Manifest:
-    """The only manifest of ``kind``."""
-    (found,) = (manifest for manifest in rendered(values, *arguments) if manifest["kind"] == kind)
-    return found
-
-
-def pod(values: Path, *arguments: str) -> Manifest:
-    """The worker's pod template."""
-    template: Manifest = manifest("Deployment", values, *arguments)["spec"]["template"]
-    return template
-
-
-def container(values: Path, *arguments: str) -> Manifest:
-    """The worker's container."""
-    first: Manifest = pod(values, *arguments)["spec"]["containers"][0]
-    return first
-
-
-def properties(values: Path, *arguments: str) -> str:
-    """The mounted worker.properties."""
-    text: str = manifest("ConfigMap", values, *arguments)["data"]["worker.properties"]
-    return text
-
-
-def default_values() -> Manifest:
-    """The chart's values.yaml."""
-    values: Manifest = yaml.safe_load((CHART / "values.yaml").read_text())
-    return values
 
 
 @in_every_case
@@ -104,10 +50,30 @@ def test_lint_finds_nothing(values: Path) -> None:
 
 @in_every_case
 def test_kubernetes_takes_every_manifest(values: Path) -> None:
-    """Kubernetes validates strictly: a field that the schema lacks is an error."""
+    """Kubernetes and the operators validate strictly: a field that the schema lacks is an error."""
     for found in rendered(values):
-        if not found["apiVersion"].startswith("monitoring.coreos.com"):  # a custom resource has no schema here
+        schema = CUSTOM_RESOURCES / f"{found['kind']}.json"
+        if schema.exists():
+            jsonschema.validate(found, closed(json.loads(schema.read_text())))
+        else:
             kubernetes_validate.validate(found, KUBERNETES, strict=True)
+
+
+def closed(schema: Manifest) -> Manifest:
+    """A schema of a custom resource that refuses unknown fields, as ``fieldValidation=Strict`` does."""
+    own = {key: value for key, value in schema.items() if key != "properties"}
+    if own.get("pattern", "").startswith("^(?i)"):  # the syntax of Go
+        own["pattern"] = own["pattern"].replace("^(?i)", "(?i)^")
+    if own.get("x-kubernetes-int-or-string"):
+        own.pop("type", None)
+    if "items" in own:
+        own["items"] = closed(own["items"])
+    if "properties" in schema:
+        own["properties"] = {name: closed(each) for name, each in schema["properties"].items()}
+        own.setdefault("additionalProperties", False)
+    if own.get("type") == "object" and list(own) == ["type"]:
+        own = {}  # metadata, which is Kubernetes' own
+    return own
 
 
 @in_every_case
@@ -293,21 +259,6 @@ def test_a_warehouse_of_all_workers_is_accepted(arguments: list[str]) -> None:
     assert answer.returncode == 0, answer.stderr
 
 
-def test_the_schema_has_every_value_and_no_other() -> None:
-    """An object is closed if values.yaml has keys in it, and the schema has the same keys."""
-
-    def compare(schema: Manifest, values: Manifest, path: str) -> None:
-        if schema.get("additionalProperties", True) is False:
-            assert schema["properties"].keys() - values.keys() <= OPTIONAL_VALUES, path
-            assert values.keys() <= schema["properties"].keys(), path
-            for name in values:
-                compare(schema["properties"][name], values[name], f"{path}.{name}")
-        else:
-            assert path in OPEN_VALUES or schema.get("type") != "object", f"{path} is open"
-
-    compare(json.loads((CHART / "values.schema.json").read_text()), default_values(), "")
-
-
 def test_the_platform_may_assign_the_uid() -> None:
     """Values of null remove the image's uid and the groups; the rest of the context stays."""
     context = pod(CHART / "ci" / "openshift-values.yaml")["spec"]["securityContext"]
@@ -359,7 +310,7 @@ def test_probes_wait_longer_than_the_worker_thinks() -> None:
     """A busy worker may answer after some seconds. Only what a restart repairs restarts a pod, also while it starts."""
     paths = {"startupProbe": "/health/live", "livenessProbe": "/health/live", "readinessProbe": "/health/ready"}
     for probe, path in paths.items():
-        assert container(MINIMAL)[probe]["httpGet"] == {"path": path, "port": "rest-api"}
+        assert container(MINIMAL)[probe]["httpGet"] == {"path": path, "port": "rest-api", "scheme": "HTTP"}
     for probe in ("livenessProbe", "readinessProbe"):
         assert container(MINIMAL)[probe]["timeoutSeconds"] > 10
 
@@ -372,12 +323,6 @@ def test_the_least_memory_limit_is_that_of_the_workers_plan(limit: str) -> None:
     assert least == 2688 * 1024 * 1024
     pod(MINIMAL, "--set-string", f"resources.limits.memory={limit}")
     assert run_helm("template", MINIMAL, "--set", "resources.limits.memory=2687Mi").returncode != 0
-
-
-def test_the_pod_may_finish_the_write_in_hand() -> None:
-    """The grace period covers the worker's own deadline and the half minute after which it exits."""
-    graceful = WORKER_OPTIONS["task.shutdown.graceful.timeout.ms"].default_text
-    assert default_values()["terminationGracePeriodSeconds"] >= int(graceful or 0) / 1000 + 30
 
 
 def test_services_and_tests_find_only_workers() -> None:

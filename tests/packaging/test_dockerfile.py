@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
+
+from headrace_dev.image_jars import copy_jars
+from headrace_dev.jars import pinned
+from headrace_dev.versions import IMAGE_VARIANTS
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "Dockerfile").read_text()
@@ -27,13 +33,65 @@ def test_the_image_runs_as_a_user() -> None:
     assert re.search(r"^USER [1-9]\d+:[1-9]\d+$", LAST_STAGE, re.MULTILINE)
 
 
+def test_jlink_starts_no_other_program() -> None:
+    """The stage has no objcopy, which removes debug symbols from native libraries; Debian's have none."""
+    assert not re.search(r"--strip-(debug|native-debug-symbols)\b", TEXT)
+
+
 def test_no_build_tools_stay() -> None:
-    """The last stage installs nothing and copies two folders from the build stage."""
+    """The last stage installs nothing and copies Java's runtime, packages and jars from stages that have the tools."""
     assert re.findall(r"^COPY --from=(\S+) (\S+)", LAST_STAGE, re.MULTILINE) == [
+        ("java", "/opt/java"),
         ("build", "/opt/venv"),
         ("build", "/opt/jars"),
+        ("build", "/opt/headrace.cdx.json"),
     ]
     assert not re.search(r"\bpip\b|apt-get", LAST_STAGE)
+
+
+def java_modules() -> list[str]:
+    """The modules of the Java runtime of the image."""
+    [listed] = re.findall(r"--add-modules\s+([\w.,]+)", TEXT.replace("\\\n", ""))
+    return str(listed).split(",")
+
+
+def test_the_image_has_every_module_of_spark() -> None:
+    """Spark adds modules by name, and opens packages of others; a JVM without one of them ends when it starts."""
+    options = jdk_17_options()
+    assert set(re.findall(r"--add-modules=([\w.]+)", options)) <= set(java_modules())
+    assert {"java.base", "java.naming", "jdk.crypto.ec", "jdk.unsupported"} <= set(java_modules())
+
+
+def jdk_17_options() -> str:
+    """The options with which Spark starts a JVM, as its launcher has them in its class."""
+    spec = importlib.util.find_spec("pyspark")
+    assert spec is not None
+    assert spec.origin is not None
+    [launcher] = Path(spec.origin).parent.glob("jars/spark-launcher_*.jar")
+    with zipfile.ZipFile(launcher) as jar:
+        return jar.read("org/apache/spark/launcher/JavaModuleOptions.class").decode("latin-1")
+
+
+@pytest.mark.parametrize("variant", IMAGE_VARIANTS)
+def test_a_variant_has_pinned_jars(variant: str) -> None:
+    """Each variant has the jars of the formats, and each of its jars has a checksum."""
+    names = [name for bundle in IMAGE_VARIANTS[variant] for name in pinned(bundle)]
+    assert set(pinned("lakehouse")) <= set(names)
+    assert ("iceberg-aws-bundle" in "".join(names)) is (variant == "aws")
+
+
+def test_an_unknown_variant_is_refused(tmp_path: Path) -> None:
+    """The build ends with the names of the variants."""
+    with pytest.raises(SystemExit, match="gcp is not a variant of the image; use one of core, aws"):
+        copy_jars("gcp", tmp_path / "jars")
+
+
+def test_the_variant_reaches_the_build() -> None:
+    """A global argument has to be declared again in the stage that uses it."""
+    build = TEXT.partition(" AS build\n")[2].partition("\nFROM ")[0]
+    assert re.search(r"^ARG VARIANT=core$", TEXT.partition("\nFROM ")[0], re.MULTILINE)
+    assert re.search(r"^ARG VARIANT$", build, re.MULTILINE)
+    assert 'image_jars "${VARIANT:-core}" /opt/jars' in build
 
 
 def test_packages_come_with_their_hashes() -> None:

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import shutil
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import linked_packages
+import pyspark
 import pytest
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
 from dockerfile_stage import Build, stage, variables
 
 from headrace import __version__
-from headrace_connectors.lakehouse.spark_settings import LOCAL_FILES, PACKAGES
+from headrace_connectors.lakehouse.spark_jars import PACKAGES
+from headrace_connectors.lakehouse.spark_settings import LOCAL_FILES
 from headrace_dev.jars import cache_folder
+from headrace_dev.java import java
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "Dockerfile").read_text()
@@ -29,6 +37,8 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
         script = commands / name
         script.write_text(f'#!/bin/sh\nexec {" ".join(command)} "$@"\n')
         script.chmod(0o755)
+    (root / "opt").mkdir()
+    (root / "opt" / "java").symlink_to(Path(java()).resolve().parents[1])  # of another stage
     build = Build(
         ROOT,
         root,
@@ -48,6 +58,24 @@ def test_the_jars_are_those_of_the_service(build: Build) -> None:
     """The folder that the last stage copies contains the bundles of the table formats."""
     names = sorted("-".join(package.split(":")[1:]) + ".jar" for package in (*PACKAGES, LOCAL_FILES))
     assert sorted(path.name for path in Path(build.here("/opt/jars")).iterdir()) == names
+
+
+def test_the_list_of_contents_is_complete(build: Build) -> None:
+    """It names each locked package that is installed, each jar with its checksum, and the Java runtime."""
+    content = Path(build.here("/opt/headrace.cdx.json")).read_text()
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(content) is None
+    document = json.loads(content)
+    assert document["metadata"]["component"]["purl"] == f"pkg:pypi/headrace@{__version__}"
+    components = {each["purl"]: each for each in document["components"] if "purl" in each}
+    for name in ("faust-streaming", "pyspark", "psycopg", "oracledb"):
+        assert components[f"pkg:pypi/{name}@{version(name)}"]["licenses"]
+    for jar in (*Path(build.here("/opt/jars")).glob("*.jar"), *Path(pyspark.__file__).parent.glob("jars/*.jar")):
+        digest = {"alg": "SHA-256", "content": hashlib.sha256(jar.read_bytes()).hexdigest()}
+        found = [purl for purl, each in components.items() if digest in each.get("hashes", [])]
+        assert found, jar.name
+        assert all(purl.startswith("pkg:maven/") for purl in found), f"{found}: add the group to headrace_dev/sbom.py"
+    [runtime] = [each for each in document["components"] if each["name"] == "openjdk"]
+    assert runtime["version"].split(".")[0] >= "17"
 
 
 def test_the_installed_command_starts(build: Build) -> None:

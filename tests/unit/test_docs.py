@@ -24,6 +24,8 @@ PAGES = sorted(
 )
 MAKEFILE = (ROOT / "Makefile").read_text()
 FOREIGN = (
+    "allowed.paths",
+    "allowlist.pattern",
     "spark.",
     "enable.auto",
     "auto.offset.",
@@ -34,9 +36,12 @@ FOREIGN = (
     "max.poll.",
     "security.protocol",
     "sasl.",
+    "ssl.",
+    "connections.max.",
     "write.",
     "metadata.max.",
     "history.",
+    "gc.enabled",
     "headrace.",
     "topic.",
     "skipped.",
@@ -47,6 +52,7 @@ FOREIGN = (
     "consumer.",
     "producer.",
     "admin.",
+    "tls.",  # the keys of a TLS Secret
 )
 SOURCE_ROOTS = ("", "service/headrace/", "connectors/headrace_connectors/")
 

@@ -16,10 +16,19 @@
 {{- end }}
 
 {{- define "headrace.environment" -}}
+{{- if eq .Values.workload "StatefulSet" }}
+- name: POD_NAME
+  valueFrom:
+    fieldRef:
+      fieldPath: metadata.name
+- name: CONNECT_REST_ADVERTISED_HOST_NAME
+  value: $(POD_NAME).{{ include "headrace.fullname" . }}-workers.{{ .Release.Namespace }}.svc
+{{- else }}
 - name: CONNECT_REST_ADVERTISED_HOST_NAME
   valueFrom:
     fieldRef:
       fieldPath: status.podIP
+{{- end }}
 - name: SPARK_LOCAL_DIRS
   value: /scratch
 - name: TMPDIR
@@ -37,20 +46,20 @@
       name: {{ . }}
       key: sasl.jaas.config
 {{- end }}
-{{- with .Values.env }}
-{{ toYaml . }}
+{{- with .Values.extraEnv }}
+{{ tpl (toYaml .) $ }}
 {{- end }}
 {{- end }}
 
 {{- define "headrace.environmentSources" -}}
-{{- if or .Values.existingSecret .Values.envFrom -}}
+{{- if or .Values.existingSecret .Values.extraEnvFrom -}}
 envFrom:
   {{- with .Values.existingSecret }}
   - secretRef:
       name: {{ . }}
   {{- end }}
-  {{- with .Values.envFrom }}
-  {{- toYaml . | nindent 2 }}
+  {{- with .Values.extraEnvFrom }}
+  {{- tpl (toYaml .) $ | nindent 2 }}
   {{- end }}
 {{- end }}
 {{- end }}
@@ -71,8 +80,13 @@ envFrom:
   mountPath: /scratch
 - name: tmp
   mountPath: /tmp
+{{- range $volume, $_ := include "headrace.mountedSecrets" . | fromYaml }}
+- name: {{ $volume }}
+  mountPath: /etc/headrace/{{ $volume }}
+  readOnly: true
+{{- end }}
 {{- with .Values.extraVolumeMounts }}
-{{ toYaml . }}
+{{ tpl (toYaml .) $ }}
 {{- end }}
 {{- end }}
 
@@ -98,7 +112,80 @@ envFrom:
 - name: tmp
   emptyDir:
     {{- toYaml .Values.tmp | nindent 4 }}
-{{- with .Values.extraVolumes }}
-{{ toYaml . }}
+{{- range $volume, $secret := include "headrace.mountedSecrets" . | fromYaml }}
+- name: {{ $volume }}
+  secret:
+    secretName: {{ $secret }}
 {{- end }}
+{{- with .Values.extraVolumes }}
+{{ tpl (toYaml .) $ }}
+{{- end }}
+{{- end }}
+
+{{- define "headrace.image" -}}
+{{- if .Values.image.digest -}}
+{{ .Values.image.repository }}@{{ .Values.image.digest }}
+{{- else -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end -}}
+{{- end }}
+
+{{- /* Seconds that a worker may need to stop: its own deadline, and the half minute after which it ends itself. */ -}}
+{{- define "headrace.stopSeconds" -}}
+{{- $graceful := get (default dict .Values.worker.config) "task.shutdown.graceful.timeout.ms" | default 60000 -}}
+{{- add (ceil (divf (toString $graceful | float64) 1000)) 30 -}}
+{{- end }}
+
+{{- define "headrace.terminationGracePeriodSeconds" -}}
+{{- if kindIs "invalid" .Values.terminationGracePeriodSeconds -}}
+{{- add (include "headrace.stopSeconds" .) 30 -}}
+{{- else -}}
+{{- .Values.terminationGracePeriodSeconds -}}
+{{- end -}}
+{{- end }}
+
+{{- define "headrace.topologySpreadConstraints" -}}
+{{- $selector := dict "labelSelector" (dict "matchLabels" (include "headrace.selectorLabels" . | fromYaml)) -}}
+{{- $constraints := list -}}
+{{- range .Values.topologySpreadConstraints }}
+{{- $given := . }}
+{{- if not (hasKey . "labelSelector") }}{{ $given = merge (dict) . $selector }}{{ end }}
+{{- $constraints = append $constraints $given }}
+{{- end -}}
+{{- toYaml $constraints -}}
+{{- end }}
+
+{{- /* "true" if there is, or may be, more than one worker. */ -}}
+{{- define "headrace.several" -}}
+{{- if kindIs "invalid" .Values.replicaCount -}}
+true
+{{- else if gt (int .Values.replicaCount) 1 -}}
+true
+{{- end -}}
+{{- end }}
+
+{{- define "headrace.replicas" -}}
+{{- if not (kindIs "invalid" .Values.replicaCount) }}
+replicas: {{ .Values.replicaCount }}
+{{- end }}
+{{- if include "headrace.several" . }}
+minReadySeconds: {{ .Values.minReadySeconds }}
+{{- end }}
+{{- end }}
+
+{{- /* One worker ends before the next one starts, because both would write its volume. Several are replaced one after the
+other: a new worker is ready before an old one stops. */ -}}
+{{- define "headrace.updateStrategy" -}}
+{{- if .Values.updateStrategy -}}
+{{- toYaml .Values.updateStrategy -}}
+{{- else if eq .Values.workload "StatefulSet" -}}
+type: RollingUpdate
+{{- else if include "headrace.several" . -}}
+type: RollingUpdate
+rollingUpdate:
+  maxSurge: 1
+  maxUnavailable: 0
+{{- else -}}
+type: Recreate
+{{- end -}}
 {{- end }}

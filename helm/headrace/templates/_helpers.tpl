@@ -79,7 +79,6 @@ true
 {{- define "headrace.workerOptions" -}}
 {{- $name := include "headrace.fullname" . -}}
 {{- $ours := dict "bootstrap.servers" .Values.kafka.bootstrapServers
-      "listeners" "http://:8083"
       "warehouse" (printf "%s/warehouse" .Values.persistence.mountPath) -}}
 {{- if eq .Values.mode "distributed" -}}
 {{- $ours = merge $ours (dict "group.id" $name
@@ -91,6 +90,11 @@ true
 {{- end -}}
 {{- with .Values.kafka.securityProtocol }}{{ $_ := set $ours "security.protocol" . }}{{ end -}}
 {{- with .Values.kafka.saslMechanism }}{{ $_ := set $ours "sasl.mechanism" . }}{{ end -}}
+{{- $ours = merge $ours (include "headrace.restOptions" . | fromYaml) -}}
+{{- if .Values.kafka.tls.existingSecret -}}
+{{- $_ := set $ours "ssl.truststore.location" "/etc/headrace/kafka-tls/ca.crt" -}}
+{{- if .Values.kafka.tls.clientCertificate }}{{ $_ := set $ours "ssl.keystore.location" "/etc/headrace/kafka-tls" }}{{ end -}}
+{{- end -}}
 {{- mergeOverwrite $ours (default dict .Values.worker.config) | toYaml }}
 {{- end }}
 
@@ -141,12 +145,31 @@ memory of changes from the limit; what is set here must leave the others their l
 {{- end -}}
 {{- end }}
 
+{{- /* Fails if Kubernetes would kill a worker that still commits. */ -}}
+{{- define "headrace.checkStop" -}}
+{{- if not .Values.existingConfigMap -}}
+{{- $given := include "headrace.terminationGracePeriodSeconds" . | int -}}
+{{- $needed := include "headrace.stopSeconds" . | int -}}
+{{- if lt $given $needed -}}
+{{- fail (printf "terminationGracePeriodSeconds: %d is too short: a worker may need %d s to stop (task.shutdown.graceful.timeout.ms + 30 s); raise it, or remove it" $given $needed) -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
 {{- /* Errors that the schema cannot detect, reported before anything is installed. */ -}}
 {{- define "headrace.check" -}}
 {{- include "headrace.checkOptions" (list "worker.config" (default dict .Values.worker.config)) }}
 {{- include "headrace.checkMemory" . }}
+{{- include "headrace.checkStop" . }}
+{{- include "headrace.checkRest" . }}
 {{- range $name, $connector := .Values.connectors }}
 {{- include "headrace.checkOptions" (list (printf "connectors.%s.config" $name) $connector.config) }}
+{{- end }}
+{{- if and .Values.kafka.tls.clientCertificate (not .Values.kafka.tls.existingSecret) }}
+{{- fail "kafka.tls.clientCertificate needs kafka.tls.existingSecret: a Secret with tls.crt, tls.key and ca.crt" }}
+{{- end }}
+{{- if and .Values.kafka.tls.existingSecret .Values.existingConfigMap }}
+{{- fail "kafka.tls.existingSecret and existingConfigMap cannot be combined: mount the Secret with extraVolumes, and set ssl.* in your ConfigMap" }}
 {{- end }}
 {{- if not (or .Values.kafka.bootstrapServers (get (default dict .Values.worker.config) "bootstrap.servers") .Values.existingConfigMap) }}
 {{- fail "kafka.bootstrapServers is required: the brokers to connect to first, as host:port" }}
@@ -164,14 +187,30 @@ memory of changes from the limit; what is set here must leave the others their l
 {{- if and (eq .Values.mode "standalone") .Values.existingConnectorsSecret (not .Values.existingConnectorsKeys) }}
 {{- fail "existingConnectorsKeys is required with existingConnectorsSecret: the keys that contain one connector each" }}
 {{- end }}
-{{- if and (eq .Values.mode "standalone") (gt (int .Values.replicaCount) 1) }}
+{{- if and .Values.autoscaling.enabled (not (kindIs "invalid" .Values.replicaCount)) }}
+{{- fail "autoscaling.enabled needs replicaCount: null: otherwise each helm upgrade would set the number of workers again" }}
+{{- end }}
+{{- if and .Values.ingress.enabled (not .Values.ingress.hosts) }}
+{{- fail "ingress.enabled needs ingress.hosts: without a host the ingress would take the requests of all hosts" }}
+{{- end }}
+{{- $alerts := list }}
+{{- range .Files.Get "files/alerts.yaml" | fromYamlArray }}{{ $alerts = append $alerts .alert }}{{ end }}
+{{- range .Values.prometheusRule.disabled }}
+{{- if not (has . $alerts) }}
+{{- fail (printf "prometheusRule.disabled: no alert is called %s; the alerts are %s" . (join ", " $alerts)) }}
+{{- end }}
+{{- end }}
+{{- if and (eq .Values.workload "StatefulSet") (eq (get (default dict .Values.updateStrategy) "type") "Recreate") }}
+{{- fail "updateStrategy.type: Recreate is for workload: Deployment; a StatefulSet has RollingUpdate and OnDelete" }}
+{{- end }}
+{{- if and (eq .Values.mode "standalone") (include "headrace.several" .) }}
 {{- fail "replicaCount above 1 needs mode: distributed: standalone workers do not share tasks" }}
 {{- end }}
-{{- if and (gt (int .Values.replicaCount) 1) .Values.persistence.enabled (not .Values.persistence.existingClaim) (not (has "ReadWriteMany" .Values.persistence.accessModes)) }}
+{{- if and (include "headrace.several" .) .Values.persistence.enabled (not .Values.persistence.existingClaim) (not (has "ReadWriteMany" .Values.persistence.accessModes)) }}
 {{- fail "replicaCount above 1 needs a warehouse that all workers reach: persistence.accessModes [ReadWriteMany], or another catalog" }}
 {{- end }}
 {{- $warehouse := get (include "headrace.workerOptions" . | fromYaml) "warehouse" }}
-{{- if and (gt (int .Values.replicaCount) 1) (not .Values.persistence.enabled) (not .Values.existingConfigMap) (hasPrefix (printf "%s/" .Values.persistence.mountPath) $warehouse) }}
+{{- if and (include "headrace.several" .) (not .Values.persistence.enabled) (not .Values.existingConfigMap) (hasPrefix (printf "%s/" .Values.persistence.mountPath) $warehouse) }}
 {{- fail (printf "replicaCount above 1 needs a warehouse that all workers reach, and %s is an emptyDir of each pod: set worker.config.warehouse and a catalog (spark.sql.catalog.lake.*), or persistence.enabled with accessModes [ReadWriteMany]" $warehouse) }}
 {{- end }}
 {{- end }}

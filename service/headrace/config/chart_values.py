@@ -1,19 +1,18 @@
 """The schema of the chart's values: ``helm/headrace/values.schema.json``.
 
-An object whose keys the chart defines is closed, so that Helm refuses a misspelt value. Objects with keys of Kubernetes
-or of the operator are open. Options are open as well: the worker refuses an unknown one and suggests the right one.
+Every object is closed, so that Helm refuses a misspelt value: with the chart's keys, or with those of Kubernetes
+(``kubernetes_objects.py``). Open are maps of the operator (labels, annotations), and options: the worker refuses an
+unknown one and suggests the right one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from headrace.config import connector, worker_options
 from headrace.config.framework import FRAMEWORK_OPTIONS
+from headrace.config.kubernetes_objects import Schema, list_of, object_of
 from headrace.core.connect.config_def import ConfigDef, Type
-
-Schema = dict[str, Any]
 
 _JSON_TYPES = {
     Type.BOOLEAN: ["boolean", "string"],
@@ -25,10 +24,10 @@ _JSON_TYPES = {
 _TEXT: Schema = {"type": "string"}
 _SWITCH: Schema = {"type": "boolean"}
 _COUNT: Schema = {"type": "integer", "minimum": 0}
-_ID: Schema = {"type": ["integer", "null"]}  # null leaves it to the platform
 _TEXTS: Schema = {"type": "array", "items": _TEXT}
-_OPEN: Schema = {"type": ["object", "null"]}  # keys of Kubernetes or of the operator
-_LIST: Schema = {"type": "array"}  # of objects of Kubernetes
+_TEXT_BY_NAME: Schema = {"type": ["object", "null"], "additionalProperties": {"type": ["string", "null"]}}
+_GLOBAL: Schema = {"type": ["object", "null"]}  # Helm hands it to every chart that is part of another one
+_MANIFESTS: Schema = {"type": "array", "items": {"type": ["object", "string"]}}
 
 
 def values_schema() -> Schema:
@@ -41,6 +40,11 @@ def values_schema() -> Schema:
 
 def _closed(properties: Mapping[str, Schema]) -> Schema:
     return {"type": "object", "properties": dict(properties), "additionalProperties": False}
+
+
+def _keys(properties: Mapping[str, Schema]) -> Schema:
+    """Return the schema of an object of which any keys may be set, or none."""
+    return _closed(properties) | {"type": ["object", "null"]}
 
 
 def _one_of(*choices: str) -> Schema:
@@ -73,39 +77,118 @@ _KAFKA = _closed(
         "securityProtocol": _one_of("", "PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
         "saslMechanism": _TEXT,
         "existingSecret": _TEXT,
+        "tls": _closed({"existingSecret": _TEXT, "clientCertificate": _SWITCH}),
+    }
+)
+
+_ROLES = ("read", "operate", "admin")
+_SECRET = _closed({"existingSecret": _TEXT})
+_REST = _closed(
+    {
+        "tls": _closed({"existingSecret": _TEXT, "clientAuth": _one_of("none", "requested", "required")}),
+        "basicAuth": _closed(
+            {
+                "existingSecret": _TEXT,
+                "roles": {"type": ["object", "null"], "additionalProperties": _one_of(*_ROLES)},
+            }
+        ),
+        "oauth": _closed(
+            {
+                "issuer": _TEXT,
+                "audience": _TEXTS,
+                "roleClaim": _TEXT,
+                "roles": _keys(dict.fromkeys(_ROLES, _TEXTS)),
+                "tls": _SECRET,
+            }
+        ),
+        "admin": _closed({"enabled": _SWITCH, "port": _COUNT}),
+        "anonymousMetrics": _SWITCH,
+    }
+)
+
+_KEY_OF_SECRET = _keys({"name": _TEXT, "key": _TEXT, "optional": _SWITCH})
+_RULE = ("alert", "record", "expr", "for", "keep_firing_for", "labels", "annotations")
+_RULES: Schema = {"type": "array", "items": _closed({key: {} for key in _RULE})}
+_OF_TLS_CONFIG = ("ca", "cert", "keySecret", "serverName", "insecureSkipVerify", "minVersion", "maxVersion")
+_MONITOR = _closed(
+    {
+        "enabled": _SWITCH,
+        "interval": _TEXT,
+        "labels": _TEXT_BY_NAME,
+        "basicAuth": _keys({"username": _KEY_OF_SECRET, "password": _KEY_OF_SECRET}),
+        "authorization": _keys({"type": _TEXT, "credentials": _KEY_OF_SECRET}),
+        "tlsConfig": _keys({key: {} for key in _OF_TLS_CONFIG}),
     }
 )
 
 _WORKLOAD: dict[str, Schema] = {
-    "global": _OPEN,  # Helm hands it to every chart that is part of another one
+    "global": _GLOBAL,
     "mode": _one_of("distributed", "standalone"),
-    "replicaCount": _COUNT,
+    "replicaCount": {"type": ["integer", "null"], "minimum": 0},
+    "workload": _one_of("Deployment", "StatefulSet"),
     "image": _closed(
         {
             "repository": _TEXT,
             "tag": {"type": ["string", "number"]},
+            "digest": {"type": "string", "pattern": "^(sha256:[0-9a-f]{64})?$"},
             "pullPolicy": _one_of("Always", "IfNotPresent", "Never"),
         }
     ),
-    "imagePullSecrets": _LIST,
+    "imagePullSecrets": list_of("core.v1.LocalObjectReference"),
     "nameOverride": _TEXT,
     "fullnameOverride": _TEXT,
-    "commonLabels": _OPEN,
-    "commonAnnotations": _OPEN,
-    "podAnnotations": _OPEN,
-    "podLabels": _OPEN,
+    "commonLabels": _TEXT_BY_NAME,
+    "commonAnnotations": _TEXT_BY_NAME,
+    "podAnnotations": _TEXT_BY_NAME,
+    "podLabels": _TEXT_BY_NAME,
     "serviceAccount": _closed(
-        {"create": _SWITCH, "name": _TEXT, "annotations": _OPEN, "automountServiceAccountToken": _SWITCH}
+        {"create": _SWITCH, "name": _TEXT, "annotations": _TEXT_BY_NAME, "automountServiceAccountToken": _SWITCH}
     ),
     "existingConfigMap": _TEXT,
     "existingSecret": _TEXT,
     "existingConnectorsSecret": _TEXT,
     "existingConnectorsKeys": _TEXTS,
+    "rollOnSecretChange": _SWITCH,
     "service": _closed(
-        {"type": _one_of("ClusterIP", "NodePort", "LoadBalancer"), "port": _COUNT, "annotations": _OPEN}
+        {"type": _one_of("ClusterIP", "NodePort", "LoadBalancer"), "port": _COUNT, "annotations": _TEXT_BY_NAME}
     ),
     "podDisruptionBudget": _closed({"enabled": _SWITCH, "maxUnavailable": {"type": ["integer", "string"]}}),
-    "serviceMonitor": _closed({"enabled": _SWITCH, "interval": _TEXT, "labels": _OPEN}),
+    "networkPolicy": _closed(
+        {
+            "enabled": _SWITCH,
+            "clients": list_of("networking.v1.NetworkPolicyPeer"),
+            "scrapers": list_of("networking.v1.NetworkPolicyPeer"),
+            "egress": list_of("networking.v1.NetworkPolicyEgressRule"),
+        }
+    ),
+    "ingress": _closed(
+        {
+            "enabled": _SWITCH,
+            "className": _TEXT,
+            "annotations": _TEXT_BY_NAME,
+            "hosts": _TEXTS,
+            "path": _TEXT,
+            "tlsSecret": _TEXT,
+        }
+    ),
+    "autoscaling": _closed(
+        {
+            "enabled": _SWITCH,
+            "minReplicas": _COUNT,
+            "maxReplicas": _COUNT,
+            "metrics": list_of("autoscaling.v2.MetricSpec"),
+            "behavior": object_of("autoscaling.v2.HorizontalPodAutoscalerBehavior"),
+        }
+    ),
+    "prometheusRule": _closed(
+        {"enabled": _SWITCH, "labels": _TEXT_BY_NAME, "disabled": _TEXTS, "additionalRules": _RULES}
+    ),
+    "dashboard": _closed(
+        {"enabled": _SWITCH, "namespace": _TEXT, "labels": _TEXT_BY_NAME, "annotations": _TEXT_BY_NAME}
+    ),
+    "serviceMonitor": _MONITOR,
+    "podMonitor": _MONITOR,
+    "rest": _REST,
     "tests": _closed({"enabled": _SWITCH}),
 }
 
@@ -117,29 +200,31 @@ _POD: dict[str, Schema] = {
             "storageClass": _TEXT,
             "accessModes": _TEXTS,
             "size": _TEXT,
-            "annotations": _OPEN,
+            "annotations": _TEXT_BY_NAME,
             "mountPath": _TEXT,
         }
     ),
     "scratch": _closed({"medium": _one_of("", "Memory"), "sizeLimit": _TEXT}),
     "tmp": _closed({"medium": _one_of("", "Memory"), "sizeLimit": _TEXT}),
-    "env": _LIST,
-    "envFrom": _LIST,
-    "extraVolumes": _LIST,
-    "extraVolumeMounts": _LIST,
-    "initContainers": _LIST,
-    "sidecars": _LIST,
-    "resources": _OPEN,
-    "nodeSelector": _OPEN,
-    "tolerations": _LIST,
-    "affinity": _OPEN,
-    "topologySpreadConstraints": _LIST,
+    "extraEnv": list_of("core.v1.EnvVar"),
+    "extraEnvFrom": list_of("core.v1.EnvFromSource"),
+    "extraVolumes": list_of("core.v1.Volume"),
+    "extraVolumeMounts": list_of("core.v1.VolumeMount"),
+    "initContainers": list_of("core.v1.Container"),
+    "extraObjects": _MANIFESTS,
+    "sidecars": list_of("core.v1.Container"),
+    "resources": object_of("core.v1.ResourceRequirements"),
+    "nodeSelector": _TEXT_BY_NAME,
+    "tolerations": list_of("core.v1.Toleration"),
+    "affinity": object_of("core.v1.Affinity"),
+    "topologySpreadConstraints": list_of("core.v1.TopologySpreadConstraint"),
     "priorityClassName": _TEXT,
-    "podSecurityContext": _OPEN | {"properties": {"runAsUser": _ID, "runAsGroup": _ID, "fsGroup": _ID}},
-    "containerSecurityContext": _OPEN,
-    "startupProbe": _OPEN,
-    "livenessProbe": _OPEN,
-    "readinessProbe": _OPEN,
-    "terminationGracePeriodSeconds": _COUNT,
-    "updateStrategy": _OPEN,
+    "podSecurityContext": object_of("core.v1.PodSecurityContext"),
+    "containerSecurityContext": object_of("core.v1.SecurityContext"),
+    "startupProbe": object_of("core.v1.Probe"),
+    "livenessProbe": object_of("core.v1.Probe"),
+    "readinessProbe": object_of("core.v1.Probe"),
+    "minReadySeconds": _COUNT,
+    "terminationGracePeriodSeconds": {"type": ["integer", "null"], "minimum": 0},
+    "updateStrategy": object_of("apps.v1.DeploymentStrategy"),
 }
