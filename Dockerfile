@@ -4,15 +4,31 @@
 #     -e CONNECT_CONFIG_STORAGE_TOPIC=headrace-configs -e CONNECT_STATUS_STORAGE_TOPIC=headrace-status headrace:dev
 # It runs with a read-only root file system: what it writes goes to /tmp (scratch) and /var/lib/headrace (the warehouse).
 
-FROM python:3.11-slim-bookworm AS java
-# The Java packages link manual pages, whose folder the slim image lacks. libnss-wrapper gives a name to a uid without an
-# entry in /etc/passwd (docs/why.md). Debian serves only its newest version of a package, so a pinned one (DL3008) would
-# soon break the build.
+# --build-arg VARIANT=aws adds the jars for S3 and Glue (headrace_dev/versions.py lists the variants).
+ARG VARIANT=core
+
+FROM python:3.11-slim-bookworm AS base
+# libnss-wrapper gives a name to a uid without an entry in /etc/passwd (docs/why.md). Debian serves only its newest version
+# of a package, so a pinned one (DL3008) would soon break the build.
+# hadolint ignore=DL3008
+RUN apt-get update \
+ && apt-get install -y --no-install-recommends libnss-wrapper \
+ && rm -rf /var/lib/apt/lists/*
+
+# A Java runtime with the modules that Spark, Hadoop, Iceberg, Delta and their libraries use, a third of the complete one
+# (docs/why.md). The Java packages link manual pages, whose folder the slim image lacks.
+FROM base AS java
 # hadolint ignore=DL3008
 RUN mkdir -p /usr/share/man/man1 \
  && apt-get update \
- && apt-get install -y --no-install-recommends openjdk-17-jre-headless libnss-wrapper \
- && rm -rf /var/lib/apt/lists/*
+ && apt-get install -y --no-install-recommends openjdk-17-jdk-headless \
+ && rm -rf /var/lib/apt/lists/* \
+ && jlink --output /opt/java --strip-java-debug-attributes --no-man-pages --no-header-files --compress=2 --add-modules \
+java.base,java.compiler,java.desktop,java.instrument,java.logging,java.management,java.management.rmi,java.naming,\
+java.net.http,java.prefs,java.rmi,java.scripting,java.security.jgss,java.security.sasl,java.sql,java.sql.rowset,\
+java.transaction.xa,java.xml,java.xml.crypto,jdk.attach,jdk.charsets,jdk.crypto.ec,jdk.httpserver,jdk.incubator.vector,jdk.jfr,\
+jdk.localedata,jdk.management,jdk.management.agent,jdk.naming.dns,jdk.net,jdk.nio.mapmode,jdk.sctp,jdk.security.auth,\
+jdk.security.jgss,jdk.unsupported,jdk.xml.dom,jdk.zipfs
 
 # tests/packaging/test_image_build.py executes this stage without a container engine.
 FROM java AS build
@@ -28,13 +44,18 @@ COPY pyproject.toml README.md LICENSE NOTICE ./
 COPY service/ service/
 COPY connectors/ connectors/
 COPY dev/ dev/
+# Not before this step: the packages above are the same in all variants, and so is their layer in the build's cache.
+ARG VARIANT
 # The same resolver, versions and checksums as in development.
-RUN PYTHONPATH=dev:service:connectors:/opt/venv/lib/python3.11/site-packages /opt/build/bin/python -c \
-    "import shutil; from headrace_dev import jars; shutil.copytree(jars.folder('lakehouse'), '/opt/jars')" \
+RUN PYTHONPATH=dev:service:connectors:/opt/venv/lib/python3.11/site-packages /opt/build/bin/python -m \
+    headrace_dev.image_jars "${VARIANT:-core}" /opt/jars \
  && /opt/build/bin/pip wheel --no-deps --no-build-isolation --wheel-dir /opt/wheel . \
  && pip --python /opt/venv/bin/python install --no-deps --no-index /opt/wheel/*.whl
+# What the image contains, for scanners: they look for files that end in .cdx.json.
+RUN PYTHONPATH=dev:service:connectors:/opt/venv/lib/python3.11/site-packages /opt/build/bin/python -m headrace_dev.sbom \
+    /opt/venv/lib/python3.11/site-packages /opt/jars /opt/java > /opt/headrace.cdx.json
 
-FROM java
+FROM base
 LABEL org.opencontainers.image.title="Headrace" \
       org.opencontainers.image.description="A Kafka Connect-compatible sink that keeps lakehouse tables equal to their source tables" \
       org.opencontainers.image.licenses="Apache-2.0"
@@ -45,9 +66,12 @@ RUN groupadd --gid 10001 headrace \
  && install -d /etc/headrace \
  && printf '# The rest comes from CONNECT_* variables, or from a file mounted here.\nwarehouse=/var/lib/headrace/warehouse\n' \
     > /etc/headrace/worker.properties
+COPY --from=java /opt/java /opt/java
 COPY --from=build /opt/venv /opt/venv
 COPY --from=build /opt/jars /opt/headrace/jars
-ENV PATH=/opt/venv/bin:$PATH \
+COPY --from=build /opt/headrace.cdx.json /usr/share/doc/headrace/headrace.cdx.json
+ENV PATH=/opt/venv/bin:/opt/java/bin:$PATH \
+    JAVA_HOME=/opt/java \
     HOME=/var/lib/headrace \
     PYTHONUNBUFFERED=1 \
     PYTHONDONTWRITEBYTECODE=1 \

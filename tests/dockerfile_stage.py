@@ -23,7 +23,8 @@ def stage(text: str, name: str | None = None) -> list[Instruction]:
         keyword, _, arguments = line.partition(" ")
         if keyword == "FROM":
             stages.append([])
-        stages[-1].append((keyword, arguments))
+        if stages:  # an ARG before the first FROM belongs to no stage
+            stages[-1].append((keyword, arguments))
     return next(each for each in reversed(stages) if name is None or each[0][1].endswith(f" AS {name}"))
 
 
