@@ -12,17 +12,17 @@ export PYTHONUNBUFFERED := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup jars system chart image lock demo run test unit coverage check format bench cases mutations chaos soak clean
+.PHONY: help setup jars system chart image lock demo run test unit coverage check format bench cases mutations chaos soak production kubernetes clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(or $(wildcard $(READY)),$(DEMO)) ## a shop database under live load, its tables in the lake, REST on 8083; ONCE=1: a minute, then compare
 	@$(BIN)/python -m headrace_dev jars kafka connect debezium-postgres lakehouse
 	@$(BIN)/python -m headrace_dev demo $(if $(ONCE),--once)
 
 test: setup jars $(CLASSES) coverage ## everything that has to pass: unit, properties, contracts, end to end on the real stack, short lanes
-	$(BIN)/pytest -m "not long" --ignore=tests/unit $(SIDE_BY_SIDE)
+	$(BIN)/pytest -m "not long" --ignore=tests/unit --durations=40 $(SIDE_BY_SIDE)
 
 # The seed of a simulated database means the same history in every run.
 test unit coverage soak mutations: export PYTHONHASHSEED := 0
@@ -45,11 +45,12 @@ coverage: setup ## the same tests with all examples, and the ten modules of whos
 in_halves = $(1) $(HALF) & half=$$!; $(1) tests/unit $(addprefix --ignore=,$(HALF)); rest=$$?; wait $$half && exit $$rest
 HALF := $(addprefix tests/unit/,core config kafka sql cassandra converters transforms)
 
-check: setup ## ruff, mypy strict, the import rules
+check: setup ## ruff, mypy strict, the import rules, licenses of the image's packages
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m headrace_dev.licenses
 
 format: setup ## let ruff put the code in form
 	$(BIN)/ruff check --fix .
@@ -63,7 +64,14 @@ chaos: setup jars $(CLASSES) ## long lane: kill -9 under load again and again, t
 	$(BIN)/pytest -m "chaos" -rA tests
 
 soak: setup jars $(CLASSES) ## long lane: thousands of histories; hours in minutes: pause, resume and steady load with flat memory
-	$(BIN)/pytest -m "long and not chaos" -rA tests
+	$(BIN)/pytest -m "long and not chaos and not production and not kubernetes" -rA tests
+
+production: setup jars $(CLASSES) ## long lanes: faults of an object store, upgrades, runbooks, https; what upkeep writes; each under 15 minutes
+	$(BIN)/pytest -m "production" -rA tests
+	$(BIN)/python -m benchmarks.upkeep
+
+kubernetes: setup jars ## long lanes: the image and the chart in a real Kubernetes. Needs root, Java 21, the programs and images that dev/headrace_dev/kubernetes.py names
+	$(BIN)/pytest -m "kubernetes" -rA tests
 
 cases: setup ## each stale-read case of reselect: does its test fail without the rule it is for? NOSTACK=1: no database
 	PYTHONPATH=service:connectors:dev:tests $(BIN)/python -m reselect_cases.take_out $(if $(NOSTACK),--no-stack) $(CASES)
@@ -105,15 +113,16 @@ $(CLASSES): $(READY) dev/headrace_dev/jars.sha256
 	@echo "classes: archiving Spark's classes for the tests; about half a minute"
 	@$(BIN)/python -m headrace_dev classes
 
-system: ## Debian's PostgreSQL (where root may install it) and Helm (where there is Go); tests that need them are skipped without
+system: ## Debian's PostgreSQL (as root), Helm (where there is Go) and promtool; tests that need them are skipped without
 	dev/install-postgresql
 	dev/install-helm
+	dev/install-promtool
 
 chart: setup system ## Dockerfile, chart and documentation: hadolint, helm lint and template, Kubernetes' schemas, links
 	$(BIN)/pytest -q tests/packaging tests/unit/test_docs.py
 
-image: ## the container image headrace:dev (ENGINE=podman for another engine than docker)
-	$(or $(ENGINE),docker) build -t headrace:dev .
+image: ## the container image headrace:dev (ENGINE=podman for another engine than docker, VARIANT=aws for jars of S3)
+	$(or $(ENGINE),docker) build --build-arg VARIANT=$(or $(VARIANT),core) -t headrace:dev .
 
 lock: setup ## pin anew: requirements/*.txt from pyproject.toml, jars.sha256 from versions.py
 	$(BIN)/uv pip compile -q pyproject.toml -o requirements/runtime.txt $(LOCK)

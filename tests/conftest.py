@@ -16,6 +16,7 @@ pytest_plugins = [
     "fix_asyncio",
     "fix_cache",
     "fix_lanes",
+    "fix_secured_kafka",
     "fix_spark",
     "fix_stack",
 ]

@@ -22,14 +22,22 @@ _SETTINGS = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
+OTHER = "other"
+"""A second catalog, whose tables are in a folder of this name."""
 
 
 class Warehouse:
-    """A lakehouse on a local path; ``read`` and ``summary`` read its files without Spark."""
+    """A lakehouse on a local path, with a second catalog; ``read`` and ``summary`` read its files without Spark."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.lakehouse = SparkLakehouse(str(path), _SETTINGS, resolve("lakehouse"))
+        other = f"spark.sql.catalog.{OTHER}"
+        catalog = {
+            other: "org.apache.iceberg.spark.SparkCatalog",
+            f"{other}.type": "hadoop",
+            f"{other}.warehouse": str(path / OTHER),
+        }
+        self.lakehouse = SparkLakehouse(str(path), _SETTINGS | catalog, resolve("lakehouse"))
 
     def read(self, namespace: str, name: str) -> pa.Table:
         """Return all rows and columns of a table, in any order."""

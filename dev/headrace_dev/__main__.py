@@ -12,7 +12,7 @@ from headrace_dev.jars import FetchError
 from headrace_dev.java import JavaError
 from headrace_dev.server import ServerError
 from headrace_dev.stack import Stack
-from headrace_dev.versions import BUNDLES
+from headrace_dev.versions import BUNDLES, ON_DEMAND
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -31,7 +31,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m headrace_dev", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="command")
     jars_command = commands.add_parser("jars", help="fetch the bundles that are not there yet")
-    jars_command.add_argument("bundles", nargs="*", metavar="bundle", help=f"of {', '.join(BUNDLES)}; default: all")
+    jars_command.add_argument("bundles", nargs="*", metavar="bundle", help=f"of {', '.join(BUNDLES)}; default: most")
     jars_command.set_defaults(run=_jars)
     commands.add_parser("lock", help="fetch every bundle anew and pin its files").set_defaults(run=_lock)
     classes_command = commands.add_parser(
@@ -46,7 +46,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _jars(chosen: argparse.Namespace) -> int:
-    for bundle in chosen.bundles or BUNDLES:
+    for bundle in chosen.bundles or BUNDLES.keys() - ON_DEMAND:
         jars.folder(bundle)
     return 0
 

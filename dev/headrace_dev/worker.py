@@ -23,42 +23,10 @@ come from an archive if ``make test`` has made one.
 """
 
 
-class Worker:
-    """A distributed worker; ``kill`` and ``start`` keep its connectors, which live in topics of ``kafka``."""
+class WorkerApi:
+    """The REST API of a running worker, wherever it runs."""
 
-    def __init__(
-        self,
-        root: Path,
-        kafka: Kafka,
-        warehouse: Path,
-        *,
-        name: str = "headrace",
-        port: int | None = None,
-        properties: Mapping[str, str] | None = None,
-        environment: Mapping[str, str] | None = None,
-    ) -> None:
-        self.url = f"http://{LOOPBACK}:{port or free_ports(1)[0]}"
-        self.warehouse = warehouse
-        folder = root.resolve() / name
-        folder.mkdir(mode=0o755)
-        file = folder / "worker.properties"
-        settings = _settings(kafka.bootstrap_servers, self.url, warehouse) | dict(properties or {})
-        file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-        command = [sys.executable, "-m", "headrace", "connect-distributed", str(file)]
-        jar_folder = {"HEADRACE_JARS": str(jars.folder("lakehouse"))}
-        self.server = Server(name, command, folder, environment=jar_folder | dict(environment or {}))
-
-    def start(self, seconds: float = 120.0) -> None:
-        """Start and wait until the worker answers requests."""
-        self.server.start(self.answers, seconds)
-
-    def stop(self) -> None:
-        """Send SIGTERM; the worker finishes the writes in progress."""
-        self.server.stop(seconds=90)
-
-    def kill(self) -> None:
-        """Send SIGKILL to the worker and its JVM."""
-        self.server.kill()
+    url: str
 
     def put_connector(self, name: str, config: Mapping[str, str], seconds: float = 120.0) -> None:
         """Create or change a connector over REST and wait until its tasks run. Raises RuntimeError with the answer."""
@@ -119,6 +87,44 @@ class Worker:
             return http.get(f"{self.url}/health", timeout=5).status_code == httpx.codes.OK
         except httpx.TransportError:
             return False
+
+
+class Worker(WorkerApi):
+    """A distributed worker; ``kill`` and ``start`` keep its connectors, which live in topics of ``kafka``."""
+
+    def __init__(
+        self,
+        root: Path,
+        kafka: Kafka,
+        warehouse: Path,
+        *,
+        name: str = "headrace",
+        port: int | None = None,
+        properties: Mapping[str, str] | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self.url = f"http://{LOOPBACK}:{port or free_ports(1)[0]}"
+        self.warehouse = warehouse
+        folder = root.resolve() / name
+        folder.mkdir(mode=0o755)
+        file = folder / "worker.properties"
+        settings = _settings(kafka.bootstrap_servers, self.url, warehouse) | dict(properties or {})
+        file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        command = [sys.executable, "-m", "headrace", "connect-distributed", str(file)]
+        jar_folder = {"HEADRACE_JARS": str(jars.folder("lakehouse"))}
+        self.server = Server(name, command, folder, environment=jar_folder | dict(environment or {}))
+
+    def start(self, seconds: float = 120.0) -> None:
+        """Start and wait until the worker answers requests."""
+        self.server.start(self.answers, seconds)
+
+    def stop(self) -> None:
+        """Send SIGTERM; the worker finishes the writes in progress."""
+        self.server.stop(seconds=90)
+
+    def kill(self) -> None:
+        """Send SIGKILL to the worker and its JVM."""
+        self.server.kill()
 
 
 def _settings(bootstrap_servers: str, url: str, warehouse: Path) -> dict[str, str]:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from headrace import __version__, apply, replay_dlq, validate, verify
 from headrace.config import WorkerConfig
+from headrace.config.own_secrets import own_secrets
 from headrace.config.worker import log_format as worker_log_format
 from headrace.config.worker import select_known
 from headrace.config.worker_options import LogSettings
@@ -22,7 +23,7 @@ from headrace.core.connect.properties import parse_properties, properties_from_e
 from headrace.core.model.errors import ConfigError, HeadraceError
 from headrace.rest.root import KAFKA_VERSION
 from headrace.runtime.worker import log_format
-from headrace.runtime.worker.config_providers import config_providers
+from headrace.runtime.worker.config_providers import worker_providers
 from headrace.runtime.worker.garbage_collection import collect_cycles_rarely
 from headrace.service import Service, exit_after
 
@@ -131,7 +132,8 @@ def worker_config(path: Path, *, distributed: bool) -> WorkerConfig:
     log_format.use(worker_log_format(given))  # before the first log line
     for name in unknown:
         log.debug("Environment: the CONNECT_ variable for %s is ignored: it is not an option", name)
-    config = WorkerConfig(config_providers(given).properties(given), distributed=distributed)
+    resolved = worker_providers(given).properties(given)
+    config = WorkerConfig(resolved, distributed=distributed, own_secrets=own_secrets(path, given))
     for name, reason in config.ignored.items():
         log.warning("%s: has no effect: %s", name, reason)
     return config

@@ -168,6 +168,6 @@ async def write(
 def _edges(lakehouse: Lakehouse) -> Edges:
     return Edges(
         lakehouse,
-        lambda database, options: plugins.load("row_sources", database.type)(options),
+        lambda _, options: plugins.open_row_source(options),
         lambda name, options: plugins.load("schema_registries", name)(options),
     )

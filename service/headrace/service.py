@@ -105,6 +105,9 @@ class Service:
             if not stop.is_set():
                 await working
                 await stopping
+        except HeadraceError as error:
+            log.error("Worker: cannot start: %s", error)  # at once: the stop waits until Spark has started
+            raise
         finally:
             for task in (working, stopping):
                 task.cancel()
@@ -176,7 +179,7 @@ class Service:
         return SinkTaskFactory(
             self._feeds,
             self._lakehouse,
-            lambda database, options: plugins.load("row_sources", database.type)(options),
+            lambda _, options: plugins.open_row_source(options),
             self._threads,
             MemoryBudget(self._memory.changes),
             lambda cache_type, options: plugins.load("reselect_caches", cache_type)(options),
@@ -208,10 +211,12 @@ def checked_connector(config: WorkerConfig, path: Path) -> SinkConnectorConfig:
     plugin = plugins.installed().find(properties.get("connector.class", ""))
     if plugin is None:
         raise ConfigError(f"{path}: connector.class is not a class of Headrace", "connector.class")
-    defaults, resolved = worker_defaults(config), config_providers(config.provider_properties).resolve(properties)
+    defaults, providers = worker_defaults(config), config_providers(config.provider_properties, config.own_secrets)
+    resolved = providers.resolve(properties)
     if errors := resolved.hide(plugin.validate(resolved.properties, defaults)).errors():
         raise ConfigError(f"{path}: " + "; ".join(errors))
-    return plugin.config({key: value for key, value in resolved.properties.items() if value is not None}, defaults)
+    present = {key: value for key, value in resolved.properties.items() if value is not None}
+    return providers.with_current_passwords(plugin.config(present, defaults), properties)
 
 
 def exit_after(seconds: float, status: int) -> None:

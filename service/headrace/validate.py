@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def validate(config: WorkerConfig, paths: Sequence[Path], *, as_json: bool) -> int:
     """Validate the files, and return the exit status. Never raises for the content of a file."""
     feeds = plugins.load("feeds", "kafka")(config.complete_properties())
-    providers = config_providers(config.provider_properties)
+    providers = config_providers(config.provider_properties, config.own_secrets)
     defaults = replace(worker_defaults(config), group_id=config.identity.group_id or None)
     if not config.names_warehouse:
         defaults = replace(defaults, warehouse=None)

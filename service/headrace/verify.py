@@ -259,7 +259,7 @@ def _databases(reselect: ReselectOptions) -> list[tuple[DatabaseOptions, TableSo
 def _open_primary(database: DatabaseOptions, reselect: ReselectOptions) -> TableSource:
     """Connect to the primary, because a standby may be behind the position at which it is read."""
     own = replace(reselect, database=database, databases=(), read_from="primary")
-    source = plugins.load("row_sources", database.type)(own)
+    source = plugins.open_row_source(own)
     if not isinstance(source, TableSource):
         raise ConfigError(
             f"reselect.database.type: headrace verify does not support {database.type}",

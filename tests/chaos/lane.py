@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import psycopg
 from confluent_kafka import TopicPartition
@@ -24,7 +24,7 @@ from psycopg import sql
 from headrace_dev.connect import debezium_postgres
 from headrace_dev.demo.compare import database_rows, differences, key_columns, lake_rows
 from headrace_dev.demo.load import TABLES, Connection, Load, Shop
-from headrace_dev.postgres import SUPERUSER
+from headrace_dev.postgres import SUPERUSER, Postgres
 from headrace_dev.server import LOOPBACK, free_ports, http, wait_until
 from headrace_dev.stack import Stack
 from headrace_dev.worker import SHORT_LIVED, Worker
@@ -35,21 +35,44 @@ TRANSACTIONS_PER_SECOND = 40
 _FORMS_OF_THE_PLACEHOLDER = (PLACEHOLDER, PLACEHOLDER.encode())
 
 
+class Lake(Protocol):
+    """Where the tables of a lane are, if not in a folder."""
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """The keys of the worker."""
+
+    def rows(self, namespace: str, name: str) -> Sequence[dict[str, Any]]:
+        """The data columns of every row of a table; none while it does not exist."""
+
+
 class Lane:
     """One shop, one source connector, one worker with the sink connector ``name``.
 
     ``tables`` are those that the sink reads, orders among them. ``settings`` are options of this lane, with ``__`` for
-    a dot.
+    a dot. ``worker`` are options of its worker, and ``lake`` is where this writes to instead of a folder.
     """
 
-    def __init__(self, stack: Stack, name: str, folder: Path, tables: Sequence[str] = TABLES, **settings: str) -> None:
+    def __init__(
+        self,
+        stack: Stack,
+        name: str,
+        folder: Path,
+        tables: Sequence[str] = TABLES,
+        lake: Lake | None = None,
+        worker: Mapping[str, str] | None = None,
+        **settings: str,
+    ) -> None:
         self.name = name
         self.topics = [f"{name}.public.{table}" for table in tables]
         self.warehouse = folder / "warehouse"
         self.worker: Worker
         self._stack = stack
+        self._postgres = stack.postgres
         self._folder = folder
         self._tables = tables
+        self._lake = lake
+        self._worker_settings = {**(worker or {}), **(lake.properties if lake else {})}
         self._settings = settings
         self._starts = itertools.count(1)
         self._port = free_ports(1)[0]
@@ -57,8 +80,8 @@ class Lane:
         self._load: Load | None = None
 
     def __enter__(self) -> Self:
-        self._stack.postgres.create_database(self.name)
-        self._connection: Connection = self._exit.enter_context(self._stack.postgres.connect(self.name))
+        self._postgres.create_database(self.name)
+        self._connection: Connection = self._exit.enter_context(self._postgres.connect(self.name))
         self._shop = Shop(self._connection)
         self._shop.open(customers=200, products=60, orders=300, reviews=40)
         pace = {"heartbeat__interval__ms": "1000", "retriable__restart__connector__wait__ms": "500"}
@@ -89,7 +112,7 @@ class Lane:
             "post.processors.reselector.reselect.null.values": "false",
             "post.processors.reselector.reselect.cache.enabled": "true",
             "reselect.database.hostname": LOOPBACK,
-            "reselect.database.port": str(self._stack.postgres.port),
+            "reselect.database.port": str(self._postgres.port),
             "reselect.database.user": SUPERUSER,
             "reselect.database.password": "unused",
             "reselect.database.dbname": self.name,
@@ -112,6 +135,7 @@ class Lane:
                 "group.id": self.name,
                 "config.storage.topic": f"{self.name}-configs",
                 "status.storage.topic": f"{self.name}-status",
+                **self._worker_settings,
             },
             environment={"HEADRACE_FAILPOINTS": plan, "HEADRACE_FAILPOINTS_DIR": str(self._folder)},
         )
@@ -242,6 +266,12 @@ class Lane:
             self._connection = self._exit.enter_context(self._stack.postgres.connect(self.name))
             self._shop.reopen(self._connection)
 
+    def continue_on(self, postgres: Postgres) -> None:
+        """Let the shop go on in a copy of its database on another server. The load must not run."""
+        self._postgres = postgres
+        self._connection = self._exit.enter_context(postgres.connect(self.name))
+        self._shop.reopen(self._connection)
+
     def create_reader(self, name: str, password: str) -> None:
         """A user of the database that may read every table, with a password."""
         role, tables = sql.Identifier(name), sql.SQL("GRANT SELECT ON ALL TABLES IN SCHEMA public TO {}")
@@ -269,6 +299,8 @@ class Lane:
 
     def rows(self, table: str, warehouse: Path | None = None) -> Sequence[dict[str, Any]]:
         """The rows in the lake."""
+        if self._lake is not None and warehouse is None:
+            return self._lake.rows("headrace", f"{self.name}_public_{table}")
         return lake_rows((warehouse or self.warehouse) / "headrace" / f"{self.name}_public_{table}")
 
     def compare(self, table: str, warehouse: Path | None = None) -> int:

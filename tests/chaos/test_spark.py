@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
 from pathlib import Path
@@ -16,6 +17,8 @@ from headrace_dev.stack import Stack
 pytestmark = [pytest.mark.stack, pytest.mark.spark, pytest.mark.chaos]
 
 FLOWS_AGAIN_SECONDS = 60
+LINGERING = {"batch__linger__ms": "15000"}
+"""Long enough for rows of 400 MB to come in one batch."""
 
 
 @pytest.mark.parametrize(
@@ -49,6 +52,28 @@ def test_a_worker_without_its_jvm_stops_and_leaves_no_process(stack: Stack, tmp_
         os.kill(jvm, signal.SIGSTOP)
         lane.worker.stop()
         assert not Path("/proc", str(jvm)).exists()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_a_batch_that_is_too_large_for_the_heap_is_written_in_parts(stack: Stack, tmp_path: Path) -> None:
+    """Rows of 700 kB come in one batch that ends each JVM; the worker divides it until its parts fit."""
+    heap = {"spark.driver.memory": "512m"}
+    with Lane(
+        stack, "heap", tmp_path, ("reviews", "orders"), worker=heap, batch__max__bytes="700000000", **LINGERING
+    ) as lane:
+        wait_until(lambda: lane.applied_by(lane.worker, lane.name), "first rows", 180)
+        with stack.postgres.connect(lane.name) as connection:
+            connection.execute(
+                "INSERT INTO reviews SELECT gen_random_uuid(), 1, 5, n || repeat(md5(n::text), 22000), 0 "
+                "FROM generate_series(1, 600) AS n"
+            )
+        divided = r"the batch ran out of memory and is written in \d+ parts"
+        wait_until(lambda: re.search(divided, lane.log()), "a batch in parts", 300)
+        assert lane.prove() > 600
+        print(*re.findall(divided, lane.log()), sep="\n")
+        assert lane.worker.tables(lane.name) == []
+        assert lane.worker.metrics()["headrace_spark_restarts", frozenset()] >= 1
 
 
 def probe(lane: Lane, name: str) -> int:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -14,10 +11,10 @@ from urllib.parse import urlsplit
 
 import pytest
 from chaos.lane import Lane
+from headrace_command import headrace
 
 from headrace.runtime.verify.connector_rest import ConnectorRest
 from headrace.runtime.verify.table_verifier import Clock
-from headrace_dev import jars
 from headrace_dev.server import wait_until
 from headrace_dev.stack import Stack
 
@@ -40,12 +37,7 @@ def verify(lane: Lane, folder: Path, *arguments: str) -> tuple[int, list[str]]:
     connector = folder / "connector.json"
     connector.write_text(json.dumps({"name": lane.name, "config": lane.sink_config()}))
     worker = max(lane.warehouse.parent.glob("worker-*/worker.properties"))
-    command = [sys.executable, "-m", "headrace", "verify", str(worker), str(connector), *arguments]
-    places = {"PYTHONPATH": os.pathsep.join(sys.path), "HEADRACE_JARS": str(jars.folder("lakehouse"))}
-    begun = time.monotonic()
-    done = subprocess.run(command, env=os.environ | places, capture_output=True, text=True, timeout=900, cwd=folder)
-    print(done.stdout, done.stderr, f"exit status {done.returncode} after {time.monotonic() - begun:.0f} s")
-    return done.returncode, done.stdout.splitlines()
+    return headrace(folder, "verify", worker, connector, *arguments)
 
 
 def fill(stack: Stack, lane: Lane, rows: int) -> None:

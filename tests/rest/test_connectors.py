@@ -309,11 +309,20 @@ async def test_levels_are_not_served_where_they_are_switched_off() -> None:
     await api.worker.stop()
 
 
+def mounted(folder: Path) -> dict[str, str]:
+    """Return the worker's options for secrets in a folder."""
+    return {
+        "config.providers": "dir",
+        "config.providers.dir.class": "DirectoryConfigProvider",
+        "config.providers.dir.param.allowed.paths": str(folder),
+    }
+
+
 async def test_only_the_task_gets_a_secret(tmp_path: Path) -> None:
     """The worker stores and shows the reference; it reads the value at each start of the task."""
     secret = tmp_path / "user"
     secret.write_text("reader")
-    api = Api(**{"config.providers": "dir", "config.providers.dir.class": "DirectoryConfigProvider"})
+    api = Api(**mounted(tmp_path))
     await api.worker.start()
     reference = f"${{dir:{tmp_path}:user}}"
     created = await api.create(**{"table.namespace": reference})
@@ -327,13 +336,34 @@ async def test_only_the_task_gets_a_secret(tmp_path: Path) -> None:
     await api.worker.stop()
 
 
+async def test_password_of_a_database_is_read_for_each_connection(tmp_path: Path) -> None:
+    """A running task gets the present password from the config provider, without a restart."""
+    secret = tmp_path / "password"
+    secret.write_text("first")
+    api = Api(**mounted(tmp_path))
+    await api.worker.start()
+    database = {"hostname": "db", "user": "reader", "dbname": "shop", "password": f"${{dir:{tmp_path}:password}}"}
+    await api.create(**{f"reselect.database.{name}": value for name, value in database.items()})
+    await api.until("RUNNING", "RUNNING")
+    given = api.tasks.configs["shop-0"].reselect.database
+    assert given is not None
+    assert given.current_password() == "first"
+    secret.write_text("second")
+    assert given.current_password() == "second"
+    secret.unlink()
+    secret.mkdir()
+    with pytest.raises(Retriable, match=r"^reselect\.database\.password: Could not read file"):
+        given.current_password()
+    await api.worker.stop()
+
+
 async def test_a_secret_that_is_no_number_any_more_is_not_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The restarted task fails; trace and log contain only the name of the option."""
     secret = tmp_path / "rows"
     secret.write_text("500")
-    api = Api(**{"config.providers": "dir", "config.providers.dir.class": "DirectoryConfigProvider"})
+    api = Api(**mounted(tmp_path))
     await api.worker.start()
     await api.create(**{"batch.max.records": f"${{dir:{tmp_path}:rows}}"})
     await api.until("RUNNING", "RUNNING")

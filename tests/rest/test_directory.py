@@ -149,7 +149,7 @@ async def test_a_connector_of_somebody_else_is_a_conflict(
     write(tmp_path)
     assert await states(api, rounds=2) == {"shop": "CONFLICT"}
     assert api.herder.config("shop")["tasks.max"] == "4"
-    assert f'to adopt it, PUT /connectors/shop/owner {{"owner": "{DIRECTORY}"}}' in caplog.text
+    assert f'to adopt it, PUT /connectors/shop/owner {{"owner": "{DIRECTORY}"}}' in "\n".join(caplog.messages)
     await api.call("PUT", "/connectors/shop/owner", {"owner": DIRECTORY})
     assert await states(api) == {"shop": "IN_SYNC"}
     assert api.herder.config("shop") == NAMED

@@ -117,7 +117,11 @@ async def test_a_group_that_a_config_provider_names_is_found(monkeypatch: pytest
     monkeypatch.setenv("SHOP_GROUP", "ours")
     stores = MemoryStores()
     stores.groups.offsets = {"ours": {FIRST: 7}}
-    api = Api(stores, **{"config.providers": "env", "config.providers.env.class": "EnvVarConfigProvider"})
+    provider = {"class": "EnvVarConfigProvider", "param.allowlist.pattern": "SHOP_.*"}
+    api = Api(
+        stores,
+        **{"config.providers": "env", **{f"config.providers.env.{name}": each for name, each in provider.items()}},
+    )
     await api.worker.start()
     await api.create(**{"consumer.override.group.id": "${env:SHOP_GROUP}"})
     assert (await api.call("GET", "/connectors/shop/offsets")).json() == entries({FIRST: 7})

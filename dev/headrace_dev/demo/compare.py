@@ -36,8 +36,14 @@ class Difference:
 
 def lake_table(folder: Path) -> StaticTable | None:
     """The newest version of an Iceberg table of the embedded catalog; None before its first commit."""
-    versions = sorted(folder.glob("metadata/v*.metadata.json"), key=lambda path: int(path.name[1:].split(".")[0]))
-    return StaticTable.from_metadata(str(versions[-1])) if versions else None
+    newest = newest_metadata(folder)
+    return StaticTable.from_metadata(str(newest)) if newest else None
+
+
+def newest_metadata(folder: Path) -> Path | None:
+    """The metadata file of the newest version of such a table; None before its first commit."""
+    versions = folder.glob("metadata/v*.metadata.json")
+    return max(versions, key=lambda path: int(path.name[1:].split(".")[0]), default=None)
 
 
 def lake_rows(folder: Path) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ _LOW = Importance.LOW
 
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
-    """Deadlines of Spark in seconds, and the environment of its JVM."""
+    """Deadlines of Spark in seconds, the environment of its JVM, and jars that are added."""
 
     statement_timeout: float = option(
         "statement.timeout.ms",
@@ -36,6 +36,15 @@ class EngineSettings:
         at_least(1000),
         read=seconds,
     )
+    maintenance_bytes: int = option(
+        "maintenance.bytes.per.hour",
+        Type.LONG,
+        107_374_182_400,
+        "Bytes that the maintenance of all tables of this worker may write in an hour. 0 is no limit. A table's "
+        "maintenance writes at most three times as much as its merges, whatever this allows.",
+        _LOW,
+        at_least(0),
+    )
     environment: tuple[str, ...] = option(
         "jvm.environment",
         Type.LIST,
@@ -43,5 +52,14 @@ class EngineSettings:
         "Names of environment variables that Spark's JVM receives in addition to those it needs (PATH, JAVA_*, "
         "SPARK_*, HADOOP_*, AWS_*, AZURE_* and others, without names that contain SECRET, PASSWORD, TOKEN, CREDENTIAL "
         "or ACCESS_KEY). Other users of the machine with the worker's rights can read them.",
+        _LOW,
+    )
+    extra_jars: tuple[str, ...] = option(
+        "headrace.jars.extra",
+        Type.LIST,
+        (),
+        "Jars for Spark in addition to those of the table formats, which spark.jars would replace: for example a "
+        "bundle for a cloud. Files, folders (all files in them that end in .jar) or URLs. A file may be followed by "
+        "#sha256= and its checksum, and a folder may contain a file SHA256SUMS: a jar that differs is refused.",
         _LOW,
     )

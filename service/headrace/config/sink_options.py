@@ -17,6 +17,7 @@ from headrace.core.model.ordering import Ordering, ordering
 from headrace.core.model.unavailable import DEFAULT_PLACEHOLDER
 from headrace.core.reselect.options import ReselectOptions
 from headrace.core.tables.field_selection import FieldSelection, field_selection
+from headrace.core.tables.maintenance import Maintenance
 from headrace.core.tables.naming import TableNaming
 from headrace.core.tables.naming import namespace as check_namespace
 from headrace.core.tables.table_layout import TableLayout, table_layout
@@ -36,8 +37,8 @@ class TableSettings:
         "table.namespace",
         Type.STRING,
         "headrace",
-        "Namespace of the tables: lake.<namespace>.<name>. It is a folder of the warehouse and must not contain / "
-        "or \\.",
+        "Namespace of the tables: <table.catalog>.<namespace>.<name>. It is a folder of the warehouse and must not "
+        "contain / or \\.",
         _HIGH,
         check_namespace,
     )
@@ -56,6 +57,12 @@ class TableSettings:
         "Format of the tables: Iceberg in the worker's catalog, or Delta below the worker's warehouse.",
         _HIGH,
         any_case("iceberg", "delta"),
+    )
+    catalog: str = option(
+        "table.catalog",
+        Type.STRING,
+        "lake",
+        "Catalog of Iceberg tables: lake, or another one that the worker file has (spark.sql.catalog.<name>.*).",
     )
     format_version: int = option(
         "table.format.version",
@@ -167,6 +174,25 @@ class TableSettings:
         "Time for which a delete is kept in the ledger, so that a late event of the row cannot bring it back.",
         validator=at_least(0),
         read=microseconds,
+    )
+    maintenance: str = option(
+        "table.maintenance",
+        Type.STRING,
+        Maintenance.BACKGROUND.value,
+        "Who combines small files and expires snapshots: background does it beside the writes of the table, inline "
+        "between two writes, off leaves it to another service. Old entries of the ledger of deletes are always "
+        "removed by Headrace.",
+        validator=any_case(*Maintenance),
+        read=str.lower,
+    )
+    maintenance_bytes: int = option(
+        "table.maintenance.bytes.per.hour",
+        Type.LONG,
+        21_474_836_480,
+        "Bytes that the maintenance of each table may write in an hour. 0 is no limit. It writes at most three times "
+        "as much as the table's merges, whatever this allows.",
+        _LOW,
+        at_least(0),
     )
     properties: Mapping[str, str] = prefixed(TABLE_PROPERTIES)
 

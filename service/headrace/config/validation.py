@@ -32,7 +32,13 @@ from headrace.config.other_sinks import called_here
 from headrace.config.overrides import OverridePolicy
 from headrace.config.plugin_classes import converter_problems
 from headrace.config.plugin_versions import version_options, version_problems
-from headrace.config.reselect import named_databases, post_processor_prefixes, reselect_options, to_bare
+from headrace.config.reselect import (
+    is_option_of_credentials,
+    named_databases,
+    post_processor_prefixes,
+    reselect_options,
+    to_bare,
+)
 from headrace.config.sink_options import TABLE_PROPERTIES, BatchSettings, SourceSettings, TableSettings
 from headrace.config.transforms import (
     of_unknown_class,
@@ -357,9 +363,10 @@ def _unknown_problems(
 def _tolerated(name: str, bare: Properties) -> bool:
     """Keys that Connect accepts without effect: overrides of unused clients, options of another converter.
 
-    And those of a cache that is a plug-in of somebody else's, which knows them, and of a transform that nobody knows.
+    And those of a cache or of credentials that are a plug-in of somebody else's, which knows them, and of a transform
+    that nobody knows.
     """
-    if of_unknown_class(name, bare):
+    if of_unknown_class(name, bare) or is_option_of_credentials(name, bare):
         return True
     if name.startswith((*CLIENT_OVERRIDES, f"reselect.cache.{bare.get('reselect.cache.type') or 'memory'}.")):
         return True

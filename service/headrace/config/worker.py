@@ -9,6 +9,7 @@ from headrace.config.converter import KNOWN_CONVERTERS, converter_class, with_ty
 from headrace.config.directory_options import DirectorySettings
 from headrace.config.engine import EngineSettings
 from headrace.config.listeners import HTTPS, Listener, advertised, parsed_listeners
+from headrace.config.own_secrets import NO_SECRETS, OwnSecrets
 from headrace.config.plugin_classes import converter_problems
 from headrace.config.plugin_versions import version_problems
 from headrace.config.rest_options import BasicAuthSettings, OAuthSettings, RestAccessSettings
@@ -69,14 +70,20 @@ class WorkerConfig:
         "listeners",
         "oauth",
         "overrides",
+        "own_secrets",
         "rest",
         "storage",
         "timing",
         "tracking",
     )
 
-    def __init__(self, properties: Mapping[str, str], *, distributed: bool = True) -> None:
-        """Check ``properties``. Raises ConfigError that lists every problem at once."""
+    def __init__(
+        self, properties: Mapping[str, str], *, distributed: bool = True, own_secrets: OwnSecrets = NO_SECRETS
+    ) -> None:
+        """Check ``properties``. Raises ConfigError that lists every problem at once.
+
+        ``own_secrets`` are those that connectors must not read.
+        """
         problems = [*_unknown(properties), *_invalid(properties), *_missing(properties, distributed)]
         if problems:
             raise ConfigError("The worker configuration is invalid:\n" + "\n".join(f"  {line}" for line in problems))
@@ -93,6 +100,7 @@ class WorkerConfig:
         self.tracking = parsed(TrackingSettings, properties)
         self.overrides = parsed(OverrideSettings, properties)
         self.distributed = distributed
+        self.own_secrets = own_secrets
         self.ignored = {name: reason for name in properties if (reason := without_effect(name)) is not None}
         self.listeners: Sequence[Listener] = parsed_listeners("listeners", self.rest.listeners)
         if not self.listeners:

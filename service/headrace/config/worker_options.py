@@ -332,8 +332,9 @@ class SecretSettings:
         Type.LIST,
         (),
         "Names of config providers. config.providers.<name>.class is FileConfigProvider, DirectoryConfigProvider "
-        "or EnvVarConfigProvider. config.providers.<name>.param.allowed.paths (or .allowlist.pattern) limits what "
-        "the provider reads. Values of worker and connectors may then contain references: ${<name>:path:key}.",
+        "or EnvVarConfigProvider. Values of worker and connectors may then contain references: "
+        "${<name>:path:key}. Connectors read only what config.providers.<name>.param.allowed.paths (folders), for "
+        "EnvVarConfigProvider .param.allowlist.pattern (names), allows: nothing, if it is not set.",
     )
 
 

@@ -12,7 +12,7 @@ from typing import Protocol
 from headrace.core.batch.batch import Batch, Unwritten
 from headrace.core.connect.lifecycle import State
 from headrace.core.connect.table_status import TableStatus
-from headrace.ports import TopicPartition
+from headrace.ports import TopicPartition, UpkeepReport
 
 
 class Observer(Protocol):
@@ -65,6 +65,9 @@ class Observer(Protocol):
 
         A function, because the answer changes with each chunk, and takes time in proportion to the number of tables.
         """
+
+    def upkeep(self, table: str, report: UpkeepReport) -> None:
+        """Receive the files of a table, and what merges and upkeep have written since it was opened."""
 
     def left(self, tables: Collection[str]) -> None:
         """Receive tables whose topics are now assigned to another task."""
@@ -124,6 +127,9 @@ class _NoObserver:
         pass
 
     def unwritten(self, oldest: Callable[[], Mapping[str, Unwritten]]) -> None:
+        pass
+
+    def upkeep(self, table: str, report: UpkeepReport) -> None:
         pass
 
     def left(self, tables: Collection[str]) -> None:

@@ -19,7 +19,7 @@ from headrace.core.connect.lifecycle import State
 from headrace.core.connect.table_status import TableStatus
 from headrace.core.model.events import Barrier, TableId
 from headrace.core.reselect.cache.rows import CacheUse
-from headrace.ports import Connections, EngineState, EngineStatus, TopicPartition
+from headrace.ports import Connections, EngineState, EngineStatus, TopicPartition, UpkeepReport
 from headrace.runtime.metrics.connect_metrics import StartupCounts, TaskCollector, TaskSensors
 from headrace.runtime.metrics.directory_metrics import DirectoryCollector
 from headrace.runtime.metrics.state_metrics import StateCollector
@@ -124,7 +124,7 @@ class Metrics:
         """Remove the gauges of a task that has failed or ended. Counters stay, as Prometheus requires."""
         self._progress.end(connector, str(task_number))
         reselect = (self.cache_rows, self.cache_bytes, self.cache_poisoned, self.cache_oldest, self.source_connections)
-        for gauge in reselect:
+        for gauge in (*reselect, self.files, self.deleted_share):
             gauge.remove_by_labels({"connector": connector, "task": str(task_number)})
 
     def watch(self, configs: ConfigStore, statuses: StatusStore, worker_id: str, plugins: Plugins) -> None:
@@ -171,6 +171,13 @@ class Metrics:
         self.stage = self._counter("headrace_stage_seconds", "Time of each stage", stages)
         self.stage_cpu = self._counter(
             "headrace_stage_cpu_seconds", "CPU time of each stage in its own threads", stages
+        )
+        self.files = self._gauge("headrace_table_files", "Data files and delete files of a table", _TABLE)
+        self.deleted_share = self._gauge(
+            "headrace_table_deleted_ratio", "Share of the rows in the files that deletes hide from readers", _TABLE
+        )
+        self.written_bytes = self._counter(
+            "headrace_table_written_bytes", "Bytes of new files by what wrote them: merge or upkeep", (*_TABLE, "by")
         )
         self.freshness = self._histogram(
             "headrace_freshness_seconds",
@@ -228,6 +235,7 @@ class TaskMetrics:
         self._topic_seen = topic_seen
         self._noted = noted
         self._tables = tables
+        self._upkeep: dict[str, UpkeepReport] = {}
 
     @contextmanager
     def stage(self, table: str, stage: str) -> Iterator[None]:
@@ -319,9 +327,25 @@ class TaskMetrics:
         self._progress.blocked = {each.table: each.state for each in blocked}
         self._tables(blocked)
 
+    def upkeep(self, table: str, report: UpkeepReport) -> None:
+        """Set the files of a table, and count what was written since the last report."""
+        metrics, labels = self._metrics, (*self._labels, table)
+        before, self._upkeep[table] = self._upkeep.get(table, UpkeepReport()), report
+        if report.merged_bytes < before.merged_bytes:  # the table was opened again
+            before = UpkeepReport()
+        metrics.written_bytes.labels(*labels, "merge").inc(report.merged_bytes - before.merged_bytes)
+        metrics.written_bytes.labels(*labels, "upkeep").inc(max(0, report.upkeep_bytes - before.upkeep_bytes))
+        if report.files is not None:
+            metrics.files.labels(*labels).set(report.files)
+        if report.deleted_share is not None:
+            metrics.deleted_share.labels(*labels).set(report.deleted_share)
+
     def left(self, tables: Collection[str]) -> None:
         """Remove tables that are now assigned to another task."""
         self._progress.left(tables)
+        for table in tables:
+            for gauge in (self._metrics.files, self._metrics.deleted_share):
+                gauge.remove_by_labels(dict(zip(_TABLE, (*self._labels, table), strict=True)))
 
 
 class ReselectTaskMetrics:
