@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -52,10 +53,20 @@ def lane_on(cluster: SparkCluster, stack: Stack, name: str, folder: Path) -> Lan
     return Lane(stack, name, folder, worker={**cluster.settings, **secret, **recorded})
 
 
+def events(folder: Path) -> str:
+    """What the driver recorded so far."""
+    return "".join(file.read_text(errors="replace") for file in (folder / "events").rglob("*") if file.is_file())
+
+
 def lost_tasks(folder: Path) -> int:
-    """The number of tasks that ran on executors that ended, as the driver recorded them."""
-    files = (file for file in (folder / "events").rglob("*") if file.is_file())
-    return sum(file.read_text(errors="replace").count('"Reason":"ExecutorLostFailure"') for file in files)
+    """The number of tasks that ran on executors that ended."""
+    return events(folder).count('"Reason":"ExecutorLostFailure"')
+
+
+def shuffled_merges(folder: Path) -> set[str]:
+    """The numbers of partitions into which merges were shuffled."""
+    plans = (line for line in events(folder).splitlines() if "MergeRows" in line)
+    return {number for plan in plans for number in re.findall(r"hashpartitioning\([^()]*, (\d+)\)", plan)}
 
 
 def test_a_cluster_writes_the_same_tables(stack: Stack, cluster: SparkCluster, tmp_path: Path) -> None:
@@ -74,6 +85,7 @@ def test_a_cluster_writes_the_same_tables(stack: Stack, cluster: SparkCluster, t
         assert cluster.secret not in "".join(Path(f"/proc/{pid}/cmdline").read_text() for pid in executors)
         assert lane.prove() > 0
         assert lane.worker.tables(lane.name) == []
+        assert shuffled_merges(tmp_path) == {"6"}  # three for each core of the two executors
 
 
 def test_executors_are_killed_during_merges(stack: Stack, cluster: SparkCluster, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from headrace_connectors.lakehouse.schema import quoted
 from headrace_connectors.lakehouse.spark_catalogs import LAKE, warehouse_of
 from headrace_connectors.lakehouse.spark_engine import SparkEngine
 from headrace_connectors.lakehouse.spark_jvm import environment
-from headrace_connectors.lakehouse.spark_settings import local_cores, memory, settings
+from headrace_connectors.lakehouse.spark_settings import SHUFFLE_PARTITIONS, is_local, local_cores, memory, settings
 from headrace_connectors.lakehouse.table_format import TableFormat, TablePath
 from headrace_connectors.lakehouse.table_session import TableSession, new_child
 from headrace_connectors.lakehouse.write_budget import HourlyBytes, WriteBudget
@@ -58,7 +58,8 @@ class SparkLakehouse:
         self._settings = settings(location, spark, jars, available, limits.extra_jars)
         self._engine = SparkEngine(self._settings, environment(os.environ, limits.environment), limits)
         self._scratch: Path | None = None
-        if self._settings["spark.master"].startswith("local"):
+        self._master = self._settings["spark.master"]
+        if is_local(self._master):
             self._scratch = Path(tempfile.gettempdir(), f"headrace-{uuid.uuid4().hex}")
 
     def start(self) -> None:
@@ -85,8 +86,9 @@ class SparkLakehouse:
         spark = self._session()
         with translated(label), self._engine.statement(label, spark):
             child = new_child(spark)
-        master = self._settings["spark.master"]
-        session = TableSession(child, label, self._scratch, local_cores(master), self._engine)
+        # Unless the operator has chosen a number, shuffles on a cluster follow its size.
+        follows = SHUFFLE_PARTITIONS not in self._settings
+        session = TableSession(child, label, self._scratch, local_cores(self._master), self._engine, follows=follows)
         budget = WriteBudget(HourlyBytes(options.maintenance_bytes), self._upkeep_bytes)
         return SparkTable(session, table_format, path, options, budget)
 

@@ -13,6 +13,7 @@ from headrace_connectors.lakehouse.jvm_memory import JvmMemory
 from headrace_connectors.lakehouse.spark_catalogs import catalog_settings, refuse_unsafe
 from headrace_connectors.lakehouse.spark_jars import jar_settings
 
+SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 LOCAL_FILES = "com.globalmentor:hadoop-bare-naked-local-fs:0.1.0"
 """A local file system that sets permissions through Java. Hadoop's own runs ``chmod`` for each file that it creates."""
 
@@ -42,8 +43,27 @@ _DEFAULTS = {
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # in Delta's files; INT96 ends in 2262
 }
+_PODS = {
+    # Spark makes a secret for each driver, and hands it to the executors in their environment.
+    "spark.authenticate": "true",
+    "spark.network.crypto.enabled": "true",
+    # Each would need one more right in the namespace: files of a configuration folder, and claims of earlier executors.
+    "spark.kubernetes.executor.disableConfigMap": "true",
+    "spark.kubernetes.driver.ownPersistentVolumeClaim": "false",
+    "spark.kubernetes.driver.reusePersistentVolumeClaim": "false",
+}
+_PODS_IMAGE = ("spark.kubernetes.container.image", "spark.kubernetes.executor.container.image")
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
-_LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+LOG_CONFIG = Path(__file__).parent / "log4j2.properties"
+_LOCAL = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    # One partition is not shuffled again before it is written: on two cores it takes a quarter less CPU than two for a
+    # batch of 100,000 rows (a sixth less for 400,000) and no more time. Tables run side by side.
+    SHUFFLE_PARTITIONS: "1",
+    # Delta's VACUUM lists folders in as many tasks as it is allowed, 10,000 by default: half a minute for ten files.
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "16",
+}
 
 
 def settings(
@@ -68,7 +88,7 @@ def settings(
     # Delta makes Spark check its default warehouse, which would be a folder in the current one.
     own = {"spark.sql.warehouse.dir": warehouse} if urlsplit(warehouse).scheme in ("", "file") else {}
     catalogs = catalog_settings(warehouse, spark)
-    chosen = {**_DEFAULTS, **own, **catalogs, **_local(master), **spark, **jar_settings(spark, jars, extra)}
+    chosen = {**_DEFAULTS, **own, **catalogs, **_of_master(master, spark), **spark, **jar_settings(spark, jars, extra)}
     refuse_unsafe(chosen)
     chosen |= _jvm(spark, available)
     return {**_object_store(warehouse), **chosen, **_local_files(master, chosen)}
@@ -88,7 +108,7 @@ def _jvm(spark: Mapping[str, str], available: int | None) -> dict[str, str]:
     wanted = spark.get(_JAVA_OPTIONS, "")
     sizes = memory(spark, available)
     own = [
-        f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}",
+        f"-Dlog4j2.configurationFile={LOG_CONFIG.as_uri()}",
         *([] if re.search(r"-XX:\+Use\w+GC\b", wanted) else ["-XX:+UseParallelGC"]),
         *([] if "ExitOnOutOfMemoryError" in wanted else ["-XX:+ExitOnOutOfMemoryError"]),
         *sizes.options(wanted),
@@ -111,17 +131,22 @@ def _object_store(warehouse: str) -> dict[str, str]:
     }
 
 
-def _local(master: str) -> dict[str, str]:
-    if not master.startswith("local"):
-        return {}
-    # One partition is not shuffled again before it is written: on two cores it takes a quarter less CPU than two for a
-    # batch of 100,000 rows (a sixth less for 400,000) and no more time. Tables run side by side.
-    # Delta's VACUUM lists folders in as many tasks as it is allowed, 10,000 by default: half a minute for ten files.
-    return {
-        **_LOOPBACK,
-        "spark.sql.shuffle.partitions": "1",
-        "spark.sql.sources.parallelPartitionDiscovery.parallelism": "16",
-    }
+def _of_master(master: str, spark: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the defaults for a kind of master. Raises ConfigError if pods are to run an image that nobody named."""
+    if master.startswith("k8s://"):
+        if not any(map(spark.get, _PODS_IMAGE)):
+            raise ConfigError(
+                f"spark.master {master}: {_PODS_IMAGE[0]} is required, the image of the executors; the chart sets it "
+                "(executors.enabled)",
+                key=_PODS_IMAGE[0],
+            )
+        return _PODS
+    return _LOCAL if is_local(master) else {}
+
+
+def is_local(master: str) -> bool:
+    """Whether Spark runs its tasks in the worker's own JVM, so that both use the same files."""
+    return master.startswith("local")
 
 
 def local_cores(master: str) -> int:
@@ -140,7 +165,7 @@ def _local_files(master: str, chosen: Mapping[str, str]) -> dict[str, str]:
     name = "-".join(LOCAL_FILES.split(":")[1:]) + ".jar"
     places = map(urlsplit, chosen.get("spark.jars", "").split(","))
     jar = next((at.path for at in places if at.scheme in ("", "file", "local") and Path(at.path).name == name), None)
-    if jar is None or not master.startswith("local") or "spark.hadoop.fs.file.impl" in chosen:
+    if jar is None or not is_local(master) or "spark.hadoop.fs.file.impl" in chosen:
         return {}
     class_path = filter(None, [jar, chosen.get("spark.driver.extraClassPath")])
     return {

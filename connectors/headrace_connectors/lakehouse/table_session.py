@@ -20,11 +20,14 @@ import pyarrow.parquet as pq
 from headrace_connectors.lakehouse.failures import condition, translated
 from headrace_connectors.lakehouse.schema import column_list, quoted
 from headrace_connectors.lakehouse.spark_engine import SparkEngine
+from headrace_connectors.lakehouse.spark_settings import SHUFFLE_PARTITIONS
 
 _NO_SUCH_TABLE = ("TABLE_OR_VIEW_NOT_FOUND", "DELTA_MISSING_DELTA_TABLE", "PATH_NOT_FOUND")
 _ROWS_PER_TASK = 10_000
 _MAX_TASKS = 16
 _ROWS_PER_BATCH = 10_000
+_SHUFFLED_PER_CORE = 3
+"""Spark's guide to tuning recommends two or three. Adaptive execution joins small ones."""
 
 
 @lru_cache(maxsize=64)
@@ -48,14 +51,20 @@ def new_child(spark: Any) -> Any:
 
 
 class TableSession:
-    """One child session. ``scratch`` is a directory that Spark also reads, or None if there is none."""
+    """One child session. ``scratch`` is a directory that Spark also reads, or None if there is none.
 
-    def __init__(self, spark: Any, table: str, scratch: Path | None, tasks: int, engine: SparkEngine) -> None:
+    If it ``follows`` the cluster, a batch is shuffled into partitions for all cores that the executors have then.
+    """
+
+    def __init__(
+        self, spark: Any, table: str, scratch: Path | None, tasks: int, engine: SparkEngine, *, follows: bool = False
+    ) -> None:
         self._spark = spark
         self._engine = engine
         self._table = table
         self._scratch = scratch
         self._tasks = min(tasks, _MAX_TASKS)
+        self._follows = follows
 
     @contextmanager
     def calling(self) -> Iterator[None]:
@@ -103,7 +112,7 @@ class TableSession:
         """Return another session of the table, for a thread that works beside the one of this session."""
         with self.calling():
             child = new_child(self._spark)
-        return TableSession(child, self._table, self._scratch, self._tasks, self._engine)
+        return TableSession(child, self._table, self._scratch, self._tasks, self._engine, follows=self._follows)
 
     def copy(self, group: str, reading: Mapping[str, str], writing: Mapping[str, str]) -> None:
         """Let Iceberg read the files that are staged as ``group``, and write their rows to new files."""
@@ -144,6 +153,9 @@ class TableSession:
         """Provide a temporary view (quoted) over ``rows`` during the block."""
         name = f"headrace_stage_{uuid.uuid4().hex}"
         with self.calling():
+            if self._follows:
+                cores = self._spark.sparkContext.defaultParallelism  # of the executors that are registered now
+                self._spark.conf.set(SHUFFLE_PARTITIONS, _SHUFFLED_PER_CORE * cores)
             path = self._hand_over(name, rows)
         try:
             yield quoted(name)

@@ -74,7 +74,19 @@ def test_local_files_are_written_by_hadoop_without_the_class(spark: dict[str, st
 def test_only_a_local_master_listens_on_loopback() -> None:
     """The driver of a cluster listens on an address that executors reach."""
     assert settings("/w", {"spark.master": "local[2]"})["spark.driver.host"] == "127.0.0.1"
-    assert "spark.driver.host" not in settings("/w", {"spark.master": "k8s://https://cluster"})
+    assert "spark.driver.host" not in settings("/w", {"spark.master": "spark://cluster:7077"})
+
+
+def test_executors_in_pods_share_a_secret_and_need_an_image() -> None:
+    """Spark makes the secret; without an image it would start, and log an error for each pod that it cannot create."""
+    pods = {"spark.master": "k8s://https://cluster"}
+    with pytest.raises(ConfigError, match=r"spark\.kubernetes\.container\.image is required") as refused:
+        settings("/w", pods)
+    assert refused.value.key == "spark.kubernetes.container.image"
+    chosen = settings("/w", {**pods, "spark.kubernetes.container.image": "headrace:1"})
+    assert (chosen["spark.authenticate"], chosen["spark.network.crypto.enabled"]) == ("true", "true")
+    assert "spark.driver.host" not in chosen
+    assert "spark.sql.shuffle.partitions" not in chosen
 
 
 @pytest.mark.parametrize("table_format", ["iceberg", "delta"])
