@@ -103,12 +103,15 @@ OUR_PAGES = [page for page in PAGES if "helm" not in page.parts and page.name !=
 
 @pytest.mark.parametrize("page", OUR_PAGES, ids=lambda path: path.name)
 def test_options_that_are_named_exist(page: Path) -> None:
-    """A dotted name in code is a Headrace option, or has a prefix of Kafka's clients, Spark, Iceberg or a commit."""
+    """A dotted name in code is an option, a value of the chart, or begins as those of Kafka's clients, Spark, Iceberg."""
+    chart = json.loads((ROOT / "helm" / "headrace" / "values.schema.json").read_text())["properties"]
     options = (ROOT / "docs" / "configuration.md").read_text()
     of_transforms = {name for each in TRANSFORMS.values() for name in each.options.names()}
     for name in re.findall(r"`([a-z]+(?:[.-][a-z]+)*\.[a-z-]+)(?:=[^`]*)?`", page.read_text()):
         a_file = name.endswith((".py", ".md")) or (ROOT / name).exists()
-        known = name in of_transforms or f"`{name}`" in options
+        value, _, key = name.partition(".")
+        in_chart = key in chart.get(value, {}).get("properties", {})
+        known = name in of_transforms or f"`{name}`" in options or in_chart
         assert a_file or name.startswith(FOREIGN) or known, f"{page.name} names {name}"
 
 

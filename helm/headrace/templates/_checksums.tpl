@@ -33,7 +33,9 @@ lines. Users of the REST API and certificates are no part of them: the worker re
 the files of connectors. */ -}}
 {{- define "headrace.checksums" -}}
 {{- $once := ternary .Values.connectors dict (eq .Values.mode "standalone") -}}
-checksum/config: {{ list (include "headrace.workerOptions" .) (toJson $once) | join "" | sha256sum }}
+{{- $executors := "" -}}
+{{- if .Values.executors.enabled }}{{ $executors = include "headrace.executorPod" . }}{{ end -}}
+checksum/config: {{ list (include "headrace.workerOptions" .) (toJson $once) $executors | join "" | sha256sum }}
 {{- with include "headrace.existingData" . }}
 checksum/existing: {{ sha256sum . }}
 {{- end }}

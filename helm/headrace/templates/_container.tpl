@@ -29,6 +29,9 @@
     fieldRef:
       fieldPath: status.podIP
 {{- end }}
+{{- if .Values.executors.enabled }}
+{{- include "headrace.driverEnvironment" . }}
+{{- end }}
 - name: SPARK_LOCAL_DIRS
   value: /scratch
 - name: TMPDIR
@@ -74,6 +77,11 @@ envFrom:
   mountPath: /etc/headrace/connectors
   readOnly: true
 {{- end }}
+{{- if .Values.executors.enabled }}
+- name: executors
+  mountPath: /etc/headrace/executors
+  readOnly: true
+{{- end }}
 - name: warehouse
   mountPath: {{ .Values.persistence.mountPath }}
 - name: scratch
@@ -98,6 +106,11 @@ envFrom:
 - name: connectors
   secret:
     secretName: {{ include "headrace.connectorsSecretName" . }}
+{{- end }}
+{{- if .Values.executors.enabled }}
+- name: executors
+  configMap:
+    name: {{ include "headrace.fullname" . }}-executors
 {{- end }}
 - name: warehouse
   {{- if .Values.persistence.enabled }}

@@ -91,6 +91,7 @@ true
 {{- with .Values.kafka.securityProtocol }}{{ $_ := set $ours "security.protocol" . }}{{ end -}}
 {{- with .Values.kafka.saslMechanism }}{{ $_ := set $ours "sasl.mechanism" . }}{{ end -}}
 {{- $ours = merge $ours (include "headrace.restOptions" . | fromYaml) -}}
+{{- if .Values.executors.enabled }}{{ $ours = merge $ours (include "headrace.executorOptions" . | fromYaml) }}{{ end -}}
 {{- if .Values.kafka.tls.existingSecret -}}
 {{- $_ := set $ours "ssl.truststore.location" "/etc/headrace/kafka-tls/ca.crt" -}}
 {{- if .Values.kafka.tls.clientCertificate }}{{ $_ := set $ours "ssl.keystore.location" "/etc/headrace/kafka-tls" }}{{ end -}}
@@ -162,6 +163,7 @@ memory of changes from the limit; what is set here must leave the others their l
 {{- include "headrace.checkMemory" . }}
 {{- include "headrace.checkStop" . }}
 {{- include "headrace.checkRest" . }}
+{{- include "headrace.checkExecutors" . }}
 {{- range $name, $connector := .Values.connectors }}
 {{- include "headrace.checkOptions" (list (printf "connectors.%s.config" $name) $connector.config) }}
 {{- end }}

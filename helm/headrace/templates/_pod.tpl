@@ -15,7 +15,7 @@ metadata:
     {{- end }}
 spec:
   serviceAccountName: {{ include "headrace.serviceAccountName" . }}
-  automountServiceAccountToken: {{ .Values.serviceAccount.automountServiceAccountToken }}
+  automountServiceAccountToken: {{ or .Values.executors.enabled .Values.serviceAccount.automountServiceAccountToken }}
   {{- /* A Service called connect would otherwise put CONNECT_* variables into the pod. */}}
   enableServiceLinks: false
   terminationGracePeriodSeconds: {{ include "headrace.terminationGracePeriodSeconds" . }}
@@ -50,6 +50,14 @@ spec:
         {{- if .Values.rest.admin.enabled }}
         - name: admin
           containerPort: {{ .Values.rest.admin.port }}
+          protocol: TCP
+        {{- end }}
+        {{- if .Values.executors.enabled }}
+        - name: spark-driver
+          containerPort: 7078
+          protocol: TCP
+        - name: spark-blocks
+          containerPort: 7079
           protocol: TCP
         {{- end }}
       {{- range $probe, $path := dict "startupProbe" "live" "livenessProbe" "live" "readinessProbe" "ready" }}

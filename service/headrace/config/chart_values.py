@@ -34,7 +34,11 @@ def values_schema() -> Schema:
     """Of every value. ``worker.config`` and ``connectors`` have the options of worker and connectors."""
     config = _options(worker_options.WORKER_OPTIONS) | {"description": "Keys of worker.properties."}
     worker = {"config": config, "logLevel": _one_of("DEBUG", "INFO", "WARNING", "ERROR")}
-    values = _WORKLOAD | _POD | {"kafka": _KAFKA, "worker": _closed(worker), "connectors": _connectors()}
+    values = (
+        _WORKLOAD
+        | _POD
+        | {"executors": _EXECUTORS, "kafka": _KAFKA, "worker": _closed(worker), "connectors": _connectors()}
+    )
     return {"$schema": "https://json-schema.org/draft-07/schema#"} | _closed(values)
 
 
@@ -103,6 +107,22 @@ _REST = _closed(
         ),
         "admin": _closed({"enabled": _SWITCH, "port": _COUNT}),
         "anonymousMetrics": _SWITCH,
+    }
+)
+
+_EXECUTORS = _closed(
+    {
+        "enabled": _SWITCH,
+        "instances": {"type": "integer", "minimum": 1},
+        "cores": {"type": "integer", "minimum": 1},
+        "memory": {"type": "string", "pattern": "^[0-9]+[kmgtKMGT]$"},
+        "existingSecret": _TEXT,
+        "extraEnv": list_of("core.v1.EnvVar"),
+        "podLabels": _TEXT_BY_NAME,
+        "podAnnotations": _TEXT_BY_NAME,
+        "nodeSelector": _TEXT_BY_NAME,
+        "tolerations": list_of("core.v1.Toleration"),
+        "affinity": object_of("core.v1.Affinity"),
     }
 )
 
