@@ -103,7 +103,7 @@ OUR_PAGES = [page for page in PAGES if "helm" not in page.parts and page.name !=
 
 @pytest.mark.parametrize("page", OUR_PAGES, ids=lambda path: path.name)
 def test_options_that_are_named_exist(page: Path) -> None:
-    """A dotted name in code is an option, a value of the chart, or begins as those of Kafka's clients, Spark, Iceberg."""
+    """A dotted name in code is an option or a value of the chart, or begins as those of Kafka, Spark and Iceberg do."""
     chart = json.loads((ROOT / "helm" / "headrace" / "values.schema.json").read_text())["properties"]
     options = (ROOT / "docs" / "configuration.md").read_text()
     of_transforms = {name for each in TRANSFORMS.values() for name in each.options.names()}
