@@ -37,6 +37,20 @@ class Trial:
         settings = {**SHORT_LIVED, "spark.master": "local[2]", "spark.driver.memory": "600m"}
         settings[CATALOG_SECRET] = "secret-of-storage"
         self._lakehouse = SparkLakehouse(str(warehouse), settings, resolve("lakehouse"), limits=_LIMITS)
+        self._warehouse, self._settings = str(warehouse), settings
+
+    def refused(self) -> Mapping[str, Any]:
+        """Start Spark with a master that does not exist."""
+        lakehouse = SparkLakehouse(
+            self._warehouse, {**self._settings, "spark.master": "spork://host"}, resolve("lakehouse")
+        )
+        try:
+            lakehouse.start()
+        except HeadraceError as error:
+            return {"error": type(error).__name__, "message": str(error)}
+        finally:
+            lakehouse.close()
+        return {}
 
     def start(self) -> Mapping[str, Any]:
         """Start Spark. Return what other processes see of it, and what it has received."""

@@ -14,7 +14,7 @@ import pytest
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
-_STEPS = ("start", "statement", "driver", "memory", "stopped", "close")
+_STEPS = ("refused", "start", "statement", "driver", "memory", "stopped", "close")
 
 
 @pytest.fixture(scope="module")
@@ -27,6 +27,13 @@ def trial(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Mapping[str,
     results = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     assert done.returncode == 0, done.stderr
     return {result["step"]: result for result in results}
+
+
+def test_a_start_that_fails_names_the_cause(trial: Mapping[str, Mapping[str, Any]]) -> None:
+    """The last one of Java's trace, and Spark can still start with other settings."""
+    assert trial["refused"]["error"] == "Retriable"
+    assert "Spark: did not start: SparkException: " in trial["refused"]["message"]
+    assert "Could not parse Master URL: 'spork://host'" in trial["refused"]["message"]
 
 
 def test_no_secret_is_visible_to_other_processes(trial: Mapping[str, Mapping[str, Any]]) -> None:

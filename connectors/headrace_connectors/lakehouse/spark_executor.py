@@ -8,6 +8,7 @@ the worker's image, so that driver and executors have the same Java, Spark and S
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -48,11 +49,13 @@ def command(variables: Mapping[str, str], spark_home: Path) -> list[str]:
 
 
 def main() -> None:
-    """Become the executor, under a user that has a name."""
+    """Become the executor: under a user that has a name, and in a folder that it may write, for the driver's jars."""
     spec = find_spec("pyspark")
     if spec is None or spec.origin is None:
         raise SystemExit("pyspark is not installed")
     arguments = command(os.environ, Path(spec.origin).parent)
+    local_folders = os.environ.get("SPARK_LOCAL_DIRS") or tempfile.gettempdir()
+    os.chdir(tempfile.mkdtemp(prefix="executor-", dir=local_folders.split(",")[0]))
     os.execvpe(arguments[0], arguments, {**os.environ, **user_environment(os.getuid())})  # noqa: S606 - no shell
 
 

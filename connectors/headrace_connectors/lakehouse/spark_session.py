@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from collections.abc import Mapping
 from contextlib import nullcontext, suppress
 from typing import Any
@@ -17,6 +18,8 @@ from headrace_connectors.lakehouse.spark_jvm import JAVA_CREDENTIALS, SparkJvm
 from headrace_connectors.lakehouse.spark_process import held_standard_error, user_environment
 
 log = logging.getLogger(__name__)
+
+_CAUSE = re.compile(r"^(?:Caused by)?: (?:\w+\.)*(\w+)(?:: (.*))?$", re.MULTILINE)
 
 
 def new_session(settings: Mapping[str, str], variables: Mapping[str, str]) -> tuple[SparkJvm, Any]:
@@ -38,8 +41,14 @@ def new_session(settings: Mapping[str, str], variables: Mapping[str, str]) -> tu
         if isinstance(error, HeadraceError) or not isinstance(error, Exception):
             raise
         raise Retriable(
-            f"Spark: did not start ({type(error).__name__}); check spark.master, and that Spark's jars exist"
+            f"Spark: did not start: {_reason(error)}; check spark.master, and that Spark's jars exist"
         ) from error
+
+
+def _reason(error: Exception) -> str:
+    """Return the last cause in the trace of a Java error, with its text: no statement has run that it could quote."""
+    causes = _CAUSE.findall(str(error))
+    return ": ".join(filter(None, causes[-1])) if causes else type(error).__name__
 
 
 def _session(jvm: SparkJvm) -> Any:
