@@ -10,6 +10,7 @@ from pathlib import Path
 
 from headrace_dev.go_tools import tool
 from headrace_dev.kafka import Kafka
+from headrace_dev.kubernetes import Cluster
 from headrace_dev.server import LOOPBACK, Server, accepts, free_ports, http
 from headrace_dev.stack import Stack
 from headrace_dev.versions import TOXIPROXY
@@ -41,6 +42,27 @@ class Gateway:
         proxy = {"name": str(port), "listen": f"{_ADDRESS}:{port}", "upstream": f"{LOOPBACK}:{port}"}
         http.post(f"http://{LOOPBACK}:{self._control}/proxies", json=proxy, timeout=10).raise_for_status()
         return f"{HOST}:{port}"
+
+
+def open_api(cluster: Cluster, gateway: Gateway) -> None:
+    """Let pods call the Kubernetes API at ``kubernetes.default.svc``, which has no endpoint in this cluster."""
+    server = cluster.kubectl("config", "view", "--output=jsonpath={.clusters[0].cluster.server}")
+    port = int(server.rpartition(":")[2])
+    gateway.open(port)
+    cluster.apply(
+        {
+            "apiVersion": "discovery.k8s.io/v1",
+            "kind": "EndpointSlice",
+            "metadata": {
+                "name": "kubernetes",
+                "namespace": "default",
+                "labels": {"kubernetes.io/service-name": "kubernetes"},
+            },
+            "addressType": "IPv4",
+            "ports": [{"name": "https", "port": port, "protocol": "TCP"}],
+            "endpoints": [{"addresses": [_ADDRESS]}],
+        }
+    )
 
 
 class PodKafka(Kafka):

@@ -12,7 +12,7 @@ from kubernetes.pod_lane import START_SECONDS, PodLane, create_store
 from headrace_dev.java import java_home_of_servers
 from headrace_dev.kubernetes import Cluster, Release
 from headrace_dev.nessie import Nessie
-from headrace_dev.pod_network import Gateway, PodStack
+from headrace_dev.pod_network import Gateway, PodStack, open_api
 from headrace_dev.server import wait_until
 from headrace_dev.versions import JAVA_OF_SERVERS
 
@@ -29,7 +29,12 @@ class ExecutorLane(PodLane):
         """Install the example, with little CPU for each executor, because one machine runs everything."""
         config = self.values["worker"]["config"]
         del config["spark.master"]
-        config |= {"spark.kubernetes.executor.request.cores": "100m"}
+        # The node's etcd is too old for the watches of Spark's client, which then looks from time to time.
+        polled = {
+            "spark.kubernetes.executor.enableApiWatcher": "false",
+            "spark.kubernetes.executor.apiPollingInterval": "2s",
+        }
+        config |= {"spark.kubernetes.executor.request.cores": "100m", **polled}
         self.values |= {
             "replicaCount": 1,
             "executors": {
@@ -63,6 +68,7 @@ def lane(
     folder = tmp_path_factory.mktemp("executors")
     pod_stack.start("kafka", "postgres", "connect")
     gateway.open(pod_stack.kafka.pod_port)
+    open_api(cluster, gateway)
     store, endpoint = create_store(folder, gateway)
     nessie = Nessie(folder, java, store, endpoint)
     try:
