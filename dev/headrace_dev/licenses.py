@@ -1,16 +1,22 @@
-"""Check the licenses of the Python packages that the image contains: ``python -m headrace_dev.licenses``.
+"""Check the licenses of what the image contains: ``python -m headrace_dev.licenses``.
 
-The packages are those of ``requirements/runtime.txt``. Their licenses come from the metadata of the installed packages.
+The packages are those of ``requirements/runtime.txt``, with the licenses in the metadata of the installed packages. The
+jars are those of PySpark and of the image's variants (``jar_licenses.py``). Debian's packages are not checked.
 """
 
 from __future__ import annotations
 
 import re
 import sys
+import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import PackageMetadata, PackageNotFoundError, metadata
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
+
+from headrace_dev.jar_licenses import UNSTATED, license_of_jar
+from headrace_dev.versions import BUNDLES, IMAGE_VARIANTS
 
 LOCK = Path(__file__).resolve().parents[2] / "requirements" / "runtime.txt"
 
@@ -29,6 +35,9 @@ ALLOWED = frozenset(
     }
 )
 """SPDX identifiers of licenses that permit distribution in the image with no condition but their notice."""
+
+ALLOWED_OF_JARS = ALLOWED | {"CDDL-1.1", "EPL-2.0", "Unicode-3.0"}
+"""Also licenses whose conditions are for changed files: the image contains jars as their projects released them."""
 
 EXCEPTIONS: Mapping[str, tuple[str, str]] = {
     "psycopg": ("LGPL-3.0-only", "an unmodified library, imported at run time; its user can replace it"),
@@ -89,9 +98,9 @@ def license_of(about: PackageMetadata) -> str:
     return stated_license(next(iter(expressions), None), classifiers, next(iter(texts), None))
 
 
-def is_allowed(expression: str) -> bool:
+def is_allowed(expression: str, allowed: frozenset[str] = ALLOWED) -> bool:
     """Return whether one alternative has only allowed licenses. Parentheses and exceptions of SPDX are refused."""
-    return any(all(term in ALLOWED for term in each.split(" AND ")) for each in expression.split(" OR "))
+    return any(all(term in allowed for term in each.split(" AND ")) for each in expression.split(" OR "))
 
 
 def findings(packages: Sequence[Locked]) -> Iterator[str]:
@@ -116,11 +125,35 @@ def findings(packages: Sequence[Locked]) -> Iterator[str]:
             )
 
 
+def licenses_of_jars() -> Mapping[str, str]:
+    """Return the licenses of PySpark's jars, and of those that the image adds, which need not be here, by file."""
+    spec = find_spec("pyspark")
+    assert spec is not None
+    assert spec.origin is not None
+    found = {}
+    for jar in sorted((Path(spec.origin).parent / "jars").glob("*.jar")):
+        with zipfile.ZipFile(jar) as archive:
+            found[jar.name] = license_of_jar(archive, jar.name)
+    added = {each.name for variant in IMAGE_VARIANTS.values() for bundle in variant for each in BUNDLES[bundle]}
+    return found | {name: UNSTATED.get(name, "") for name in added}
+
+
+def findings_of_jars(licenses: Mapping[str, str]) -> Iterator[str]:
+    """Yield a message for each jar whose license is not allowed."""
+    for name, license_ in licenses.items():
+        if not is_allowed(license_, ALLOWED_OF_JARS):
+            yield (
+                f"{name}: the license is not allowed: {license_ or 'the jar states none'}; if its project states an "
+                "allowed one, add it to dev/headrace_dev/jar_licenses.py, else remove the jar from the image"
+            )
+
+
 def main() -> int:
     """Print the findings; return 1 if there are any."""
-    packages = locked(LOCK.read_text(encoding="utf-8"))
-    found = list(findings(packages))
-    print("\n".join(found) if found else f"licenses: {len(packages)} packages of {LOCK.name} are allowed")
+    packages, jars = locked(LOCK.read_text(encoding="utf-8")), licenses_of_jars()
+    found = [*findings(packages), *findings_of_jars(jars)]
+    allowed = f"licenses: {len(packages)} packages of {LOCK.name} and {len(jars)} jars are allowed"
+    print("\n".join(found) if found else allowed)
     return 1 if found else 0
 
 

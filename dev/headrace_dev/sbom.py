@@ -15,14 +15,14 @@ from importlib.metadata import Distribution, distributions
 from pathlib import Path
 
 from cyclonedx.contrib.license.factories import LicenseFactory
-from cyclonedx.model import HashAlgorithm, HashType, XsUri
+from cyclonedx.model import HashAlgorithm, HashType
 from cyclonedx.model.bom import Bom
 from cyclonedx.model.component import Component, ComponentType
-from cyclonedx.model.license import DisjunctiveLicense, License
 from cyclonedx.output import make_outputter
 from cyclonedx.schema import OutputFormat, SchemaVersion
 from packageurl import PackageURL
 
+from headrace_dev.jar_licenses import coordinates, license_of_jar
 from headrace_dev.licenses import license_of
 from headrace_dev.versions import BUNDLES
 
@@ -81,9 +81,7 @@ _PINNED = {
     for each in bundle
 }
 """Group, name and version of the jars that ``versions.py`` names."""
-_POM = re.compile(r"META-INF/maven/[^/]+/[^/]+/pom\.properties")
 _FILE = re.compile(r"(?P<name>.+?)-(?P<version>\d[^/]*)\.jar")
-_LICENSE = re.compile(r"^Bundle-License: *(?P<url>https?://[^\s,;]+)", re.MULTILINE)
 
 
 def bill_of_materials(packages: Path, jars: Path, java: Path) -> Bom:
@@ -127,7 +125,7 @@ def _jar(jar: Path) -> Component:
     content = jar.read_bytes()
     with zipfile.ZipFile(jar) as archive:
         found = _coordinates(jar.name, archive)
-        license_ = _jar_license(archive)
+        stated = license_of_jar(archive, jar.name)
     return Component(
         group=found.namespace,
         name=found.name,
@@ -135,20 +133,15 @@ def _jar(jar: Path) -> Component:
         bom_ref=str(found),
         purl=found,
         hashes=[HashType(alg=HashAlgorithm.SHA_256, content=hashlib.sha256(content).hexdigest())],
-        licenses=license_,
+        licenses=[LicenseFactory().make_from_string(stated)] if stated else [],
     )
 
 
 def _coordinates(file: str, archive: zipfile.ZipFile) -> PackageURL:
-    """Return what the jar is. It may contain Maven's files of others, which are shaded into it."""
-    for entry in filter(_POM.fullmatch, archive.namelist()):
-        lines = archive.read(entry).decode("utf-8", "replace").splitlines()
-        pairs = dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
-        stated = {key.strip(): value.strip() for key, value in pairs.items()}
-        name, version = stated.get("artifactId", ""), stated.get("version", "")
-        if match := re.fullmatch(rf"{re.escape(name)}-{re.escape(version)}(?:-(.+))?\.jar", file):
-            classifier = {"classifier": match[1]} if match[1] else None
-            return PackageURL("maven", stated.get("groupId"), name, version, classifier)
+    """Return what the jar is."""
+    if (module := coordinates(archive, file)) is not None:
+        classifier = {"classifier": module.classifier} if module.classifier else None
+        return PackageURL("maven", module.group, module.name, module.version, classifier)
     if file in _PINNED:
         return PackageURL("maven", *_PINNED[file])
     match = _FILE.fullmatch(file)
@@ -156,18 +149,6 @@ def _coordinates(file: str, archive: zipfile.ZipFile) -> PackageURL:
         return PackageURL("generic", None, file)
     group = _GROUPS.get(match["name"])
     return PackageURL("maven" if group else "generic", group, match["name"], match["version"])
-
-
-def _jar_license(archive: zipfile.ZipFile) -> list[License]:
-    """Return the license that the manifest names by its address, if any."""
-    try:
-        manifest = (
-            archive.read("META-INF/MANIFEST.MF").decode("utf-8", "replace").replace("\r\n ", "").replace("\n ", "")
-        )
-    except KeyError:
-        return []
-    match = _LICENSE.search(manifest)
-    return [DisjunctiveLicense(name=match["url"], url=XsUri(match["url"]))] if match else []
 
 
 def _java(home: Path) -> Component:

@@ -74,6 +74,7 @@ def test_the_list_of_contents_is_complete(build: Build) -> None:
         found = [purl for purl, each in components.items() if digest in each.get("hashes", [])]
         assert found, jar.name
         assert all(purl.startswith("pkg:maven/") for purl in found), f"{found}: add the group to headrace_dev/sbom.py"
+        assert all(components[purl].get("licenses") for purl in found), jar.name
     [runtime] = [each for each in document["components"] if each["name"] == "openjdk"]
     assert runtime["version"].split(".")[0] >= "17"
 
