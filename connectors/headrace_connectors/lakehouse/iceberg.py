@@ -244,7 +244,7 @@ def _committed(snapshot: Snapshot) -> Committed:
     appended = 0 if any(name.startswith(_MERGED) for name in summary) else int(summary.get("added-records", 0))
     return Committed(
         MergeCounts(merged["updated"] + merged["inserted"] + appended, merged["deleted"]),
-        first=snapshot.parent is None,
+        first=snapshot.is_first,
         files=int(summary.get("total-data-files", 0)) + int(summary.get("total-delete-files", 0)),
         deleted_share=int(summary.get("total-position-deletes", 0)) / max(1, int(summary.get("total-records", 0))),
         written=int(summary.get("added-files-size", 0)),

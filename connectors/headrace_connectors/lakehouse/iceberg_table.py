@@ -21,11 +21,20 @@ from headrace_connectors.lakehouse.table_session import TableSession, java_membe
 
 
 class Snapshot(NamedTuple):
-    """A snapshot's id, its parent's id (None for the first one), and its summary."""
+    """A snapshot's id, its parent's id (None for the first one, and where the catalog hides it), and its summary.
+
+    ``sequence`` is 1 for the first snapshot of a table, and 0 for all snapshots of a table of version 1.
+    """
 
     id: int
     parent: int | None
+    sequence: int
     summary: Mapping[str, str]
+
+    @property
+    def is_first(self) -> bool:
+        """Whether the table was empty before."""
+        return self.parent is None and self.sequence <= 1
 
 
 class IcebergTable:
@@ -53,7 +62,7 @@ class IcebergTable:
                 # As JSON in one call: py4j needs two calls for each entry of a map.
                 found = json.loads(java_member(self._jvm, "org.apache.iceberg.SnapshotParser.toJson")(snapshot))
                 parent = found.get("parent-snapshot-id")
-                yield Snapshot(found["snapshot-id"], parent, found["summary"])
+                yield Snapshot(found["snapshot-id"], parent, found.get("sequence-number", 0), found["summary"])
                 snapshot = None if parent is None else self._table.snapshot(parent)
 
     def version(self) -> str:
