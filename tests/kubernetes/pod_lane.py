@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
 import httpx
+import pytest
 from chaos.lane import Lane
 from kubernetes.example_values import ONE_BROKER, example_values, merged
 
+from headrace_dev.java import java_home_of_servers
 from headrace_dev.kubernetes import KubernetesError, Release
 from headrace_dev.nessie import WAREHOUSE, Nessie
 from headrace_dev.object_store import ACCESS_KEY, REGION, SECRET_KEY, ObjectStore
 from headrace_dev.pod_network import HOST, Gateway, PodStack
 from headrace_dev.server import wait_until
+from headrace_dev.versions import JAVA_OF_SERVERS
 
 WORKERS = 3
 START_SECONDS = 400
@@ -127,8 +130,23 @@ def refused_eviction(release: Release, pod: str) -> str:
     return ""
 
 
-def create_store(root: Path, gateway: Gateway) -> tuple[ObjectStore, str]:
-    """Return a running object store and its URL for pods."""
-    store = ObjectStore(root)
+@contextmanager
+def catalog_for_pods(stack: PodStack, gateway: Gateway, folder: Path) -> Iterator[tuple[Nessie, str]]:
+    """Start the servers of a shop, an object store and a REST catalog; yield the catalog and the bucket.
+
+    Skips without a Java for the catalog.
+    """
+    java = java_home_of_servers()
+    if java is None:
+        pytest.skip(f"needs Java {JAVA_OF_SERVERS} for the catalog: JAVA21_HOME names it")
+    stack.start("kafka", "postgres", "connect")
+    gateway.open(stack.kafka.pod_port)
+    store = ObjectStore(folder)
     store.start()
-    return store, f"http://{gateway.open(int(store.endpoint.rpartition(':')[2]))}"
+    nessie = Nessie(folder, java, store, f"http://{gateway.open(int(store.endpoint.rpartition(':')[2]))}")
+    try:
+        nessie.start()
+        yield nessie, store.bucket
+    finally:
+        nessie.stop()
+        store.stop()

@@ -7,14 +7,11 @@ from typing import Any
 
 import pytest
 from kubernetes.example_values import example_values
-from kubernetes.pod_lane import START_SECONDS, PodLane, create_store
+from kubernetes.pod_lane import START_SECONDS, PodLane, catalog_for_pods
 
-from headrace_dev.java import java_home_of_servers
 from headrace_dev.kubernetes import Cluster, Release
-from headrace_dev.nessie import Nessie
 from headrace_dev.pod_network import Gateway, PodStack, open_api
 from headrace_dev.server import wait_until
-from headrace_dev.versions import JAVA_OF_SERVERS
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.long, pytest.mark.timeout(900)]
 
@@ -62,25 +59,14 @@ def lane(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[ExecutorLane]:
     """A shop under load, and a worker with executors."""
-    java = java_home_of_servers()
-    if java is None:
-        pytest.skip(f"needs Java {JAVA_OF_SERVERS} for the catalog: JAVA21_HOME names it")
     folder = tmp_path_factory.mktemp("executors")
-    pod_stack.start("kafka", "postgres", "connect")
-    gateway.open(pod_stack.kafka.pod_port)
-    open_api(cluster, gateway)
-    store, endpoint = create_store(folder, gateway)
-    nessie = Nessie(folder, java, store, endpoint)
-    try:
-        nessie.start()
+    with catalog_for_pods(pod_stack, gateway, folder) as (nessie, bucket):
+        open_api(cluster, gateway)
         release = Release(cluster, "executors", image("aws"))
-        with ExecutorLane(pod_stack, "executors", folder, release, gateway, nessie, store.bucket) as lane:
+        with ExecutorLane(pod_stack, "executors", folder, release, gateway, nessie, bucket) as lane:
             lane.begin_load(TRANSACTIONS_PER_SECOND)
             yield lane
             print(release.logs()[-4000:])
-    finally:
-        nessie.stop()
-        store.stop()
 
 
 def test_executors_in_pods_write_the_tables(lane: ExecutorLane) -> None:

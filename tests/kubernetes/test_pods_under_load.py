@@ -13,15 +13,12 @@ from collections.abc import Callable, Iterator
 import httpx
 import pytest
 from envelopes import key, whole_change
-from kubernetes.pod_lane import START_SECONDS, WORKERS, PodLane, create_store, refused_eviction
+from kubernetes.pod_lane import START_SECONDS, WORKERS, PodLane, catalog_for_pods, refused_eviction
 from recordings.records import RecordedRecord, publish
 
-from headrace_dev.java import java_home_of_servers
 from headrace_dev.kubernetes import Cluster, Release
-from headrace_dev.nessie import Nessie
 from headrace_dev.pod_network import Gateway, PodStack
 from headrace_dev.server import http, wait_until
-from headrace_dev.versions import JAVA_OF_SERVERS
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.long, pytest.mark.timeout(900)]
 
@@ -42,25 +39,13 @@ def lane(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[PodLane]:
     """A shop, and three workers that write to the store."""
-    java = java_home_of_servers()
-    if java is None:
-        pytest.skip(f"needs Java {JAVA_OF_SERVERS} for the catalog: JAVA21_HOME names it")
-    name = image("aws")
     folder = tmp_path_factory.mktemp("pods")
-    pod_stack.start("kafka", "postgres", "connect")
-    gateway.open(pod_stack.kafka.pod_port)
-    store, endpoint = create_store(folder, gateway)
-    nessie = Nessie(folder, java, store, endpoint)
-    try:
-        nessie.start()
-        release = Release(cluster, "pods", name)
-        with PodLane(pod_stack, "pods", folder, release, gateway, nessie, store.bucket) as lane:
+    with catalog_for_pods(pod_stack, gateway, folder) as (nessie, bucket):
+        release = Release(cluster, "pods", image("aws"))
+        with PodLane(pod_stack, "pods", folder, release, gateway, nessie, bucket) as lane:
             lane.wait_until_spread()
             yield lane
             print(release.logs())
-    finally:
-        nessie.stop()
-        store.stop()
 
 
 @pytest.fixture
