@@ -16,7 +16,7 @@ from kubernetes.example_objects import create_cluster_objects, namespaced, volum
 from kubernetes.example_values import EXAMPLES, ONE_BROKER, Values, example_values, merged
 
 from headrace_dev.kubernetes import Cluster, Release
-from headrace_dev.pod_network import PodKafka
+from headrace_dev.pod_network import Gateway, PodKafka, open_api
 from headrace_dev.server import wait_until
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.long, pytest.mark.timeout(600)]
@@ -30,9 +30,10 @@ SMALL = {"requests": {"cpu": "50m", "memory": "512Mi"}, "limits": {"memory": "4G
 
 
 @pytest.fixture(scope="module")
-def prepared(cluster: Cluster) -> Cluster:
-    """The cluster with definitions of the operators' resources."""
+def prepared(cluster: Cluster, gateway: Gateway) -> Cluster:
+    """The cluster with definitions of the operators' resources, and an API that pods can call."""
     create_cluster_objects(cluster)
+    open_api(cluster, gateway)
     return cluster
 
 
