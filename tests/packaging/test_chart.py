@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from base64 import b64decode
 from pathlib import Path
 
 import jsonschema
@@ -107,10 +108,15 @@ def test_options_arrive_as_they_were_set(tmp_path: Path) -> None:
     }
 
 
+def connector_files(values: Path) -> dict[str, str]:
+    """The files in the Secret of connectors."""
+    return {name: b64decode(content).decode() for name, content in manifest("Secret", values)["data"].items()}
+
+
 def test_connectors_arrive_as_they_were_set(tmp_path: Path) -> None:
     """In standalone mode the worker reads each connector from its file, and the configuration is valid."""
     values = CHART / "ci" / "standalone-values.yaml"
-    files = manifest("Secret", values)["stringData"]
+    files = connector_files(values)
     mounted = [Path(path) for path in container(values)["args"][3:]]
     assert [path.name for path in mounted] == sorted(files)
     for path in mounted:
@@ -134,7 +140,7 @@ def test_distributed_workers_follow_the_connectors(tmp_path: Path) -> None:
     assert "subPath" not in mount
     assert directory_of(values).folder == mount["mountPath"]
     assert directory_of(values).delete_all
-    for file, text in secret["stringData"].items():
+    for file, text in connector_files(values).items():
         (tmp_path / file).write_text(text)
     files = read_folder(tmp_path)
     assert files.problems == {}
@@ -161,8 +167,13 @@ def test_changed_connectors_replace_no_distributed_pod() -> None:
 
 
 def test_the_last_connector_can_be_removed() -> None:
-    """Without connectors the folder is mounted and empty, so that the worker deletes what it has created from it."""
-    assert manifest("Secret", MINIMAL)["stringData"] == {}
+    """Without connectors the folder is mounted and empty, so that the worker deletes what it has created from it.
+
+    Helm removes entries of ``data`` only: what ``stringData`` had before stays in the Secret.
+    """
+    secret = manifest("Secret", MINIMAL)
+    assert secret["data"] == {}
+    assert "stringData" not in secret
     assert directory_of(MINIMAL).folder == "/etc/headrace/connectors"
 
 
