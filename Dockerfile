@@ -7,7 +7,11 @@
 # --build-arg VARIANT=aws adds the jars for S3 and Glue (headrace_dev/versions.py lists the variants).
 ARG VARIANT=core
 
-FROM python:3.11-slim-bookworm AS base
+# A release is built from a base by its content, BASE=python:3.11.<patch>-slim-bookworm@sha256:..., so that a second build is
+# the same (docs/security.md). Without that, the newest patches of Python and Debian are in it.
+ARG BASE=python:3.11-slim-bookworm
+
+FROM ${BASE} AS base
 # libnss-wrapper gives a name to a uid without an entry in /etc/passwd (docs/why.md). Debian serves only its newest version
 # of a package, so a pinned one (DL3008) would soon break the build.
 # hadolint ignore=DL3008

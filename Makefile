@@ -12,7 +12,7 @@ export PYTHONUNBUFFERED := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup jars system chart image lock demo run test unit coverage check format bench cases mutations chaos soak production kubernetes clean
+.PHONY: help audit setup jars system chart image lock demo run test unit coverage check format bench cases mutations chaos soak production kubernetes clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,12 +45,15 @@ coverage: setup ## the same tests with all examples, and the ten modules of whos
 in_halves = $(1) $(HALF) & half=$$!; $(1) tests/unit $(addprefix --ignore=,$(HALF)); rest=$$?; wait $$half && exit $$rest
 HALF := $(addprefix tests/unit/,core config kafka sql cassandra converters transforms)
 
-check: setup ## ruff, mypy strict, the import rules, licenses of the image's packages
+check: setup ## ruff, mypy strict, the import rules, licenses of what the image contains
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m headrace_dev.licenses
+
+audit: setup jars ## known vulnerabilities of packages and jars, from osv.dev (needs Go for the first time)
+	$(BIN)/python -m headrace_dev.audit
 
 format: setup ## let ruff put the code in form
 	$(BIN)/ruff check --fix .
@@ -121,8 +124,8 @@ system: ## Debian's PostgreSQL (as root), Helm (where there is Go) and promtool;
 chart: setup system ## Dockerfile, chart and documentation: hadolint, helm lint and template, Kubernetes' schemas, links
 	$(BIN)/pytest -q tests/packaging tests/unit/test_docs.py
 
-image: ## the container image headrace:dev (ENGINE=podman for another engine than docker, VARIANT=aws for jars of S3)
-	$(or $(ENGINE),docker) build --build-arg VARIANT=$(or $(VARIANT),core) -t headrace:dev .
+image: ## the image headrace:dev (ENGINE=podman for another engine than docker, VARIANT=aws for jars of S3, BASE=image@sha256:...)
+	$(or $(ENGINE),docker) build --build-arg VARIANT=$(or $(VARIANT),core) $(if $(BASE),--build-arg BASE=$(BASE)) -t headrace:dev .
 
 lock: setup ## pin anew: requirements/*.txt from pyproject.toml, jars.sha256 from versions.py
 	$(BIN)/uv pip compile -q pyproject.toml -o requirements/runtime.txt $(LOCK)

@@ -23,6 +23,7 @@ HELM = "3.22.0"  # built from its Go module, where there is Go
 NESSIE = "0.99.0"  # a REST catalog of Iceberg, for a long test
 VERSITYGW = "1.8.0"  # an S3 server, built from its Go module
 TOXIPROXY = "2.5.0"  # disturbs connections, built from its Go module
+OSV_SCANNER = "2.5.1"  # asks osv.dev for known vulnerabilities, built from its Go module
 KUBERNETES = "1.34"  # what the chart's manifests are checked against
 
 AWS_SDK = "2.29.52"  # that of hadoop-aws
