@@ -42,7 +42,7 @@ class Trial:
     def refused(self) -> Mapping[str, Any]:
         """Start Spark with a master that does not exist."""
         lakehouse = SparkLakehouse(
-            self._warehouse, {**self._settings, "spark.master": "spork://host"}, resolve("lakehouse")
+            self._warehouse, {**self._settings, "spark.master": "local[none]"}, resolve("lakehouse")
         )
         try:
             lakehouse.start()

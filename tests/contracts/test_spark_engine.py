@@ -33,7 +33,7 @@ def test_a_start_that_fails_names_the_cause(trial: Mapping[str, Mapping[str, Any
     """The last one of Java's trace, and Spark can still start with other settings."""
     assert trial["refused"]["error"] == "Retriable"
     assert "Spark: did not start: SparkException: " in trial["refused"]["message"]
-    assert "Could not parse Master URL: 'spork://host'" in trial["refused"]["message"]
+    assert "Could not parse Master URL: 'local[none]'" in trial["refused"]["message"]
 
 
 def test_no_secret_is_visible_to_other_processes(trial: Mapping[str, Mapping[str, Any]]) -> None:

@@ -35,19 +35,26 @@ def new_session(settings: Mapping[str, str], variables: Mapping[str, str]) -> tu
             jvm = SparkJvm.start(settings, {**variables, **user_environment(os.getuid())}, standard_error)
             return jvm, _session(jvm)
     except BaseException as error:
+        reason = _reason(error)
         if jvm is not None:
             jvm.kill()
             abandon(None)
         if isinstance(error, HeadraceError) or not isinstance(error, Exception):
             raise
         raise Retriable(
-            f"Spark: did not start: {_reason(error)}; check spark.master, and that Spark's jars exist"
+            f"Spark: did not start: {reason}; check spark.master, and that Spark's jars exist"
         ) from error
 
 
-def _reason(error: Exception) -> str:
-    """Return the last cause in the trace of a Java error, with its text: no statement has run that it could quote."""
-    causes = _CAUSE.findall(str(error))
+def _reason(error: BaseException) -> str:
+    """Return the last cause in the trace of a Java error, with its text: no statement has run that it could quote.
+
+    The JVM must still run: py4j asks it for the trace.
+    """
+    try:
+        causes = _CAUSE.findall(str(error))
+    except Exception:  # it has ended
+        causes = []
     return ": ".join(filter(None, causes[-1])) if causes else type(error).__name__
 
 
