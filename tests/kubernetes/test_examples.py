@@ -16,7 +16,7 @@ from kubernetes.example_objects import create_cluster_objects, namespaced, volum
 from kubernetes.example_values import EXAMPLES, ONE_BROKER, Values, example_values, merged
 
 from headrace_dev.kubernetes import Cluster, Release
-from headrace_dev.pod_network import Gateway, PodKafka, open_api
+from headrace_dev.pod_network import HOST, Gateway, PodKafka, open_api
 from headrace_dev.server import wait_until
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.long, pytest.mark.timeout(600)]
@@ -24,7 +24,8 @@ pytestmark = [pytest.mark.kubernetes, pytest.mark.long, pytest.mark.timeout(600)
 UNDER_LOAD = "s3"
 """The example of ``test_pods_under_load.py``."""
 BROKER_WITH_SASL = {"https", "persistent"}
-"""Examples whose broker is not here: their workers start and wait for it."""
+"""Examples whose broker is not here: their workers start and wait for it, because nothing listens where they look."""
+NOTHING_LISTENS = f"{HOST}:9"
 NOT_HERE: dict[str, Any] = {"initContainers": [], "sidecars": [], "imagePullSecrets": []}
 SMALL = {"requests": {"cpu": "50m", "memory": "512Mi"}, "limits": {"memory": "4Gi"}}
 
@@ -56,7 +57,8 @@ def example(
     claimed = values.get("persistence", {})
     if claimed.get("enabled"):
         prepared.apply(volume(name, str(warehouse), claimed.get("storageClass", "")))
-    here: Values = {**NOT_HERE, "resources": SMALL, "kafka": {"bootstrapServers": broker.pod_servers}}
+    servers = NOTHING_LISTENS if name in BROKER_WITH_SASL else broker.pod_servers
+    here: Values = {**NOT_HERE, "resources": SMALL, "kafka": {"bootstrapServers": servers}}
     here["worker"] = {"config": ONE_BROKER}
     try:
         yield release, merged(values, here), name
