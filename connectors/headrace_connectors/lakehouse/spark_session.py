@@ -41,9 +41,7 @@ def new_session(settings: Mapping[str, str], variables: Mapping[str, str]) -> tu
             abandon(None)
         if isinstance(error, HeadraceError) or not isinstance(error, Exception):
             raise
-        raise Retriable(
-            f"Spark: did not start: {reason}; check spark.master, and that Spark's jars exist"
-        ) from error
+        raise Retriable(f"Spark: did not start: {reason}; check spark.master, and that Spark's jars exist") from error
 
 
 def _reason(error: BaseException) -> str:
