@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
@@ -54,11 +55,12 @@ class Authority:
         key = ec.generate_private_key(ec.SECP256R1())
         self.identity = Identity(key, _certificate(_name(name), _name(name), key, key, authority=True))
 
-    def issue(self, name: str, *, ends: timedelta = timedelta(days=1)) -> Identity:
-        """Return an identity for ``name`` on this machine. ``ends`` in the past is an expired one."""
+    def issue(self, name: str, *hosts: str, ends: timedelta = timedelta(days=1)) -> Identity:
+        """Return an identity for ``name`` on this machine and ``hosts``. ``ends`` in the past is an expired one."""
         key = ec.generate_private_key(ec.SECP256R1())
         issuer = self.identity
-        return Identity(key, _certificate(_name(name), issuer.certificate.subject, key, issuer.key, ends=ends))
+        subject = issuer.certificate.subject
+        return Identity(key, _certificate(_name(name), subject, key, issuer.key, hosts=hosts, ends=ends))
 
     def pem(self) -> bytes:
         """The authority's certificate as PEM."""
@@ -77,11 +79,12 @@ def _certificate(
     key: ec.EllipticCurvePrivateKey,
     signer: ec.EllipticCurvePrivateKey,
     *,
+    hosts: Sequence[str] = (),
     ends: timedelta = timedelta(days=1),
     authority: bool = False,
 ) -> x509.Certificate:
     now = datetime.now(UTC)
-    names = [x509.DNSName("localhost"), x509.IPAddress(ip_address("127.0.0.1"))]
+    names = [*map(x509.DNSName, ("localhost", *hosts)), x509.IPAddress(ip_address("127.0.0.1"))]
     return (
         x509.CertificateBuilder()
         .subject_name(subject)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,10 +23,19 @@ class ObjectStore:
 
     ``endpoint`` is that of its proxy, which listens on ``host``: ``slow`` and ``killed`` disturb its clients. Readers
     (``reader_settings``) use another server of the same objects, which nothing disturbs. With ``sessions`` the store
-    also accepts temporary credentials.
+    also accepts temporary credentials. With ``tls``, a domain and the files of a certificate and a key for it, clients
+    use TLS and find the bucket at its own host in the domain. The server's log names the headers of each request then.
     """
 
-    def __init__(self, root: Path, bucket: str = "lake", host: str = LOOPBACK, *, sessions: bool = False) -> None:
+    def __init__(
+        self,
+        root: Path,
+        bucket: str = "lake",
+        host: str = LOOPBACK,
+        *,
+        sessions: bool = False,
+        tls: tuple[str, Path, Path] | None = None,
+    ) -> None:
         folder = self.folder = root.resolve() / "object-store"
         self._objects = folder / "data" / bucket
         self._objects.mkdir(parents=True)
@@ -34,15 +43,22 @@ class ObjectStore:
         self._port, self._reading, proxied, self._control = free_ports(4)
         self.endpoint = f"http://{host}:{proxied}"
         self._proxied = f"{host}:{proxied}"
+        self.direct_endpoint = f"http://{LOOPBACK}:{self._port}"
+        """The same server without the proxy, for a client that nothing delays."""
         program = tool("versitygw", "github.com/versity/versitygw/cmd/versitygw", VERSITYGW)
         self.sessions = StoreSessions(folder, program, _ROOT) if sessions else None
         options = self.sessions.gateway_options if self.sessions else ()
+        secured: Sequence[str] = ()
+        if tls is not None:
+            domain, certificate, key = tls
+            self.endpoint = f"https://{domain}:{proxied}"
+            secured = ("--cert", str(certificate), "--key", str(key), "--virtual-domain", domain, "--debug")
 
-        def gateway(name: str, port: int) -> Server:
-            listen = ["--port", f"{LOOPBACK}:{port}"]
-            return Server(name, [str(program), *_ROOT, *options, *listen, "posix", str(folder / "data")], folder)
+        def gateway(name: str, port: int, more: Sequence[str] = ()) -> Server:
+            command = [str(program), *_ROOT, *options, *more, "--port", f"{LOOPBACK}:{port}"]
+            return Server(name, [*command, "posix", str(folder / "data")], folder)
 
-        self.server = gateway("object-store", self._port)
+        self.server = gateway("object-store", self._port, secured)
         self._readers = gateway("object-store-readers", self._reading)
         proxy = tool("server", "github.com/Shopify/toxiproxy/v2/cmd/server", TOXIPROXY)
         self._proxy = Server("object-store-proxy", [str(proxy), "-host", LOOPBACK, "-port", str(self._control)], folder)

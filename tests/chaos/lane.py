@@ -50,7 +50,8 @@ class Lane:
     """One shop, one source connector, one worker with the sink connector ``name``.
 
     ``tables`` are those that the sink reads, orders among them. ``settings`` are options of this lane, with ``__`` for
-    a dot. ``worker`` are options of its worker, and ``lake`` is where this writes to instead of a folder.
+    a dot. ``worker`` are options of its worker, ``environment`` its variables, and ``lake`` is where this writes to
+    instead of a folder.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class Lane:
         tables: Sequence[str] = TABLES,
         lake: Lake | None = None,
         worker: Mapping[str, str] | None = None,
+        environment: Mapping[str, str] | None = None,
         **settings: str,
     ) -> None:
         self.name = name
@@ -73,6 +75,7 @@ class Lane:
         self._tables = tables
         self._lake = lake
         self._worker_settings = {**(worker or {}), **(lake.properties if lake else {})}
+        self._environment = dict(environment or {})
         self._settings = settings
         self._starts = itertools.count(1)
         self._port = free_ports(1)[0]
@@ -137,7 +140,11 @@ class Lane:
                 "status.storage.topic": f"{self.name}-status",
                 **self._worker_settings,
             },
-            environment={"HEADRACE_FAILPOINTS": plan, "HEADRACE_FAILPOINTS_DIR": str(self._folder)},
+            environment={
+                "HEADRACE_FAILPOINTS": plan,
+                "HEADRACE_FAILPOINTS_DIR": str(self._folder),
+                **self._environment,
+            },
         )
         self.worker.start()
 

@@ -15,10 +15,11 @@ from headrace_dev.stack import Stack
 pytestmark = [pytest.mark.stack, pytest.mark.spark, pytest.mark.production, pytest.mark.long]
 
 COMMITS = 60
+RACES = 5
 
 
 def test_two_writers_of_a_table_lose_no_commit(stack: Stack, store: ObjectStore, tmp_path: Path) -> None:
-    """A worker and another process commit to one table under load, through a store that answers late."""
+    """A worker and another process commit to one table under load. The store answers the worker late, so it loses."""
     (tmp_path / "iceberg").mkdir()
     lake = DeltaLake(store, tmp_path / "iceberg")
     with Lane(stack, "deltas3", tmp_path, lake=lake, table__format="delta") as lane:
@@ -26,14 +27,16 @@ def test_two_writers_of_a_table_lose_no_commit(stack: Stack, store: ObjectStore,
         lane.begin_load()
         wait_until(lambda: len(lane.rows("orders")) > 0, "first rows", 180)
         other = OtherWriter(lake, *table)
-        with store.slow(milliseconds=20, kilobytes_per_second=20_000):
+        with store.slow(milliseconds=100, kilobytes_per_second=20_000):
             other.start()
             try:
                 wait_until(lambda: len(other.written) >= COMMITS, "commits of the other writer", 240)
+                wait_until(lambda: lake.races_lost(*table) >= RACES, "races that the worker loses", 240)
             finally:
                 other.stop()
         assert lane.prove() > 0
         assert lane.worker.tables(lane.name) == []
         log = "".join(store.read(entry) for entry in lake.log(*table))
         assert [mark for mark in other.written if mark not in log] == []
-        print(f"{len(other.written)} commits of the other writer stayed; it lost {other.lost} races")
+        lost = lake.races_lost(*table)
+        print(f"{len(other.written)} commits of the other writer stayed; it lost {other.lost} races, the worker {lost}")

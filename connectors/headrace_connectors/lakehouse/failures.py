@@ -48,6 +48,12 @@ _KNOWN: tuple[tuple[str, type[HeadraceError], str], ...] = (
      r"PATH_NOT_FOUND", NotThere, "the table does not exist, or the storage does not show it"),
     (r"UncheckedSQLException|PSQLException|SQL(Transient|Recoverable)\w*Exception", Retriable,
      "the catalog's database refused a statement; at the first start two workers may both make its tables"),
+    (r"PKIX path|unable to find valid certification path|SSLPeerUnverified|CertificateExpired|"
+     r"No (subject alternative|name matching)|trustAnchors parameter", Retriable,
+     "the certificate of the storage or the catalog is not trusted, has ended, or is that of another name; renew it, "
+     "set jvm.ssl.truststore.location, or correct the address"),
+    (r"Unsupported or unrecognized SSL message", Retriable,
+     "the storage or the catalog does not speak TLS; set its address with http, or enable TLS there"),
     (r"ExpiredToken|InvalidAccessKeyId|SignatureDoesNotMatch|InvalidToken|TokenRefreshRequired|RequestExpired|"
      r"NotAuthorizedException|ForbiddenException|Unable to load credentials|\(Service: \w+, Status Code: 40[13]",
      Retriable,

@@ -26,6 +26,7 @@ from headrace_connectors.lakehouse.spark_jvm import environment
 from headrace_connectors.lakehouse.spark_settings import SHUFFLE_PARTITIONS, is_local, local_cores, memory, settings
 from headrace_connectors.lakehouse.table_format import TableFormat, TablePath
 from headrace_connectors.lakehouse.table_session import TableSession, new_child
+from headrace_connectors.lakehouse.trust_store import TrustStore
 from headrace_connectors.lakehouse.write_budget import HourlyBytes, WriteBudget
 from headrace_connectors.lakehouse.writer import SparkTable
 
@@ -55,7 +56,11 @@ class SparkLakehouse:
         limits = limits or EngineSettings()
         self._upkeep_bytes = HourlyBytes(limits.maintenance_bytes)
         location = str(self._path) if self._path else warehouse
-        self._settings = settings(location, spark, jars, available, limits.extra_jars)
+        self._trusted = (
+            TrustStore(limits.truststore_location, limits.truststore_password) if limits.truststore_location else None
+        )
+        trusted = self._trusted.path if self._trusted else None
+        self._settings = settings(location, spark, jars, available, limits.extra_jars, trusted)
         self._engine = SparkEngine(self._settings, environment(os.environ, limits.environment), limits)
         self._scratch: Path | None = None
         self._master = self._settings["spark.master"]
@@ -135,10 +140,14 @@ class SparkLakehouse:
         self._engine.close()
         if self._scratch is not None:
             shutil.rmtree(self._scratch, ignore_errors=True)
+        if self._trusted is not None:
+            self._trusted.remove()
 
     def _session(self) -> Any:
         if self._scratch is not None:
             self._scratch.mkdir(mode=0o700, exist_ok=True)
+        if self._trusted is not None:
+            self._trusted.write()
         return self._engine.session()
 
 

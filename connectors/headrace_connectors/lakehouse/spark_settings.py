@@ -1,4 +1,4 @@
-"""The settings of Spark: defaults, catalog, jars, and the memory of its JVM."""
+"""The settings of Spark: defaults, catalog, jars, the memory of its JVM, and whom its JVMs trust."""
 
 from __future__ import annotations
 
@@ -54,6 +54,8 @@ _PODS = {
 }
 _PODS_IMAGE = ("spark.kubernetes.container.image", "spark.kubernetes.executor.container.image")
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_EXECUTOR_OPTIONS = "spark.executor.extraJavaOptions"
+_TRUST_STORE = "-Djavax.net.ssl.trustStore"
 LOG_CONFIG = Path(__file__).parent / "log4j2.properties"
 _LOCAL = {
     "spark.driver.host": "127.0.0.1",
@@ -72,10 +74,12 @@ def settings(
     jars: Sequence[Path] | None = None,
     available: int | None = None,
     extra: Sequence[str] = (),
+    trusted: Path | None = None,
 ) -> dict[str, str]:
     """Return all settings of the session; ``spark`` takes precedence. ``extra`` are jars in addition to all others.
 
-    ``available`` bytes are for the JVM and for changes (``jvm_memory.py``). Raises ConfigError for an unsafe catalog,
+    ``available`` bytes are for the JVM and for changes (``jvm_memory.py``). ``trusted`` is a trust store without a
+    password, for the driver and its executors. Raises ConfigError for an unsafe catalog,
     or for a master that cannot be used.
     """
     master = spark.get("spark.master", _DEFAULTS["spark.master"])
@@ -90,7 +94,9 @@ def settings(
     catalogs = catalog_settings(warehouse, spark)
     chosen = {**_DEFAULTS, **own, **catalogs, **_of_master(master, spark), **spark, **jar_settings(spark, jars, extra)}
     refuse_unsafe(chosen)
-    chosen |= _jvm(spark, available)
+    chosen |= _jvm(spark, available, trusted)
+    if trusted is not None and not is_local(master):
+        chosen |= _trusted_by_executors(spark, trusted)
     return {**_object_store(warehouse), **chosen, **_local_files(master, chosen)}
 
 
@@ -99,7 +105,7 @@ def memory(spark: Mapping[str, str], available: int | None) -> JvmMemory:
     return JvmMemory.planned(spark.get("spark.driver.memory"), spark.get(_JAVA_OPTIONS, ""), available)
 
 
-def _jvm(spark: Mapping[str, str], available: int | None) -> dict[str, str]:
+def _jvm(spark: Mapping[str, str], available: int | None, trusted: Path | None) -> dict[str, str]:
     """Options of the JVM. It ends at the first lack of memory, so that it is started again (``spark_engine.py``).
 
     The garbage collector is the one with the highest throughput, because latency does not matter for batches. Measured
@@ -112,9 +118,19 @@ def _jvm(spark: Mapping[str, str], available: int | None) -> dict[str, str]:
         *([] if re.search(r"-XX:\+Use\w+GC\b", wanted) else ["-XX:+UseParallelGC"]),
         *([] if "ExitOnOutOfMemoryError" in wanted else ["-XX:+ExitOnOutOfMemoryError"]),
         *sizes.options(wanted),
+        *([f"{_TRUST_STORE}={trusted}"] if trusted else []),
     ]
     heap = f"{sizes.heap // (1024 * 1024)}m"
     return {"spark.driver.memory": heap, _JAVA_OPTIONS: " ".join(filter(None, [*own, wanted]))}
+
+
+def _trusted_by_executors(spark: Mapping[str, str], trusted: Path) -> dict[str, str]:
+    """Send the trust store to each executor's working folder, where Java reads it at its first connection with TLS."""
+    options, files = spark.get(_EXECUTOR_OPTIONS, ""), spark.get("spark.files", "")
+    return {
+        "spark.files": ",".join(filter(None, [files, str(trusted)])),
+        _EXECUTOR_OPTIONS: f"{_TRUST_STORE}={trusted.name} {options}".strip(),
+    }
 
 
 def _object_store(warehouse: str) -> dict[str, str]:

@@ -13,7 +13,7 @@ _LOW = Importance.LOW
 
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
-    """Deadlines of Spark in seconds, the environment of its JVM, and jars that are added."""
+    """Deadlines of Spark in seconds, the environment of its JVM, whom it trusts, and jars that are added."""
 
     statement_timeout: float = option(
         "statement.timeout.ms",
@@ -53,6 +53,16 @@ class EngineSettings:
         "SPARK_*, HADOOP_*, AWS_*, AZURE_* and others, without names that contain SECRET, PASSWORD, TOKEN, CREDENTIAL "
         "or ACCESS_KEY). Other users of the machine with the worker's rights can read them.",
         _LOW,
+    )
+    truststore_location: str | None = option(
+        "jvm.ssl.truststore.location",
+        Type.STRING,
+        None,
+        "File with the certificates that Spark's JVM and its executors trust, instead of Java's: those of an object "
+        "store, a catalog or an OAuth server with an authority of your own. PEM, PKCS12 or JKS.",
+    )
+    truststore_password: str | None = option(
+        "jvm.ssl.truststore.password", Type.PASSWORD, None, "Password of the file, if it needs one."
     )
     extra_jars: tuple[str, ...] = option(
         "headrace.jars.extra",

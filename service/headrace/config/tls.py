@@ -279,12 +279,13 @@ def _trusted(settings: TlsSettings, prefix: str) -> bytes:
     if path is None:
         found = _named(f"{prefix}truststore.certificates", lambda: trusted_certificates(text.encode(), None))
     else:
-        found = _named(
-            f"{prefix}truststore.location",
-            lambda: trusted_certificates(_content(path), settings.truststore_password),
-            path,
-        )
+        found = read_trust_store(f"{prefix}truststore.location", path, settings.truststore_password)
     return b"".join(each.public_bytes(Encoding.DER) for each in found)
+
+
+def read_trust_store(name: str, path: str, password: str | None) -> Sequence[x509.Certificate]:
+    """Return the certificates in the file ``path``. Raises ConfigError that begins with ``name``, the file's option."""
+    return _named(name, lambda: trusted_certificates(_content(path), password), path)
 
 
 def _key_files(path: str) -> tuple[str, ...]:

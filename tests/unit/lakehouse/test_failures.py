@@ -63,6 +63,19 @@ class AnalysisError(Exception):
             Retriable,
             "refused a request",
         ),
+        (
+            "software.amazon.awssdk.core.exception.SdkClientException: Unable to execute HTTP request: PKIX path "
+            "building failed",
+            Retriable,
+            "not trusted.*jvm.ssl.truststore.location",
+        ),
+        (
+            "javax.net.ssl.SSLPeerUnverifiedException: Certificate for <s3.test> doesn't match any of the subject "
+            "alternative names",
+            Retriable,
+            "of another name",
+        ),
+        ("javax.net.ssl.SSLException: Unsupported or unrecognized SSL message", Retriable, "does not speak TLS"),
         ("org.postgresql.util.PSQLException: ERROR: relation exists", Retriable, "catalog's database.*PSQLException"),
         (
             "org.apache.iceberg.jdbc.UncheckedSQLException: Cannot initialize JDBC catalog",
