@@ -11,24 +11,24 @@ import http.client
 import json
 import logging
 import random
-import re
 import ssl
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
-from urllib.parse import quote_plus, urlencode, urlsplit
+from typing import Protocol
+from urllib.parse import urlsplit
 
 from aiokafka.abc import AbstractTokenProvider
 from aiokafka.errors import KafkaError
 
 from headrace.core.model.errors import ConfigError, HeadraceError, Retriable
+from headrace_connectors.client_credentials import ClientCredentials, NoToken
+from headrace_connectors.http_transport import TooLarge
 
 log = logging.getLogger(__name__)
 
-_MAX_BYTES = 1024 * 1024
 _LOGIN = "sasl.jaas.config"
 _URL = "sasl.oauthbearer.token.endpoint.url"
 _ADVICE = (
@@ -195,94 +195,59 @@ class HttpTokens:
         """Request a token. Raises ConfigError if the endpoint refuses the client, else Retriable."""
         asked = time.time()
         try:
-            status, content = self._answer()
+            granted = self._client().fetch()
+        except NoToken as answer:
+            raise self._refusal(answer) from answer
+        except TooLarge as error:
+            raise ConfigError(f"{self.name}: its answer is too large for a token; correct {_URL}", _URL) from error
         except ssl.SSLCertVerificationError as error:
             raise ConfigError(
                 f"{self.name}: its certificate is not accepted: {error.verify_message.rstrip('.')}; correct "
                 f"ssl.truststore.location in {_LOGIN}",
                 _LOGIN,
             ) from error
-        except (OSError, http.client.HTTPException) as error:
-            cause = getattr(error, "strerror", None) or getattr(error, "reason", None) or str(error)
-            raise Retriable(f"{self.name}: cannot be reached: {cause or type(error).__name__}; check {_URL}") from error
-        return self._token(status, _document(content), asked)
+        except OSError as error:
+            raise Retriable(f"{self.name}: cannot be reached: {error.strerror or error}; check {_URL}") from error
+        begins, ends = _times(granted.text)
+        if ends is None and granted.seconds:
+            ends = asked + granted.seconds
+        return Token(granted.text, begins or asked, ends)
 
     @property
     def name(self) -> str:
         """The endpoint, without a query or user of its URL."""
         parts = urlsplit(self.url)
-        return f"Token endpoint {parts.scheme}://{parts.hostname}:{self._port}{parts.path}"
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        return f"Token endpoint {parts.scheme}://{parts.hostname}:{port}{parts.path}"
 
-    @property
-    def _port(self) -> int:
-        parts = urlsplit(self.url)
-        return parts.port or (443 if parts.scheme == "https" else 80)
+    def _client(self) -> ClientCredentials:
+        return ClientCredentials(
+            self.url,
+            self.client,
+            self.secret,
+            self.scope,
+            self.tls,
+            encodes=self.urlencode,
+            seconds=self.connect_seconds + self.read_seconds,
+            connect_seconds=self.connect_seconds,
+        )
 
-    def _answer(self) -> tuple[int, bytes]:
-        """Return status and content. A redirect is not followed: it would send the secret to another server."""
-        parts = urlsplit(self.url)
-        host = parts.hostname or ""
-        connection: http.client.HTTPConnection
-        if self.tls is None:
-            connection = http.client.HTTPConnection(host, self._port, timeout=self.connect_seconds)
-        else:
-            connection = http.client.HTTPSConnection(host, self._port, timeout=self.connect_seconds, context=self.tls)
-        try:
-            connection.connect()
-            connection.sock.settimeout(self.read_seconds)
-            path = parts.path or "/"
-            connection.request("POST", f"{path}?{parts.query}" if parts.query else path, self._body(), self._headers())
-            answer = connection.getresponse()
-            return answer.status, answer.read(_MAX_BYTES + 1)
-        finally:
-            connection.close()
-
-    def _body(self) -> str:
-        form = {"grant_type": "client_credentials"}
-        return urlencode(form | ({"scope": self.scope.strip()} if self.scope and self.scope.strip() else {}))
-
-    def _headers(self) -> dict[str, str]:
-        client, secret = (quote_plus(each) if self.urlencode else each for each in (self.client, self.secret))
-        credentials = base64.b64encode(f"{client}:{secret}".encode()).decode()
-        return {
-            "Accept": "application/json",
-            "Authorization": f"Basic {credentials}",
-            "Cache-Control": "no-cache",
-            "Content-Type": "application/x-www-form-urlencoded",
-        }
-
-    def _token(self, status: int, document: Mapping[str, Any], asked: float) -> Token:
-        code = re.sub(r"[^a-z_]", "", str(document.get("error", ""))[:40])
-        if status >= http.client.INTERNAL_SERVER_ERROR or status in (408, 429):
-            raise Retriable(f"{self.name}: answers {status}; check the identity provider")
-        if code == "invalid_scope":
-            raise ConfigError(
+    def _refusal(self, answer: NoToken) -> HeadraceError:
+        if answer.status >= http.client.INTERNAL_SERVER_ERROR or answer.status in (408, 429):
+            return Retriable(f"{self.name}: answers {answer.status}; check the identity provider")
+        if answer.code == "invalid_scope":
+            return ConfigError(
                 f"{self.name}: rejects the scope (invalid_scope); correct sasl.oauthbearer.scope",
                 "sasl.oauthbearer.scope",
             )
-        if code in _REFUSED_CLIENT or status in (401, 403):
-            raise ConfigError(
-                f"{self.name}: rejects the client {self.client}: {code or status}; correct client id and secret",
+        if answer.code in _REFUSED_CLIENT or answer.status in (401, 403):
+            return ConfigError(
+                f"{self.name}: rejects the client {self.client}: {answer.code or answer.status}; correct client id and "
+                "secret",
                 _LOGIN,
             )
-        text = document.get("access_token")
-        if status != http.client.OK or not isinstance(text, str) or not re.fullmatch(r"[\w.~+/=-]+", text):
-            raise ConfigError(
-                f"{self.name}: answers {status} {code or 'without an access token'}; correct {_URL}", _URL
-            )
-        begins, ends = _times(text)
-        lifetime = document.get("expires_in")
-        if ends is None and isinstance(lifetime, int | float) and lifetime > 0:
-            ends = asked + lifetime
-        return Token(text, begins or asked, ends)
-
-
-def _document(content: bytes) -> Mapping[str, Any]:
-    try:
-        document = json.loads(content) if len(content) <= _MAX_BYTES else None
-    except (ValueError, RecursionError):
-        return {}
-    return document if isinstance(document, dict) else {}
+        cause = answer.code or "without an access token"
+        return ConfigError(f"{self.name}: answers {answer.status} {cause}; correct {_URL}", _URL)
 
 
 def _times(text: str) -> tuple[float | None, float | None]:

@@ -21,7 +21,7 @@ from headrace_connectors.registry.http import (
     no_authorization,
     tls_context,
 )
-from headrace_connectors.registry.oauth import ClientCredentials
+from headrace_connectors.registry.oauth import BearerTokens
 
 URL = "schema.registry.url"
 _SOURCE = "basic.auth.credentials.source"
@@ -81,7 +81,7 @@ def _authorization(given: ConfluentOptions, tls: ssl.SSLContext | None) -> Autho
     scope = {"target-sr-cluster": given.logical_cluster, "Confluent-Identity-Pool-Id": given.identity_pool}
     headers = {header: value for header, value in scope.items() if value}
     if given.token_source == OAUTHBEARER:
-        return ClientCredentials(given, tls, headers)
+        return BearerTokens(given, tls, headers)
     if not given.token:
         raise ConfigError(f"{_TOKEN_SOURCE}=STATIC_TOKEN needs {_TOKEN}", _TOKEN)
     return constant({"Authorization": f"Bearer {given.token}", **headers})

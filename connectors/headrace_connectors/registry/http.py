@@ -18,7 +18,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from headrace.config.tls import client_context
 from headrace.core.model.errors import BadRecord, ConfigError, Retriable
-from headrace_connectors.registry.transport import LARGEST, Reply, TooLarge, send
+from headrace_connectors.http_transport import LARGEST, Reply, TooLarge, send
 
 log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-{{- /* Spark's executors in pods: what driver and executors are told, and the pod that Spark completes for each executor. */ -}}
+{{- /* Spark's executors in pods: the options of driver and executors, and the pod that Spark completes for each executor. */ -}}
 
 {{- define "headrace.executorOptions" -}}
 spark.master: k8s://https://kubernetes.default.svc

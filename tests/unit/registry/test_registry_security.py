@@ -21,7 +21,8 @@ from headrace.config.registry_converters import CONFLUENT_AVRO, REGISTRY_CONVERT
 from headrace.config.tls import server_context
 from headrace.converters.registered import IdKind, SchemaId
 from headrace.core.model.errors import ConfigError, Retriable
-from headrace_connectors.registry import ApicurioRegistry, ConfluentRegistry, transport
+from headrace_connectors import http_transport as transport
+from headrace_connectors.registry import ApicurioRegistry, ConfluentRegistry
 
 ONE = SchemaId(IdKind.ID, 1)
 PATH = "/schemas/ids/1"
@@ -309,8 +310,8 @@ def test_refused_token_is_replaced_once(server: Server) -> None:
         ((401, {"error": "invalid_client"}), ConfigError, r"refuses the client \(401 invalid_client\)"),
         ((400, {"error": "the:secret"}), ConfigError, r"refuses the client \(400\)"),
         ((500, b""), Retriable, "answers 500"),
-        ((200, b"<html>"), Retriable, "without a token"),
-        ((200, {"access_token": "a\r\nHost: b"}), Retriable, "returns no access token"),
+        ((200, b"<html>"), Retriable, "without an access token"),
+        ((200, {"access_token": "a\r\nHost: b"}), Retriable, "without an access token"),
         ((200, b" " * (transport.LARGEST + 1)), ConfigError, "too large for a token"),
     ],
 )

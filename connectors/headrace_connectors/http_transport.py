@@ -42,13 +42,15 @@ def send(
     *,
     redirects: bool = True,
     seconds: float = SECONDS,
+    connect_seconds: float = SECONDS,
 ) -> Reply:
     """Return the answer to a request, after ``redirects`` if those are followed, within ``seconds``.
 
+    A connection is made within ``connect_seconds``.
     ``proxy`` is ``host:port``. A redirect to another server is followed without headers, because they may contain
     credentials. Raises TooLarge; TimeoutError, SSLCertVerificationError or another OSError.
     """
-    with _Deadline(seconds) as deadline:
+    with _Deadline(seconds, min(seconds, connect_seconds)) as deadline:
         try:
             reply = _send(request, [_Http(deadline), _Https(deadline, tls), _Redirects(proxy, redirects)], proxy)
             if deadline.expired:  # the end of the connection may look like the end of the body
@@ -67,7 +69,7 @@ def _send(request: urllib.request.Request, handlers: list[urllib.request.BaseHan
     if proxy:
         request.set_proxy(proxy, request.type)
     try:
-        with urllib.request.build_opener(*handlers).open(request, timeout=SECONDS) as response:
+        with urllib.request.build_opener(*handlers).open(request) as response:
             body = response.read(LARGEST + 1)
             if len(body) > LARGEST:
                 raise TooLarge
@@ -85,8 +87,9 @@ class _Deadline:
     It holds a second handle of each, because TLS takes the first one over.
     """
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, connect_seconds: float) -> None:
         self.expired = False
+        self._seconds, self._connect_seconds = seconds, connect_seconds
         self._lock = threading.Lock()
         self._connections: list[socket.socket] = []
         self._timer = threading.Timer(seconds, self._expire)
@@ -105,9 +108,10 @@ class _Deadline:
                 each.close()
             self._connections.clear()
 
-    def connect(self, *arguments: Any, **options: Any) -> socket.socket:
-        """Open a connection, as ``socket.create_connection`` does."""
-        made = socket.create_connection(*arguments, **options)
+    def connect(self, address: tuple[str, int], timeout: object, source: tuple[str, int] | None) -> socket.socket:
+        """Open a connection, as ``socket.create_connection`` does. The deadline is its time-out."""
+        made = socket.create_connection(address, self._connect_seconds, source)
+        made.settimeout(self._seconds)
         with self._lock:
             self._connections.append(made.dup())
         if self.expired:
