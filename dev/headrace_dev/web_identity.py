@@ -13,6 +13,7 @@ from pathlib import Path
 from urllib.parse import parse_qs
 from xml.sax.saxutils import escape
 
+from headrace_dev.object_store import REGION
 from headrace_dev.server import LOOPBACK
 from headrace_dev.store_sessions import Session, StoreSessions
 
@@ -44,6 +45,7 @@ class WebIdentity:
         self._server = ThreadingHTTPServer((LOOPBACK, 0), Handler)
         self._server.daemon_threads = True
         self.environment = {
+            "AWS_REGION": REGION,
             "AWS_ROLE_ARN": ROLE,
             "AWS_WEB_IDENTITY_TOKEN_FILE": str(token),
             "AWS_ENDPOINT_URL_STS": f"http://{LOOPBACK}:{self._server.server_port}",

@@ -54,8 +54,10 @@ _KNOWN: tuple[tuple[str, type[HeadraceError], str], ...] = (
      "set jvm.ssl.truststore.location, or correct the address"),
     (r"Unsupported or unrecognized SSL message", Retriable,
      "the storage or the catalog does not speak TLS; set its address with http, or enable TLS there"),
+    (r"Unable to load credentials", Retriable,
+     "there are no credentials for the storage: set keys in the worker file, or give the pod a role (and AWS_REGION)"),
     (r"ExpiredToken|InvalidAccessKeyId|SignatureDoesNotMatch|InvalidToken|TokenRefreshRequired|RequestExpired|"
-     r"NotAuthorizedException|ForbiddenException|Unable to load credentials|\(Service: \w+, Status Code: 40[13]",
+     r"NotAuthorizedException|ForbiddenException|\(Service: \w+, Status Code: 40[13]",
      Retriable,
      "the storage or the catalog does not accept the credentials; renew or correct them, and check what they allow"),
     (r"Connection refused|UnknownHost|SocketTimeout|SocketException|ServiceUnavailable|Connect to .* failed|"

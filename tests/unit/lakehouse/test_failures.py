@@ -75,6 +75,12 @@ class AnalysisError(Exception):
             Retriable,
             "of another name",
         ),
+        (
+            "software.amazon.awssdk.core.exception.SdkClientException: Unable to load credentials from any of the "
+            "providers in the chain",
+            Retriable,
+            "there are no credentials",
+        ),
         ("javax.net.ssl.SSLException: Unsupported or unrecognized SSL message", Retriable, "does not speak TLS"),
         ("org.postgresql.util.PSQLException: ERROR: relation exists", Retriable, "catalog's database.*PSQLException"),
         (
