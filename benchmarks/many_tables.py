@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -161,11 +162,14 @@ class Run:
         )
 
     def _print_resources(self, cpu: Cpu, seconds: float) -> None:
-        files = [file.stat().st_size for file in self._warehouse.rglob("*") if file.is_file()]
+        files = [file for file in self._warehouse.rglob("*") if file.is_file()]
+        kinds = Counter(file.suffix for file in files)
+        peaks = [f"{name} {memory} MiB" for name, memory in peaks_of(self._worker.server.pid)]
         print(
             f"CPU: {cpu.total / seconds:.2f} cores, {seconds:.0f} s (Python {cpu.python:.0f} s, JVM {cpu.jvm:.0f} s)\n"
-            f"largest memory: {', '.join(f'{name} {size} MiB' for name, size in peaks_of(self._worker.server.pid))}; "
-            f"warehouse: {sum(files) >> 20} MiB in {len(files)} files"
+            f"largest memory: {', '.join(peaks)}\n"
+            f"warehouse: {sum(file.stat().st_size for file in files) >> 20} MiB in {len(files)} files "
+            f"({', '.join(f'{number} {kind}' for kind, number in kinds.most_common())})"
         )
 
     # -- three broken tables ------------------------------------------------------------------------------------------
