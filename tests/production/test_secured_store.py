@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -20,6 +21,7 @@ from headrace_dev.worker import SHORT_LIVED
 pytestmark = [pytest.mark.stack, pytest.mark.spark, pytest.mark.production, pytest.mark.long]
 
 DOMAIN = "s3.test"
+COLOURS = re.compile(r"\x1b\[\d*m")
 LAKE = "spark.sql.catalog.lake"
 CREDENTIAL_SECONDS = 90.0
 """AWS's SDK asks for new credentials a minute before the end of the old ones."""
@@ -96,10 +98,11 @@ def test_a_store_as_in_a_cloud(
         assert lane.prove() > 0
         assert lane.worker.tables(lane.name) == []
     assert identity.refused == 0
-    log = store.server.log.read_text(errors="replace").lower()
-    assert f"{store.bucket}.{DOMAIN}:" in log
-    assert "x-amz-server-side-encryption: aes256" in log
-    print(f"credentials were issued {identity.issued} times")
+    log = COLOURS.sub("", store.server.log.read_text(errors="replace"))
+    assert set(re.findall(r"\bHost *: (\S+):\d+", log)) == {f"{store.bucket}.{DOMAIN}"}
+    encrypted = len(re.findall(r"X-Amz-Server-Side-Encryption *: AES256", log))
+    assert encrypted >= len(store.objects("**/*")) > 0
+    print(f"credentials were issued {identity.issued} times, and {encrypted} objects were to be encrypted")
 
 
 def test_an_authority_that_is_not_trusted_is_named(
