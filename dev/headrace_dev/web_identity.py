@@ -24,11 +24,12 @@ _NAMESPACE = "https://sts.amazonaws.com/doc/2011-06-15/"
 class WebIdentity:
     """Issues credentials of ``sessions`` that last at least ``seconds``, for the content of the file ``token``.
 
-    ``issued`` counts them, ``refused`` the requests with other tokens or roles.
+    ``ends`` has the end of each in seconds since 1970, ``refused`` counts requests with other tokens or roles.
     """
 
     def __init__(self, sessions: StoreSessions, token: Path, seconds: float) -> None:
-        self.issued = self.refused = 0
+        self.ends: list[float] = []
+        self.refused = 0
         self._sessions, self._token, self._seconds = sessions, token, seconds
         service = self
 
@@ -64,8 +65,9 @@ class WebIdentity:
     def _answer(self, request: BaseHTTPRequestHandler, form: dict[str, str]) -> None:
         wanted = ("AssumeRoleWithWebIdentity", ROLE, self._token.read_text())
         if (form.get("Action"), form.get("RoleArn"), form.get("WebIdentityToken")) == wanted:
-            self.issued += 1
-            status, text = HTTPStatus.OK, _credentials(self._sessions.issue(self._seconds))
+            session = self._sessions.issue(self._seconds)
+            self.ends.append(session.expires)
+            status, text = HTTPStatus.OK, _credentials(session)
         else:
             self.refused += 1
             status, text = HTTPStatus.FORBIDDEN, _DENIED
