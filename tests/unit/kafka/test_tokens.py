@@ -200,5 +200,5 @@ def test_a_wrong_property_is_named(endpoint: TokenEndpoint, change: dict[str, st
 def test_an_answer_is_bounded(endpoint: TokenEndpoint) -> None:
     """A document of more than 16 MiB is not a token, and is not read to its end."""
     endpoint.answer = 200, json.dumps({"access_token": "x", "more": "y" * LARGEST})
-    with pytest.raises(LoginError, match="too large for a token; correct sasl.oauthbearer.token.endpoint.url"):
+    with pytest.raises(LoginError, match=r"too large for a token; correct sasl\.oauthbearer\.token\.endpoint\.url"):
         token(client_arguments({**WORKER, **endpoint.properties()})["sasl_oauth_token_provider"])
