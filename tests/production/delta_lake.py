@@ -102,7 +102,7 @@ class OtherWriter:
         self._thread.join()
 
     def _run(self) -> None:
-        while not self._stopped.wait(2.0):
+        while not self._stopped.wait(1.0):
             last = self._lake.log(*self._table)[-1]
             folder, _, entry = last.rpartition("/")
             version = int(entry.removesuffix(".json")) + 1

@@ -14,7 +14,7 @@ from headrace_dev.stack import Stack
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark, pytest.mark.production, pytest.mark.long]
 
-COMMITS = 30
+COMMITS = 60
 RACES = 5
 
 
@@ -27,7 +27,7 @@ def test_two_writers_of_a_table_lose_no_commit(stack: Stack, store: ObjectStore,
         lane.begin_load()
         wait_until(lambda: len(lane.rows("orders")) > 0, "first rows", 180)
         other = OtherWriter(lake, *table)
-        with store.slow(milliseconds=50, kilobytes_per_second=20_000):
+        with store.slow(milliseconds=20, kilobytes_per_second=20_000):
             other.start()
             try:
                 wait_until(lambda: len(other.written) >= COMMITS, "commits of the other writer", 240)
