@@ -15,7 +15,7 @@ from headrace_dev.stack import Stack
 pytestmark = [pytest.mark.stack, pytest.mark.spark, pytest.mark.production, pytest.mark.long]
 
 COMMITS = 60
-RACES = 5
+RACES = 2
 
 
 def test_two_writers_of_a_table_lose_no_commit(stack: Stack, store: ObjectStore, tmp_path: Path) -> None:
