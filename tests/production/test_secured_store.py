@@ -25,7 +25,7 @@ DOMAIN = "s3.test"
 COLOURS = re.compile(r"\x1b\[\d*m")
 LAKE = "spark.sql.catalog.lake"
 CREDENTIAL_SECONDS = 90.0
-"""AWS's SDK asks for new credentials a minute before the end of the old ones."""
+"""AWS's SDK renews credentials in their last five minutes: these with each request."""
 
 
 @pytest.fixture
