@@ -1,4 +1,4 @@
-"""OAuth's client credentials (RFC 6749, section 4.4): a request for a token, as Kafka's logins and registries make it.
+"""OAuth's client credentials (RFC 6749, 4.4): a request for a token, as Kafka's logins and registries make it.
 
 When a token is fetched again, and which option an error names, is up to the callers.
 """
@@ -19,7 +19,7 @@ from urllib.parse import quote_plus, urlencode
 from headrace_connectors.http_transport import SECONDS, Reply, send
 
 _OK = 200
-_TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # RFC 6750, section 2.1
+_TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # RFC 6750, 2.1
 _CODES = {
     *("invalid_request", "invalid_client", "invalid_grant", "unauthorized_client", "unsupported_grant_type"),
     *("invalid_scope", "access_denied", "server_error", "temporarily_unavailable"),
