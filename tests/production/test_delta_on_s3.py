@@ -15,14 +15,14 @@ from headrace_dev.stack import Stack
 pytestmark = [pytest.mark.stack, pytest.mark.spark, pytest.mark.production, pytest.mark.long]
 
 COMMITS = 60
-RACES = 2
+RACES = 3
 
 
 def test_two_writers_of_a_table_lose_no_commit(stack: Stack, store: ObjectStore, tmp_path: Path) -> None:
     """A worker and another process commit to one table under load. The store answers the worker late, so it loses."""
     (tmp_path / "iceberg").mkdir()
     lake = DeltaLake(store, tmp_path / "iceberg")
-    with Lane(stack, "deltas3", tmp_path, lake=lake, table__format="delta") as lane:
+    with Lane(stack, "deltas3", tmp_path, ["orders"], lake=lake, table__format="delta") as lane:
         table = ("headrace", f"{lane.name}_public_orders")
         lane.begin_load()
         wait_until(lambda: len(lane.rows("orders")) > 0, "first rows", 180)
