@@ -118,6 +118,18 @@ def test_brokers_with_tls_need_only_a_secret() -> None:
     assert "needs kafka.tls.existingSecret" in refused(MINIMAL, "--set", "kafka.tls.clientCertificate=true")
 
 
+def test_a_warehouse_with_an_authority_of_its_own_needs_only_a_secret() -> None:
+    """The option names the file where the Secret is mounted. A ConfigMap of the operator would not contain it."""
+    trust = ("--set", "warehouse.tls.existingSecret=lake-ca")
+    read = parse_properties(properties(MINIMAL, *trust))
+    assert read["jvm.ssl.truststore.location"] == "/etc/headrace/warehouse-tls/ca.crt"
+    assert {"name": "warehouse-tls", "secret": {"secretName": "lake-ca"}} in pod(MINIMAL, *trust)["spec"]["volumes"]
+    mounts = {mount["name"]: mount["mountPath"] for mount in container(MINIMAL, *trust)["volumeMounts"]}
+    assert mounts["warehouse-tls"] == "/etc/headrace/warehouse-tls"
+    assert "jvm.ssl.truststore.location" not in parse_properties(properties(MINIMAL))
+    assert "set jvm.ssl.truststore.location in" in refused(MINIMAL, *trust, "--set", "existingConfigMap=own")
+
+
 @pytest.mark.parametrize(("graceful", "seconds"), [("", 120), ("90000", 150), ("500", 61)])
 def test_the_pod_may_finish_the_write_in_hand(graceful: str, seconds: int) -> None:
     """The grace period covers the worker's own deadline and the half minute after which it exits."""
@@ -178,6 +190,7 @@ def upgraded(address: str, *arguments: str) -> Manifest:
     [
         ("existingSecret=own", "secrets/own"),
         ("kafka.existingSecret=own", "secrets/own"),
+        ("warehouse.tls.existingSecret=own", "secrets/own"),
         ("extraEnvFrom[0].secretRef.name=own", "secrets/own"),
         ("extraEnv[0].name=A,extraEnv[0].valueFrom.secretKeyRef.name=own", "secrets/own"),
         ("mode=standalone,existingConnectorsSecret=own,existingConnectorsKeys[0]=a.json", "secrets/own"),

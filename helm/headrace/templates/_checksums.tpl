@@ -1,11 +1,14 @@
 {{- /* What replaces the pods when it changes: what the worker reads only when it starts. */ -}}
 
-{{- /* The names of your Secrets in the worker's environment, and of the Secret of connectors of a standalone worker, in
-lines. Users of the REST API and certificates are no part of them: the worker reads their files again. */ -}}
+{{- /* The names of your Secrets in the worker's environment, of the warehouse's authorities, and of the Secret of
+connectors of a standalone worker, in lines. Users of the REST API and other certificates are no part of them: the worker
+reads their files again. */ -}}
 {{- define "headrace.secretsOfTheStart" -}}
 {{- with .Values.existingSecret }}{{ . }}
 {{ end }}
 {{- with .Values.kafka.existingSecret }}{{ . }}
+{{ end }}
+{{- with .Values.warehouse.tls.existingSecret }}{{ . }}
 {{ end }}
 {{- if eq .Values.mode "standalone" }}{{ with .Values.existingConnectorsSecret }}{{ . }}
 {{ end }}{{ end }}

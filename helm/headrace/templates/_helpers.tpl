@@ -96,6 +96,9 @@ true
 {{- $_ := set $ours "ssl.truststore.location" "/etc/headrace/kafka-tls/ca.crt" -}}
 {{- if .Values.kafka.tls.clientCertificate }}{{ $_ := set $ours "ssl.keystore.location" "/etc/headrace/kafka-tls" }}{{ end -}}
 {{- end -}}
+{{- if .Values.warehouse.tls.existingSecret -}}
+{{- $_ := set $ours "jvm.ssl.truststore.location" "/etc/headrace/warehouse-tls/ca.crt" -}}
+{{- end -}}
 {{- mergeOverwrite $ours (default dict .Values.worker.config) | toYaml }}
 {{- end }}
 
@@ -172,6 +175,9 @@ memory of changes from the limit; what is set here must leave the others their l
 {{- end }}
 {{- if and .Values.kafka.tls.existingSecret .Values.existingConfigMap }}
 {{- fail "kafka.tls.existingSecret and existingConfigMap cannot be combined: mount the Secret with extraVolumes, and set ssl.* in your ConfigMap" }}
+{{- end }}
+{{- if and .Values.warehouse.tls.existingSecret .Values.existingConfigMap }}
+{{- fail "warehouse.tls.existingSecret and existingConfigMap cannot be combined: mount the Secret with extraVolumes, and set jvm.ssl.truststore.location in your ConfigMap" }}
 {{- end }}
 {{- if not (or .Values.kafka.bootstrapServers (get (default dict .Values.worker.config) "bootstrap.servers") .Values.existingConfigMap) }}
 {{- fail "kafka.bootstrapServers is required: the brokers to connect to first, as host:port" }}

@@ -52,7 +52,8 @@ rest.metrics.anonymous: true
 {{- end }}
 {{- end }}
 
-{{- /* Secrets with certificates and users, by the name of their volume. Their files are read again after a change. */ -}}
+{{- /* Secrets with certificates and users, by the name of their volume. The worker reads their files again after
+a change, except those of the warehouse, which are Java's. */ -}}
 {{- define "headrace.mountedSecrets" -}}
 {{- with .Values.rest.tls.existingSecret }}
 rest-tls: {{ . }}
@@ -65,6 +66,9 @@ oauth-tls: {{ . }}
 {{- end }}
 {{- with .Values.kafka.tls.existingSecret }}
 kafka-tls: {{ . }}
+{{- end }}
+{{- with .Values.warehouse.tls.existingSecret }}
+warehouse-tls: {{ . }}
 {{- end }}
 {{- end }}
 

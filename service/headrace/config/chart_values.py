@@ -37,7 +37,8 @@ def values_schema() -> Schema:
     values = (
         _WORKLOAD
         | _POD
-        | {"executors": _EXECUTORS, "kafka": _KAFKA, "worker": _closed(worker), "connectors": _connectors()}
+        | {"executors": _EXECUTORS, "kafka": _KAFKA, "warehouse": _closed({"tls": _SECRET})}
+        | {"worker": _closed(worker), "connectors": _connectors()}
     )
     return {"$schema": "https://json-schema.org/draft-07/schema#"} | _closed(values)
 
