@@ -15,6 +15,7 @@ from production.object_lake import ObjectLake
 
 from headrace_dev.object_store import ObjectStore
 from headrace_dev.server import LOOPBACK, wait_until
+from headrace_dev.spark_cluster import SparkCluster
 from headrace_dev.stack import Stack
 from headrace_dev.web_identity import WebIdentity
 from headrace_dev.worker import SHORT_LIVED
@@ -116,3 +117,33 @@ def test_an_authority_that_is_not_trusted_is_named(
     with Lane(stack, "strange", tmp_path, lake=lake, worker=worker, environment=identity.environment) as lane:
         wait_until(lambda: "jvm.ssl.truststore.location" in lane.worker.traces(lane.name), "the cause", 120)
         assert {table["state"] for table in lane.worker.tables(lane.name)} == {"RETRYING"}
+
+
+class ClusterLake(ObjectLake):
+    """The warehouse at an address that processes without a hosts file know, with keys."""
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """The keys of the worker: the example."""
+        return super().properties | {f"{LAKE}.s3.endpoint": self.store.endpoint.replace(DOMAIN, LOOPBACK)}
+
+
+def test_executors_of_a_cluster_trust_the_authority(
+    stack: Stack, store: ObjectStore, authority: Authority, tmp_path: Path
+) -> None:
+    """They are other processes in other folders, with certificates that Spark has sent to them."""
+    cluster = SparkCluster(tmp_path)
+    lake = ClusterLake(store, stack.postgres, "clusterlake")
+    worker = cluster.settings | trusted(authority, tmp_path)
+    try:
+        cluster.start()
+        with Lane(stack, "trusting", tmp_path, lake=lake, worker=worker) as lane:
+            lane.begin_load()
+            wait_until(lambda: len(lane.rows("orders")) > 0, "first rows", 180)
+            executors = cluster.executors()
+            assert len(executors) == 2
+            assert all(b"-Djavax.net.ssl.trustStore=" in Path(f"/proc/{pid}/cmdline").read_bytes() for pid in executors)
+            assert lane.prove() > 0
+            assert lane.worker.tables(lane.name) == []
+    finally:
+        cluster.stop()
