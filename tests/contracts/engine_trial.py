@@ -15,6 +15,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from headrace.config.engine import EngineSettings
 from headrace.core.model.errors import HeadraceError
 from headrace.ports import EngineState, TableOptions
@@ -26,6 +30,7 @@ from headrace_dev.worker import SHORT_LIVED
 SECRETS = {"CONNECT_SASL_JAAS_CONFIG": "secret-of-kafka", "AWS_SECRET_ACCESS_KEY": "secret-of-aws"}
 CATALOG_SECRET = "spark.sql.catalog.lake.s3.secret-access-key"
 
+_DIRECT_MEGABYTES = 24
 _LIMITS = EngineSettings(statement_timeout=3.0, hang_timeout=5.0)
 _LONG = "SELECT sum(hash(a.id, b.id)) FROM range(100000000) a JOIN range(2000000) b ON a.id % 7 = b.id % 7"
 
@@ -36,6 +41,7 @@ class Trial:
     def __init__(self, warehouse: Path) -> None:
         settings = {**SHORT_LIVED, "spark.master": "local[2]", "spark.driver.memory": "600m"}
         settings[CATALOG_SECRET] = "secret-of-storage"
+        settings["spark.driver.extraJavaOptions"] += f" -XX:MaxDirectMemorySize={_DIRECT_MEGABYTES}m"
         self._lakehouse = SparkLakehouse(str(warehouse), settings, resolve("lakehouse"), limits=_LIMITS)
         self._warehouse, self._settings = str(warehouse), settings
 
@@ -62,6 +68,15 @@ class Trial:
             "storage": session.conf.get(CATALOG_SECRET),
             "aws": session._jvm.java.lang.System.getProperty("aws.secretAccessKey"),
         }
+
+    def large(self) -> Mapping[str, Any]:
+        """Read a row group that is larger than the JVM's direct memory."""
+        file = Path(self._warehouse, "large.parquet")
+        rows = _DIRECT_MEGABYTES * 1024 * 1024 // 8
+        numbers = np.random.default_rng(1).integers(0, 2**62, (2, rows))
+        pq.write_table(pa.table({"a": numbers[0], "b": numbers[1]}), file, row_group_size=rows)
+        read = self._session().rows(f"SELECT count(hash(a, b)) AS rows FROM parquet.`{file}`")[0].rows
+        return {"all": read == rows}
 
     def statement(self) -> Mapping[str, Any]:
         """Run a statement none of whose tasks ends in time."""

@@ -14,7 +14,7 @@ import pytest
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
-_STEPS = ("refused", "start", "statement", "driver", "memory", "stopped", "close")
+_STEPS = ("refused", "start", "large", "statement", "driver", "memory", "stopped", "close")
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +41,11 @@ def test_no_secret_is_visible_to_other_processes(trial: Mapping[str, Mapping[str
     assert "secret-of" not in trial["start"]["seen"]
     assert trial["start"]["storage"] == "secret-of-storage"
     assert trial["start"]["aws"] == "secret-of-aws"
+
+
+def test_a_row_group_may_be_larger_than_the_direct_memory(trial: Mapping[str, Mapping[str, Any]]) -> None:
+    """Local files are not read by threads with direct buffers of that size: one without memory lets its reader wait."""
+    assert trial["large"]["all"]
 
 
 def test_a_statement_without_progress_is_cancelled(trial: Mapping[str, Mapping[str, Any]]) -> None:

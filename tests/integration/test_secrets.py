@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import secrets
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any
 
 import httpx
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 from envelopes import change, key
 from recordings.records import RecordedRecord, publish
 
@@ -29,6 +30,7 @@ from headrace_dev.worker import Worker
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
 
 AVRO = "io.confluent.connect.avro.AvroConverter"
+READ_SECONDS = 120
 CLASS = {"connector.class": "LakehouseSink", "tasks.max": "1"}
 
 
@@ -168,21 +170,27 @@ def in_files(secured: Secured) -> Iterator[tuple[str, bytes]]:
 
 
 def in_topics(secured: Secured) -> Iterator[tuple[str, bytes]]:
-    """Yield each record of each topic."""
-    consumer = Consumer({"bootstrap.servers": secured.bootstrap, "group.id": "search", "enable.auto.commit": False})
+    """Yield each record of each topic, up to the end of each partition."""
+    settings = {"group.id": "search", "enable.auto.commit": False, "enable.partition.eof": True}
+    consumer = Consumer({"bootstrap.servers": secured.bootstrap, **settings})
     try:
         topics = consumer.list_topics(timeout=10).topics
-        for name, topic in topics.items():
-            for partition in topic.partitions:
-                place = TopicPartition(name, partition, 0)
-                low, high = consumer.get_watermark_offsets(place, timeout=10)
-                place.offset = low
-                consumer.assign([place])
-                while low < high and consumer.position([place])[0].offset < high:
-                    message = consumer.poll(1.0)
-                    if message is not None and not message.error():
-                        content = (message.key() or b"") + (message.value() or b"") + repr(message.headers()).encode()
-                        yield f"{name}@{message.offset()}", content
+        places = [
+            TopicPartition(name, number, OFFSET_BEGINNING)
+            for name, topic in topics.items()
+            for number in topic.partitions
+        ]
+        consumer.assign(places)
+        ended, deadline = 0, time.monotonic() + READ_SECONDS
+        while ended < len(places):
+            assert time.monotonic() < deadline, f"{len(places) - ended} partitions are not read"
+            for message in consumer.consume(1000, 1.0):
+                if (error := message.error()) is not None:
+                    assert error.code() == KafkaError._PARTITION_EOF, error
+                    ended += 1
+                    continue
+                content = (message.key() or b"") + (message.value() or b"") + repr(message.headers()).encode()
+                yield f"{message.topic()}@{message.offset()}", content
     finally:
         consumer.close()
 

@@ -89,8 +89,7 @@ def settings(
             "classes, which commits use; set local[*], spark://..., yarn or k8s://...",
             key="spark.master",
         )
-    # Delta makes Spark check its default warehouse, which would be a folder in the current one.
-    own = {"spark.sql.warehouse.dir": warehouse} if urlsplit(warehouse).scheme in ("", "file") else {}
+    own = _folder(warehouse) if urlsplit(warehouse).scheme in ("", "file") else {}
     catalogs = catalog_settings(warehouse, spark)
     chosen = {**_DEFAULTS, **own, **catalogs, **_of_master(master, spark), **spark, **jar_settings(spark, jars, extra)}
     refuse_unsafe(chosen)
@@ -130,6 +129,16 @@ def _trusted_by_executors(spark: Mapping[str, str], trusted: Path) -> dict[str, 
     return {
         "spark.files": ",".join(filter(None, [files, str(trusted)])),
         _EXECUTOR_OPTIONS: f"{_TRUST_STORE}={trusted.name} {options}".strip(),
+    }
+
+
+def _folder(warehouse: str) -> dict[str, str]:
+    return {
+        # Delta makes Spark check its default warehouse, which would be a folder in the current one.
+        "spark.sql.warehouse.dir": warehouse,
+        # Hadoop reads ranges of local files in threads, each of which keeps a direct buffer as large as its largest
+        # range, up to a row group. If one finds no memory, the exception ends its thread, and the reader waits forever.
+        "spark.hadoop.parquet.hadoop.vectored.io.enabled": "false",
     }
 
 

@@ -135,6 +135,13 @@ def test_delta_creates_entries_of_its_log_conditionally_on_s3(scheme: str) -> No
     assert flags not in settings("/w", {})
 
 
+def test_ranges_of_local_files_are_not_read_by_threads() -> None:
+    """Those of object stores are: their clients use memory of the heap."""
+    vectored, rest = "spark.hadoop.parquet.hadoop.vectored.io.enabled", {"spark.sql.catalog.lake.type": "rest"}
+    assert settings("/w", {})[vectored] == "false"
+    assert vectored not in settings("s3a://bucket/w", rest)
+
+
 def test_a_warehouse_that_is_a_file_is_refused(tmp_path: Path) -> None:
     """The check runs before Spark starts, and its error names the option."""
     place = tmp_path / "file"
