@@ -24,7 +24,8 @@ class ObjectStore:
     ``endpoint`` is that of its proxy, which listens on ``host``: ``slow`` and ``killed`` disturb its clients. Readers
     (``reader_settings``) use another server of the same objects, which nothing disturbs. With ``sessions`` the store
     also accepts temporary credentials. With ``tls``, a domain and the files of a certificate and a key for it, clients
-    use TLS and find the bucket at its own host in the domain. The server's log names the headers of each request then.
+    use TLS and find the bucket at its own host in the domain. With ``names_headers`` the log of ``server`` has the
+    headers of each request.
     """
 
     def __init__(
@@ -35,6 +36,7 @@ class ObjectStore:
         *,
         sessions: bool = False,
         tls: tuple[str, Path, Path] | None = None,
+        names_headers: bool = False,
     ) -> None:
         folder = self.folder = root.resolve() / "object-store"
         self._objects = folder / "data" / bucket
@@ -48,17 +50,17 @@ class ObjectStore:
         program = tool("versitygw", "github.com/versity/versitygw/cmd/versitygw", VERSITYGW)
         self.sessions = StoreSessions(folder, program, _ROOT) if sessions else None
         options = self.sessions.gateway_options if self.sessions else ()
-        secured: Sequence[str] = ()
+        more = ["--debug"] if names_headers else []
         if tls is not None:
             domain, certificate, key = tls
             self.endpoint = f"https://{domain}:{proxied}"
-            secured = ("--cert", str(certificate), "--key", str(key), "--virtual-domain", domain, "--debug")
+            more += ["--cert", str(certificate), "--key", str(key), "--virtual-domain", domain]
 
         def gateway(name: str, port: int, more: Sequence[str] = ()) -> Server:
             command = [str(program), *_ROOT, *options, *more, "--port", f"{LOOPBACK}:{port}"]
             return Server(name, [*command, "posix", str(folder / "data")], folder)
 
-        self.server = gateway("object-store", self._port, secured)
+        self.server = gateway("object-store", self._port, more)
         self._readers = gateway("object-store-readers", self._reading)
         proxy = tool("server", "github.com/Shopify/toxiproxy/v2/cmd/server", TOXIPROXY)
         self._proxy = Server("object-store-proxy", [str(proxy), "-host", LOOPBACK, "-port", str(self._control)], folder)

@@ -30,7 +30,7 @@ _KNOWN: tuple[tuple[str, type[HeadraceError], str], ...] = (
     (r"CommitStateUnknownException", Conflict, "the result of the commit is unknown"),
     (r"CommitFailedException|ValidationException|ConcurrentModification|DELTA_CONCURRENT_\w+|"
      r"io\.delta\.exceptions\.\w*(Concurrent|Changed)\w*|DELTA_(METADATA|PROTOCOL)_CHANGED|"
-     # Hadoop's S3 client, if an entry of Delta's log exists. It may be this commit's own, after a repeated request.
+     # Hadoop's S3 client, if a file is replaced while it is read.
      r"RemoteFileChangedException", Conflict,
      "another writer changed the table in between"),
     # A catalog that shows the newest snapshot alone (Nessie) hides that of the statement after another commit.

@@ -18,6 +18,9 @@ PACKAGES = (
 )
 """The formats for the Spark that ``pyproject.toml`` pins; their POMs name other artifacts that are not needed."""
 
+DELTA_S3_JAR = Path(__file__).parent / "delta_s3" / "headrace-delta-s3.jar"
+"""The class that creates entries of Delta's log on S3 (``python -m headrace_dev.delta_log_store``)."""
+
 EXTRA = "headrace.jars.extra"
 FOLDER = "HEADRACE_JARS"
 SUMS = "SHA256SUMS"

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from headrace.core.model.errors import ConfigError
 from headrace_connectors.lakehouse.jvm_memory import JvmMemory
 from headrace_connectors.lakehouse.spark_catalogs import catalog_settings, refuse_unsafe
-from headrace_connectors.lakehouse.spark_jars import jar_settings
+from headrace_connectors.lakehouse.spark_jars import DELTA_S3_JAR, jar_settings
 
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 LOCAL_FILES = "com.globalmentor:hadoop-bare-naked-local-fs:0.1.0"
@@ -55,6 +55,8 @@ _PODS = {
 _PODS_IMAGE = ("spark.kubernetes.container.image", "spark.kubernetes.executor.container.image")
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _EXECUTOR_OPTIONS = "spark.executor.extraJavaOptions"
+_S3 = ("s3", "s3a")
+_LOG_STORE = "headrace.ConditionalS3LogStore"
 _TRUST_STORE = "-Djavax.net.ssl.trustStore"
 LOG_CONFIG = Path(__file__).parent / "log4j2.properties"
 _LOCAL = {
@@ -91,7 +93,8 @@ def settings(
         )
     own = _folder(warehouse) if urlsplit(warehouse).scheme in ("", "file") else {}
     catalogs = catalog_settings(warehouse, spark)
-    chosen = {**_DEFAULTS, **own, **catalogs, **_of_master(master, spark), **spark, **jar_settings(spark, jars, extra)}
+    added = (*extra, str(DELTA_S3_JAR)) if _is_on_s3(warehouse) else extra
+    chosen = {**_DEFAULTS, **own, **catalogs, **_of_master(master, spark), **spark, **jar_settings(spark, jars, added)}
     refuse_unsafe(chosen)
     chosen |= _jvm(spark, available, trusted)
     if trusted is not None and not is_local(master):
@@ -143,17 +146,20 @@ def _folder(warehouse: str) -> dict[str, str]:
 
 
 def _object_store(warehouse: str) -> dict[str, str]:
-    """Let Hadoop create a file on S3 only if it does not exist, atomically (HADOOP-19256), for entries of Delta's log.
+    """Let Delta create entries of its log on S3 only if they do not exist (``ConditionalS3LogStore.java``).
 
-    Without it, Delta compares only with the writers in its own JVM (``S3SingleDriverLogStore``), and replaces the entry
-    of another process.
+    Delta's own class compares only with the writers in its JVM, and replaces the entry of another process.
     """
-    if urlsplit(warehouse).scheme not in ("s3", "s3a"):
+    if not _is_on_s3(warehouse):
         return {}
     return {
         "spark.hadoop.fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
-        "spark.hadoop.fs.s3a.performance.flags": "create",
+        **{f"spark.delta.logStore.{scheme}.impl": _LOG_STORE for scheme in _S3},
     }
+
+
+def _is_on_s3(warehouse: str) -> bool:
+    return urlsplit(warehouse).scheme in _S3
 
 
 def _of_master(master: str, spark: Mapping[str, str]) -> Mapping[str, str]:

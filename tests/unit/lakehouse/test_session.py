@@ -9,7 +9,7 @@ import pytest
 from headrace.core.model.errors import ConfigError
 from headrace.ports import TableOptions
 from headrace_connectors.lakehouse.lakehouse import SparkLakehouse
-from headrace_connectors.lakehouse.spark_jars import PACKAGES
+from headrace_connectors.lakehouse.spark_jars import DELTA_S3_JAR, PACKAGES
 from headrace_connectors.lakehouse.spark_settings import local_cores, settings
 
 
@@ -128,11 +128,15 @@ def test_the_embedded_catalog_is_refused_on_object_stores() -> None:
 
 @pytest.mark.parametrize("scheme", ["s3", "s3a"])
 def test_delta_creates_entries_of_its_log_conditionally_on_s3(scheme: str) -> None:
-    """The operator's own flags take precedence, and other storage has none."""
-    flags, rest = "spark.hadoop.fs.s3a.performance.flags", {"spark.sql.catalog.lake.type": "rest"}
-    assert settings(f"{scheme}://bucket/w", rest)[flags] == "create"
-    assert settings(f"{scheme}://bucket/w", {**rest, flags: "create,mkdir"})[flags] == "create,mkdir"
-    assert flags not in settings("/w", {})
+    """The operator's own class takes precedence, and other storage needs none."""
+    store, rest = f"spark.delta.logStore.{scheme}.impl", {"spark.sql.catalog.lake.type": "rest"}
+    chosen = settings(f"{scheme}://bucket/w", rest, [Path("/jars/delta.jar")])
+    assert chosen[store] == "headrace.ConditionalS3LogStore"
+    assert chosen["spark.jars"] == f"/jars/delta.jar,{DELTA_S3_JAR}"
+    assert settings(f"{scheme}://bucket/w", {**rest, store: "x.Y"})[store] == "x.Y"
+    local = settings("/w", {}, [Path("/jars/delta.jar")])
+    assert store not in local
+    assert local["spark.jars"] == "/jars/delta.jar"
 
 
 def test_ranges_of_local_files_are_not_read_by_threads() -> None:
