@@ -11,7 +11,7 @@ import pytest
 from certificates import Authority
 from chaos.lane import Lane
 from production.object_lake import ObjectLake
-from production.store_log import requests
+from production.store_log import values
 
 from headrace_dev.object_store import ObjectStore
 from headrace_dev.server import LOOPBACK, wait_until
@@ -99,9 +99,8 @@ def test_a_store_as_in_a_cloud(
         assert lane.prove() > 0
         assert lane.worker.tables(lane.name) == []
     assert identity.refused == 0
-    seen = [headers for _, headers in requests(store)]
-    assert {headers["host"].partition(":")[0] for headers in seen} == {f"{store.bucket}.{DOMAIN}"}
-    encrypted = sum(headers.get("x-amz-server-side-encryption") == "AES256" for headers in seen)
+    assert {host.partition(":")[0] for host in values(store, "Host")} == {f"{store.bucket}.{DOMAIN}"}
+    encrypted = values(store, "X-Amz-Server-Side-Encryption").count("AES256")
     assert encrypted >= len(store.objects("**/*")) > 0
     assert max(identity.ends) > ended
     print(f"credentials were issued {len(identity.ends)} times, and {encrypted} objects were to be encrypted")
