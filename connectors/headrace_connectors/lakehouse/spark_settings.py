@@ -99,7 +99,7 @@ def settings(
     chosen |= _jvm(spark, available, trusted)
     if trusted is not None and not is_local(master):
         chosen |= _trusted_by_executors(spark, trusted)
-    return {**_object_store(warehouse), **chosen, **_local_files(master, chosen)}
+    return {**_object_store(warehouse, spark), **chosen, **_local_files(master, chosen)}
 
 
 def memory(spark: Mapping[str, str], available: int | None) -> JvmMemory:
@@ -145,17 +145,16 @@ def _folder(warehouse: str) -> dict[str, str]:
     }
 
 
-def _object_store(warehouse: str) -> dict[str, str]:
+def _object_store(warehouse: str, spark: Mapping[str, str]) -> dict[str, str]:
     """Let Delta create entries of its log on S3 only if they do not exist (``ConditionalS3LogStore.java``).
 
-    Delta's own class compares only with the writers in its JVM, and replaces the entry of another process.
+    Delta's own class compares only with the writers in its JVM, and replaces the entry of another process. Delta
+    accepts no class for a scheme beside one for all of them.
     """
     if not _is_on_s3(warehouse):
         return {}
-    return {
-        "spark.hadoop.fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
-        **{f"spark.delta.logStore.{scheme}.impl": _LOG_STORE for scheme in _S3},
-    }
+    stores = set() if "spark.delta.logStore.class" in spark else {f"spark.delta.logStore.{each}.impl" for each in _S3}
+    return {"spark.hadoop.fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem", **dict.fromkeys(stores, _LOG_STORE)}
 
 
 def _is_on_s3(warehouse: str) -> bool:

@@ -134,6 +134,7 @@ def test_delta_creates_entries_of_its_log_conditionally_on_s3(scheme: str) -> No
     assert chosen[store] == "headrace.ConditionalS3LogStore"
     assert chosen["spark.jars"] == f"/jars/delta.jar,{DELTA_S3_JAR}"
     assert settings(f"{scheme}://bucket/w", {**rest, store: "x.Y"})[store] == "x.Y"
+    assert store not in settings(f"{scheme}://bucket/w", {**rest, "spark.delta.logStore.class": "x.Y"})
     local = settings("/w", {}, [Path("/jars/delta.jar")])
     assert store not in local
     assert local["spark.jars"] == "/jars/delta.jar"
