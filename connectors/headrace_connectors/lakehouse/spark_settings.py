@@ -55,6 +55,7 @@ _PODS = {
 _PODS_IMAGE = ("spark.kubernetes.container.image", "spark.kubernetes.executor.container.image")
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _EXECUTOR_OPTIONS = "spark.executor.extraJavaOptions"
+_BUFFERS = "jdk.nio.maxCachedBufferSize"
 _S3 = ("s3", "s3a")
 _LOG_STORE = "headrace.ConditionalS3LogStore"
 _TRUST_STORE = "-Djavax.net.ssl.trustStore"
@@ -120,6 +121,8 @@ def _jvm(spark: Mapping[str, str], available: int | None, trusted: Path | None) 
         *([] if re.search(r"-XX:\+Use\w+GC\b", wanted) else ["-XX:+UseParallelGC"]),
         *([] if "ExitOnOutOfMemoryError" in wanted else ["-XX:+ExitOnOutOfMemoryError"]),
         *sizes.options(wanted),
+        # Iceberg reads ranges of local files in threads all the same (``_folder``): they keep no large buffer.
+        *([] if _BUFFERS in wanted else [f"-D{_BUFFERS}=1048576"]),
         *([f"{_TRUST_STORE}={trusted}"] if trusted else []),
     ]
     heap = f"{sizes.heap // (1024 * 1024)}m"
@@ -139,8 +142,8 @@ def _folder(warehouse: str) -> dict[str, str]:
     return {
         # Delta makes Spark check its default warehouse, which would be a folder in the current one.
         "spark.sql.warehouse.dir": warehouse,
-        # Hadoop reads ranges of local files in threads, each of which keeps a direct buffer as large as its largest
-        # range, up to a row group. If one finds no memory, the exception ends its thread, and the reader waits forever.
+        # Hadoop reads ranges of local files in threads with a direct buffer for each range, which may be a row group.
+        # If one finds no memory, the exception ends its thread, and the reader waits forever. Iceberg ignores this.
         "spark.hadoop.parquet.hadoop.vectored.io.enabled": "false",
     }
 

@@ -20,7 +20,8 @@ def test_the_workers_settings_replace_defaults(monkeypatch: pytest.MonkeyPatch) 
     assert chosen["spark.driver.memory"] == "1024m"
     assert chosen["spark.driver.extraJavaOptions"].endswith(
         "log4j2.properties -XX:+UseParallelGC -XX:+ExitOnOutOfMemoryError -XX:MaxMetaspaceSize=384m "
-        "-XX:MaxDirectMemorySize=256m -XX:ReservedCodeCacheSize=192m -Xss4m"
+        "-XX:MaxDirectMemorySize=256m -XX:ReservedCodeCacheSize=192m "
+        "-Djdk.nio.maxCachedBufferSize=1048576 -Xss4m"
     )
     assert chosen["spark.sql.catalog.lake.cache-enabled"] == "false"
     assert chosen["spark.jars.packages"] == ",".join(PACKAGES)
@@ -145,6 +146,13 @@ def test_ranges_of_local_files_are_not_read_by_threads() -> None:
     vectored, rest = "spark.hadoop.parquet.hadoop.vectored.io.enabled", {"spark.sql.catalog.lake.type": "rest"}
     assert settings("/w", {})[vectored] == "false"
     assert vectored not in settings("s3a://bucket/w", rest)
+
+
+def test_threads_keep_no_large_buffer() -> None:
+    """Iceberg reads ranges in threads whatever is set. The operator's own limit takes precedence."""
+    buffers, options = "-Djdk.nio.maxCachedBufferSize", "spark.driver.extraJavaOptions"
+    assert f"{buffers}=1048576" in settings("/w", {})[options].split()
+    assert settings("/w", {options: f"{buffers}=5"})[options].count(buffers) == 1
 
 
 def test_a_warehouse_that_is_a_file_is_refused(tmp_path: Path) -> None:
