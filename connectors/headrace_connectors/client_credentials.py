@@ -5,7 +5,6 @@ When a token is fetched again, and which option an error names, is up to the cal
 
 from __future__ import annotations
 
-import base64
 import json
 import math
 import re
@@ -16,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote_plus, urlencode
 
-from headrace_connectors.http_transport import SECONDS, Reply, send
+from headrace_connectors.http_transport import SECONDS, Reply, basic, send
 
 _OK = 200
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # RFC 6750, 2.1
@@ -66,7 +65,7 @@ class ClientCredentials:
         client, secret = (quote_plus(each) if self.encodes else each for each in (self.client, self.secret))
         headers = {
             "Accept": "application/json",
-            "Authorization": f"Basic {base64.b64encode(f'{client}:{secret}'.encode()).decode()}",
+            "Authorization": basic(f"{client}:{secret}"),
             "Cache-Control": "no-cache",
         }
         scope = (self.scope or "").strip()

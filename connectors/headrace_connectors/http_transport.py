@@ -5,6 +5,7 @@ urllib's own time-out holds for each read, so a server that sends a byte now and
 
 from __future__ import annotations
 
+import base64
 import http.client
 import socket
 import ssl
@@ -79,6 +80,11 @@ def _send(request: urllib.request.Request, handlers: list[urllib.request.BaseHan
     except urllib.error.HTTPError as error:
         with error:
             return Reply(error.code, error.read(_LARGEST_OF_AN_ERROR))
+
+
+def basic(credentials: str) -> str:
+    """Return the value of the header Authorization for ``user:password``."""
+    return f"Basic {base64.b64encode(credentials.encode()).decode()}"
 
 
 class _Deadline:

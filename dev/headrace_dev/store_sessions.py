@@ -20,7 +20,7 @@ from headrace_dev.server import LOOPBACK, Server, accepts, free_ports
 _SECONDS = 900
 _ROLE, _ROLE_ID = "lake", "AROAHEADRACETEST0001"
 _ACCOUNT = "000000000000"
-_ARN = f"arn:aws:iam::{_ACCOUNT}:role/{_ROLE}"
+ROLE_ARN = f"arn:aws:iam::{_ACCOUNT}:role/{_ROLE}"
 _EVERYTHING = {
     "Version": "2012-10-17",
     "Statement": [{"Effect": "Allow", "Action": "s3:*", "Resource": "arn:aws:s3:::*"}],
@@ -86,7 +86,7 @@ def _identities(sessions: Sequence[Session]) -> dict[str, Any]:
         "Path": "/",
         "RoleName": _ROLE,
         "RoleID": _ROLE_ID,
-        "Arn": _ARN,
+        "Arn": ROLE_ARN,
         "CreateDate": now,
         "AssumeRolePolicyDocument": "{}",
         "Policies": {"inline": [policy]},
@@ -98,7 +98,7 @@ def _identities(sessions: Sequence[Session]) -> dict[str, Any]:
                 "accessKeyId": each.access_key,
                 "secretAccessKey": each.secret_key,
                 "sessionToken": each.token,
-                "roleArn": _ARN,
+                "roleArn": ROLE_ARN,
                 "roleName": _ROLE,
                 "roleId": _ROLE_ID,
                 "roleSessionName": "headrace",

@@ -15,9 +15,8 @@ from xml.sax.saxutils import escape
 
 from headrace_dev.object_store import REGION
 from headrace_dev.server import LOOPBACK
-from headrace_dev.store_sessions import Session, StoreSessions
+from headrace_dev.store_sessions import ROLE_ARN, Session, StoreSessions
 
-ROLE = "arn:aws:iam::000000000000:role/lake"
 _NAMESPACE = "https://sts.amazonaws.com/doc/2011-06-15/"
 
 
@@ -47,7 +46,7 @@ class WebIdentity:
         self._server.daemon_threads = True
         self.environment = {
             "AWS_REGION": REGION,
-            "AWS_ROLE_ARN": ROLE,
+            "AWS_ROLE_ARN": ROLE_ARN,
             "AWS_WEB_IDENTITY_TOKEN_FILE": str(token),
             "AWS_ENDPOINT_URL_STS": f"http://{LOOPBACK}:{self._server.server_port}",
         }
@@ -63,7 +62,7 @@ class WebIdentity:
         self._server.server_close()
 
     def _answer(self, request: BaseHTTPRequestHandler, form: dict[str, str]) -> None:
-        wanted = ("AssumeRoleWithWebIdentity", ROLE, self._token.read_text())
+        wanted = ("AssumeRoleWithWebIdentity", ROLE_ARN, self._token.read_text())
         if (form.get("Action"), form.get("RoleArn"), form.get("WebIdentityToken")) == wanted:
             session = self._sessions.issue(self._seconds)
             self.ends.append(session.expires)
@@ -92,6 +91,6 @@ def _credentials(session: Session) -> str:
         f"<Credentials><AccessKeyId>{session.access_key}</AccessKeyId>"
         f"<SecretAccessKey>{session.secret_key}</SecretAccessKey>"
         f"<SessionToken>{escape(session.token)}</SessionToken><Expiration>{ends}</Expiration></Credentials>"
-        f"<AssumedRoleUser><Arn>{ROLE}</Arn><AssumedRoleId>headrace</AssumedRoleId></AssumedRoleUser>"
+        f"<AssumedRoleUser><Arn>{ROLE_ARN}</Arn><AssumedRoleId>headrace</AssumedRoleId></AssumedRoleUser>"
         "</AssumeRoleWithWebIdentityResult></AssumeRoleWithWebIdentityResponse>"
     )

@@ -10,11 +10,11 @@ from headrace.config.registry_converters import ApicurioOptions
 from headrace.converters.registered import IdKind, RegisteredSchema, SchemaId
 from headrace.core.connect.typed_options import parsed
 from headrace.core.model.errors import ConfigError, Retriable
+from headrace_connectors.http_transport import basic
 from headrace_connectors.registry.http import (
     Authorize,
     RegistryClient,
     addresses,
-    basic,
     constant,
     content,
     no_authorization,

@@ -6,7 +6,6 @@ The standard library's client: three kinds of requests, each answered once and t
 
 from __future__ import annotations
 
-import base64
 import json
 import logging
 import ssl
@@ -18,7 +17,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from headrace.config.tls import client_context
 from headrace.core.model.errors import BadRecord, ConfigError, Retriable
-from headrace_connectors.http_transport import LARGEST, Reply, TooLarge, send
+from headrace_connectors.http_transport import LARGEST, Reply, TooLarge, basic, send
 
 log = logging.getLogger(__name__)
 
@@ -139,11 +138,6 @@ def without_credentials(url: str) -> tuple[str, str]:
     parts = urlsplit(url)
     credentials, at, host = parts.netloc.rpartition("@")
     return urlunsplit(parts._replace(netloc=host)), unquote(credentials) if at else ""
-
-
-def basic(credentials: str) -> str:
-    """The header for ``user:password``."""
-    return f"Basic {base64.b64encode(credentials.encode()).decode()}"
 
 
 def tls_context(options: Mapping[str, str], prefix: str) -> ssl.SSLContext | None:

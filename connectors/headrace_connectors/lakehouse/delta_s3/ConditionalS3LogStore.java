@@ -44,10 +44,13 @@ public final class ConditionalS3LogStore extends S3SingleDriverLogStore {
         }
         FSDataOutputStreamBuilder<?, ?> creation = storage.createFile(path);
         creation.must(FS_OPTION_CREATE_CONDITIONAL_OVERWRITE, true);
-        try (FSDataOutputStream out = (FSDataOutputStream) creation.build()) {
+        try {
+            // Closing uploads what has been written, so a stream whose write has failed (a full disk) stays open.
+            FSDataOutputStream out = (FSDataOutputStream) creation.build();
             for (String line : lines) {
                 out.write((line + "\n").getBytes(StandardCharsets.UTF_8));
             }
+            out.close();
         } catch (RemoteFileChangedException refused) {
             // The client repeats a request whose answer was lost; then the entry that is in its way is its own.
             if (!lines.equals(content(path, hadoopConf))) {
