@@ -9,7 +9,7 @@ from typing import NamedTuple
 from xml.etree import ElementTree as ET
 
 UNSTATED: Mapping[str, str] = {
-    **dict.fromkeys(("delta-spark_4.1_2.13", "delta-storage", "hadoop-bare-naked-local-fs"), "Apache-2.0"),
+    **dict.fromkeys(("delta-spark_4.1_2.13", "delta-storage"), "Apache-2.0"),
     **dict.fromkeys(("iceberg-spark-runtime-4.1_2.13", "iceberg-aws-bundle"), "Apache-2.0"),
     **dict.fromkeys(("RoaringBitmap", "chill-java", "chill_2.13", "derbyshared", "jsr305"), "Apache-2.0"),
     **dict.fromkeys(("breeze_2.13", "breeze-macros_2.13", "libfb303", "lz4-java", "tink"), "Apache-2.0"),

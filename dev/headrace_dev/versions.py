@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headrace_connectors.lakehouse.spark_jars import PACKAGES
-from headrace_connectors.lakehouse.spark_settings import LOCAL_FILES
 
 KAFKA = "4.3.1"
 DEBEZIUM = "3.7.0.Final"
@@ -80,7 +79,7 @@ BUNDLES: dict[str, tuple[Artifact, ...]] = {
     "apicurio": (Artifact("io.apicurio", "apicurio-registry-app", APICURIO, False, "tar.gz", "all"),),
     "keycloak": (Artifact("org.keycloak", "keycloak-quarkus-dist", KEYCLOAK, False, "tar.gz"),),
     "nessie": (Artifact("org.projectnessie.nessie", "nessie-quarkus", NESSIE, False, classifier="runner"),),
-    "lakehouse": tuple(map(_single, (*PACKAGES, LOCAL_FILES))),
+    "lakehouse": tuple(map(_single, PACKAGES)),
     "lakehouse-aws": (_single("org.apache.iceberg:iceberg-aws-bundle:1.12.0"),),  # Iceberg on S3, Glue
     "lakehouse-delta-aws": _HADOOP_S3,  # Delta on S3; not beside lakehouse-aws, which has another version of the SDK
     # For the hand-written stream of the benchmark. Maven Central does not have 4.1.4 of the first two.

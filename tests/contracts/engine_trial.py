@@ -70,13 +70,17 @@ class Trial:
         }
 
     def large(self) -> Mapping[str, Any]:
-        """Read a row group that is larger than the JVM's direct memory."""
+        """Read a row group that is larger than the JVM's direct memory, with Spark's reader and with Iceberg's."""
         file = Path(self._warehouse, "large.parquet")
         rows = _DIRECT_MEGABYTES * 1024 * 1024 // 8
         numbers = np.random.default_rng(1).integers(0, 2**62, (2, rows))
         pq.write_table(pa.table({"a": numbers[0], "b": numbers[1]}), file, row_group_size=rows)
-        read = self._session().rows(f"SELECT sum(a % 10) + sum(b % 10) AS sum FROM parquet.`{file}`")[0].sum
-        return {"all": read == int((numbers % 10).sum())}
+        session, table = self._session(), "lake.trial.large"
+        session.rows("CREATE NAMESPACE IF NOT EXISTS lake.trial")
+        session.rows(f"CREATE TABLE {table} (a BIGINT, b BIGINT) USING iceberg")
+        session.rows(f"INSERT INTO {table} SELECT * FROM parquet.`{file}`")
+        wanted, query = int((numbers % 10).sum()), "SELECT sum(a % 10) + sum(b % 10) AS sum FROM"
+        return {"all": all(session.rows(f"{query} {at}")[0].sum == wanted for at in (f"parquet.`{file}`", table))}
 
     def statement(self) -> Mapping[str, Any]:
         """Run a statement none of whose tasks ends in time."""

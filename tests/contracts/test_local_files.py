@@ -30,12 +30,13 @@ def faults_of_ended_processes(java: Any) -> int:
     return int(stat.rpartition(")")[2].split()[8])
 
 
-def test_a_commit_to_an_iceberg_table_starts_no_process(warehouse: Warehouse, unique: Callable[[str], str]) -> None:
-    """A commit starts no process, whereas Hadoop's class runs chmod 17 times.
+@pytest.mark.parametrize("table_format", ["iceberg", "delta"])
+def test_a_commit_starts_no_process(warehouse: Warehouse, unique: Callable[[str], str], table_format: str) -> None:
+    """A commit starts no process, whereas Hadoop's class runs chmod, and for Delta readlink, some twenty times.
 
     Other threads of the JVM start one now and then, and Spark some in its first commits.
     """
-    table = warehouse.lakehouse.table("shop", unique("files"), TableOptions())
+    table = warehouse.lakehouse.table(f"{table_format}_files", unique("files"), TableOptions(table_format))
     table.evolve(ITEM, ["id"])
     java = warehouse.session()._jvm
     faults = []
@@ -80,7 +81,7 @@ def test_a_table_whose_folder_is_a_link_is_maintained(
     monkeypatch: pytest.MonkeyPatch,
     table_format: str,
 ) -> None:
-    """Delta's VACUUM lists the folder, and the class for local files lists a link to a folder as the link itself."""
+    """A class for local files that lists such a link as itself would let Delta's VACUUM descend without end."""
     monkeypatch.setattr(upkeep, "COMMITS_UNTIL_COMPACTION", 1)
     name, namespace, options = unique("linked"), f"{table_format}_links", TableOptions(table_format)
     warehouse.lakehouse.table(namespace, name, options).evolve(ITEM, ["id"])
@@ -95,6 +96,44 @@ def test_a_table_whose_folder_is_a_link_is_maintained(
         assert "VACUUM END" in {entry["operation"] for entry in delta_table(folder).history()}
 
 
+def test_a_rename_replaces_no_file(warehouse: Warehouse, tmp_path: Path) -> None:
+    """Iceberg and Delta commit by one. Hadoop's class replaces the commit of a process that has been faster."""
+    warehouse.lakehouse.start()
+    java = warehouse.session()._jvm
+    faster, late, folder = tmp_path / "1.json", tmp_path / "draft", tmp_path / "folder"
+    faster.write_text("the first commit")
+    folder.mkdir()
+    files = java.org.apache.hadoop.fs.Path(str(faster)).getFileSystem(_configuration(warehouse))
+    context = java.org.apache.hadoop.fs.AbstractFileSystem.get(java.java.net.URI("file:///"), _configuration(warehouse))
+    source, target = (java.org.apache.hadoop.fs.Path(f"file:{path}") for path in (late, faster))
+    late.write_text("the second commit")
+    assert files.rename(source, target) is False
+    with pytest.raises(Py4JJavaError, match="FileAlreadyExistsException"):
+        context.renameInternal(source, target)
+    assert (faster.read_text(), late.read_text()) == ("the first commit", "the second commit")
+    assert files.rename(target, java.org.apache.hadoop.fs.Path(f"file:{folder}"))
+    assert files.rename(source, target)
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["1.json", "1.json", "folder"]
+    assert (faster.read_text(), (folder / "1.json").read_text()) == ("the second commit", "the first commit")
+
+
+def test_a_file_keeps_its_checksum(warehouse: Warehouse, tmp_path: Path) -> None:
+    """A checksum that was left by a process that has ended does not stay beside a new file."""
+    warehouse.lakehouse.start()
+    files = warehouse.session()._jvm.org.apache.hadoop.fs.FileSystem.getLocal(_configuration(warehouse))
+    path = warehouse.session()._jvm.org.apache.hadoop.fs.Path
+    (tmp_path / ".b.crc").write_bytes(b"of another file")
+    out = files.create(path(f"file:{tmp_path}/a"))
+    out.writeBytes("rows")
+    out.close()
+    assert files.rename(path(f"file:{tmp_path}/a"), path(f"file:{tmp_path}/b"))
+    assert files.open(path(f"file:{tmp_path}/b")).readLine() == "rows"
+    assert sorted(each.name for each in tmp_path.iterdir()) == [".b.crc", "b"]
+    (tmp_path / "b").write_text("ROWS")
+    with pytest.raises(Py4JJavaError, match="ChecksumException"):
+        files.open(path(f"file:{tmp_path}/b")).readLine()
+
+
 def test_one_of_several_writers_gets_a_version_of_a_delta_table(
     warehouse: Warehouse, unique: Callable[[str], str]
 ) -> None:
@@ -102,7 +141,7 @@ def test_one_of_several_writers_gets_a_version_of_a_delta_table(
     name = unique("versions")
     table = warehouse.lakehouse.table("delta_shop", name, TableOptions("delta"))
     table.evolve(ITEM, ["id"])
-    logs = [_DeltaLog(warehouse.session(), warehouse.path / "delta_shop" / name) for _ in range(WRITERS)]
+    logs = [_DeltaLog(warehouse, warehouse.path / "delta_shop" / name) for _ in range(WRITERS)]
     with ThreadPoolExecutor(WRITERS) as threads:
         for version in range(100, 100 + VERSIONS):
             start = Barrier(WRITERS)
@@ -115,10 +154,10 @@ def test_one_of_several_writers_gets_a_version_of_a_delta_table(
 class _DeltaLog:
     """A Delta log store in a new instance that shares no state with others."""
 
-    def __init__(self, session: Any, table: Path) -> None:
-        self._java = session._jvm
+    def __init__(self, warehouse: Warehouse, table: Path) -> None:
+        self._java = warehouse.session()._jvm
         self._folder = table / "_delta_log"
-        self._configuration = session._jsparkSession.sessionState().newHadoopConf()
+        self._configuration = _configuration(warehouse)
         self._store = self._java.org.apache.spark.sql.delta.storage.DelegatingLogStore(self._configuration)
 
     def entry(self, version: int) -> Path:
@@ -136,3 +175,7 @@ class _DeltaLog:
                 raise
             return False
         return True
+
+
+def _configuration(warehouse: Warehouse) -> Any:
+    return warehouse.session()._jsparkSession.sessionState().newHadoopConf()

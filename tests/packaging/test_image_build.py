@@ -19,7 +19,6 @@ from dockerfile_stage import Build, stage, variables
 
 from headrace import __version__
 from headrace_connectors.lakehouse.spark_jars import PACKAGES
-from headrace_connectors.lakehouse.spark_settings import LOCAL_FILES
 from headrace_dev.jars import cache_folder
 from headrace_dev.java import java
 
@@ -56,7 +55,7 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
 
 def test_the_jars_are_those_of_the_service(build: Build) -> None:
     """The folder that the last stage copies contains the bundles of the table formats."""
-    names = sorted("-".join(package.split(":")[1:]) + ".jar" for package in (*PACKAGES, LOCAL_FILES))
+    names = sorted("-".join(package.split(":")[1:]) + ".jar" for package in PACKAGES)
     assert sorted(path.name for path in Path(build.here("/opt/jars")).iterdir()) == names
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -58,9 +57,7 @@ class DeltaFormat:
         return f"delta.{quoted(self._location(path))}"
 
     def _location(self, path: TablePath) -> str:
-        """Return the path without links, if it is local: VACUUM would descend into a link forever."""
-        location = f"{self._warehouse}/{path.namespace}/{path.name}"
-        return str(Path(location).resolve()) if location.startswith("/") else location
+        return f"{self._warehouse}/{path.namespace}/{path.name}"
 
     def create_namespace(self, namespace: str) -> Sequence[str]:
         """Return no statements: a namespace is a folder."""

@@ -11,14 +11,9 @@ from urllib.parse import urlsplit
 from headrace.core.model.errors import ConfigError
 from headrace_connectors.lakehouse.jvm_memory import JvmMemory
 from headrace_connectors.lakehouse.spark_catalogs import catalog_settings, refuse_unsafe
-from headrace_connectors.lakehouse.spark_jars import DELTA_S3_JAR, jar_settings
+from headrace_connectors.lakehouse.spark_jars import DELTA_S3_JAR, LOCAL_FILES_JAR, jar_settings
 
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
-LOCAL_FILES = "com.globalmentor:hadoop-bare-naked-local-fs:0.1.0"
-"""A local file system that sets permissions through Java. Hadoop's own runs ``chmod`` for each file that it creates."""
-
-_LOCAL_FILES_CLASS = "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"
-
 _ICEBERG = "org.apache.iceberg.spark"
 _EXTENSIONS = (f"{_ICEBERG}.extensions.IcebergSparkSessionExtensions", "io.delta.sql.DeltaSparkSessionExtension")
 _DEFAULTS = {
@@ -55,7 +50,7 @@ _PODS = {
 _PODS_IMAGE = ("spark.kubernetes.container.image", "spark.kubernetes.executor.container.image")
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _EXECUTOR_OPTIONS = "spark.executor.extraJavaOptions"
-_BUFFERS = "jdk.nio.maxCachedBufferSize"
+_LOCAL_FILES = "spark.hadoop.fs.file.impl"
 _S3 = ("s3", "s3a")
 _LOG_STORE = "headrace.ConditionalS3LogStore"
 _TRUST_STORE = "-Djavax.net.ssl.trustStore"
@@ -121,8 +116,6 @@ def _jvm(spark: Mapping[str, str], available: int | None, trusted: Path | None) 
         *([] if re.search(r"-XX:\+Use\w+GC\b", wanted) else ["-XX:+UseParallelGC"]),
         *([] if "ExitOnOutOfMemoryError" in wanted else ["-XX:+ExitOnOutOfMemoryError"]),
         *sizes.options(wanted),
-        # Iceberg reads ranges of local files in threads all the same (``_folder``): they keep no large buffer.
-        *([] if _BUFFERS in wanted else [f"-D{_BUFFERS}=1048576"]),
         *([f"{_TRUST_STORE}={trusted}"] if trusted else []),
     ]
     heap = f"{sizes.heap // (1024 * 1024)}m"
@@ -142,8 +135,8 @@ def _folder(warehouse: str) -> dict[str, str]:
     return {
         # Delta makes Spark check its default warehouse, which would be a folder in the current one.
         "spark.sql.warehouse.dir": warehouse,
-        # Hadoop reads ranges of local files in threads with a direct buffer for each range, which may be a row group.
-        # If one finds no memory, the exception ends its thread, and the reader waits forever. Iceberg ignores this.
+        # For executors of a cluster, which have Hadoop's class for local files: it reads ranges in threads, each with
+        # a direct buffer. Without memory, an exception ends the thread, and its reader waits. Iceberg ignores this.
         "spark.hadoop.parquet.hadoop.vectored.io.enabled": "false",
     }
 
@@ -189,19 +182,17 @@ def local_cores(master: str) -> int:
 
 
 def _local_files(master: str, chosen: Mapping[str, str]) -> dict[str, str]:
-    """Let a local master create files of the scheme ``file`` without a process for each, if the jar is available.
+    """Let Spark's JVM use local files as ``LocalFiles.java`` describes. The operator's own class takes precedence.
 
-    Spark uses local files before it loads ``spark.jars``, so the jar must also be on the driver's class path. Ivy
-    fetches it too late for that, and the executors of a cluster start without it: they keep Hadoop's class. Delta's log
-    is written through another interface (docs/why.md), which does not change.
+    Spark uses local files before it loads ``spark.jars``, so the jar is on the driver's class path. The executors of a
+    cluster start without it, and receive all settings with ``spark.hadoop.``: there, driver and executors keep Hadoop's
+    class.
     """
-    name = "-".join(LOCAL_FILES.split(":")[1:]) + ".jar"
-    places = map(urlsplit, chosen.get("spark.jars", "").split(","))
-    jar = next((at.path for at in places if at.scheme in ("", "file", "local") and Path(at.path).name == name), None)
-    if jar is None or not is_local(master) or "spark.hadoop.fs.file.impl" in chosen:
+    if not is_local(master) or _LOCAL_FILES in chosen:
         return {}
-    class_path = filter(None, [jar, chosen.get("spark.driver.extraClassPath")])
+    class_path = filter(None, [str(LOCAL_FILES_JAR), chosen.get("spark.driver.extraClassPath")])
     return {
         "spark.driver.extraClassPath": os.pathsep.join(class_path),
-        "spark.hadoop.fs.file.impl": _LOCAL_FILES_CLASS,
+        _LOCAL_FILES: "headrace.LocalFiles",
+        "spark.hadoop.fs.AbstractFileSystem.file.impl": "headrace.LocalFiles$Context",
     }

@@ -9,7 +9,7 @@ import pytest
 from headrace.core.model.errors import ConfigError
 from headrace.ports import TableOptions
 from headrace_connectors.lakehouse.lakehouse import SparkLakehouse
-from headrace_connectors.lakehouse.spark_jars import DELTA_S3_JAR, PACKAGES
+from headrace_connectors.lakehouse.spark_jars import DELTA_S3_JAR, LOCAL_FILES_JAR, PACKAGES
 from headrace_connectors.lakehouse.spark_settings import local_cores, settings
 
 
@@ -20,8 +20,7 @@ def test_the_workers_settings_replace_defaults(monkeypatch: pytest.MonkeyPatch) 
     assert chosen["spark.driver.memory"] == "1024m"
     assert chosen["spark.driver.extraJavaOptions"].endswith(
         "log4j2.properties -XX:+UseParallelGC -XX:+ExitOnOutOfMemoryError -XX:MaxMetaspaceSize=384m "
-        "-XX:MaxDirectMemorySize=256m -XX:ReservedCodeCacheSize=192m "
-        "-Djdk.nio.maxCachedBufferSize=1048576 -Xss4m"
+        "-XX:MaxDirectMemorySize=256m -XX:ReservedCodeCacheSize=192m -Xss4m"
     )
     assert chosen["spark.sql.catalog.lake.cache-enabled"] == "false"
     assert chosen["spark.jars.packages"] == ",".join(PACKAGES)
@@ -46,29 +45,28 @@ def test_the_order_of_the_sources_of_jars(tmp_path: Path, monkeypatch: pytest.Mo
     assert "spark.jars" not in settings("/w", {"spark.jars.packages": "a:b:1"})
 
 
-def test_local_files_are_written_without_a_child_process() -> None:
-    """A class of one jar writes them; the driver has that jar on its class path before Spark loads any."""
-    jar, master = "/jars/hadoop-bare-naked-local-fs-0.1.0.jar", {"spark.master": "local[2]"}
-    chosen = settings("/w", master, [Path("/jars/iceberg.jar"), Path(jar)])
-    assert chosen["spark.driver.extraClassPath"] == jar
-    assert chosen["spark.hadoop.fs.file.impl"].endswith(".BareLocalFileSystem")
-    theirs = {"spark.jars": f"s3a://jars/x.jar,local:{jar}", "spark.driver.extraClassPath": "/more"}
-    assert settings("/w", master | theirs)["spark.driver.extraClassPath"] == f"{jar}:/more"
+def test_local_files_have_a_class_of_their_own() -> None:
+    """The driver has its jar on the class path, because Spark uses local files before it loads other jars."""
+    chosen = settings("/w", {"spark.master": "local[2]"})
+    assert chosen["spark.driver.extraClassPath"] == str(LOCAL_FILES_JAR)
+    assert chosen["spark.hadoop.fs.file.impl"] == "headrace.LocalFiles"
+    assert chosen["spark.hadoop.fs.AbstractFileSystem.file.impl"] == "headrace.LocalFiles$Context"
+    more = settings("/w", {"spark.driver.extraClassPath": "/more"})
+    assert more["spark.driver.extraClassPath"] == f"{LOCAL_FILES_JAR}:/more"
 
 
 @pytest.mark.parametrize(
     "spark",
     [
-        pytest.param({"spark.jars": "/jars/iceberg.jar"}, id="without the jar"),
-        pytest.param({"spark.jars.packages": "a:b:1"}, id="Ivy fetches it too late"),
         pytest.param({"spark.master": "spark://host:7077"}, id="executors start without it"),
         pytest.param({"spark.hadoop.fs.file.impl": "org.example.Files"}, id="the operator's class"),
     ],
 )
-def test_local_files_are_written_by_hadoop_without_the_class(spark: dict[str, str]) -> None:
+def test_other_classes_for_local_files(spark: dict[str, str]) -> None:
     """Spark does not start with a class that it does not find."""
-    chosen = settings("/w", spark, [Path("/jars/hadoop-bare-naked-local-fs-0.1.0.jar")])
+    chosen = settings("/w", spark)
     assert "spark.driver.extraClassPath" not in chosen
+    assert "spark.hadoop.fs.AbstractFileSystem.file.impl" not in chosen
     assert chosen.get("spark.hadoop.fs.file.impl") == spark.get("spark.hadoop.fs.file.impl")
 
 
@@ -146,13 +144,6 @@ def test_ranges_of_local_files_are_not_read_by_threads() -> None:
     vectored, rest = "spark.hadoop.parquet.hadoop.vectored.io.enabled", {"spark.sql.catalog.lake.type": "rest"}
     assert settings("/w", {})[vectored] == "false"
     assert vectored not in settings("s3a://bucket/w", rest)
-
-
-def test_threads_keep_no_large_buffer() -> None:
-    """Iceberg reads ranges in threads whatever is set. The operator's own limit takes precedence."""
-    buffers, options = "-Djdk.nio.maxCachedBufferSize", "spark.driver.extraJavaOptions"
-    assert f"{buffers}=1048576" in settings("/w", {})[options].split()
-    assert settings("/w", {options: f"{buffers}=5"})[options].count(buffers) == 1
 
 
 def test_a_warehouse_that_is_a_file_is_refused(tmp_path: Path) -> None:

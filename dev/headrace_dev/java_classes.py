@@ -1,6 +1,6 @@
-"""``python -m headrace_dev.delta_log_store``: compile the only class in Java, and write its jar into the package.
+"""``python -m headrace_dev.java_classes``: compile the classes in Java, and write their jars into the package.
 
-Users have no compiler, so the jar is part of the repository; a test compares it with its source.
+Users have no compiler, so the jars are part of the repository; a test compares them with their sources.
 """
 
 from __future__ import annotations
@@ -11,16 +11,21 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 
-from headrace_connectors.lakehouse.spark_jars import DELTA_S3_JAR
+from headrace_connectors.lakehouse.spark_jars import DELTA_S3_JAR, LOCAL_FILES_JAR
 from headrace_dev import jars
 from headrace_dev.java import java
 
-SOURCE = DELTA_S3_JAR.with_name("ConditionalS3LogStore.java")
+SOURCES: Mapping[Path, Path] = {
+    LOCAL_FILES_JAR: LOCAL_FILES_JAR.with_name("LocalFiles.java"),
+    DELTA_S3_JAR: DELTA_S3_JAR.with_name("ConditionalS3LogStore.java"),
+}
+"""The source of each jar."""
 
 
-def build() -> bytes:
+def build(source: Path) -> bytes:
     """Return the jar, the same bytes for the same source. Raises CalledProcessError with the compiler's messages."""
     pyspark = importlib.util.find_spec("pyspark")
     assert pyspark is not None
@@ -33,7 +38,7 @@ def build() -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         class_path = ":".join(map(str, libraries))
         compiler = [str(Path(java()).with_name("javac")), "--release", "17", "-g:none"]
-        subprocess.run([*compiler, "-cp", class_path, "-d", folder, str(SOURCE)], check=True)
+        subprocess.run([*compiler, "-cp", class_path, "-d", folder, str(source)], check=True)
         content = io.BytesIO()
         with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as jar:
             for file in sorted(Path(folder).rglob("*.class")):
@@ -43,5 +48,6 @@ def build() -> bytes:
 
 
 if __name__ == "__main__":
-    DELTA_S3_JAR.write_bytes(build())
-    sys.stdout.write(f"{DELTA_S3_JAR}\n")
+    for written, source in SOURCES.items():
+        written.write_bytes(build(source))
+        sys.stdout.write(f"{written}\n")
