@@ -63,10 +63,15 @@ public final class LocalFiles extends LocalFileSystem {
             }
             try {
                 Files.createLink(to.toPath(), from.toPath());
-            } catch (UnsupportedOperationException | FileSystemException noLink) {  // it exists, or links do not (SMB)
-                return !to.exists() && super.rename(source, target);
+            } catch (UnsupportedOperationException | FileSystemException refused) {
+                if (!to.exists()) {  // the file system has no links, as SMB
+                    return super.rename(source, target);
+                }
+                if (!Files.isSameFile(from.toPath(), to.toPath())) {  // NFS repeats a request whose answer was lost
+                    return false;
+                }
             }
-            Files.delete(from.toPath());
+            from.delete();  // the target counts: an error here would let the writer repeat its commit
             return true;
         }
 
