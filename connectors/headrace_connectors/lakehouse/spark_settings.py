@@ -50,7 +50,10 @@ _PODS = {
 _PODS_IMAGE = ("spark.kubernetes.container.image", "spark.kubernetes.executor.container.image")
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _EXECUTOR_OPTIONS = "spark.executor.extraJavaOptions"
-_LOCAL_FILES = "spark.hadoop.fs.file.impl"
+_LOCAL_FILES = {
+    "spark.hadoop.fs.file.impl": "headrace.LocalFiles",
+    "spark.hadoop.fs.AbstractFileSystem.file.impl": "headrace.LocalFiles$Context",
+}
 _S3 = ("s3", "s3a")
 _LOG_STORE = "headrace.ConditionalS3LogStore"
 _TRUST_STORE = "-Djavax.net.ssl.trustStore"
@@ -188,11 +191,7 @@ def _local_files(master: str, chosen: Mapping[str, str]) -> dict[str, str]:
     cluster start without it, and receive all settings with ``spark.hadoop.``: there, driver and executors keep Hadoop's
     class.
     """
-    if not is_local(master) or _LOCAL_FILES in chosen:
+    if not is_local(master) or _LOCAL_FILES.keys() & chosen.keys():
         return {}
     class_path = filter(None, [str(LOCAL_FILES_JAR), chosen.get("spark.driver.extraClassPath")])
-    return {
-        "spark.driver.extraClassPath": os.pathsep.join(class_path),
-        _LOCAL_FILES: "headrace.LocalFiles",
-        "spark.hadoop.fs.AbstractFileSystem.file.impl": "headrace.LocalFiles$Context",
-    }
+    return {"spark.driver.extraClassPath": os.pathsep.join(class_path), **_LOCAL_FILES}

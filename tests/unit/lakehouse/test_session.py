@@ -60,14 +60,15 @@ def test_local_files_have_a_class_of_their_own() -> None:
     [
         pytest.param({"spark.master": "spark://host:7077"}, id="executors start without it"),
         pytest.param({"spark.hadoop.fs.file.impl": "org.example.Files"}, id="the operator's class"),
+        pytest.param({"spark.hadoop.fs.AbstractFileSystem.file.impl": "org.example.Files"}, id="its counterpart"),
     ],
 )
 def test_other_classes_for_local_files(spark: dict[str, str]) -> None:
     """Spark does not start with a class that it does not find."""
     chosen = settings("/w", spark)
     assert "spark.driver.extraClassPath" not in chosen
-    assert "spark.hadoop.fs.AbstractFileSystem.file.impl" not in chosen
-    assert chosen.get("spark.hadoop.fs.file.impl") == spark.get("spark.hadoop.fs.file.impl")
+    for option in ("spark.hadoop.fs.file.impl", "spark.hadoop.fs.AbstractFileSystem.file.impl"):
+        assert chosen.get(option) == spark.get(option)
 
 
 def test_only_a_local_master_listens_on_loopback() -> None:
