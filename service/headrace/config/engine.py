@@ -59,7 +59,8 @@ class EngineSettings:
         Type.STRING,
         None,
         "File with the certificates that Spark's JVM and its executors trust, instead of Java's: those of an object "
-        "store, a catalog or an OAuth server with an authority of your own. PEM, PKCS12 or JKS.",
+        "store, a catalog or an OAuth server whose certificate is from a private certificate authority. PEM, PKCS12 or "
+        "JKS.",
     )
     truststore_password: str | None = option(
         "jvm.ssl.truststore.password", Type.PASSWORD, None, "Password of the file, if it needs one."
