@@ -35,13 +35,13 @@ def failed(table: str) -> TableStatus:
 
 
 async def test_a_table_with_all_that_is_known(api: Api) -> None:
-    """Times are in UTC; the freshness is the age of the oldest change that is not in the table."""
+    """Times are in UTC; the freshness is the age of the oldest change that is not in the table, null if unknown."""
     await api.create()
     await api.until("RUNNING", "RUNNING")
     now = time.time()
     batch = LastBatch(10, 2_000, 0.25, 1_700_000_001.0, 1_700_000_000.0)
     api.tasks.tasks["shop-0"].tables = [
-        TableReport("items", TableState.FAILED, ["shop.items"], 3, 400, now - 5, now - 60, batch, failed("items")),
+        TableReport("items", TableState.RETRYING, ["shop.items"], 3, 400, now - 5, now - 60, batch, failed("items")),
         report("orders"),
     ]
     items, orders = (await api.call("GET", "/connectors/shop/tables")).json()
@@ -49,7 +49,7 @@ async def test_a_table_with_all_that_is_known(api: Api) -> None:
     assert items == {
         "table": "items",
         "task": 0,
-        "state": "FAILED",
+        "state": "RETRYING",
         "topics": ["shop.items"],
         "waiting": {"events": 3, "bytes": 400},
         "last_batch": {
@@ -70,6 +70,16 @@ async def test_a_table_with_all_that_is_known(api: Api) -> None:
         "waiting": {"events": 0, "bytes": 0},
     }
     assert (await api.call("GET", "/connectors/shop/tables/orders")).json() == orders
+
+
+@pytest.mark.parametrize("state", [TableState.FAILED, TableState.PAUSED])
+async def test_a_table_that_is_not_read_has_no_freshness(api: Api, state: TableState) -> None:
+    """Nobody knows what its topics contain; 0.0 would show a table that is up to date."""
+    await api.create()
+    await api.until("RUNNING", "RUNNING")
+    api.tasks.tasks["shop-0"].tables = [report("items", state)]
+    (items,) = (await api.call("GET", "/connectors/shop/tables")).json()
+    assert items["freshness_seconds"] is None
 
 
 async def test_a_table_is_restarted(api: Api) -> None:

@@ -91,7 +91,7 @@ SCHEMAS: Mapping[str, Json] = {
     "TableReport": _object(
         {
             **{"table": _TEXT, "task": _NUMBER, "state": _TABLE_STATE, "topics": _list(_TEXT)},
-            "freshness_seconds": {"type": "number"},
+            "freshness_seconds": {"type": ["number", "null"]},
             "waiting": _object({"events": _NUMBER, "bytes": _NUMBER}),
         },
         {

@@ -56,14 +56,19 @@ class TableReport:
     last_error: TableStatus | None
 
     def document(self, task: int, now: float) -> Mapping[str, Any]:
-        """The report as JSON. ``freshness_seconds`` is the age of the oldest change that the table does not have."""
+        """The report as JSON. ``freshness_seconds`` is the age of the oldest change that the table does not have.
+
+        It is null for a table whose topics are not read, because nobody knows what they contain.
+        """
+        is_read = self.state not in (TableState.FAILED, TableState.PAUSED)
         behind = self.oldest_source_time or self.oldest
+        freshness = 0.0 if behind is None else round(max(now - behind, 0.0), 3)
         answer: dict[str, Any] = {
             "table": self.table,
             "task": task,
             "state": self.state,
             "topics": list(self.topics),
-            "freshness_seconds": 0.0 if behind is None else round(max(now - behind, 0.0), 3),
+            "freshness_seconds": freshness if is_read else None,
             "waiting": {"events": self.waiting_events, "bytes": self.waiting_bytes},
         }
         if self.last_batch is not None:

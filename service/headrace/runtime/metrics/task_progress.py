@@ -92,7 +92,11 @@ class TaskProgress:
 
 
 class ProgressCollector(Collector):
-    """Collects the gauges of this worker's tasks. ``clock`` returns monotonic seconds, ``now`` Unix time in seconds."""
+    """Collects the gauges of this worker's tasks. ``clock`` returns monotonic seconds, ``now`` Unix time in seconds.
+
+    A failed table has no freshness and no age of its oldest event: its topics are not read, so both would be those of
+    the moment at which it failed.
+    """
 
     def __init__(self, clock: Callable[[], float], now: Callable[[], float]) -> None:
         self._clock = clock
@@ -120,6 +124,7 @@ class ProgressCollector(Collector):
             "headrace_freshness_last_seconds",
             "Time since the source commit of the oldest unwritten event, or freshness of the last batch",
             lambda table: table.freshness_at(now),
+            of_failed=False,
         )
         yield self._of_tables(
             "headrace_source_time_seconds",
@@ -130,8 +135,8 @@ class ProgressCollector(Collector):
             "headrace_oldest_unwritten_seconds",
             "Seconds since the oldest event that is not durable was read, 0 without such an event",
             lambda table: 0.0 if table.unwritten is None else max(clock - table.unwritten.since, 0.0),
+            of_failed=False,
         )
-
         yield self._states()
 
     def _states(self) -> Metric:
@@ -151,10 +156,14 @@ class ProgressCollector(Collector):
                 family.add_metric((*task, partition.topic, str(partition.partition)), records)
         return family
 
-    def _of_tables(self, name: str, text: str, value: Callable[[TableProgress], float | None]) -> Metric:
+    def _of_tables(
+        self, name: str, text: str, value: Callable[[TableProgress], float | None], *, of_failed: bool = True
+    ) -> Metric:
         family = GaugeMetricFamily(name, text, labels=_TABLE)
         for task, progress in self._tasks.items():
             for table, each in progress.tables.items():
+                if not of_failed and progress.blocked.get(table) is TableState.FAILED:
+                    continue
                 if (found := value(each)) is not None:
                     family.add_metric((*task, table), found)
         return family

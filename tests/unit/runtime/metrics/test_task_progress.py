@@ -13,7 +13,8 @@ from prometheus_client.samples import Sample
 from unit.runtime.sink_task_harness import TOPIC, Harness, running
 
 from headrace.core.batch.batch import Batch, Trigger, Unwritten
-from headrace.core.connect.lifecycle import State
+from headrace.core.connect.lifecycle import State, TableState
+from headrace.core.connect.table_status import TableStatus
 from headrace.core.model.events import RowVersion, TableId, Truncate
 from headrace.ports import TableOptions, TopicPartition
 from headrace.runtime.metrics.metrics import Metrics, TaskMetrics
@@ -96,6 +97,19 @@ def test_age_of_the_oldest_event_that_is_not_durable(scene: Scene) -> None:
     assert scene.value(FRESHNESS) is None, "its source time is unknown"
     oldest = {"items": Unwritten(scene.time.seconds - 10, 5)}
     assert (scene.value(OLDEST), scene.value(OLDEST, "items")) == (0, 10)
+
+
+def test_a_failed_table_has_no_freshness(scene: Scene) -> None:
+    """A failed table is not read: the freshness of its last batch and an age of 0 would show that it is up to date."""
+    task = scene.run()
+    task.assigned([ORDERS, ITEMS])
+    for table in ("orders", "items"):
+        scene.written(task, scene.time.wall() - 2, table)
+    task.tables([TableStatus("orders", TableState.FAILED, "the cause", scene.time.wall())])
+    assert [scene.value(name) for name in (FRESHNESS, OLDEST, SOURCE_TIME)] == [None, None, scene.time.wall() - 2]
+    assert [scene.value(name, "items") for name in (FRESHNESS, OLDEST)] == [2, 0]
+    task.tables([])
+    assert scene.value(FRESHNESS) == 2
 
 
 def test_series_of_a_table_that_has_moved_are_removed(scene: Scene) -> None:
