@@ -271,6 +271,19 @@ async def test_a_worker_shows_what_it_runs_itself(api: Api) -> None:
     assert "theirs" not in text
 
 
+async def test_a_deleted_connector_is_not_in_the_metrics(api: Api) -> None:
+    """Its error counters go with it, as JMX metrics do in Connect; a connector that is stopped keeps them."""
+    await api.create()
+    await api.until("RUNNING", "RUNNING")
+    api.metrics.task("shop", 0, lambda topic: None).errant(1, skipped=False, logged=True)
+    counter = b'kafka_connect_task_error_total_record_failures{connector="shop",task="0"} 1.0'
+    await api.call("PUT", "/connectors/shop/stop")
+    await api.until("STOPPED")
+    assert counter in (await api.call("GET", "/metrics")).body
+    await api.call("DELETE", "/connectors/shop")
+    await eventually(lambda: b'connector="shop"' not in api.metrics.exposition()[0])
+
+
 async def test_a_deleted_connector_can_be_made_again_at_once(api: Api) -> None:
     """The worker stops the old tasks before it starts the new ones."""
     await api.create()

@@ -117,7 +117,7 @@ class TaskSensors:
         self._state, self._since, self.present = state, now, True
 
     def gone(self) -> None:
-        """Record that the task does not exist any more. Its counts stay, as Prometheus requires."""
+        """Record that the task does not run here any more. Its counts stay: it may come back to this worker."""
         self.present, self.lag, self._state = False, no_lag, None
         self._open.clear()
         self._in_states.clear()
@@ -172,8 +172,12 @@ class TaskCollector(Collector):
         self._tasks: dict[tuple[str, str], TaskSensors] = {}
 
     def task(self, connector: str, task_number: int) -> TaskSensors:
-        """Return the sensors of a task. They are the same object until the worker stops."""
+        """Return the sensors of a task. They are the same object until the connector is deleted."""
         return self._tasks.setdefault((connector, str(task_number)), TaskSensors(self._clock))
+
+    def remove(self, connector: str) -> None:
+        """Remove the metrics of a deleted connector, counts as well."""
+        self._tasks = {labels: sensors for labels, sensors in self._tasks.items() if labels[0] != connector}
 
     def collect(self) -> Iterator[Metric]:
         """Return one family per name."""

@@ -64,6 +64,7 @@ class Metrics:
         self._startups = StartupCounts()
         self._connector_states: dict[str, State] = {}
         self._task_states: dict[tuple[str, int], State] = {}
+        self._of_connectors: list[Counter | Gauge | Histogram] = []
         self.registry.register(self._tasks)
         self.registry.register(self._progress)
         self._table_metrics()
@@ -95,10 +96,13 @@ class Metrics:
         return ReselectTaskMetrics(self, (connector, str(task_number)))
 
     def connector_state(self, connector: str, state: State) -> None:
-        """Record the state, and count a start that ends in RUNNING or FAILED."""
+        """Record the state, and count a start that ends in RUNNING or FAILED. A deleted connector has no metrics."""
         before = self._connector_states.get(connector)
         if state is State.DESTROYED:
             self._connector_states.pop(connector, None)
+            self._tasks.remove(connector)
+            for each in self._of_connectors:
+                each.remove_by_labels({"connector": connector})
             return
         self._connector_states[connector] = state
         if state is State.FAILED or (state is State.RUNNING and before not in (State.RUNNING, State.PAUSED)):
@@ -121,7 +125,7 @@ class Metrics:
                 self._startups.add("task", succeeded=False)
 
     def _stop_measuring(self, connector: str, task_number: int) -> None:
-        """Remove the gauges of a task that has failed or ended. Counters stay, as Prometheus requires."""
+        """Remove the gauges of a task that has failed or ended. Its counters stay until the connector is deleted."""
         self._progress.end(connector, str(task_number))
         reselect = (self.cache_rows, self.cache_bytes, self.cache_poisoned, self.cache_oldest, self.source_connections)
         for gauge in (*reselect, self.files, self.deleted_share):
@@ -144,13 +148,16 @@ class Metrics:
         self.registry.register(DirectoryCollector(directory))
 
     def _counter(self, name: str, doc: str, labels: tuple[str, ...]) -> Counter:
-        return Counter(name, doc, labels, registry=self.registry)
+        self._of_connectors.append(metric := Counter(name, doc, labels, registry=self.registry))
+        return metric
 
     def _gauge(self, name: str, doc: str, labels: tuple[str, ...]) -> Gauge:
-        return Gauge(name, doc, labels, registry=self.registry)
+        self._of_connectors.append(metric := Gauge(name, doc, labels, registry=self.registry))
+        return metric
 
     def _histogram(self, name: str, doc: str, labels: tuple[str, ...], buckets: tuple[float, ...]) -> Histogram:
-        return Histogram(name, doc, labels, registry=self.registry, buckets=buckets)
+        self._of_connectors.append(metric := Histogram(name, doc, labels, registry=self.registry, buckets=buckets))
+        return metric
 
     def _table_metrics(self) -> None:
         self.events = self._counter("headrace_events", "Change events written to tables", _TABLE)

@@ -72,6 +72,26 @@ def test_the_topic_of_every_chunk_is_reported() -> None:
     assert seen == ["shop.orders", "shop.orders"]
 
 
+def test_a_deleted_connector_has_no_metrics() -> None:
+    """Counters and histograms go with it; those of a connector whose name only begins alike stay."""
+    metrics = Metrics()
+    for connector in ("shop", "shop-2"):
+        observer = metrics.task(connector, 0, lambda topic: None)
+        metrics.task_state(connector, 0, State.RUNNING)
+        observer.errant(3, skipped=True, logged=True)
+        observer.decoded(ORDERS, 5, 1)
+        observer.lost("shop.orders", {"varint": 2})
+        observer.written(_batch(1_000_000_000), 0.5, now=1003.0)
+        metrics.reselects(connector, 0).query(TABLE, Query("ok", 5, 0.1, 0.0))
+        with observer.stage("orders", "merge"):
+            pass
+    metrics.task_state("shop", 0, State.DESTROYED)
+    assert _value(metrics, "kafka_connect_task_error_total_record_failures", connector="shop", task="0") == 3
+    metrics.connector_state("shop", State.DESTROYED)
+    labels = [sample.labels for family in metrics.registry.collect() for sample in family.samples]
+    assert {each["connector"] for each in labels if "connector" in each} == {"shop-2"}
+
+
 def test_losses_are_counted_and_notes_reported() -> None:
     """The metrics count losses by type. The observer passes notes to the status of the task."""
     metrics, noted = Metrics(), list[tuple[str, str]]()
