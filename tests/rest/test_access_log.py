@@ -1,4 +1,4 @@
-"""The access log has one line per request; successful polls are logged at DEBUG."""
+"""The access log has one line per request; probes and successful scrapes are logged at DEBUG."""
 
 from __future__ import annotations
 
@@ -31,14 +31,18 @@ def application(status: int) -> ConnectTransport:
         ("/health", 200, logging.DEBUG),
         ("/health/", 200, logging.DEBUG),
         ("/metrics?name=up", 200, logging.DEBUG),
-        ("/health", 503, logging.INFO),
+        ("/health", 503, logging.DEBUG),
+        ("/health/live", 503, logging.DEBUG),
+        ("/health/ready/", 503, logging.DEBUG),
+        ("/metrics", 500, logging.INFO),
+        ("/healthy", 404, logging.INFO),
         ("/connectors", 200, logging.INFO),
     ],
 )
-async def test_polls_are_quiet_until_they_fail(
+async def test_polls_are_logged_at_debug(
     caplog: pytest.LogCaptureFixture, target: str, status: int, level: int
 ) -> None:
-    """Probes and scrapes come every few seconds, so only their errors are logged at INFO or above."""
+    """Probes and scrapes come every few seconds. Failed probes are those of a worker that starts."""
     caplog.set_level(logging.DEBUG, "headrace.rest")
     await request(application(status), "GET", target)
     assert [record.levelno for record in caplog.records if record.name == "headrace.rest"] == [level]

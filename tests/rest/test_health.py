@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
@@ -72,6 +73,23 @@ async def test_probes_report_whether_a_worker_is_live_and_ready() -> None:
     ready = await api.call("GET", "/health/ready")
     assert (ready.status, ready.json()) == (200, {"status": "ready", "message": ""})
     await api.worker.stop()
+
+
+async def test_a_change_of_a_probe_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """The access log has probes at DEBUG only, and an operator looks for the reason of a restart in the log."""
+    caplog.set_level(logging.INFO, "headrace.rest")
+    api = Api(now=lambda: NOW)
+    for _ in range(2):
+        await api.call("GET", "/health/ready")
+        await api.call("GET", "/health/live")
+    await api.worker.start()
+    for _ in range(2):
+        await api.call("GET", "/health/ready")
+    await api.worker.stop()
+    lines = [(record.levelname, record.getMessage()) for record in caplog.records]
+    assert [level for level, _ in lines] == ["INFO", "INFO"]
+    assert lines[0][1].startswith("Worker: is not ready: Worker is still starting up.")
+    assert lines[1][1] == "Worker: is ready"
 
 
 async def test_a_worker_whose_requests_wait_for_too_long_is_unhealthy(held: tuple[Api, HeldLog]) -> None:

@@ -5,6 +5,7 @@ All answer as soon as the port is bound.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 
 from fastapi import APIRouter, Request, Response
@@ -13,6 +14,8 @@ from fastapi.responses import JSONResponse
 from headrace.rest.route import negotiate
 from headrace.runtime.worker.health import WorkerHealth
 from headrace.runtime.worker.worker import Worker
+
+log = logging.getLogger(__name__)
 
 _HEALTHY = "Worker has completed startup and is ready to handle requests."
 _UNHEALTHY = "Worker was unable to handle this request and may be unable to handle other requests."
@@ -29,6 +32,8 @@ def router(worker: Worker, probes: WorkerHealth, metrics: Exposition) -> APIRout
     would wait, because it blocks all other changes. If the event loop is blocked, ``/health`` does not answer.
     """
     routes = APIRouter()
+    live_probe = _Probe("live", logging.ERROR)
+    ready_probe = _Probe("ready", logging.INFO)
 
     @routes.get("/health")
     async def connect_health(request: Request) -> Response:
@@ -41,11 +46,11 @@ def router(worker: Worker, probes: WorkerHealth, metrics: Exposition) -> APIRout
 
     @routes.get("/health/live")
     async def live() -> Response:
-        return _probe("live", probes.not_live())
+        return live_probe.answer(probes.not_live())
 
     @routes.get("/health/ready")
     async def ready() -> Response:
-        return _probe("ready", probes.not_ready())
+        return ready_probe.answer(probes.not_ready())
 
     @routes.get("/metrics")
     async def scrape() -> Response:
@@ -55,8 +60,26 @@ def router(worker: Worker, probes: WorkerHealth, metrics: Exposition) -> APIRout
     return routes
 
 
-def _probe(name: str, problems: Sequence[str]) -> JSONResponse:
-    return _answer(503, f"not {name}", "; ".join(problems)) if problems else _answer(200, name, "")
+class _Probe:
+    """The answers to one kind of probe. A change is logged once: the access log has probes at DEBUG only.
+
+    So the log contains why an orchestrator restarts a worker, or sends it no requests.
+    """
+
+    def __init__(self, name: str, level: int) -> None:
+        self._name = name
+        self._level = level
+        self._failed = False
+
+    def answer(self, problems: Sequence[str]) -> JSONResponse:
+        """Return 503 with the problems, or 200 if there are none."""
+        message = "; ".join(problems)
+        if problems and not self._failed:
+            log.log(self._level, "Worker: is not %s: %s", self._name, message)
+        elif self._failed and not problems:
+            log.info("Worker: is %s", self._name)
+        self._failed = bool(problems)
+        return _answer(503, f"not {self._name}", message) if problems else _answer(200, self._name, "")
 
 
 def _answer(status: int, health: str, message: str) -> JSONResponse:

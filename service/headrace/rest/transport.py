@@ -2,7 +2,7 @@
 
 ASGI middleware around the routes: a trailing slash is ignored, HEAD works on every GET, OPTIONS lists the methods,
 ambiguous paths and large bodies are rejected, errors become answers, and every request is logged in one line (at DEBUG
-for successful probes and scrapes).
+for probes, whose results ``health.py`` logs when they change, and for successful scrapes).
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ log = logging.getLogger("headrace.rest")
 MAX_BODY_BYTES = 1024 * 1024
 """A configuration is one record of the config topic, and brokers accept no larger record (``max.message.bytes``)."""
 _RECEIVE = RestAccessSettings().receive_timeout
-_POLLED = ("/health", "/health/live", "/health/ready", "/metrics")
-"""The paths that probes and Prometheus request every few seconds. Only errors are logged at INFO."""
+_PROBES = ("/health", "/health/live", "/health/ready")
+_SCRAPED = "/metrics"
+"""Prometheus requests it every few seconds, and probes their paths. Only errors of scrapes are logged at INFO."""
 _METHOD_ORDER = ("HEAD", "POST", "DELETE", "GET", "OPTIONS", "PUT", "PATCH")
 # Two servers may interpret a segment differently if it decodes to a separator, a dot segment or a control character.
 _AMBIGUOUS = re.compile(r"%2f|%5c|%25|%0.|%1.|%7f|/(?:\.|%2e){1,2}(?=/|$)|//|[\x00-\x20]", re.IGNORECASE)
@@ -148,7 +149,8 @@ class _Exchange:
 
     def log(self) -> None:
         milliseconds = (time.perf_counter() - self._began) * 1000
-        polled = self.scope["path"] in _POLLED and self._status < 400
+        path = self.scope["path"]
+        polled = path in _PROBES or (path == _SCRAPED and self._status < 400)
         level = logging.DEBUG if polled else logging.INFO
         line = '%s "%s %s" %d %.0f ms'
         log.log(level, line, self._client, self._method, self._path, self._status, milliseconds)
