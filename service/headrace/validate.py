@@ -82,7 +82,12 @@ def _infos(validator: ConnectorValidator, path: Path) -> ConfigInfos:
 def _text(path: Path, infos: ConfigInfos) -> str:
     if not infos.error_count:
         return f"{path}: valid"
-    lines = [f"{path}: {infos.error_count} error(s)"]
+    options: dict[str, list[str]] = {}  # by message: ``topics`` and ``topics.regex`` may have the same
     for info in infos.configs:
-        lines += [f"  {info.definition.name}: {error}" for error in info.value.errors]
+        for error in info.value.errors:
+            options.setdefault(error, []).append(info.definition.name)
+    lines = [f"{path}: {len(options)} error(s)"]
+    for error, names in options.items():
+        shown = ", ".join(names)
+        lines.append(f"  {shown}: {error.removeprefix(f'{shown}: ')}")
     return "\n".join(lines)

@@ -50,6 +50,17 @@ def test_every_error_is_reported_at_its_key(tmp_path: Path, capsys: pytest.Captu
     assert lines[4].endswith("good.json: valid")
 
 
+def test_an_error_is_printed_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An error of two options is one line with both names. A message that begins with its option does not repeat it."""
+    both = written(tmp_path, {"name": "shop", **GOOD, "topics.regex": "shop.*"}, "both.json")
+    assert main(["validate", both]) == 1
+    sentence = "topics and topics.regex are mutually exclusive options, but both are set."
+    assert capsys.readouterr().out == f"{both}: 1 error(s)\n  topics, topics.regex: {sentence}\n"
+    fields = written(tmp_path, {"name": "shop", **GOOD, "table.metadata.fields": "nope"}, "fields.json")
+    assert main(["validate", fields]) == 1
+    assert "  table.metadata.fields: nope is not a metadata field" in capsys.readouterr().out
+
+
 def test_files_that_cannot_be_validated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """An unknown class is an error of the file with status 1. A missing file gives status 2."""
     assert main(["validate", written(tmp_path, {"name": "shop", "connector.class": "JdbcSink"})]) == 1

@@ -127,8 +127,8 @@ class ConfigInfos:
         return sum(len(info.value.errors) for info in self.configs)
 
     def errors(self) -> list[str]:
-        """Return all errors in order."""
-        return [message for info in self.configs for message in info.value.errors]
+        """Return all errors in order; one that two options share (``topics`` and ``topics.regex``) is there once."""
+        return list(dict.fromkeys(message for info in self.configs for message in info.value.errors))
 
 
 @dataclass(frozen=True, slots=True)
