@@ -69,6 +69,21 @@ def test_files_that_cannot_be_validated(tmp_path: Path, capsys: pytest.CaptureFi
     assert "none.json: cannot be read as a connector" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("name", ["shop.yaml", "shop.YML"])
+def test_yaml_is_not_read_as_properties(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A file in YAML is refused with the formats that are read, although Java reads ``key: value`` as a property."""
+    path = written(tmp_path, "".join(f"{key}: {value}\n" for key, value in {"name": "shop", **GOOD}.items()), name)
+    assert main(["validate", path]) == 2
+    assert capsys.readouterr().out.startswith(f"{path}: YAML is not read; write the connector as .json or .properties")
+
+
+def test_json_is_recognized_by_its_content(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A file that begins with a brace is JSON, whatever its name is."""
+    path = written(tmp_path, {"name": "shop", "config": GOOD}, "shop.conf")
+    assert main(["validate", path]) == 0
+    assert capsys.readouterr().out == f"{path}: valid\n"
+
+
 @pytest.mark.parametrize(
     ("content", "reason"), [(None, "No such file"), ("a=\\u12", "Malformed"), ("é", "decode byte")]
 )

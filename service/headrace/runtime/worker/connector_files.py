@@ -16,6 +16,7 @@ from headrace.runtime.worker.connector_names import check_addressable, named
 
 _SUFFIXES = (".json", ".properties")
 _YAML = (".yaml", ".yml")
+_NO_YAML = "YAML is not read; write the connector as .json or .properties"
 _MAX_BYTES = 1024 * 1024
 _MOUNTED = "..data"
 """The link in a mounted ConfigMap or Secret that the kubelet replaces at each update."""
@@ -78,11 +79,16 @@ def read_files(paths: Sequence[Path], ignored: Sequence[str] = ()) -> ConnectorF
 def read_connector(path: Path) -> tuple[str, dict[str, str | None], TargetState | None]:
     """Read name, configuration and initial state from a connector file. Raises ConfigError with the file.
 
-    The file contains the body of ``POST /connectors``, a flat JSON map, or properties.
+    The file contains the body of ``POST /connectors``, a flat JSON map, or properties. JSON begins with a brace,
+    whatever the file's name is, as in Kafka Connect's standalone mode (KIP-993).
     """
+    ending = path.suffix.lower()
+    if ending in _YAML:  # a colon separates key and value of properties as well, so that most of it would be accepted
+        raise ConfigError(f"{path}: {_NO_YAML}")
     try:
         text = path.read_text(encoding="utf-8")
-        document: Any = json.loads(text) if path.suffix == ".json" else parse_properties(text)
+        is_json = ending == ".json" or text.lstrip().startswith("{")
+        document: Any = json.loads(text) if is_json else parse_properties(text)
     except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"{path}: cannot be read as a connector: {error}") from error
     if not isinstance(document, dict):
@@ -100,8 +106,6 @@ def _ignored(paths: Sequence[Path]) -> list[str]:
 
 
 def _read(path: Path) -> DesiredConnector | FileProblem:
-    if path.suffix in _YAML:
-        return FileProblem("YAML is not read; write the connector as .json or .properties")
     try:
         if path.stat().st_size > _MAX_BYTES:
             return FileProblem(f"the file is larger than {_MAX_BYTES} bytes; a connector's configuration is smaller")
