@@ -43,6 +43,7 @@ _PLUGINS = "the list names the connectors of this worker"
 _NO_SOURCES = "source connectors do not exist here"
 _ADDRESSABLE = "names that no path can address are refused when they are created"
 _KEY_ORDER = "keys are named in the order in which they were given, not in that of a Java HashMap"
+_CHOICES = "the closest class and the list of classes follow Connect's sentence"
 _ONCE = "an error of two options is listed once, where Connect lists it for each"
 DIFFERENT: dict[int, str] = {
     **dict.fromkeys((1, 7, 9), _COMMIT),
@@ -50,6 +51,7 @@ DIFFERENT: dict[int, str] = {
     20: "metrics are served",
     **dict.fromkeys((98, 99, 101, 122, 123), _PLUGINS),
     **dict.fromkeys((100, 253), _KEY_ORDER),
+    **dict.fromkeys((110, 112, 113), _CHOICES),
     **dict.fromkeys((102, 103, 124, 234, 241), _ONCE),
     104: "Python's words about a regular expression",
     117: "client properties are checked by the feeds, which this worker has none of",

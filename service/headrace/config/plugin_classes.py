@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from headrace.config.converter import CONVERTERS, HEADER_CONVERTERS, KNOWN_CONVERTERS, converter_class
+from headrace.core.connect.suggestions import class_suggestion
 from headrace.transforms.registry import PREDICATES, TRANSFORMS, find
 
 
@@ -15,15 +16,19 @@ def converter_problems(properties: Mapping[str, str]) -> Iterator[tuple[str, str
         name = properties.get(option)
         if name is not None and converter_class(name.strip(), known) is None:
             interface = "HeaderConverter" if side == "header" else "Converter"
-            yield option, class_problem(option, name.strip(), interface)
+            yield option, class_problem(option, name.strip(), interface, known)
 
 
-def class_problem(option: str, name: str, interface: str) -> str:
-    """What is wrong with a class that does not implement ``interface``: it is of another kind, or not here at all."""
+def class_problem(option: str, name: str, interface: str, known: Iterable[str]) -> str:
+    """What is wrong with a class that does not implement ``interface``: it is of another kind, or not here at all.
+
+    ``known`` are those that do.
+    """
     found = next(_classes_called(name), None)
     if found is not None:
         return f"Class class {found} does not implement the {interface} interface"
-    return f"Invalid value {name} for configuration {option}: Class {name} could not be found."
+    refused = f"Invalid value {name} for configuration {option}: Class {name} could not be found."
+    return f"{refused} {class_suggestion(name, known)}"
 
 
 def _classes_called(name: str) -> Iterator[str]:

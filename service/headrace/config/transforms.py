@@ -81,7 +81,7 @@ def _class_problems(option: str, properties: Properties, known: Mapping[str, Plu
     if reason is not None:
         yield option, f"Invalid value {name} for configuration {option}: {reason}."
     else:
-        yield option, class_problem(option, name, "Transformation" if known is TRANSFORMS else "Predicate")
+        yield option, class_problem(option, name, "Transformation" if known is TRANSFORMS else "Predicate", known)
 
 
 def _alias_keys(option_name: str, alias: str, properties: Properties, version: str) -> Iterator[ConfigKey]:

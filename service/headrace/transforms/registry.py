@@ -69,8 +69,10 @@ def chain(properties: Mapping[str, str]) -> Chain:
         given = below(properties, prefix)
         values, selection = found.options.parse(given), parsed(Selection, given)
         if selection.predicate is not None and selection.predicate not in predicates:
+            listed = ", ".join(predicates) or "none"
             raise ConfigError(
-                f"{prefix}predicate: predicate {selection.predicate!r} is unknown; add it to predicates",
+                f"{prefix}predicate: predicate {selection.predicate!r} is unknown; predicates names {listed}: correct "
+                "the name, or add it to predicates",
                 f"{prefix}predicate",
             )
         predicate = None if selection.predicate is None else predicates[selection.predicate]

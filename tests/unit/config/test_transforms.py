@@ -52,7 +52,23 @@ def test_a_valid_chain_is_accepted() -> None:
         ({"transforms.t.regexp": "a"}, "transforms.t.regexp", "transforms.t.regex"),
         ({"transforms.t.type": "TopicNameMatches"}, "transforms.t.type", "does not implement the Transformation"),
         ({"transforms.t.type": "JsonConverter"}, "transforms.t.type", "json.JsonConverter does not implement the Tra"),
-        ({"transforms.t.type": "no.Such"}, "transforms.t.type", "Class no.Such could not be found."),
+        (
+            {"transforms.t.type": "no.Such"},
+            "transforms.t.type",
+            "Class no.Such could not be found. The classes are: Co",
+        ),
+        ({"transforms.t.type": "RegexRooter"}, "transforms.t.type", "Did you mean 'RegexRouter'? The classes are: "),
+        (
+            {"transforms.t.type": "io.debezium.transforms.ExtractNewRecordStat"},
+            "transforms.t.type",
+            "Did you mean 'io.debezium.transforms.ExtractNewRecordState' or 'io.debezium.transforms.ExtractChangedRec",
+        ),
+        (
+            MATCH | {"predicates.p.type": "TopicNameMatch"},
+            "predicates.p.type",
+            "Did you mean 'TopicNameMatches'? The classes are: HasHeaderKey, RecordIsTombstone, TopicNameMatches.",
+        ),
+        (MATCH | {"transforms.t.predicate": "q"}, "transforms.t.predicate", "predicates names p: correct the name"),
     ],
 )
 def test_an_invalid_chain_is_refused_by_validation(given: dict[str, str], option: str, text: str) -> None:

@@ -84,8 +84,6 @@ def test_a_minimal_configuration_is_valid() -> None:
         ),
         ("topics", "a,a", ("Configuration 'topics' values must not be duplicated.",)),
         ("topics", "a,", ("Configuration 'topics' values must not be empty.",)),
-        ("key.converter", "no.Such", ("Invalid value no.Such for configuration key.converter: Class no.Such could not "
-                                      "be found.",)),
         (
             "key.converter",
             "SimpleHeader",
@@ -189,6 +187,24 @@ def test_checks_apply_to_trimmed_values() -> None:
     assert list(_errors(consumer__override__group__id=" cluster ")) == ["consumer.override.group.id"]
     routed = {"transforms": "t", "transforms.t.type": " RegexRouter ", "transforms.t.regex": "a"}
     assert _errors(**routed, **{"transforms.t.replacement": "b"}) == {}
+
+
+@pytest.mark.parametrize(
+    ("option", "name", "meant"),
+    [
+        ("value.converter", "Jsonn", "'JsonConverter'"),
+        ("key.converter", "org.apache.kafka.StringConverter", "'org.apache.kafka.connect.storage.StringConverter'"),
+        ("value.converter", "io.confluent.connect.avro.AvroConvertor", "'io.confluent.connect.avro.AvroConverter'"),
+        ("header.converter", "SimpleHeaders", "'SimpleHeaderConverter'"),
+    ],
+)
+def test_an_unknown_converter_is_refused_with_the_closest_and_all(option: str, name: str, meant: str) -> None:
+    """The message continues Kafka's sentence with the closest class, and lists the classes."""
+    [message] = _errors(**{option: name})[option]
+    assert message.startswith(f"Invalid value {name} for configuration {option}: Class {name} could not be found. Did")
+    assert f"Did you mean {meant}" in message
+    assert "The classes are: " in message
+    assert "JsonConverter, BooleanConverter, " in message
 
 
 def test_topics_and_pattern_exclude_each_other() -> None:
