@@ -42,7 +42,7 @@ def test_a_record_that_cannot_be_decoded(lane: Lane, stack: Stack) -> None:
     assert f"{topic}-0 at offset" in table["trace"]
     written = lane.written()
     wait_until(lambda: lane.written() > written, "rows of other tables")
-    assert lane.states() == {"RUNNING"}
+    assert lane.states() == {"RUNNING", "FAILED"}, "the connector, and its task with a failed table"
     lane.worker.put_connector(lane.name, lane.sink_config(**dead_letters(dead)))
     assert lane.prove() > 0
     assert lane.worker.tables(lane.name) == []

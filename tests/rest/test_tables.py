@@ -105,6 +105,43 @@ async def test_a_stopped_connector_has_nothing_to_restart(api: Api) -> None:
     assert (await api.call("POST", "/connectors/shop/tables/items/restart")).status == 409
 
 
+async def test_a_task_with_a_failed_table_is_failed_for_consoles(api: Api) -> None:
+    """By default; its trace names the tables and their causes, in the status and for alerts on Connect's metric."""
+    await api.create()
+    await api.until("RUNNING", "RUNNING")
+    retrying = TableStatus("notes", TableState.RETRYING, "away", 1_700_000_000.0)
+    api.worker.statuses.put_tables("shop", 0, [retrying])
+    assert [task["state"] for task in (await api.status())["tasks"]] == ["RUNNING"], "a cause that passes"
+    api.worker.statuses.put_tables("shop", 0, [failed("items"), retrying, failed("orders")])
+    (task,) = (await api.status())["tasks"]
+    assert (task["state"], [each["table"] for each in task["tables"]]) == ("FAILED", ["items", "notes", "orders"])
+    assert task["trace"].startswith("Tables that have failed: items, orders.")
+    assert task["trace"].splitlines()[1:] == [f"Caused by: table {name}: the cause" for name in ("items", "orders")]
+    assert (await api.call("GET", "/connectors/shop/tasks/0/status")).json() == task
+    expanded = (await api.call("GET", "/connectors?expand=status")).json()
+    assert expanded["shop"]["status"]["tasks"] == [task]
+    metrics = (await api.call("GET", "/metrics")).body
+    assert b'kafka_connect_connector_task_status{connector="shop",status="failed",task="0"} 1.0' in metrics
+    await api.call("PUT", "/connectors/shop/pause")
+    await api.until("PAUSED", "PAUSED")
+    assert [task["state"] for task in (await api.status())["tasks"]] == ["PAUSED"]
+    await api.call("PUT", "/connectors/shop/resume")
+    await api.until("RUNNING", "RUNNING")
+    assert [task["state"] for task in (await api.status())["tasks"]] == ["FAILED"]
+    api.worker.statuses.put_tables("shop", 0, [])
+    assert [task["state"] for task in (await api.status())["tasks"]] == ["RUNNING"]
+
+
+async def test_a_task_with_a_failed_table_may_show_that_it_runs(api: Api) -> None:
+    """With ``errors.isolation.status=running``; the failed table is in the status of the task."""
+    await api.create(**{"errors.isolation.status": "running"})
+    await api.until("RUNNING", "RUNNING")
+    api.worker.statuses.put_tables("shop", 0, [failed("items")])
+    (task,) = (await api.status())["tasks"]
+    assert (task["state"], "trace" in task, task["tables"][0]["state"]) == ("RUNNING", False, "FAILED")
+    assert b'connector_task_status{connector="shop",status="running"' in (await api.call("GET", "/metrics")).body
+
+
 async def test_the_table_of_a_failed_task_restarts_the_task(api: Api) -> None:
     """The last table of a task fails the task; a restart of the table restarts it."""
     await api.create()

@@ -9,7 +9,7 @@ from typing import Any
 from headrace.core.batch.batch import BatchPolicy
 from headrace.core.connect.config_def import Importance, Type
 from headrace.core.connect.config_validators import any_case, at_least, between
-from headrace.core.connect.typed_options import equal_to, microseconds, option, prefixed, seconds
+from headrace.core.connect.typed_options import equal_to, microseconds, nested, option, prefixed, seconds
 from headrace.core.decode.envelope import EnvelopeOptions
 from headrace.core.decode.flattened import DEFAULT_PREFIX
 from headrace.core.model.catalog import MODES, HandlingModes
@@ -27,6 +27,31 @@ _POLICY, _ENVELOPE, _MODES, _RESELECT = BatchPolicy(), EnvelopeOptions(), Handli
 
 TABLE_PROPERTIES = "table.properties."
 """Prefix of the format's own properties, for new tables: ``auto-create-props`` of Iceberg's Kafka Connect sink."""
+
+
+@dataclass(frozen=True, slots=True)
+class IsolationSettings:
+    """What the failure of a table does to its task, and to the state that the task shows."""
+
+    isolate: bool = option(
+        "errors.isolation",
+        Type.STRING,
+        "table",
+        "What a table that cannot be written, or a record of it that cannot be used, stops: table stops that table "
+        "alone, whose topics are not read until its task is restarted; task fails the task, as in Kafka Connect.",
+        validator=any_case("table", "task"),
+        read=equal_to("table"),
+    )
+    shows_failed: bool = option(
+        "errors.isolation.status",
+        Type.STRING,
+        "failed",
+        "State that a running task with failed tables shows in the status and in the metrics of Kafka Connect. failed: "
+        "FAILED with the causes, which consoles and alerts report, although the task writes its other tables. running: "
+        "RUNNING; the failed tables are in the member tables of the status and in headrace_table_state.",
+        validator=any_case("running", "failed"),
+        read=equal_to("failed"),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,15 +128,7 @@ class TableSettings:
         validator=any_case("fail", "recreate"),
         read=equal_to("recreate"),
     )
-    isolate_tables: bool = option(
-        "errors.isolation",
-        Type.STRING,
-        "table",
-        "What a table that cannot be written, or a record of it that cannot be used, stops: table stops that table "
-        "alone, whose topics are not read until its task is restarted; task fails the task, as in Kafka Connect.",
-        validator=any_case("table", "task"),
-        read=equal_to("table"),
-    )
+    isolation: IsolationSettings = nested(IsolationSettings)
     history: bool = option(
         "insert.mode",
         Type.STRING,

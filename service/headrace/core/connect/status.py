@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from headrace.core.connect.lifecycle import State, TableState
@@ -13,6 +13,12 @@ from headrace.core.model.notes import Notes
 
 _CONNECTOR, _TASK, _TOPIC = "status-connector-", "status-task-", "status-topic-"
 _NOTES, _TABLES = "status-notes-", "status-tables-"
+_MAX_TRACES = 10
+_TABLES_FAILED = (
+    "Tables that have failed: {}. The task writes its other tables; restart these once the cause is gone: POST "
+    "/connectors/<name>/restart?includeTasks=true&onlyFailed=true (with errors.isolation.status=running, such a task "
+    "shows RUNNING)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +41,15 @@ class Status:
     def has_failed_tables(self) -> bool:
         """Whether a table of the task has failed."""
         return any(each.state is TableState.FAILED for each in self.tables)
+
+    def with_failed_tables(self) -> Status:
+        """Return the status in which a task with failed tables is FAILED, with their traces, if it is RUNNING."""
+        failed = [each for each in self.tables if each.state is TableState.FAILED]
+        if not failed or self.state is not State.RUNNING:
+            return self
+        names = ", ".join(each.table for each in failed)
+        traces = "".join(f"Caused by: table {each.table}: {each.trace.rstrip()}\n" for each in failed[:_MAX_TRACES])
+        return replace(self, state=State.FAILED, trace=f"{_TABLES_FAILED.format(names)}\n{traces}")
 
 
 @dataclass(frozen=True, slots=True)

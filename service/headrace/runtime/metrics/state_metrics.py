@@ -13,6 +13,7 @@ from headrace.core.connect.status import Status
 from headrace.runtime.metrics.connect_metrics import StartupCounts
 from headrace.runtime.worker.plugins import Plugins
 from headrace.runtime.worker.stores import ConfigStore, StatusStore
+from headrace.runtime.worker.task_statuses import task_statuses
 
 _COUNTED = (State.RUNNING, State.PAUSED, State.FAILED, State.UNASSIGNED, State.DESTROYED, State.RESTARTING)
 _PREFIX = "kafka_connect_"
@@ -44,7 +45,7 @@ class StateCollector(Collector):
         tasks = [
             (name, task_number, seen.state)
             for name in names
-            for task_number, seen in self._statuses.tasks(name)
+            for task_number, seen in task_statuses(self._configs, self._statuses, name)
             if seen.worker_id == self._worker_id
         ]
         here = [name for name in names if self._connector(name) is not None]

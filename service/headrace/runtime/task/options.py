@@ -37,7 +37,7 @@ class SinkTaskOptions:
     dead_letters_unresolved: bool = False
     transforms: Chain = field(default_factory=Chain)
     tolerate_errors: bool = _ERRORS.tolerate
-    isolate_tables: bool = _TABLES.isolate_tables
+    isolate_tables: bool = _TABLES.isolation.isolate
     log_errors: bool = _ERRORS.log
     log_messages: bool = _ERRORS.log_messages
     converters: Mapping[Stage, str] = field(default_factory=dict)

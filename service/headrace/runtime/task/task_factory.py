@@ -159,7 +159,7 @@ def sink_task_options(config: SinkConnectorConfig) -> SinkTaskOptions:
         dead_letters_unresolved=reselect.dead_letters,
         transforms=config.transforms,
         tolerate_errors=framework.errors.tolerate,
-        isolate_tables=tables.isolate_tables,
+        isolate_tables=tables.isolation.isolate,
         log_errors=framework.errors.log,
         log_messages=framework.errors.log_messages,
         converters=converter_classes(config),

@@ -28,6 +28,7 @@ from headrace.runtime.worker.loggers import LoggerLevel
 from headrace.runtime.worker.plugin_catalog import PluginCatalog, PluginInfo
 from headrace.runtime.worker.plugins import ConnectorPlugin
 from headrace.runtime.worker.sink_offsets import ConnectorOffset, SinkOffsets, StoredOffsets, no_stored_offsets
+from headrace.runtime.worker.task_statuses import task_statuses
 from headrace.runtime.worker.worker import Worker
 
 log = logging.getLogger(__name__)
@@ -90,11 +91,11 @@ class Herder:
         if seen is None:
             raise RestError(f"No status found for connector {name}", 404)
         config = self._configs.state.connector_config(name)
-        return ConnectorStateInfo(name, seen, self._statuses.tasks(name), self._type(config))
+        return ConnectorStateInfo(name, seen, task_statuses(self._configs, self._statuses, name), self._type(config))
 
     def task_status(self, name: str, task_number: int) -> Status:
         """Return the status of the task. Raises RestError 404."""
-        seen = self._statuses.task(name, task_number)
+        seen = dict(task_statuses(self._configs, self._statuses, name)).get(task_number)
         if seen is None:
             raise RestError(f"No status found for task {name}-{task_number}", 404)
         return seen
