@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 from recordings.records import POSTGRES, dump, recording, variant
 
 from headrace.core.model.arrow_columns import arrow_type
@@ -88,6 +90,26 @@ def test_no_text_is_treated_as_an_html_tag(page: Path) -> None:
     """A page has no <name> outside of code, which a renderer treats as HTML and does not show."""
     text = re.sub(r"```.*?```|`[^`]*`", "", page.read_text(), flags=re.DOTALL)
     assert re.findall(r"(?<!\\)</?[a-zA-Z][\w.-]*/?>", text) == []
+
+
+def test_packages_of_the_python_example_are_installed() -> None:
+    """The README's ``pip install`` has every package that its example in Python imports, as the tests lock it."""
+    text = (ROOT / "README.md").read_text()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    extras = re.findall(r"pip install '\.\[([^]]*)\]'", text)
+    installed = [
+        *project["project"]["dependencies"],
+        *(each for extra in extras for each in project["project"]["optional-dependencies"][extra]),
+    ]
+    locked = (ROOT / "requirements" / "dev.txt").read_text()
+    imported = set(re.findall(r"^ *(?:from|import) (\w+)", _code(text, "python"), re.MULTILINE))
+    assert imported
+    for name in imported:
+        requirement = next((Requirement(each) for each in installed if Requirement(each).name == name), None)
+        assert requirement is not None, f"README.md imports {name} and does not install it"
+        version = re.search(rf"^{name}==(\S+)", locked, re.MULTILINE)
+        assert version is not None
+        assert version[1] in requirement.specifier
 
 
 def test_every_page_is_reached_from_the_readme() -> None:
@@ -176,6 +198,10 @@ def test_own_columns_are_documented() -> None:
 def _anchors(page: Path) -> set[str]:
     headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def _code(page: str, language: str) -> str:
+    return "\n".join(re.findall(rf"^ *```{language}\n(.*?)^ *```", page, re.DOTALL | re.MULTILINE))
 
 
 def _declared_types(table: str) -> dict[str, str]:

@@ -93,7 +93,8 @@ class TableSettings:
         "table.format.version",
         Type.INT,
         3,
-        "Iceberg format version: 3 uses deletion vectors, 2 is for engines that cannot read them.",
+        "Format version of new Iceberg tables. 3 uses deletion vectors. Set 2 if an engine cannot read them "
+        "(docs/operations.md lists readers); existing tables keep their version.",
         validator=between(2, 3),
     )
     partition_by: str = option(
