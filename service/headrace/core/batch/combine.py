@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 
 import numpy as np
 import numpy.typing as npt
@@ -49,7 +50,8 @@ def joined(shape: Shape | None, run: Changes) -> Shape | None:
     types = {column.name: column.values.type for column in run.columns}
     if shape is None:
         return Shape(run.table, run.version.topic, run.key_fields, types)
-    if (run.table, run.version.topic, run.key_fields) != (shape.table, shape.topic, shape.key_fields):
+    table = _common_table(run.version.topic, shape.table, run.table)
+    if table is None or (run.version.topic, run.key_fields) != (shape.topic, shape.key_fields):
         return None
     merged = dict(shape.types)
     for name, column_type in types.items():
@@ -57,7 +59,20 @@ def joined(shape: Shape | None, run: Changes) -> Shape | None:
         if wider is None:
             return None
         merged[name] = wider
-    return replace(shape, types=merged)
+    return replace(shape, table=table, types=merged)
+
+
+def _common_table(topic: str, left: TableId, right: TableId) -> TableId | None:
+    """Return the source table of two runs, None if they are of two.
+
+    A delete that begins a topic may not name its table, and then has the name of its topic instead
+    (``core/decode/topic_tables.py``). It is of the table of the events after it: it may be the first half of a key
+    change, of which they contain the second.
+    """
+    unnamed = TableId("", "", "", topic)
+    if unnamed in (left, right):
+        return right if left == unnamed else left
+    return left if left == right else None
 
 
 def combine(runs: Sequence[Changes]) -> Changes:
@@ -67,8 +82,9 @@ def combine(runs: Sequence[Changes]) -> Changes:
     starts = np.cumsum([0, *(len(run) for run in runs)])
     names = list(dict.fromkeys(column.name for run in runs for column in run.columns))
     first = runs[0]
+    tables = (run.table for run in runs)
     return Changes(
-        table=first.table,
+        table=reduce(lambda one, other: _common_table(first.version.topic, one, other) or one, tables),
         key_fields=first.key_fields,
         operation=np.concatenate([run.operation for run in runs]),
         key=pa.concat_arrays([run.key for run in runs]),

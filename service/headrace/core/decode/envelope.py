@@ -198,6 +198,8 @@ class TopicDecoder:
         reader = self._flattened if isinstance(codec, FlatCodec) else self._reader
         out.skipped += self._tables.drop_repeated(codec, records, run)
         events = reader.read(codec, records, run) if run.indexes else Events()
+        for index in reversed(self._tables.complete(events)) if reader is self._flattened else ():
+            self._refuse_or_ignore(events.remove(index), Astray.UNKNOWN, True, out)
         if early.indexes and len(events):
             return self._early(codec, records, early, events, out).followed_by(events)
         return events
@@ -211,7 +213,8 @@ class TopicDecoder:
             if codec is not None and self._tables.certain(records[index], events):
                 certain.add(index, None)
             else:
-                self._refuse_or_ignore(index, Astray.EARLY, flattened, out)
+                alone = flattened or self._options.added.in_headers(records[index].headers)
+                self._refuse_or_ignore(index, Astray.EARLY, alone, out)
         early.clear()
         if codec is None or not certain.indexes:
             return Events()
@@ -294,7 +297,7 @@ class TopicDecoder:
     def _compile(self, schema: Schema | None, records: Sequence[KafkaRecord], run: Run) -> Codec:
         key_schema, names = self._reader.key_shape(records[index] for index in run.indexes)
         key_fields = self._options.key_fields or names
-        if is_flattened(schema) if schema is not None else self._plain_is_flattened(run):
+        if is_flattened(schema) if schema is not None else self._plain_is_flattened(records, run):
             return FlatCodec(schema, key_schema, key_fields, self._options.added)
         after = None if schema is None else schema.field("after")
         if after is not None and after.type != "struct":
@@ -303,8 +306,13 @@ class TopicDecoder:
             )
         return Codec(after, key_schema, key_fields, self._source)
 
-    def _plain_is_flattened(self, run: Run) -> bool:
-        """Whether the topic's values are flattened; the first value that is recognized decides."""
+    def _plain_is_flattened(self, records: Sequence[KafkaRecord], run: Run) -> bool:
+        """Whether the topic's values are flattened; the first value that is recognized decides.
+
+        Nulls are if the transform added a header to one of them.
+        """
+        if run.only_tombstones and self._plain_kind is None:
+            return any(self._options.added.in_headers(records[index].headers) for index in run.indexes)
         for payload in run.payloads if self._plain_kind is None else ():
             if payload is not None and self._plain_kind is None:
                 self._plain_kind = plain_is_flattened(payload)

@@ -138,13 +138,16 @@ class EventMetadata:
         is_snapshot = str(self.source.get("snapshot", "false")).lower() != "false"
         return self.op or ("r" if is_snapshot else "u")
 
-    def source_block(self, connector: str, topic: str, names: MetadataNames) -> Source:
-        """The source block with the known fields. Raises BadRecord for a field of another type than a connector's."""
+    def source_block(self, connector: str, table: str | None, names: MetadataNames) -> Source:
+        """The source block with the known fields; ``table`` is the name of its table if it is not one of them.
+
+        Raises BadRecord for a field of another type than a connector's.
+        """
         ordered = self.deleted or self.op is not None or "snapshot" in self.source
         used = _USED | names.positions if ordered else _USED - _POSITIONS - names.positions
         known = {name: value for name, value in self.source.items() if name in used}
         try:
-            return msgspec.convert({"table": topic} | known | {"connector": connector}, names.source, strict=False)
+            return msgspec.convert({"table": table} | known | {"connector": connector}, names.source, strict=False)
         except msgspec.ValidationError as error:
             raise BadRecord(f"a field that ExtractNewRecordState has added has another type: {error}") from error
 
@@ -163,6 +166,10 @@ class MetadataNames:
         self.fields = _names(fields_prefix, self.positions)
         self._headers = _names(headers_prefix, self.positions)
         self.headers_prefix = headers_prefix
+
+    def in_headers(self, headers: Sequence[tuple[str, bytes]]) -> bool:
+        """Whether the transform added one of ``headers``: then a null is the delete itself, and follows no other."""
+        return any(name in self._headers for name, _ in headers)
 
     def metadata(self, added: Mapping[str, Any], headers: Sequence[tuple[str, bytes]]) -> EventMetadata:
         """The metadata in the fields that were ``added`` to a row, and in the headers of its record."""
@@ -301,5 +308,6 @@ class FlattenedReader(EventReader):
             return TOMBSTONE
         if not isinstance(metadata.op, str | None):
             raise BadRecord("a field that ExtractNewRecordState has added has another type: op is not a text")
-        source = metadata.source_block(self._connector, self._topic, self._names)
+        # A null has only headers, which may lack what the fields of the topic's rows contain: TopicTables completes it.
+        source = metadata.source_block(self._connector, None if row is None else self._topic, self._names)
         return _Event(metadata.operation, source, None if metadata.deleted else row)

@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from itertools import islice
 
-from headrace.core.decode.codec import Codec, Names
+from msgspec import structs
+
+from headrace.core.decode.codec import SOURCE_NAMES, Codec, Names
 from headrace.core.decode.envelope_events import NO_SOURCE, Events, KafkaRecord, Run
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.events import Operation, TableId
@@ -91,6 +93,43 @@ class TopicTables:
         """End the records of ``begin``, which have been decoded."""
         self.tail.next_offset = records[-1].offset + 1
 
+    def complete(self, events: Events) -> list[int]:
+        """Complete the source blocks of flattened deletes whose headers do not name their table.
+
+        ``ExtractNewRecordState`` adds fields to rows, and headers to all records: a delete that it writes as a null has
+        only what ``add.headers`` contains. If the topic has one table, the delete is of that table. Returns the indexes
+        of deletes whose table is unknown.
+        """
+        deletes = [index for index, operation in enumerate(events.operations) if operation is Operation.DELETE]
+        of_rows = {
+            source.names
+            for source, operation in zip(events.sources, events.operations, strict=True)
+            if deletes and source is not NO_SOURCE and operation is not Operation.DELETE
+        }
+        tables = [names for names in self._seen | of_rows if not self._is_unnamed(names)]
+        unknown = []
+        for index in deletes:
+            record, source = events.records[index], events.sources[index]
+            fitting = [names for names in tables if _agree(source.names, names)]
+            if source.names not in tables and len(fitting) == 1 and self._is_of(record, fitting[0], tables):
+                events.sources[index] = structs.replace(source, **dict(zip(SOURCE_NAMES, fitting[0], strict=True)))
+            elif source.table is None and self._apart and len(tables) == len(self._seen | of_rows):
+                unknown.append(index)
+            elif source.table is None:
+                events.sources[index] = structs.replace(source, table=self._topic)
+        return unknown
+
+    def _is_unnamed(self, names: Names) -> bool:
+        """Whether names are of flattened records that contain none, so that the topic's name replaces the table's."""
+        name, _, database, schema, table = names
+        return table == self._topic and not (name or database or schema)
+
+    def _is_of(self, record: KafkaRecord, names: Names, tables: Sequence[Names]) -> bool:
+        """Whether a delete that agrees with one table, ``names``, of the known ``tables`` is of that table."""
+        if not self._apart or record.offset - self.tail.begin >= RECENT:
+            return True
+        return self._is_proven(record, names, len(tables) == 1)
+
     def see(self, events: Events) -> None:
         """Register the tables of events that are not split by table yet."""
         if events.common is not None:
@@ -139,7 +178,7 @@ class TopicTables:
         names = next((source.names for source in events.sources if source is not NO_SOURCE), self._last)
         if names is None:
             return False
-        return self._is_proven(record, names)
+        return self._is_proven(record, names, len(self._seen) == 1)
 
     def drop_repeated(self, codec: Codec, records: Sequence[KafkaRecord], run: Run) -> int:
         """Drop tombstones of a run whose delete was of another schema, so that its codec cannot read their keys.
@@ -166,7 +205,7 @@ class TopicTables:
             return {}
         found: dict[int, Astray] = {}
         deleted = {key: names for key, (names, _) in self.tail.deleted.items()}
-        names = self.tail.names
+        names, only = self.tail.names, len(self._seen) == 1
         for place, (record, operation, source) in enumerate(
             zip(events.records, events.operations, events.sources, strict=True)
         ):
@@ -179,23 +218,31 @@ class TopicTables:
                 deleted[key] = names
             elif operation is Operation.TOMBSTONE and of is not None:
                 found[place] = Astray.REPEATED
-            elif operation is Operation.TOMBSTONE and self._apart and not self._is_proven(record, names):
+            elif operation is Operation.TOMBSTONE and self._apart and not self._is_proven(record, names, only):
                 if record.offset - self.tail.begin < RECENT:
                     found[place] = Astray.EARLY
                 elif len(self._seen) > 1:
                     found[place] = Astray.UNKNOWN
         return found
 
-    def _is_proven(self, record: KafkaRecord, names: Names) -> bool:
-        """Whether a tombstone's key schema, or the topic of a single table, has Debezium's name for the table."""
+    def _is_proven(self, record: KafkaRecord, names: Names, only: bool) -> bool:
+        """Whether a tombstone's key schema, or the topic, has Debezium's name for the table.
+
+        ``only`` is whether the topic has shown no other table: otherwise its name proves nothing.
+        """
         key_names = (self._key_schema_name(record) or "").removesuffix(".Key")
-        return _is_named_after(key_names, names) or (len(self._seen) == 1 and _is_named_after(self._topic, names))
+        return _is_named_after(key_names, names) or (only and _is_named_after(self._topic, names))
 
 
 def key_identity(record: KafkaRecord) -> Hashable:
     """Return a hash of a key in one partition; converted keys are hashed in their original form."""
     key = getattr(record, "original_key", record.key)
     return repr(key.value) if isinstance(key, SchemaAndValue) else key
+
+
+def _agree(given: Names, names: Names) -> bool:
+    """Return whether names of which some are not given may be ``names``."""
+    return all(not mine or mine == theirs for mine, theirs in zip(given, names, strict=True))
 
 
 def _is_named_after(text: str, names: Names) -> bool:

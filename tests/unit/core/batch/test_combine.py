@@ -9,7 +9,7 @@ import pytest
 from change_events import Event, changes, create, delete, update
 
 from headrace.core.batch.combine import combine, joined, wider_type
-from headrace.core.model.events import CellState
+from headrace.core.model.events import CellState, TableId
 
 
 def test_runs_keep_their_order_and_their_key_changes() -> None:
@@ -67,3 +67,19 @@ def test_runs_of_several_topics_are_not_joined() -> None:
     first, again = changes(update(1, 10, a=1)), changes(update(1, 20, a=1))
     again = replace(again, version=replace(again.version, topic="dead letters"))
     assert joined(joined(None, first), again) is None
+
+
+def test_a_delete_that_names_no_table_is_joined_with_the_events_after_it() -> None:
+    """The first delete that a worker reads of a topic may have only the topic's name. Two tables are not joined."""
+    named, other = changes(create(2, 20, a=1)), changes(create(3, 30, a=1))
+    topic = named.version.topic
+    named = replace(named, table=TableId("shop", "shop", "public", "items"))
+    other = replace(other, table=TableId("shop", "shop", "public", "others"))
+    unnamed = replace(changes(delete(1, 20)), table=TableId("", "", "", topic))
+    for runs in ([unnamed, named], [named, unnamed], [unnamed, unnamed, named]):
+        shape = None
+        for run in runs:
+            shape = joined(shape, run)
+            assert shape is not None
+        assert combine(runs).table == shape.table == named.table
+        assert joined(shape, other) is None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ import pytest
 from headrace.core.decode.decoded import Decoded
 from headrace.core.decode.envelope import EnvelopeOptions, TopicDecoder
 from headrace.core.decode.flattened import NO_ORDER, MetadataNames, is_flattened, plain_is_flattened
+from headrace.core.decode.topic_tables import TABLE_UNKNOWN
 from headrace.core.model.errors import Stage
 from headrace.core.model.events import NO_POSITION, CellState, Changes, Operation, TableId
 from headrace.core.model.schema import Field, Schema
@@ -228,6 +229,55 @@ def test_schemas_of_envelopes_and_of_flattened_rows() -> None:
 def test_values_without_a_schema_are_envelopes_or_flattened_rows(value: str, flattened: bool | None) -> None:
     """A value that is neither, such as a heartbeat, is None: it only advances the offset."""
     assert plain_is_flattened(value.encode()) is flattened
+
+
+SHOP = {"__op": "c", "__lsn": 7, "__name": "shop", "__db": "shop", "__schema": "public", "__table": "items"}
+OF_SHOP = TableId("shop", "shop", "public", "items")
+
+
+@pytest.mark.parametrize("named", [{}, {"__table": "items"}, {"__db": "shop", "__table": "items"}])
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_delete_without_a_row_is_of_the_only_table_of_its_topic(named: dict[str, Any], apart: bool) -> None:
+    """``delete-to-tombstone``: a null has only headers, which may name less than the fields of the topic's rows."""
+    decoder = TopicDecoder("shop.public.items", EnvelopeOptions(False, False, tables_apart=apart))
+    decoder.decode([record({"a": "x"} | SHOP)])
+    deleted = record(None, __op="d", __lsn=8, **named)
+    deleted.offset = 1
+    decoded = decoder.decode([deleted, replace(record({"a": "y"} | SHOP, 2), offset=2)])
+    assert (decoded.errant, decoded.messages[1:]) == ([], [])  # one piece, and no InsufficientMetadata
+    (changes,) = decoded.events
+    assert isinstance(changes, Changes)
+    assert (changes.table, changes.operation.tolist()) == (OF_SHOP, [Operation.DELETE, Operation.CREATE])
+    assert changes.version.position[0] == LSN % 8
+
+
+def test_a_delete_whose_headers_name_no_table_is_refused_where_it_may_be_of_several() -> None:
+    """Lake tables are named after source tables: such a delete of a topic of two tables could remove a wrong row."""
+    others = record({"a": "x"} | SHOP | {"__table": "others"}, 2)
+    decoded = decode(record({"a": "x"} | SHOP), others, record(None, __op="d", __lsn=8), tables_apart=True)
+    assert [(each.index, str(each.error)) for each in decoded.errant] == [(2, TABLE_UNKNOWN)]
+    first = decode(record(None, __op="d", __lsn=8), tables_apart=True)
+    assert [(each.index, str(each.error)) for each in first.errant] == [(0, TABLE_UNKNOWN)]
+
+
+def test_the_position_of_a_delete_with_which_the_reading_begins_is_in_its_headers() -> None:
+    """Nothing but a header that the transform added shows that a topic whose first record is a null is flattened."""
+    for schemas in (True, False):
+        first = record(None, __op="d", __lsn=8)
+        if schemas:
+            first.key = with_schema({"id": 1}, "shop.public.items.Key").value
+        (changes,) = TopicDecoder("t", EnvelopeOptions(schemas, schemas)).decode([first]).events
+        assert isinstance(changes, Changes)
+        assert (changes.operation.tolist(), changes.version.position.tolist()) == ([Operation.DELETE], [LSN % 8])
+
+
+def test_rows_and_deletes_that_name_no_table_are_of_one() -> None:
+    """The topic's name replaces that of the table in rows and deletes alike."""
+    both = only(record({"a": "x", "__op": "c", "__lsn": 7}), record(None, __op="d", __lsn=8))
+    assert (both.table, both.operation.tolist()) == (
+        TableId("", "", "", "t"),
+        [Operation.CREATE, Operation.DELETE],
+    )
 
 
 def test_an_append_only_table_accepts_flattened_records_without_a_key() -> None:

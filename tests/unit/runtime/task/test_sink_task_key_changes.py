@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 from envelopes import PLACEHOLDER, change, key
 from fix_asyncio import eventually
-from unit.runtime.sink_task_harness import FIRST, GROUP, TOPIC, Harness, running
+from unit.runtime.sink_task_harness import FIRST, GROUP, TOPIC, Harness, flattened, running
 
 from headrace.ports import TopicPartition
 from headrace.runtime.threads import WorkerThreads
@@ -130,6 +130,43 @@ async def test_halves_in_two_partitions_wait_for_each_other(harness: Harness, mo
     assert not harness.failures
     assert names(harness) == {1: "next", 2: "one", 3: "three"}
     assert harness.broker.committed(GROUP)[SECOND] == 1
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_flattened_halves_are_in_one_commit_although_the_delete_names_no_table(
+    harness: Harness, restarts: bool
+) -> None:
+    """The fields of the rows name their table, the headers of the delete only ``op`` and the position.
+
+    A worker may begin to read with the delete, before it knows the topic's table.
+    """
+
+    def row(op: str, number: int, lsn: int, name: str, headers: list[tuple[str, bytes]]) -> None:
+        source = {"__name": "shop", "__db": "shop", "__schema": "public", "__table": "items", "__lsn": lsn}
+        value = flattened({"id": number, "name": name, "__op": op} | source)
+        harness.broker.append(TOPIC, value, key({"id": number}), 0, headers)
+
+    def added(op: str, lsn: int) -> list[tuple[str, bytes]]:
+        return [("__op", op.encode()), ("__source_lsn", b"%d" % lsn)]
+
+    def deleted() -> None:
+        headers = [*added("d", 20), ("__debezium.newkey", key({"id": 2}))]
+        harness.broker.append(TOPIC, None, key({"id": 1}), headers=headers)
+
+    row("c", 1, 10, "one", added("c", 10))
+    async with running(harness.task()):
+        await eventually(lambda: harness.offset() == 1)
+        if not restarts:
+            deleted()
+            row("c", 2, 20, PLACEHOLDER, [*added("c", 20), ("__debezium.oldkey", key({"id": 1}))])
+            await eventually(lambda: harness.offset() == 3 or bool(harness.failures))
+    async with running(harness.task()):
+        if restarts:
+            deleted()
+            row("c", 2, 20, PLACEHOLDER, [*added("c", 20), ("__debezium.oldkey", key({"id": 1}))])
+            await eventually(lambda: harness.offset() == 3 or bool(harness.failures))
+    assert not harness.failures
+    assert names(harness) == {2: "one"}
 
 
 async def test_a_second_half_that_arrives_first_waits(harness: Harness) -> None:
