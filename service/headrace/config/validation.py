@@ -47,6 +47,7 @@ from headrace.config.transforms import (
     transform_problems,
 )
 from headrace.config.values import trimmed
+from headrace.config.worker import option_of_worker
 from headrace.core.connect.config_def import (
     HIDDEN,
     ConfigDef,
@@ -357,7 +358,8 @@ def _unknown_problems(
     )
     for count, name in enumerate(unknown):
         compared = known if count < _SUGGESTIONS else ()
-        yield name, f"Unknown configuration '{name}'. {called_here(name) or suggestion(name, compared)}"
+        meant = called_here(name) or option_of_worker(name) or suggestion(name, compared)
+        yield name, f"Unknown configuration '{name}'. {meant}"
 
 
 def _tolerated(name: str, bare: Properties) -> bool:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
 
 from headrace import __version__
+from headrace.config.connector import CONNECTOR_OPTIONS
 from headrace.config.converter import KNOWN_CONVERTERS, converter_class, with_types
 from headrace.config.directory_options import DirectorySettings
 from headrace.config.engine import EngineSettings
@@ -48,6 +50,9 @@ _OF_CONVERTERS = ("key.", "value.", "header.")
 _CONVERTERS = tuple(f"{side}.converter" for side in KNOWN_CONVERTERS)
 _DISTRIBUTED = ("group.id", "config.storage.topic", "status.storage.topic")
 _TLS_NAMES = frozenset((*definition(TlsSettings).names(), *NO_EFFECT))
+_NAMES = (*WORKER_OPTIONS.names(), *WITHOUT_EFFECT)
+_OF_A_CONNECTOR = "It is an option of connectors: move it to the connector's configuration."
+_CLIENTS = ("consumer.", "producer.", "admin.")
 _FREE_PREFIXES = (*PASS_THROUGH, *CLIENT_SECURITY, "config.providers")
 
 
@@ -187,7 +192,8 @@ def _unknown(properties: Mapping[str, str]) -> list[str]:
         if name in LATER and properties[name].strip():
             problems.append(f"{name}: not supported yet: {LATER[name]}.")
         elif not is_known(name):
-            problems.append(f"{name}: unknown option. {suggestion(name, [*WORKER_OPTIONS.names(), *WITHOUT_EFFECT])}")
+            meant = _OF_A_CONNECTOR if name in CONNECTOR_OPTIONS else suggestion(name, _NAMES)
+            problems.append(f"{name}: unknown option. {meant}")
     return problems
 
 
@@ -198,6 +204,24 @@ def is_known(name: str) -> bool:
         if name.startswith(prefix.removesuffix("ssl.")) and (prefix != OAUTH_TLS or name.startswith(prefix)):
             return listed or name.removeprefix(prefix) in _TLS_NAMES
     return listed or of_a_created_topic(name) or name.startswith(_FREE_PREFIXES)
+
+
+def option_of_worker(name: str) -> str | None:
+    """Return a sentence about an option of a worker that a connector has; None for any other name."""
+    if (reason := without_effect(name)) is not None:
+        return f"It is an option of Kafka Connect's worker, and without effect in Headrace: {reason}. Remove it."
+    if not is_known(name) or name.startswith(_OF_CONVERTERS):  # connectors have converters as well
+        return None
+    moved = "It is an option of the worker: move it to the worker file, where it applies to all connectors"
+    if name.startswith(_CLIENTS):
+        client, key = name.split(".", 1)
+        misspelt, _, behind = key.partition(".")
+        if behind and get_close_matches("override", [misspelt], cutoff=0.8):
+            return f"Did you mean '{client}.override.{behind}'?"
+        return f"{moved}, or name it {client}.override.{key}."
+    if name in definition(IdentitySettings) or name.startswith(CLIENT_SECURITY):
+        return f"{moved}, or name it consumer.override.{name} for the connector's consumers."
+    return f"{moved}."
 
 
 def _invalid(properties: Mapping[str, str]) -> list[str]:

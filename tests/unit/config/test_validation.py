@@ -298,6 +298,26 @@ def test_the_definitions_list_the_connectors_own_options_first() -> None:
     assert len(names) == len(set(names))
 
 
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ("warehouse", "It is an option of the worker: move it to the worker file, where it applies to all connectors."),
+        ("spark.driver.memory", "It is an option of the worker"),
+        ("group.id", "or name it consumer.override.group.id for the connector's consumers."),
+        ("sasl.mechanism", "or name it consumer.override.sasl.mechanism for the connector's consumers."),
+        ("consumer.max.poll.records", "or name it consumer.override.max.poll.records."),
+        ("consumer.overide.group.id", "Did you mean 'consumer.override.group.id'?"),
+        ("offset.flush.interval.ms", "It is an option of Kafka Connect's worker, and without effect in Headrace: "),
+        ("batch.linger", "Did you mean 'batch.linger.ms'?"),
+    ],
+)
+def test_an_option_of_the_worker_is_refused_with_its_place(option: str, words: str) -> None:
+    """The error says that the option belongs to the worker file, and what a connector has instead."""
+    [message] = _errors(**{option: "x"})[option]
+    assert message.startswith(f"Unknown configuration '{option}'. ")
+    assert words in message
+
+
 def test_an_unknown_key_is_one_error_without_its_value() -> None:
     """kcctl fails without a definition of the key, and consoles log the values that they get."""
     infos = validate({**MINIMAL, "databse.password": "geheim"}, DEFAULTS)

@@ -59,6 +59,13 @@ def test_loggers_are_served_on_listeners_on_their_own_or_not_at_all() -> None:
         assert (config.serves_loggers, config.admin_listeners) == (False, expected)
 
 
+@pytest.mark.parametrize("option", ["topics", "table.namespace"])
+def test_an_option_of_connectors_is_refused_with_its_place(option: str) -> None:
+    """The worker's error says that the option belongs to the configuration of a connector."""
+    with pytest.raises(ConfigError, match=f"{option}: unknown option. It is an option of connectors: move it to the"):
+        WorkerConfig({**DISTRIBUTED, option: "a"})
+
+
 def test_options_of_tls_are_those_of_the_listener_or_the_workers() -> None:
     """A key below ``listeners.https.`` hides all keys below ``ssl.``, as in Kafka Connect; misspelt ones are errors."""
     worker = {**DISTRIBUTED, "ssl.keystore.location": "/worker"}
