@@ -61,9 +61,25 @@ def test_an_error_is_printed_once(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "  table.metadata.fields: nope is not a metadata field" in capsys.readouterr().out
 
 
+def test_the_file_of_another_sink_is_answered_with_the_guide(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A file of Debezium's JDBC sink as it is names the guide and the keys to replace, without their values."""
+    of_jdbc = {
+        "connector.class": "io.debezium.connector.jdbc.JdbcSinkConnector",
+        "topics": "shop.public.items",
+        "connection.url": "jdbc:postgresql://lake.example/shop",
+    }
+    assert main(["validate", written(tmp_path, {"name": "shop", "config": of_jdbc})]) == 1
+    output = capsys.readouterr().out
+    assert "It is the class of Debezium's JDBC sink. To move its connector (docs/migration.md), set" in output
+    assert "replace these keys: connection.url (in the worker file: warehouse" in output
+    assert "lake.example" not in output
+
+
 def test_files_that_cannot_be_validated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """An unknown class is an error of the file with status 1. A missing file gives status 2."""
-    assert main(["validate", written(tmp_path, {"name": "shop", "connector.class": "JdbcSink"})]) == 1
+    assert main(["validate", written(tmp_path, {"name": "shop", "connector.class": "FileStreamSink"})]) == 1
     assert "Failed to find any class" in capsys.readouterr().out
     assert main(["validate", str(tmp_path / "none.json")]) == 2
     assert "none.json: cannot be read as a connector" in capsys.readouterr().out

@@ -6,7 +6,7 @@ same name here describes the differences.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 
 _CATALOG = "in the worker file: `warehouse`, and `spark.sql.catalog.lake.*` for a catalog other than a folder"
@@ -79,17 +79,41 @@ ICEBERG: Mapping[str, str] = {
 """Apache Iceberg's sink, and two keys of the one that it came from."""
 
 OTHER_SINKS: Mapping[str, Mapping[str, str]] = {"Debezium's JDBC sink": JDBC, "Apache Iceberg's sink": ICEBERG}
+_BY_CLASS = {"JdbcSink": "Debezium's JDBC sink", "IcebergSink": "Apache Iceberg's sink"}
+"""The sinks by the beginning of their class's simple name."""
+_SAME = "the same"
+
+
+def migration(class_name: str, names: Iterable[str]) -> str | None:
+    """Return how to migrate a connector of another sink, which has the keys ``names``; None for any other class."""
+    simple_name = class_name.rpartition(".")[2]
+    sink = next((sink for begin, sink in _BY_CLASS.items() if simple_name.startswith(begin)), None)
+    if sink is None:
+        return None
+    keys_by_text: dict[str, list[str]] = {}
+    for name in names:
+        here = _here(name, OTHER_SINKS[sink])
+        if here is not None and not here.startswith(_SAME):
+            keys_by_text.setdefault(here.replace("`", ""), []).append(name)
+    keys = "; ".join(f"{', '.join(keys)} ({here})" for here, keys in keys_by_text.items())
+    replaced = f", and replace these keys: {keys}" if keys else ""
+    return (
+        f"It is the class of {sink}. To move its connector (docs/migration.md), set connector.class to LakehouseSink, "
+        f"set another name{replaced}."
+    )
 
 
 def called_here(name: str) -> str | None:
     """A sentence that names the equivalent of another sink's key, or None for a key of none of them."""
     for sink, keys in OTHER_SINKS.items():
-        if here := keys.get(name) or _by_prefix(name, keys):
+        if here := _here(name, keys):
             return f"It is a key of {sink}; here: {here.replace('`', '')}. See docs/migration.md."
     return None
 
 
-def _by_prefix(name: str, keys: Mapping[str, str]) -> str | None:
-    """The text of the longest prefix of ``name``."""
+def _here(name: str, keys: Mapping[str, str]) -> str | None:
+    """The text of ``name``, or of its longest prefix."""
+    if name in keys:
+        return keys[name]
     fitting = [prefix for prefix in keys if prefix.endswith("*") and fnmatchcase(name, prefix)]
     return keys[max(fitting, key=len)] if fitting else None

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headrace.config.connector import CONNECTOR_OPTIONS
-from headrace.config.other_sinks import ICEBERG, JDBC, OTHER_SINKS, called_here
+from headrace.config.other_sinks import ICEBERG, JDBC, OTHER_SINKS, called_here, migration
 from headrace.config.worker_options import WORKER_OPTIONS
 
 KEYS = Path(__file__).parents[2] / "fixtures" / "other-sinks"
@@ -40,3 +40,30 @@ def test_the_longest_prefix_applies() -> None:
     assert "table.properties" in (called_here("iceberg.tables.write-props.write.format.default") or "")
     assert "control topic" in (called_here("iceberg.control.commit.threads") or "")
     assert called_here("icberg.tables") is None
+
+
+@pytest.mark.parametrize(
+    ("class_name", "keys", "sentences"),
+    [
+        (
+            "io.debezium.connector.jdbc.JdbcSinkConnector",
+            ["topics", "connection.url", "connection.password", "insert.mode", "delete.enabled", "delete.mode"],
+            "It is the class of Debezium's JDBC sink. To move its connector (docs/migration.md), set connector.class "
+            "to LakehouseSink, set another name, and replace these keys: connection.url, connection.password "
+            "(in the worker file: warehouse, and spark.sql.catalog.lake.* for a catalog other than a folder); "
+            "delete.enabled (not needed: deletes always apply; delete.mode=soft marks rows instead of removing them).",
+        ),
+        (
+            "IcebergSink",
+            ["topics"],
+            "It is the class of Apache Iceberg's sink. To move its connector (docs/migration.md), set connector.class "
+            "to LakehouseSink, set another name.",
+        ),
+        ("FileStreamSink", ["topics", "connection.url"], None),
+    ],
+)
+def test_the_class_of_another_sink_is_answered_with_the_keys_to_replace(
+    class_name: str, keys: list[str], sentences: str | None
+) -> None:
+    """The answer contains each key that is different here; those that are the same, and all others, are not in it."""
+    assert migration(class_name, keys) == sentences

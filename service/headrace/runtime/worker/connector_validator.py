@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from headrace.config.kafka import KafkaSettings
+from headrace.config.other_sinks import migration
 from headrace.config.validation import WorkerDefaults, is_secret
 from headrace.core.connect.config_def import ConfigInfo, ConfigInfos
 from headrace.core.connect.suggestions import suggestion
@@ -72,10 +73,10 @@ class ConnectorValidator:
             raise RestError(f"Connector config {{{shown}}} contains no connector type", 400)
         plugin = self._plugins.find(name)
         if plugin is None:
-            raise RestError(self._no_such_class(name), 400)
+            raise RestError(self._no_such_class(name, config), 400)
         return plugin
 
-    def _no_such_class(self, name: str) -> str:
+    def _no_such_class(self, name: str, config: Properties) -> str:
         described = ", ".join(
             f"PluginDesc{{klass=class {each.class_name}, name='{each.class_name}', version='{each.version}', "
             f"type={each.type}}}"
@@ -84,7 +85,8 @@ class ConnectorValidator:
         known = [each for plugin in self._plugins.connectors for each in names(plugin)]
         return (
             f"Failed to find any class that implements Connector and which name matches {name}, "
-            f"available connectors are: {described}. {suggestion(name, known)}"
+            f"available connectors are: {described}. "
+            f"{migration(name, config) or suggestion(name, known)}"
         )
 
     def _infos(self, plugin: ConnectorPlugin, config: Properties) -> ConfigInfos:
