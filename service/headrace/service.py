@@ -24,6 +24,7 @@ from headrace.ports import EngineStatus, Feeds, Lakehouse, Stores
 from headrace.rest.app import WorkerParts
 from headrace.rest.servers import Endpoints, rest_servers
 from headrace.runtime.metrics.metrics import Metrics, TaskMetrics
+from headrace.runtime.metrics.summaries import SummaryLog
 from headrace.runtime.retry import retrying
 from headrace.runtime.task.history_offsets import HistoryOffsets
 from headrace.runtime.task.memory_budget import MemoryBudget
@@ -80,6 +81,7 @@ class Service:
         self._engine_start: asyncio.Task[None] | None = None
         self._directory = ConnectorDirectory(self.worker, self.herder)
         self._metrics.watch_directory(self._directory)
+        self._summaries = SummaryLog(self._metrics.summaries)
         parts = WorkerParts(self.worker, self.herder, self._health, self._directory, self._metrics.exposition)
         self._servers = rest_servers(parts, self._endpoints)
 
@@ -147,6 +149,7 @@ class Service:
             except RestError as error:
                 raise ConfigError(f"{file.path}: {error}") from error
         self._directory.start()
+        self._summaries.start()
 
     async def _start_engine(self) -> None:
         """Start Spark while the worker reads its topics, so that the first batch need not wait for it."""
@@ -166,6 +169,7 @@ class Service:
         if self._engine_start is not None:
             self._engine_start.cancel()
         await self._directory.stop()
+        await self._summaries.stop()
         await self.worker.stop()
         await self._health.stop()
         await self._feeds.close()

@@ -50,6 +50,7 @@ class TaskSensors:
 
     clock: Callable[[], float]
     counts: Counter[str] = field(default_factory=Counter)
+    batches: int = 0
     present: bool = False
     last_error: float = 0.0
     lag: Lag = no_lag
@@ -84,6 +85,7 @@ class TaskSensors:
 
     def wrote(self, events: int, seconds: float) -> None:
         """Record a batch that is durable."""
+        self.batches += 1
         self.batch.add(events, self.clock())
         self.put_ms.add(seconds * 1000, self.clock())
 
@@ -174,6 +176,10 @@ class TaskCollector(Collector):
     def task(self, connector: str, task_number: int) -> TaskSensors:
         """Return the sensors of a task. They are the same object until the connector is deleted."""
         return self._tasks.setdefault((connector, str(task_number)), TaskSensors(self._clock))
+
+    def tasks(self) -> Mapping[tuple[str, str], TaskSensors]:
+        """Return the sensors by connector and task."""
+        return self._tasks
 
     def remove(self, connector: str) -> None:
         """Remove the metrics of a deleted connector, counts as well."""

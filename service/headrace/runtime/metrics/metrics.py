@@ -23,6 +23,7 @@ from headrace.ports import Connections, EngineState, EngineStatus, TopicPartitio
 from headrace.runtime.metrics.connect_metrics import StartupCounts, TaskCollector, TaskSensors
 from headrace.runtime.metrics.directory_metrics import DirectoryCollector
 from headrace.runtime.metrics.state_metrics import StateCollector
+from headrace.runtime.metrics.summaries import ConnectorSummary, Summaries
 from headrace.runtime.metrics.task_progress import ProgressCollector, TaskProgress
 from headrace.runtime.pipeline.source_reader import Query
 from headrace.runtime.worker.connector_directory import ConnectorDirectory
@@ -61,6 +62,7 @@ class Metrics:
         self.registry = CollectorRegistry()
         self._tasks = TaskCollector(clock)
         self._progress = ProgressCollector(clock, now)
+        self._summaries = Summaries(self._tasks, self._progress, now)
         self._startups = StartupCounts()
         self._connector_states: dict[str, State] = {}
         self._task_states: dict[tuple[str, int], State] = {}
@@ -75,6 +77,10 @@ class Metrics:
     def exposition(self) -> tuple[bytes, str]:
         """Return all metrics as text, and the content type."""
         return generate_latest(self.registry), CONTENT_TYPE_LATEST
+
+    def summaries(self) -> Sequence[ConnectorSummary]:
+        """Return what the tasks of each connector have done on this worker since the last call, by name."""
+        return self._summaries.since_last_call(self._task_states)
 
     def task(
         self,

@@ -39,6 +39,11 @@ class TableProgress:
     freshness: float | None = None
     unwritten: Unwritten | None = None
 
+    def behind(self, since: float, now: float) -> float | None:
+        """Return by how many seconds the table is behind, or was in a batch since ``since``; None without either."""
+        was_written = self.freshness is not None and (self.source_time or 0.0) + self.freshness >= since
+        return self.freshness_at(now) if was_written or self.unwritten is not None else None
+
     def freshness_at(self, now: float) -> float | None:
         """Return by how many seconds the table is behind its source at ``now`` (Unix time in seconds)."""
         if self.unwritten is None or self.unwritten.source_time <= 0:
@@ -110,14 +115,19 @@ class ProgressCollector(Collector):
         progress = self._tasks[connector, task] = TaskProgress(tables=dict(before.tables), inherited=True)
         return progress
 
+    def current(self) -> Mapping[tuple[str, str], TaskProgress]:
+        """Return the progress by connector and task, with the oldest events of now."""
+        for progress in self._tasks.values():
+            progress.refresh()
+        return self._tasks
+
     def end(self, connector: str, task: str) -> None:
         """Remove the gauges of a task that has failed or moved to another worker."""
         self._tasks.pop((connector, task), None)
 
     def collect(self) -> Iterator[Metric]:
         """Return one family per gauge."""
-        for progress in self._tasks.values():
-            progress.refresh()
+        self.current()
         yield self._lag()
         clock, now = self._clock(), self._now()
         yield self._of_tables(

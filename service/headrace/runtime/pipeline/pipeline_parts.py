@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ from headrace.config.sink_options import SourceSettings, TableSettings
 from headrace.core.model.errors import Fatal
 from headrace.core.reselect.options import ReselectOptions
 from headrace.ports import LakeTable
+
+log = logging.getLogger(__name__)
 
 
 class Stages(Protocol):
@@ -50,3 +53,6 @@ def evolve(name: str, table: LakeTable, wanted: pa.Schema, key_fields: Sequence[
     if stored is not None and not new_columns and (new := sorted(set(wanted.names) - set(stored.names))):
         raise Fatal(f"{name}: new column(s) {', '.join(new)}, and schema.evolution is none")
     table.evolve(wanted, key_fields)
+    if stored is None:
+        key = ", ".join(key_fields) or "none"
+        log.info("Table %s: created with %d column(s); key: %s", name, len(wanted.names), key)

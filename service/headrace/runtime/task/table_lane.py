@@ -271,6 +271,11 @@ class TableLane:
             return
         self._batch = None
         newest = newest_source_time(batch.content) / 1_000_000 or None
+        if self._last_batch is None:
+            log.info(
+                "%s: table %s: the first batch of this run is committed: %d event(s), written in %.1f s",
+                *(self._parts.connector, self.table, record_count(batch.content), seconds),
+            )
         self._last_batch = LastBatch(record_count(batch.content), batch.size, seconds, time.time(), newest)
         await self._parts.listener.written(self, batch, omitted)
 
