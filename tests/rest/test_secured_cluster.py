@@ -92,6 +92,9 @@ async def test_tables_of_all_workers_are_listed_and_restarted(cluster: Cluster) 
     path = f"{follower.url}/connectors/shop/tables"
     tables = [each["table"] for each in (await cluster.reader.get(path)).json()]
     assert tables == ["public.shop-0", "public.shop-1", "public.shop-2"]
+    everything = await cluster.reader.get(f"{follower.url}/tables")
+    assert [(each["connector"], each["table"]) for each in everything.json()] == [("shop", table) for table in tables]
+    assert (await cluster.nobody.get(f"{follower.url}/tables")).status_code == 401
     for table in tables:
         assert (await cluster.operator.post(f"{path}/{table}/restart")).status_code == 204
         assert (await cluster.reader.post(f"{path}/{table}/restart")).status_code == 403

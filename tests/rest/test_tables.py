@@ -155,6 +155,48 @@ async def test_the_table_of_a_failed_task_restarts_the_task(api: Api) -> None:
     assert api.tasks.tasks["shop-0"] is not first
 
 
+async def test_the_tables_of_a_failed_task(api: Api) -> None:
+    """A task that does not run has no reports. Its status shows which tables have failed, as the last one does."""
+    await api.create()
+    await api.until("RUNNING", "RUNNING")
+    api.tasks.tasks["shop-0"].tables = [report("items", TableState.FAILED)]
+    api.worker.statuses.put_tables("shop", 0, [failed("items"), failed("orders")])
+    items, orders = (await api.call("GET", "/connectors/shop/tables")).json()
+    assert ("last_error" in items, "last_error" in orders) == (False, True), "the report of a running task is newer"
+    api.tasks.tasks["shop-0"].fail(Fatal("the last table"))
+    await api.until("RUNNING", "FAILED")
+    items, orders = (await api.call("GET", "/connectors/shop/tables")).json()
+    assert (items["table"], items["state"], items["last_error"]["trace"]) == ("items", "FAILED", "the cause")
+    assert (orders["table"], orders["state"], orders["freshness_seconds"]) == ("orders", "FAILED", None)
+
+
+async def test_the_tables_of_all_connectors_and_workers_come_worst_first() -> None:
+    """Failed, retried, then the least fresh; a worker asks the other one for the tables of its tasks."""
+    now = time.time()
+    async with workers("127.0.0.1") as (leader, follower):
+        for name in ("shop", "bank"):
+            await follower.create(name, **{"tasks.max": "2"})
+        for name in ("shop", "bank"):
+            await follower.until("RUNNING", "RUNNING", "RUNNING", name=name)
+        tasks = {name: task for api in (leader, follower) for name, task in api.tasks.tasks.items()}
+        assert len(leader.tasks.tasks) == len(follower.tasks.tasks) == 2
+        tasks["bank-0"].tables = [report("fresh"), report("paused", TableState.PAUSED)]
+        tasks["bank-1"].tables = [TableReport("old", TableState.RUNNING, [], 1, 9, now - 90, None, None, None)]
+        tasks["shop-0"].tables = [TableReport("older", TableState.RUNNING, [], 1, 9, now - 99, None, None, None)]
+        tasks["shop-1"].tables = [report("away", TableState.RETRYING), report("broken", TableState.FAILED)]
+        answer = (await follower.call("GET", "/tables")).json()
+        assert [(each["connector"], each["task"], each["table"]) for each in answer] == [
+            ("shop", 1, "broken"),
+            ("shop", 1, "away"),
+            ("shop", 0, "older"),
+            ("bank", 1, "old"),
+            ("bank", 0, "fresh"),
+            ("bank", 0, "paused"),
+        ]
+        own = (await follower.call("GET", "/tables?forward=false")).json()
+        assert {f"{each['connector']}-{each['task']}" for each in own} == follower.tasks.tasks.keys()
+
+
 async def test_workers_ask_each_other() -> None:
     """The follower reports the tables of its own task, and requests those of the leader's task over a connection."""
     async with workers("127.0.0.1") as (leader, follower):

@@ -268,6 +268,11 @@ OPERATIONS: Mapping[str, RestOperation] = {
     "get /connectors/{name}/tables/{table}": RestOperation(
         "The same of one table", {200: ("Table", _ref("TableReport"))}
     ),
+    "get /tables": RestOperation(
+        "The tables of all connectors, on all workers: failed ones first, then those that are retried, then the least "
+        "fresh",
+        {200: ("Tables", _list({"allOf": [_object({"connector": _TEXT}), _ref("TableReport")]}))},
+    ),
     "post /connectors/{name}/tables/{table}/restart": RestOperation(
         "Restart a table: open it again, and read again what it does not have", {204: (_DONE, None)}
     ),

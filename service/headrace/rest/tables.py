@@ -1,4 +1,4 @@
-"""``/connectors/{name}/tables``: the lake tables of a connector, which Kafka Connect does not know.
+"""``/connectors/{name}/tables`` and ``/tables``: lake tables of one and of all connectors, unknown to Kafka Connect.
 
 Each worker knows the tables of its own tasks. It asks the other workers that have tasks of the connector, and is asked
 by them with ``forward=false``.
@@ -6,14 +6,17 @@ by them with ``forward=false``.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
+from collections.abc import Collection
 from http import HTTPStatus
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
+from headrace.core.connect.table_status import worst_first
 from headrace.core.model.errors import RestError
 from headrace.rest.forward import Forwarder, is_forwarded
 from headrace.rest.route import ConnectRoute
@@ -25,36 +28,51 @@ Json = dict[str, Any]
 
 def router(herder: Herder, forwarder: Forwarder) -> APIRouter:
     """Return the routes."""
-    routes = APIRouter(prefix="/connectors", route_class=ConnectRoute)
+    routes = APIRouter(route_class=ConnectRoute)
 
     async def tables(name: str, request: Request) -> list[Json]:
         found = [dict(report.document(task, time.time())) for task, report in herder.tables(name)]
-        for worker in _others(name, request):
-            answer = await forwarder.forwarded(request, RequestTargetError(worker))
+        found += await _of_others(request, herder.other_owners(name))
+        return sorted(found, key=lambda each: str(each["table"]))
+
+    async def _of_others(request: Request, workers: Collection[str]) -> list[Json]:
+        """Return the answers of other workers to this request, none to a request of one of them."""
+        if is_forwarded(request.scope):
+            return []
+        found: list[Json] = []
+        for answer in await asyncio.gather(
+            *(forwarder.forwarded(request, RequestTargetError(worker)) for worker in workers)
+        ):
             if answer.status_code == HTTPStatus.OK:
                 theirs = json.loads(bytes(answer.body))
                 found += theirs if isinstance(theirs, list) else [theirs]
-        return sorted(found, key=lambda each: str(each["table"]))
+        return found
 
-    def _others(name: str, request: Request) -> list[str]:
-        return [] if is_forwarded(request.scope) else list(herder.other_owners(name))
+    @routes.get("/tables")
+    async def get_all_tables(request: Request) -> Response:
+        now = time.time()
+        found: list[Json] = [
+            {"connector": name, **report.document(task, now)} for name, task, report in herder.all_tables()
+        ]
+        found += await _of_others(request, herder.other_owners())
+        return JSONResponse(worst_first(found))
 
-    @routes.get("/{name}/tables")
+    @routes.get("/connectors/{name}/tables")
     async def get_tables(name: str, request: Request) -> Response:
         return JSONResponse(await tables(name, request))
 
-    @routes.get("/{name}/tables/{table}")
+    @routes.get("/connectors/{name}/tables/{table}")
     async def get_table(name: str, table: str, request: Request) -> Response:
         for each in await tables(name, request):
             if each["table"] == table:
                 return JSONResponse(each)
         raise _unknown(name, table)
 
-    @routes.post("/{name}/tables/{table}/restart")
+    @routes.post("/connectors/{name}/tables/{table}/restart")
     async def restart_table(name: str, table: str, request: Request) -> Response:
         if herder.restart_table(name, table):
             return Response(status_code=HTTPStatus.NO_CONTENT)
-        for worker in _others(name, request):
+        for worker in () if is_forwarded(request.scope) else herder.other_owners(name):
             answer = await forwarder.forwarded(request, RequestTargetError(worker))
             if answer.status_code != HTTPStatus.NOT_FOUND:
                 return answer

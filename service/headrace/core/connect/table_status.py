@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -84,6 +84,22 @@ class TableReport:
             (answer["last_error"],) = tables_document([self.last_error])
             del answer["last_error"]["table"]
         return answer
+
+
+def report_of(status: TableStatus) -> TableReport:
+    """Return the report on a table of which only its status is known, because its task does not run."""
+    return TableReport(status.table, status.state, (), 0, 0, None, None, None, status)
+
+
+def worst_first(documents: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Sort documents of tables with their ``connector``: failed ones, those that are retried, then the least fresh."""
+    ranks = {TableState.FAILED: 0, TableState.RETRYING: 1}
+
+    def order(document: Mapping[str, Any]) -> tuple[int, float, str, str]:
+        freshness = document["freshness_seconds"] or 0.0
+        return ranks.get(document["state"], 2), -freshness, document["connector"], document["table"]
+
+    return sorted(documents, key=order)
 
 
 def table_statuses(document: Sequence[Mapping[str, Any]]) -> tuple[TableStatus, ...]:

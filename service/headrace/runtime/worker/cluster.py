@@ -100,10 +100,11 @@ class Cluster:
             raise RestError(NO_LEADER, 409)
         raise RequestTargetError(owner)
 
-    def other_owners(self, connector: str) -> Collection[str]:
-        """Return the workers to which tasks of the connector are assigned, without this one."""
+    def other_owners(self, connector: str | None = None) -> Collection[str]:
+        """Return the workers to which tasks of the connector are assigned, or any tasks, without this one."""
         owners = self._assignment.owners if self._assignment is not None else {}
-        return sorted({worker for (name, _), worker in owners.items() if name == connector} - {self._worker_id})
+        found = {worker for (name, _), worker in owners.items() if connector is None or name == connector}
+        return sorted(found - {self._worker_id})
 
     def refresh(self) -> None:
         """Offer the tasks of the config topic to the group. The leader rebalances if they are not those assigned."""

@@ -234,6 +234,10 @@ class Herder:
         connector = self._worker.connector(name)
         return connector.reports() if connector is not None else ()
 
+    def all_tables(self) -> Sequence[tuple[str, int, TableReport]]:
+        """Return what this worker knows of the tables of all connectors, with connector and task number."""
+        return [(name, number, report) for name in self.connectors() for number, report in self.tables(name)]
+
     def restart_table(self, name: str, table: str) -> bool:
         """Restart a table of a task on this worker. Return False if there is none. Raises RestError 404 and 409."""
         self._known_to_restart(name)
@@ -242,8 +246,8 @@ class Herder:
         connector = self._worker.connector(name)
         return connector is not None and connector.restart_table(table)
 
-    def other_owners(self, name: str) -> Collection[str]:
-        """Return the other workers that have tasks of the connector."""
+    def other_owners(self, name: str | None = None) -> Collection[str]:
+        """Return the other workers that have tasks of the connector, or any tasks."""
         return self._cluster.other_owners(name)
 
     async def offsets(self, name: str) -> Mapping[TopicPartition, int]:

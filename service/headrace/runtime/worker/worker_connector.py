@@ -20,7 +20,7 @@ from headrace.config.validation import WorkerDefaults
 from headrace.core.connect.config_state import MAX_TASKS, RestartRequest
 from headrace.core.connect.lifecycle import CONNECTOR, Event, State, TargetState, next_state
 from headrace.core.connect.status import Status
-from headrace.core.connect.table_status import TableReport
+from headrace.core.connect.table_status import TableReport, report_of
 from headrace.core.model.errors import ConfigError, Retriable
 from headrace.runtime.observation import StateObserver
 from headrace.runtime.trace import render, summary
@@ -90,8 +90,19 @@ class WorkerConnector:
         self._wake.set()
 
     def reports(self) -> Sequence[tuple[int, TableReport]]:
-        """Return the reports of this worker's tasks on their tables, with the number of the task."""
-        return [(number, report) for number, task in self._tasks.items() for report in task.reports()]
+        """Return the reports of this worker's tasks on their tables, with the number of the task.
+
+        Of a task that does not run, the tables whose failure is in its status.
+        """
+        found = []
+        for number, task in self._tasks.items():
+            reports = list(task.reports())
+            seen = self._context.statuses.task(self.name, number)
+            known = {report.table for report in reports}
+            blocked = seen.tables if seen is not None else ()
+            reports += [report_of(each) for each in blocked if each.table not in known]
+            found += [(number, report) for report in reports]
+        return found
 
     def restart_table(self, table: str) -> bool:
         """Restart a table of this worker's tasks, with its task if that has failed. Return False for an unknown one."""
