@@ -18,6 +18,7 @@ import requests
 import schemathesis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
 from rest.asgi import request
 from rest.served import served
 from rest.worker_api import SHOP, Api
@@ -156,6 +157,56 @@ def test_every_request_is_described() -> None:
     }
     assert described.keys() == OPERATIONS.keys()
     assert not any("422" in operation["responses"] for operation in described.values())
+
+
+def _contents(operation: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The contents of a request's body and of its answers."""
+    for described in (operation.get("requestBody", {}), *operation["responses"].values()):
+        yield from described.get("content", {}).values()
+
+
+@pytest.mark.parametrize("label", OPERATIONS)
+def test_every_request_has_a_group_and_examples(label: str) -> None:
+    """The page shows the request in a group that it describes, and each body and answer with a valid example."""
+    method, path = label.split()
+    operation = DOCUMENT["paths"][path][method]
+    assert [tag for tag in DOCUMENT["tags"] if tag["name"] in operation["tags"]] != []
+    assert len(operation["tags"]) == 1
+    for content in _contents(operation):
+        schema = {**content["schema"], "components": DOCUMENT["components"]}
+        Draft202012Validator(schema).validate(content["example"])
+    for parameter in operation["parameters"]:
+        assert parameter["in"] == "query" or "example" in parameter
+
+
+@pytest.mark.anyio
+async def test_examples_of_bodies_are_accepted() -> None:
+    """Sent in the order of a user: the connector is created before it is changed, and stopped before its offsets."""
+    api = Api()
+    api.stores.groups.partitions = {"shop.public.orders": 1}
+    await api.worker.start()
+    sent = {
+        "post /connectors": 201,
+        "put /connector-plugins/{plugin}/config/validate": 200,
+        "put /connectors/{name}/config": 200,
+        "patch /connectors/{name}/config": 200,
+        "put /connectors/{name}/owner": 200,
+        "put /connectors/{name}/stop": 204,
+        "patch /connectors/{name}/offsets": 200,
+        "post /connectors/{name}/tasks": 400,  # Kafka Connect's own workers sign it
+    }
+    for label, expected in sent.items():
+        method, path = label.split()
+        operation = DOCUMENT["paths"][path][method]
+        target = path.format(**{each["name"]: each["example"] for each in operation["parameters"] if "example" in each})
+        body = (
+            operation["requestBody"]["content"]["application/json"]["example"] if "requestBody" in operation else None
+        )
+        answer = await api.call(method.upper(), target, body)
+        assert answer.status == expected, (label, answer.body)
+    with_bodies = {label for label, operation in OPERATIONS.items() if operation.body is not None}
+    assert with_bodies - sent.keys() == {"put /admin/loggers/{name}"}, "it would change the loggers of this process"
+    await api.worker.stop()
 
 
 @pytest.mark.anyio

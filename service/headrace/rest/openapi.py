@@ -1,19 +1,21 @@
 """The OpenAPI description for ``/docs`` and ``/openapi.json``: one entry per request, with its body and answers.
 
 FastAPI provides the paths and their parameters. It cannot derive bodies and answers, because ``bodies.py`` parses
-bodies with Kafka Connect's rules and not as Python types.
+bodies with Kafka Connect's rules and not as Python types. ``openapi_examples.py`` has the examples.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 from fastapi import FastAPI
 
 from headrace.core.connect.connector_plan import Action
 from headrace.core.connect.lifecycle import TableState
+from headrace.rest.openapi_examples import ANSWERS, BODIES, ERROR, PATHS
 
 Json = dict[str, Any]
 Answers = Mapping[int, tuple[str, Json | None]]
@@ -144,10 +146,39 @@ SCHEMAS: Mapping[str, Json] = {
 }
 
 
+class Tag(StrEnum):
+    """A group of requests on the page."""
+
+    CONNECTORS = "Connectors"
+    STATES = "States"
+    TABLES = "Tables"
+    OFFSETS = "Offsets"
+    AS_CODE = "Connectors as code"
+    PLUGINS = "Plug-ins"
+    WORKER = "Worker"
+    LOGGERS = "Log levels"
+    INTERNAL = "Internal"
+
+
+TAGS: Mapping[Tag, str] = {
+    Tag.CONNECTORS: "Create, read, change and remove connectors",
+    Tag.STATES: "States of connectors and tasks: read them, pause, resume, stop and restart",
+    Tag.TABLES: "The lake tables of the connectors, which Kafka Connect does not know",
+    Tag.OFFSETS: "Committed offsets of a connector's consumer group",
+    Tag.AS_CODE: "Connectors that are defined in files (connectors.directory, headrace apply)",
+    Tag.PLUGINS: "Connector classes and their options, and the validation of a configuration",
+    Tag.WORKER: "Version, probes and metrics of this worker",
+    Tag.LOGGERS: "Levels of the worker's loggers",
+    Tag.INTERNAL: "Requests that only Kafka Connect's own workers send to each other",
+}
+"""The description of each group, in the order of the page."""
+
+
 @dataclass(frozen=True, slots=True)
 class RestOperation:
     """One request. ``query`` has the parameters by name, each with its schema and description."""
 
+    tag: Tag
     summary: str
     answers: Answers
     body: Json | None = None
@@ -161,7 +192,7 @@ def _query(**parameters: tuple[Json, str]) -> Mapping[str, tuple[Json, str]]:
 _INFO, _STATES = _ref("ConnectorInfo"), _ref("ConnectorStateInfo")
 _CONFIG = _ref("ConfigGiven")
 _DONE = "Accepted; the worker applies it asynchronously"
-_INTERNAL = "Internal request between workers of Kafka Connect; always refused (400)"
+_REFUSED = "Internal request between workers of Kafka Connect; always refused (400)"
 _PROBE = _object({"status": _TEXT, "message": _TEXT})
 _EXPANDED = _map(_object({}, {"info": _INFO, "status": _STATES, "owner": _ref("Owner")}))
 _AS_OWNER = _query(
@@ -171,83 +202,110 @@ _AS_OWNER = _query(
 
 OPERATIONS: Mapping[str, RestOperation] = {
     "get /": RestOperation(
+        Tag.WORKER,
         "Version and Kafka cluster id",
         {200: ("Versions and cluster", _object({"version": _TEXT, "commit": _TEXT, "kafka_cluster_id": _NULLABLE}))},
     ),
     "get /health": RestOperation(
+        Tag.WORKER,
         "Readiness of the worker, independent of failed connectors",
         {status: (text, _PROBE) for status, text in ((200, "Ready"), (500, "Stuck"), (503, "Starting or stopping"))},
     ),
     "get /health/live": RestOperation(
+        Tag.WORKER,
         "Whether the worker makes progress; if not, restart it",
         {status: (text, _PROBE) for status, text in ((200, "It does"), (503, "It does not; message contains why"))},
     ),
     "get /health/ready": RestOperation(
+        Tag.WORKER,
         "Whether the worker answers requests and Spark runs",
         {status: (text, _PROBE) for status, text in ((200, "Ready"), (503, "Not ready; message contains why"))},
     ),
-    "get /metrics": RestOperation("Metrics for Prometheus", {200: ("Text exposition", {})}),
+    "get /metrics": RestOperation(Tag.WORKER, "Metrics for Prometheus", {200: ("Text exposition", {})}),
     "get /connectors": RestOperation(
+        Tag.CONNECTORS,
         "All connectors",
         {200: ("Names; with expand, a map of views by name", {"anyOf": [_list(_TEXT), _EXPANDED]})},
         query=_query(expand=(_list({"enum": ["info", "status", "owner"]}), "Views to include; may be repeated")),
     ),
     "post /connectors": RestOperation(
-        "Create a connector", {201: ("Created", _INFO)}, body=_ref("CreateConnectorRequest"), query=_AS_OWNER
+        Tag.CONNECTORS,
+        "Create a connector",
+        {201: ("Created", _INFO)},
+        body=_ref("CreateConnectorRequest"),
+        query=_AS_OWNER,
     ),
     "get /connectors/{name}": RestOperation(
-        "A connector with its configuration and tasks", {200: ("The connector", _INFO)}
+        Tag.CONNECTORS, "A connector with its configuration and tasks", {200: ("The connector", _INFO)}
     ),
     "delete /connectors/{name}": RestOperation(
+        Tag.CONNECTORS,
         "Remove a connector; its group's offsets stay",
         {204: ("Removed", None)},
         query=_query(owner=_AS_OWNER["owner"]),
     ),
     "get /connectors/{name}/config": RestOperation(
-        "Configuration of a connector, as submitted", {200: ("Values by key", _ref("Config"))}
+        Tag.CONNECTORS, "Configuration of a connector, as submitted", {200: ("Values by key", _ref("Config"))}
     ),
     "put /connectors/{name}/config": RestOperation(
+        Tag.CONNECTORS,
         "Replace the configuration of a connector, or create the connector",
         {200: ("Replaced", _INFO), 201: ("Created", _INFO)},
         body=_CONFIG,
         query=_AS_OWNER,
     ),
     "patch /connectors/{name}/config": RestOperation(
-        "Change some keys of the configuration; null removes a key", {200: ("Changed", _INFO)}, body=_CONFIG
+        Tag.CONNECTORS,
+        "Change some keys of the configuration; null removes a key",
+        {200: ("Changed", _INFO)},
+        body=_CONFIG,
     ),
     "get /connectors/{name}/owner": RestOperation(
-        "What created the connector from a file, null if nothing did", {200: ("Owner", _ref("Owner"))}
+        Tag.AS_CODE, "What created the connector from a file, null if nothing did", {200: ("Owner", _ref("Owner"))}
     ),
     "put /connectors/{name}/owner": RestOperation(
+        Tag.AS_CODE,
         "Give a connector to an owner, which may then change and delete it",
         {200: ("Owner", _ref("Owner"))},
         body=_object({"owner": _TEXT}),
     ),
     "delete /connectors/{name}/owner": RestOperation(
-        "Release a connector from its owner; the connector stays", {204: ("Released", None)}
+        Tag.AS_CODE, "Release a connector from its owner; the connector stays", {204: ("Released", None)}
     ),
     "get /connectors/{name}/topics": RestOperation(
-        "Topics that a connector has read", {200: ("By connector", _map(_object({"topics": _list(_TEXT)})))}
+        Tag.CONNECTORS,
+        "Topics that a connector has read",
+        {200: ("By connector", _map(_object({"topics": _list(_TEXT)})))},
     ),
-    "put /connectors/{name}/topics/reset": RestOperation("Empty the list of topics", {202: ("Accepted", None)}),
+    "put /connectors/{name}/topics/reset": RestOperation(
+        Tag.CONNECTORS, "Empty the list of topics", {202: ("Accepted", None)}
+    ),
     "get /connectors/{name}/offsets": RestOperation(
-        "Committed offsets of a connector's group", {200: ("By partition", _ref("ConnectorOffsets"))}
+        Tag.OFFSETS, "Committed offsets of a connector's group", {200: ("By partition", _ref("ConnectorOffsets"))}
     ),
     "patch /connectors/{name}/offsets": RestOperation(
+        Tag.OFFSETS,
         "Set offsets of a stopped connector; null removes an offset",
         {200: ("Altered", _MESSAGE)},
         body=_ref("ConnectorOffsets"),
     ),
     "delete /connectors/{name}/offsets": RestOperation(
-        "Remove the offsets of a stopped connector", {200: ("Reset", _MESSAGE)}
+        Tag.OFFSETS, "Remove the offsets of a stopped connector", {200: ("Reset", _MESSAGE)}
     ),
-    "get /connectors/{name}/status": RestOperation("States of a connector and its tasks", {200: ("States", _STATES)}),
-    "put /connectors/{name}/pause": RestOperation("Pause a connector; it stays in its group", {202: (_DONE, None)}),
-    "put /connectors/{name}/resume": RestOperation("Resume a paused or stopped connector", {202: (_DONE, None)}),
+    "get /connectors/{name}/status": RestOperation(
+        Tag.STATES, "States of a connector and its tasks", {200: ("States", _STATES)}
+    ),
+    "put /connectors/{name}/pause": RestOperation(
+        Tag.STATES, "Pause a connector; it stays in its group", {202: (_DONE, None)}
+    ),
+    "put /connectors/{name}/resume": RestOperation(
+        Tag.STATES, "Resume a paused or stopped connector", {202: (_DONE, None)}
+    ),
     "put /connectors/{name}/stop": RestOperation(
-        "Stop a connector; it leaves its group and has no tasks", {204: (_DONE, None)}
+        Tag.STATES, "Stop a connector; it leaves its group and has no tasks", {204: (_DONE, None)}
     ),
     "post /connectors/{name}/restart": RestOperation(
+        Tag.STATES,
         "Restart a connector, with a flag also its tasks",
         {202: ("With a flag: what will restart", _STATES), 204: ("Without: the connector alone", None)},
         query=_query(
@@ -256,48 +314,60 @@ OPERATIONS: Mapping[str, RestOperation] = {
         ),
     ),
     "get /connectors/{name}/tasks": RestOperation(
-        "Configurations of a connector's tasks", {200: ("Tasks", _list(_ref("TaskInfo")))}
+        Tag.CONNECTORS, "Configurations of a connector's tasks", {200: ("Tasks", _list(_ref("TaskInfo")))}
     ),
-    "post /connectors/{name}/tasks": RestOperation(_INTERNAL, {}, body=_list(_CONFIG)),
-    "put /connectors/{name}/fence": RestOperation(_INTERNAL, {}),
-    "get /connectors/{name}/tasks/{task}/status": RestOperation("State of a task", {200: ("State", _ref("TaskState"))}),
-    "post /connectors/{name}/tasks/{task}/restart": RestOperation("Restart a task", {204: (_DONE, None)}),
+    "post /connectors/{name}/tasks": RestOperation(Tag.INTERNAL, _REFUSED, {}, body=_list(_CONFIG)),
+    "put /connectors/{name}/fence": RestOperation(Tag.INTERNAL, _REFUSED, {}),
+    "get /connectors/{name}/tasks/{task}/status": RestOperation(
+        Tag.STATES, "State of a task", {200: ("State", _ref("TaskState"))}
+    ),
+    "post /connectors/{name}/tasks/{task}/restart": RestOperation(Tag.STATES, "Restart a task", {204: (_DONE, None)}),
     "get /connectors/{name}/tables": RestOperation(
-        "State, freshness and waiting changes of a connector's tables", {200: ("Tables", _list(_ref("TableReport")))}
+        Tag.TABLES,
+        "State, freshness and waiting changes of a connector's tables",
+        {200: ("Tables", _list(_ref("TableReport")))},
     ),
     "get /connectors/{name}/tables/{table}": RestOperation(
-        "The same of one table", {200: ("Table", _ref("TableReport"))}
+        Tag.TABLES, "State, freshness and waiting changes of a table", {200: ("Table", _ref("TableReport"))}
     ),
     "get /tables": RestOperation(
+        Tag.TABLES,
         "The tables of all connectors, on all workers: failed ones first, then those that are retried, then the least "
         "fresh",
         {200: ("Tables", _list({"allOf": [_object({"connector": _TEXT}), _ref("TableReport")]}))},
     ),
     "post /connectors/{name}/tables/{table}/restart": RestOperation(
-        "Restart a table: open it again, and read again what it does not have", {204: (_DONE, None)}
+        Tag.TABLES, "Restart a table: open it again, and read again what it does not have", {204: (_DONE, None)}
     ),
     "get /connectors-directory": RestOperation(
+        Tag.AS_CODE,
         "How the connectors compare with the files of connectors.directory",
         {200: ("The leader's last round", _ref("Directory"))},
     ),
     "get /connector-plugins": RestOperation(
+        Tag.PLUGINS,
         "Connector classes",
         {200: ("Plug-ins", _list(_ref("PluginInfo")))},
         query=_query(connectorsOnly=(_FLAG, "false also lists converters, transforms and predicates")),
     ),
     "get /connector-plugins/{plugin}/config": RestOperation(
+        Tag.PLUGINS,
         "The options of a plug-in",
         {200: ("Definitions", _list(_ref("ConfigKeyInfo")))},
         query=_query(version=(_TEXT, "Range of versions in Maven's syntax")),
     ),
     "put /connector-plugins/{plugin}/config/validate": RestOperation(
-        "Validate a configuration", {200: ("Each option's value and errors", _ref("ConfigInfos"))}, body=_CONFIG
+        Tag.PLUGINS,
+        "Validate a configuration",
+        {200: ("Each option's value and errors", _ref("ConfigInfos"))},
+        body=_CONFIG,
     ),
     "get /admin/loggers": RestOperation(
-        "Levels of this worker's loggers", {200: ("By name", _map(_ref("LoggerLevel")))}
+        Tag.LOGGERS, "Levels of this worker's loggers", {200: ("By name", _map(_ref("LoggerLevel")))}
     ),
-    "get /admin/loggers/{name}": RestOperation("Level of a logger", {200: ("Level", _ref("LoggerLevel"))}),
+    "get /admin/loggers/{name}": RestOperation(Tag.LOGGERS, "Level of a logger", {200: ("Level", _ref("LoggerLevel"))}),
     "put /admin/loggers/{name}": RestOperation(
+        Tag.LOGGERS,
         "Set the level of a logger and of all loggers below it",
         {200: ("The loggers that changed", _list(_TEXT)), 204: ("Sent to all workers", None)},
         body=_object({"level": _LEVEL}),
@@ -319,33 +389,41 @@ def install(app: FastAPI) -> None:
 def _completed(document: Json) -> Json:
     """Raises KeyError for a request that has no entry."""
     document["components"] = {"schemas": dict(SCHEMAS)}
+    document["tags"] = [{"name": tag, "description": text} for tag, text in TAGS.items()]
     for path, methods in document["paths"].items():
         for method, described in methods.items():
-            described |= _described(OPERATIONS[f"{method} {path}"], described.get("parameters", ()))
+            described |= _described(f"{method} {path}", described.get("parameters", ()))
     return document
 
 
-def _described(operation: RestOperation, path_parameters: Sequence[Json]) -> Json:
+def _described(label: str, path_parameters: Sequence[Json]) -> Json:
     """Return the members of an operation that replace those of the framework."""
-    answers = {str(status): _answer(text, schema) for status, (text, schema) in operation.answers.items()}
+    operation, examples = OPERATIONS[label], ANSWERS.get(label, {})
+    answers = {
+        str(status): _answer(text, schema, examples.get(status)) for status, (text, schema) in operation.answers.items()
+    }
+    path = [{**each, "example": PATHS.get(label, PATHS[""])[each["name"]]} for each in path_parameters]
     query = [
         {"name": name, "in": "query", "required": False, "schema": schema, "description": text}
         for name, (schema, text) in operation.query.items()
     ]
-    body = {} if operation.body is None else {"requestBody": {"required": True, **_content(operation.body)}}
+    body = {}
+    if operation.body is not None:
+        body = {"requestBody": {"required": True, **_content(operation.body, BODIES[label])}}
     return {
+        "tags": [operation.tag],
         "summary": operation.summary,
-        "parameters": [*path_parameters, *query],
-        "responses": {**answers, "default": _answer("Error", _ref("Error"))},
+        "parameters": [*path, *query],
+        "responses": {**answers, "default": _answer("Error", _ref("Error"), ERROR)},
         **body,
     }
 
 
-def _answer(text: str, schema: Json | None) -> Json:
+def _answer(text: str, schema: Json | None, example: Any = None) -> Json:
     if schema is None:
         return {"description": text}
-    return {"description": text, **_content(schema, "application/json" if schema else "text/plain")}
+    return {"description": text, **_content(schema, example, "application/json" if schema else "text/plain")}
 
 
-def _content(schema: Json, media_type: str = "application/json") -> Json:
-    return {"content": {media_type: {"schema": schema}}}
+def _content(schema: Json, example: Any, media_type: str = "application/json") -> Json:
+    return {"content": {media_type: {"schema": schema, "example": example}}}

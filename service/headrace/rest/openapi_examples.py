@@ -1,0 +1,178 @@
+"""An example of each body and each answer of ``openapi.py``: a connector of the shop that the README begins with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+Json = dict[str, Any]
+
+_GIVEN: Json = {
+    "connector.class": "LakehouseSink",
+    "topics": "shop.public.orders,shop.public.products",
+    "table.namespace": "shop",
+}
+_NAMED: Json = {"name": "shop", **_GIVEN}
+_INFO: Json = {"name": "shop", "config": _NAMED, "tasks": [{"connector": "shop", "task": 0}], "type": "sink"}
+_WORKER = "10.0.0.5:8083"
+_VERSION = "0.2.0"
+_RUNNING: Json = {"state": "RUNNING", "worker_id": _WORKER, "version": _VERSION}
+_TASK: Json = {"id": 0, **_RUNNING}
+_STATUS: Json = {"name": "shop", "connector": _RUNNING, "tasks": [_TASK], "type": "sink"}
+_RESTARTING: Json = {
+    **_STATUS,
+    "connector": {**_RUNNING, "state": "RESTARTING"},
+    "tasks": [{**_TASK, "state": "RESTARTING"}],
+}
+_TABLE: Json = {
+    "table": "shop_public_orders",
+    "task": 0,
+    "state": "RUNNING",
+    "topics": ["shop.public.orders"],
+    "freshness_seconds": 4.2,
+    "waiting": {"events": 120, "bytes": 48_000},
+    "last_batch": {
+        "events": 1_800,
+        "bytes": 720_000,
+        "seconds": 1.31,
+        "committed": "2026-11-21T08:07:06Z",
+        "source_time": "2026-11-21T08:07:02Z",
+    },
+}
+_OFFSETS: Json = {
+    "offsets": [
+        {
+            "partition": {"kafka_topic": "shop.public.orders", "kafka_partition": 0},
+            "offset": {"kafka_offset": 4_711},
+        }
+    ]
+}
+_OWNER: Json = {"owner": "connectors.directory", "source": "shop.json", "drifted": False}
+_DIRECTORY: Json = {
+    "worker_id": _WORKER,
+    "directory": "/etc/headrace/connectors",
+    "read": "2026-11-21T08:07:06Z",
+    "dry_run": False,
+    "problem": None,
+    "files": [],
+    "ignored": ["README.md"],
+    "connectors": [
+        {
+            "connector": "shop",
+            "file": "shop.json",
+            "state": "IN_SYNC",
+            "action": "unchanged",
+            "options": [],
+            "drifted": False,
+            "message": None,
+        }
+    ],
+}
+_DEFINITION: Json = {
+    "name": "tasks.max",
+    "type": "INT",
+    "required": False,
+    "default_value": "1",
+    "importance": "HIGH",
+    "documentation": "Maximum number of tasks that share the connector's topics.",
+    "group": "Common",
+    "order_in_group": 4,
+    "width": "SHORT",
+    "display_name": "Tasks max",
+    "dependents": [],
+}
+_VALIDATED: Json = {
+    "name": "LakehouseSink",
+    "error_count": 1,
+    "groups": ["Common", "Tables"],
+    "configs": [
+        {
+            "definition": _DEFINITION,
+            "value": {
+                "name": "tasks.max",
+                "value": "0",
+                "recommended_values": [],
+                "errors": ["Invalid value 0 for configuration tasks.max: Value must be at least 1"],
+                "visible": True,
+            },
+        }
+    ],
+}
+_LEVEL: Json = {"level": "INFO", "last_modified": None}
+
+ERROR: Json = {"error_code": 404, "message": "Connector shop not found"}
+
+PATHS: Mapping[str, Mapping[str, Any]] = {
+    "": {"name": "shop", "task": 0, "table": "shop_public_orders", "plugin": "LakehouseSink"},
+    "get /admin/loggers/{name}": {"name": "headrace.runtime"},
+    "put /admin/loggers/{name}": {"name": "headrace.runtime"},
+}
+"""Parameters of paths by name: those of a request, or ("") of all others."""
+
+BODIES: Mapping[str, Any] = {
+    "post /connectors": {"name": "shop", "config": _GIVEN},
+    "put /connectors/{name}/config": _GIVEN,
+    "patch /connectors/{name}/config": {"tasks.max": "2", "batch.linger.ms": None},
+    "put /connectors/{name}/owner": {"owner": "connectors.directory"},
+    "patch /connectors/{name}/offsets": _OFFSETS,
+    "post /connectors/{name}/tasks": [_NAMED],
+    "put /connector-plugins/{plugin}/config/validate": {**_NAMED, "tasks.max": "0"},
+    "put /admin/loggers/{name}": {"level": "DEBUG"},
+}
+"""Bodies of requests."""
+
+ANSWERS: Mapping[str, Mapping[int, Any]] = {
+    "get /": {200: {"version": "4.3.1", "commit": "headrace-0.2.0", "kafka_cluster_id": "5L6g3nShT-eMCtK--X86sw"}},
+    "get /health": {
+        200: {"status": "healthy", "message": "Worker has completed startup and is ready to handle requests."},
+        500: {
+            "status": "unhealthy",
+            "message": "Worker was unable to handle this request and may be unable to handle other requests.",
+        },
+        503: {"status": "starting", "message": "Worker is still starting up. The worker is reading the config topic."},
+    },
+    "get /health/live": {
+        200: {"status": "live", "message": ""},
+        503: {"status": "not live", "message": "kafka: no answer for 75 s"},
+    },
+    "get /health/ready": {
+        200: {"status": "ready", "message": ""},
+        503: {"status": "not ready", "message": "Spark: STARTING"},
+    },
+    "get /metrics": {
+        200: 'headrace_lag_records{connector="shop",task="0",topic="shop.public.orders",partition="0"} 120\n'
+    },
+    "get /connectors": {200: {"shop": {"info": _INFO, "status": _STATUS}}},
+    "post /connectors": {201: _INFO},
+    "get /connectors/{name}": {200: _INFO},
+    "get /connectors/{name}/config": {200: _NAMED},
+    "put /connectors/{name}/config": {200: _INFO, 201: _INFO},
+    "patch /connectors/{name}/config": {200: {**_INFO, "config": {**_NAMED, "tasks.max": "2"}}},
+    "get /connectors/{name}/owner": {200: _OWNER},
+    "put /connectors/{name}/owner": {200: {"owner": "connectors.directory", "source": None, "drifted": None}},
+    "get /connectors/{name}/topics": {200: {"shop": {"topics": ["shop.public.orders", "shop.public.products"]}}},
+    "get /connectors/{name}/offsets": {200: _OFFSETS},
+    "patch /connectors/{name}/offsets": {
+        200: {"message": "The offsets for this connector have been altered successfully"}
+    },
+    "delete /connectors/{name}/offsets": {
+        200: {"message": "The offsets for this connector have been reset successfully"}
+    },
+    "get /connectors/{name}/status": {200: _STATUS},
+    "post /connectors/{name}/restart": {202: _RESTARTING},
+    "get /connectors/{name}/tasks": {200: [{"id": {"connector": "shop", "task": 0}, "config": _NAMED}]},
+    "get /connectors/{name}/tasks/{task}/status": {200: _TASK},
+    "get /tables": {200: [{"connector": "shop", **_TABLE}]},
+    "get /connectors/{name}/tables": {200: [_TABLE]},
+    "get /connectors/{name}/tables/{table}": {200: _TABLE},
+    "get /connectors-directory": {200: _DIRECTORY},
+    "get /connector-plugins": {
+        200: [{"class": "headrace.LakehouseSinkConnector", "type": "sink", "version": _VERSION}]
+    },
+    "get /connector-plugins/{plugin}/config": {200: [_DEFINITION]},
+    "put /connector-plugins/{plugin}/config/validate": {200: _VALIDATED},
+    "get /admin/loggers": {200: {"headrace": _LEVEL, "headrace.runtime": _LEVEL}},
+    "get /admin/loggers/{name}": {200: _LEVEL},
+    "put /admin/loggers/{name}": {200: ["headrace.runtime", "headrace.runtime.worker.worker"]},
+}
+"""Answers by status, where they have a body."""
