@@ -80,9 +80,8 @@ def _verify(options: argparse.Namespace) -> int:
 def _validate(options: argparse.Namespace) -> int:
     """Return 0 if all files are valid, 1 for invalid ones, 2 for an error."""
     try:
-        no_worker = WorkerConfig(validate.NO_WORKER, distributed=False)
-        config = worker_config(options.worker, distributed=False) if options.worker else no_worker
-        return validate.validate(config, options.connectors, as_json=options.json)
+        worker = worker_config(options.worker, distributed=False) if options.worker else None
+        return validate.validate(worker, options.connectors, as_json=options.json)
     except HeadraceError as error:
         print(f"headrace validate: {error}", file=sys.stderr)
         return 2

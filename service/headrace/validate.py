@@ -50,13 +50,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the REST API's answer, one document per file")
 
 
-def validate(config: WorkerConfig, paths: Sequence[Path], *, as_json: bool) -> int:
-    """Validate the files, and return the exit status. Never raises for the content of a file."""
+def validate(worker: WorkerConfig | None, paths: Sequence[Path], *, as_json: bool) -> int:
+    """Validate the files for a worker, if it is known, and return the exit status.
+
+    Never raises for the content of a file.
+    """
+    config = worker or WorkerConfig(NO_WORKER, distributed=False)
     feeds = plugins.load("feeds", "kafka")(config.complete_properties())
     providers = config_providers(config.provider_properties, config.own_secrets)
     defaults = replace(worker_defaults(config), group_id=config.identity.group_id or None)
     if not config.names_warehouse:
         defaults = replace(defaults, warehouse=None)
+    if worker is None:
+        defaults = replace(defaults, catalogs=None)
     validator = ConnectorValidator(plugins.installed(), defaults, providers, [feeds.check])
     return max(_check(validator, path, as_json) for path in paths)
 

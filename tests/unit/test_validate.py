@@ -85,6 +85,24 @@ def test_files_that_cannot_be_validated(tmp_path: Path, capsys: pytest.CaptureFi
     assert "none.json: cannot be read as a connector" in capsys.readouterr().out
 
 
+def test_a_catalog_that_the_worker_does_not_have_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The names of catalogs are those of the worker file. Without a worker file they are not known."""
+    properties = "bootstrap.servers=a:1\nspark.sql.catalog.cold=org.apache.iceberg.spark.SparkCatalog\n"
+    worker_file = written(tmp_path, properties, "worker.properties")
+    cold = written(tmp_path, {"name": "shop", **GOOD, "table.catalog": "cold"}, "cold.json")
+    old = written(tmp_path, {"name": "shop", **GOOD, "table.catalog": "old"}, "old.json")
+    assert main(["validate", "--worker", worker_file, cold, old]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:2] == [f"{cold}: valid", f"{old}: 1 error(s)"]
+    assert lines[2].startswith(
+        "  table.catalog: the worker file has no catalog 'old', only lake, cold; correct the name"
+    )
+    assert main(["validate", old]) == 0
+    in_folders = written(tmp_path, {"name": "shop", **GOOD, "table.catalog": "cold", "table.format": "delta"})
+    assert main(["validate", "--worker", worker_file, in_folders]) == 1
+    assert "Delta tables are in folders of the worker's warehouse, and in no catalog" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("name", ["shop.yaml", "shop.YML"])
 def test_yaml_is_not_read_as_properties(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A file in YAML is refused with the formats that are read, although Java reads ``key: value`` as a property."""

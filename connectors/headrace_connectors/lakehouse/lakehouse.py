@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from headrace.config.engine import EngineSettings
 from headrace.core.model.errors import ConfigError, Retriable
+from headrace.core.tables.catalogs import LAKE, check_catalog, other_catalogs
 from headrace.core.tables.locations import check_locations
 from headrace.core.tables.naming import check_table_path
 from headrace.ports import EngineStatus, TableOptions
@@ -20,7 +21,7 @@ from headrace_connectors.lakehouse.delta import DeltaFormat
 from headrace_connectors.lakehouse.failures import translated
 from headrace_connectors.lakehouse.iceberg import IcebergFormat
 from headrace_connectors.lakehouse.schema import quoted
-from headrace_connectors.lakehouse.spark_catalogs import LAKE, warehouse_of
+from headrace_connectors.lakehouse.spark_catalogs import warehouse_of
 from headrace_connectors.lakehouse.spark_engine import SparkEngine
 from headrace_connectors.lakehouse.spark_jvm import environment
 from headrace_connectors.lakehouse.spark_settings import SHUFFLE_PARTITIONS, is_local, local_cores, memory, settings
@@ -82,6 +83,7 @@ class SparkLakehouse:
         Raises ConfigError for names and properties that lead outside of the warehouse.
         """
         check_table_path(namespace, name)
+        check_catalog(options.catalog, options.format, other_catalogs(self._settings))
         check_locations(options.properties, warehouse_of(options.catalog, self._settings))
         table_format = self._format(options)
         path = TablePath(namespace, name)
@@ -101,12 +103,6 @@ class SparkLakehouse:
         if options.format == "iceberg":
             return IcebergFormat(options)
         if options.format == "delta":
-            if options.catalog != LAKE:
-                raise ConfigError(
-                    f"table.catalog {options.catalog!r}: Delta tables are in folders of the worker's warehouse; remove "
-                    "table.catalog, or set table.format=iceberg",
-                    key="table.catalog",
-                )
             return DeltaFormat(str(self._path or self._warehouse), options)
         raise ConfigError(f"table.format {options.format!r} is not known; use iceberg or delta", key="table.format")
 

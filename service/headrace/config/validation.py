@@ -64,6 +64,7 @@ from headrace.core.connect.suggestions import suggestion
 from headrace.core.connect.typed_options import below, parsed
 from headrace.core.model.errors import ConfigError
 from headrace.core.reselect.options import ERROR_MODE, INSERT_MODE
+from headrace.core.tables.catalogs import check_catalog
 from headrace.core.tables.locations import location_problems
 from headrace.transforms import registry
 
@@ -80,7 +81,8 @@ class WorkerDefaults:
     """What a connector inherits from its worker, and what it may not collide with.
 
     ``converters`` are the worker's ``*.converter`` keys with their prefixed options, ``consumer_group`` its
-    ``consumer.group.id``, ``warehouse`` the absolute place of its tables, None where it is not known.
+    ``consumer.group.id``, ``warehouse`` the absolute place of its tables, ``catalogs`` those that it has beside
+    ``lake``; None where they are not known.
     """
 
     converters: Mapping[str, str]
@@ -89,6 +91,7 @@ class WorkerDefaults:
     overrides: OverridePolicy = field(default_factory=OverridePolicy)
     consumer_group: str | None = None
     warehouse: str | None = None
+    catalogs: Sequence[str] | None = None
 
 
 def validate(properties: Properties, defaults: WorkerDefaults) -> ConfigInfos:
@@ -102,7 +105,8 @@ def validate(properties: Properties, defaults: WorkerDefaults) -> ConfigInfos:
     for name, message in chain(_problems(bare, infos, defaults), doubles):
         infos[name] = _with_error(infos, name, message)
     if not any(info.value.errors for info in infos.values()):
-        for name, message in _reader_problems({key: value for key, value in bare.items() if value is not None}):
+        given = {key: value for key, value in bare.items() if value is not None}
+        for name, message in _reader_problems(given, defaults):
             infos[name] = _with_error(infos, name, message)
     classes = {f"{side}.converter": tuple(known) for side, known in KNOWN_CONVERTERS.items()}
     versions = dict.fromkeys(version_options(bare), (defaults.version,))
@@ -299,13 +303,14 @@ def _no_queue(given: Mapping[str, str]) -> Iterator[str]:
         yield "a history stores every event as it is; use warn or fail, auto or null"
 
 
-def _reader_problems(given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def _reader_problems(given: Mapping[str, str], defaults: WorkerDefaults) -> Iterator[tuple[str, str]]:
     """What a task itself would refuse at start, such as patterns that do not compile."""
     tables, source = parsed(TableSettings, given), parsed(SourceSettings, given)
     readers: Sequence[Callable[[], object]] = (
         lambda: reselect_options(given),
         lambda: tables.naming,
         lambda: tables.layout,
+        lambda: check_catalog(tables.catalog, tables.format, defaults.catalogs),
         lambda: _check_kind(tables),
         lambda: tables.fields,
         lambda: source.ordering,

@@ -20,6 +20,7 @@ from headrace.config.validation import WorkerDefaults
 from headrace.core.connect.config_state import RestartRequest
 from headrace.core.connect.status import TopicStatus
 from headrace.core.model.errors import HeadraceError, RestError
+from headrace.core.tables.catalogs import other_catalogs
 from headrace.ports import Stores
 from headrace.runtime.observation import NO_STATE_OBSERVER, StateObserver
 from headrace.runtime.retry import retrying
@@ -206,4 +207,5 @@ def worker_defaults(config: WorkerConfig) -> WorkerDefaults:
         config.overrides.policy,
         config.consumer.get("group.id"),
         warehouse,
+        other_catalogs(config.spark_properties()),
     )
