@@ -103,6 +103,34 @@ def test_a_catalog_that_the_worker_does_not_have_is_refused(tmp_path: Path, caps
     assert "Delta tables are in folders of the worker's warehouse, and in no catalog" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (
+            {"reselect.cache.enabled": "true", "reselect.cache.type": "redis"},
+            "reselect.cache.type: no plug-in 'redis' is installed on this worker (entry point "
+            "headrace.reselect_caches; installed: memory, rocksdb); correct the name, or install the plug-in",
+        ),
+        (
+            {
+                "reselect.database.hostname": "db",
+                "reselect.database.user": "reader",
+                "reselect.database.dbname": "shop",
+                "reselect.database.credentials": "vault",
+            },
+            "reselect.database.credentials: no plug-in 'vault' is installed on this worker (entry point "
+            "headrace.database_credentials; installed: none); correct",
+        ),
+    ],
+)
+def test_a_plugin_that_is_not_installed_is_refused(
+    given: dict[str, str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The error names the option and those plug-ins that are installed."""
+    assert main(["validate", written(tmp_path, {"name": "shop", **GOOD, **given})]) == 1
+    assert words in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("name", ["shop.yaml", "shop.YML"])
 def test_yaml_is_not_read_as_properties(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A file in YAML is refused with the formats that are read, although Java reads ``key: value`` as a property."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from headrace.config.kafka import KafkaSettings
 from headrace.config.other_sinks import migration
@@ -15,7 +16,7 @@ from headrace.core.connect.config_def import ConfigInfo, ConfigInfos
 from headrace.core.connect.suggestions import suggestion
 from headrace.core.model.errors import ConfigError, RestError
 from headrace.runtime.worker.config_providers import ConfigProviders
-from headrace.runtime.worker.plugins import ConnectorPlugin, Plugins, names
+from headrace.runtime.worker.plugins import ConnectorPlugin, Plugins, check_reselect, names
 
 Config = dict[str, str]
 Properties = Mapping[str, str | None]
@@ -99,9 +100,11 @@ class ConnectorValidator:
             return infos
         given = {key: value for key, value in config.items() if value is not None}
         parsed = plugin.config(given, self._defaults)
-        for check in self._checks:
+        checks = [partial(check_reselect, parsed.reselect)]
+        checks += [partial(check, parsed.name, parsed.kafka) for check in self._checks]
+        for check in checks:
             try:
-                check(parsed.name, parsed.kafka)
+                check()
             except ConfigError as error:
                 infos = _with_error(infos, error)
         return infos

@@ -106,6 +106,25 @@ def load(group: str, name: str) -> Any:
     return points[name].load()
 
 
+def check_reselect(options: ReselectOptions) -> None:
+    """Raise ConfigError, which names the option, if a plug-in that reselect needs is not installed."""
+    caches = [options.cache_type] if options.cache_enabled else []
+    databases = options.databases or [options.database]
+    credentials = [each.credentials for each in databases if each is not None and each.credentials]
+    for option, group, wanted in (
+        ("reselect.cache.type", "reselect_caches", caches),
+        ("reselect.database.credentials", "database_credentials", credentials),
+    ):
+        for name in wanted:
+            if name not in (available := _entry_points(group).names):
+                known = ", ".join(sorted(available)) or "none"
+                raise ConfigError(
+                    f"{option}: no plug-in {name!r} is installed on this worker (entry point headrace.{group}; "
+                    f"installed: {known}); correct the name, or install the plug-in on every worker",
+                    option,
+                )
+
+
 def open_row_source(options: ReselectOptions) -> RowSource:
     """Return the row source of ``options.database``. Raises ConfigError, also for plug-ins that are not installed."""
     database = options.database
