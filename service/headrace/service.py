@@ -11,6 +11,7 @@ import logging
 import os
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -41,6 +42,11 @@ from headrace.runtime.worker.worker import Worker, worker_defaults
 
 log = logging.getLogger(__name__)
 _STOP_MARGIN_SECONDS = 30.0
+_END_SECONDS = 10.0
+"""The time limit of what follows ``Stopped``: the end of the event loop and of threads."""
+_LAST_LOG_SECONDS = 2.0
+_IDLE = "_worker"
+"""The innermost function of a thread of ``concurrent.futures`` that has nothing to do."""
 _ENGINE_BACKOFF_SECONDS = 30.0
 
 
@@ -177,6 +183,7 @@ class Service:
             await server.stop()
         await asyncio.to_thread(self._lakehouse.close)
         self._threads.stop()
+        exit_after(_END_SECONDS, status=1)
         log.info("Stopped")
 
     def _task_factory(self) -> SinkTaskFactory:
@@ -224,12 +231,36 @@ def checked_connector(config: WorkerConfig, path: Path) -> SinkConnectorConfig:
 
 
 def exit_after(seconds: float, status: int) -> None:
-    """End the process after ``seconds``, even if threads are still running."""
-    timer = threading.Timer(seconds, _exit, (status,))
+    """End the process after ``seconds``, even if threads are still running, or asyncio tasks that ignore their end."""
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:  # the event loop has ended
+        loop = None
+    timer = threading.Timer(seconds, _exit, (status, loop))
     timer.daemon = True
     timer.start()
 
 
-def _exit(status: int) -> None:
-    log.error("Worker: the stop exceeded its time limit and the process ends now. Uncommitted records are read again")
+def _exit(status: int, loop: asyncio.AbstractEventLoop | None) -> None:
+    """End the process. Log what still runs, unless the thread that hangs keeps the log."""
+    last = threading.Thread(target=_log_what_runs, args=(loop,), daemon=True)
+    last.start()
+    last.join(_LAST_LOG_SECONDS)
     os._exit(status)
+
+
+def _log_what_runs(loop: asyncio.AbstractEventLoop | None) -> None:
+    tasks = [] if loop is None else [each.get_name() for each in asyncio.all_tasks(loop)]
+    frames = sys._current_frames()
+    threads = [
+        f"{each.name} in {frame.f_code.co_name}"
+        for each in threading.enumerate()
+        if not each.daemon and each is not threading.main_thread()
+        if (frame := frames.get(each.ident or 0)) is not None and frame.f_code.co_name != _IDLE
+    ]
+    log.error(
+        "Worker: the stop exceeded its time limit and the process ends now. Uncommitted records are read again. Still "
+        "running: asyncio tasks %s; threads %s",
+        ", ".join(sorted(tasks)) or "none",
+        ", ".join(sorted(threads)) or "none",
+    )

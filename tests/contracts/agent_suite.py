@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from fix_asyncio import eventually
 
 from headrace.ports import OpenAgent
@@ -64,3 +65,52 @@ class AgentSuite:
         agent.wake()
         await asyncio.sleep(0)
         assert not entered.is_set()
+
+    @pytest.mark.parametrize("how", ["stopped", "cancelled", "cancelled twice"])
+    async def test_a_stop_at_any_moment_of_a_start_leaves_nothing_running(
+        self, open_agent: OpenAgent, how: str
+    ) -> None:
+        """An agent that is stopped while it starts, or whose start or stop is cancelled, leaves no asyncio task.
+
+        What runs at the end of the event loop can keep the process alive: Faust starts a cancelled body again.
+        """
+        for turns in _MOMENTS:
+            before = asyncio.all_tasks()
+            agent = open_agent("table", _never_called)
+            starting = asyncio.create_task(agent.start())
+            await _turns(turns)
+            if how == "stopped":
+                await agent.stop()
+            else:
+                starting.cancel()
+            if how == "cancelled twice":
+                await asyncio.sleep(0)
+                starting.cancel()
+            await asyncio.gather(starting, return_exceptions=True)
+            if starting.done() and not starting.cancelled():
+                await agent.stop()
+            await eventually(lambda before=before: asyncio.all_tasks() <= before)  # type: ignore[misc]
+
+    async def test_a_stop_that_is_cancelled_goes_on(self, open_agent: OpenAgent) -> None:
+        """The agent ends although nobody waits for its stop any more."""
+        for turns in _MOMENTS[1:]:
+            before = asyncio.all_tasks()
+            agent = open_agent("table", _never_called)
+            await agent.start()
+            stopping = asyncio.create_task(agent.stop())
+            await _turns(turns)
+            stopping.cancel()
+            await eventually(lambda before=before: asyncio.all_tasks() <= before)  # type: ignore[misc]
+
+
+_MOMENTS = range(40)
+"""Turns of the event loop. Starts and stops end within fewer."""
+
+
+async def _turns(count: int) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def _never_called() -> None:
+    raise AssertionError("nothing wakes this agent")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
 from contracts.agent_suite import AgentSuite
+from fix_asyncio import eventually
 
 from headrace.ports import OpenAgent
 from headrace.runtime.task.asyncio_agent import AsyncioAgent
@@ -23,6 +25,23 @@ class TestFaustAgent(AgentSuite):
         await host.start()
         yield host.agent
         await host.stop()
+
+    async def test_the_host_stops_agents_that_nobody_has_stopped(self) -> None:
+        """No asyncio task of Faust is left at the end of the event loop, where it could keep the process alive."""
+        before = asyncio.all_tasks()
+        host, running = FaustHost("test"), asyncio.Event()
+        await host.start()
+
+        async def body() -> None:
+            running.set()
+            await asyncio.Event().wait()
+
+        agent = host.agent("table", body)
+        await agent.start()
+        agent.wake()
+        await asyncio.wait_for(running.wait(), 10)
+        await host.stop()
+        await eventually(lambda: asyncio.all_tasks() <= before)
 
 
 class TestAsyncioAgent(AgentSuite):

@@ -102,6 +102,8 @@ class StandInTask:
         """What it says of its tables."""
         self.write_in_flight: asyncio.Event | None = None
         """If it is set to an event, a write ends with that."""
+        self.stopped = False
+        """Whether a stop has run to its end."""
 
     async def start(self) -> None:
         """Started."""
@@ -111,6 +113,7 @@ class StandInTask:
         """Stopped."""
         self.calls.append("stop")
         await self._write_ended()
+        self.stopped = True
 
     async def leave(self) -> None:
         """Out of the group."""

@@ -61,3 +61,26 @@ async def test_a_worker_that_stops_does_not_wait_for_ever(monkeypatch: pytest.Mo
     api, _ = await _with_a_write_in_flight()
     async with asyncio.timeout(30):
         await api.worker.stop()
+
+
+async def test_a_worker_that_stops_during_a_deletion_waits_for_the_tasks_end() -> None:
+    """The stop of the worker does not interrupt the stop of the task, which would leave its consumer group."""
+    api = Api()
+    await api.worker.start()
+    await api.create()
+    await api.until("RUNNING", "RUNNING")
+    task = api.tasks.tasks["shop-0"]
+    ended = task.write_in_flight = asyncio.Event()
+    assert (await api.call("DELETE", "/connectors/shop")).status == 204
+    await eventually(lambda: task.calls[-1] == "stop")
+    stopping = asyncio.create_task(api.worker.stop())
+    await eventually(lambda: api.worker.stopping)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not stopping.done()
+    assert not task.stopped
+    ended.set()
+    async with asyncio.timeout(30):
+        await stopping
+    assert task.stopped
+    assert task.calls == ["start", "stop"]

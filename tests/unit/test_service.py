@@ -1,9 +1,11 @@
-"""Tests of the checks of a worker process before it connects to Kafka."""
+"""Tests of a worker process without Kafka: its checks before it connects, and its end."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -56,3 +58,49 @@ async def test_files_that_cannot_be_used_together_are_refused(tmp_path: Path) ->
 async def test_a_name_that_no_request_can_address_is_refused(tmp_path: Path) -> None:
     """The worker refuses a connector name that a URL cannot contain, as POST /connectors does."""
     assert "cannot be addressed" in await _refused(tmp_path, {"name": "a/b", "config": SHOP})
+
+
+_WORKER_WITH_A_TASK_THAT_DOES_NOT_END = """
+import asyncio, logging, os, signal, sys
+from headrace import service
+from headrace.config import WorkerConfig
+from headrace.runtime.worker import plugins
+from headrace_connectors.memory import MemoryLakehouse
+
+async def stubborn():
+    while True:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            pass
+
+async def main():
+    worker = service.Service(WorkerConfig({
+        "bootstrap.servers": "127.0.0.1:1", "listeners": "http://127.0.0.1:0", "warehouse": sys.argv[1]
+    }, distributed=False))
+    endless = asyncio.create_task(stubborn(), name="stubborn")
+    asyncio.get_running_loop().call_later(0, os.kill, os.getpid(), signal.SIGTERM)
+    await worker.run()
+
+logging.basicConfig(level="INFO")
+plugins.open_lakehouse = lambda config: MemoryLakehouse()
+service._END_SECONDS = 0.5
+asyncio.run(main())
+"""
+
+
+def test_a_stopped_worker_ends_although_an_asyncio_task_does_not(tmp_path: Path) -> None:
+    """The time limit of a stop includes the end of the event loop, which waits for every asyncio task.
+
+    The log names what still runs.
+    """
+    ended = subprocess.run(
+        [sys.executable, "-c", _WORKER_WITH_A_TASK_THAT_DOES_NOT_END, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert ended.returncode == 1, ended.stderr
+    _, stopped, after = ended.stderr.partition("Stopped")
+    assert stopped, ended.stderr
+    assert "Still running: asyncio tasks stubborn; threads none" in after

@@ -39,32 +39,48 @@ class FaustApp(faust.App):
 
 
 class TableAgent:
-    """One table's agent and its channel (``headrace.ports.Agent``)."""
+    """One table's agent and its channel (``headrace.ports.Agent``). ``running`` contains it from start to stop.
 
-    def __init__(self, app: FaustApp, name: str, body: Body) -> None:
+    A stop runs to its end in an asyncio task of its own, also if its caller is cancelled.
+    """
+
+    def __init__(self, app: FaustApp, name: str, body: Body, running: set[TableAgent]) -> None:
         self._channel = app.channel(maxsize=1)
         self._agent = faust.Agent(_repeated(body), app=app, name=name, channel=self._channel)
-        self._stopped = False
+        self._running = running
+        self._stopping: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Start the agent. Return when it listens, because a channel drops events before that."""
-        await self._agent.start()
-        async with asyncio.timeout(_START_SECONDS):
-            while not self._channel._subscribers:  # noqa: ASYNC110 - Faust does not signal that an agent listens
-                await asyncio.sleep(0)
+        """Start the agent. Return when it listens, because a channel drops events before that.
+
+        A start that is cancelled or fails stops the agent.
+        """
+        self._running.add(self)
+        try:
+            await self._agent.start()
+            async with asyncio.timeout(_START_SECONDS):
+                while not self._channel._subscribers:  # noqa: ASYNC110 - Faust does not signal that an agent listens
+                    await asyncio.sleep(0)
+        except BaseException:
+            await self.stop()
+            raise
 
     def wake(self) -> None:
         """Run the body once more. No effect while a wake-up waits."""
-        for subscriber in () if self._stopped else self._channel._subscribers:
+        for subscriber in () if self._stopping else self._channel._subscribers:
             if subscriber.queue.empty():
                 subscriber.queue.put_nowait(True)
 
     async def stop(self) -> None:
         """Cancel the body, and detach the agent from the app. Idempotent."""
-        if not self._stopped:
-            self._stopped = True
-            await self._agent.stop()
-            self._agent.beacon.detach(self._agent.beacon.parent)
+        if self._stopping is None:
+            self._stopping = asyncio.create_task(self._end())
+        await asyncio.shield(self._stopping)
+
+    async def _end(self) -> None:
+        await self._agent.stop()
+        self._agent.beacon.detach(self._agent.beacon.parent)
+        self._running.discard(self)
 
 
 class FaustHost:
@@ -73,6 +89,7 @@ class FaustHost:
     def __init__(self, app_id: str) -> None:
         self._app_id = app_id
         self._app: FaustApp | None = None
+        self._agents: set[TableAgent] = set()
 
     async def start(self) -> None:
         """Start the app on the running loop."""
@@ -86,10 +103,15 @@ class FaustHost:
         """Create an agent without starting it."""
         if self._app is None:
             raise RuntimeError("the Faust host has not been started")
-        return TableAgent(self._app, name, body)
+        return TableAgent(self._app, name, body, self._agents)
 
     async def stop(self) -> None:
-        """Stop the app. Idempotent."""
+        """Stop the agents that still run, and the app. Idempotent.
+
+        An agent must not run until the event loop ends. asyncio cancels what still runs then, once: Faust's supervisor
+        may ignore that, start the body again, and keep the process alive.
+        """
+        await asyncio.gather(*(agent.stop() for agent in list(self._agents)))
         app, self._app = self._app, None
         if app is not None:
             await app.stop()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -76,6 +76,7 @@ class Harness:
         recreate: bool = False,
         isolated: bool = False,
         conversion: Conversion | None = None,
+        on_failure: Callable[[BaseException], None] | None = None,
         **logged: Any,
     ) -> SinkTask:
         options = SinkTaskOptions(
@@ -102,7 +103,7 @@ class Harness:
             processor or Reselect(ReselectOptions()),
             self.dead_letters,
             TaskResources(self.threads, WriteSlots(self.threads.writers), self.memory, AsyncioAgent),
-            self.failures.append,
+            on_failure or self.failures.append,
             observer,
             conversion,
             {"cassandra": CassandraDecoder},

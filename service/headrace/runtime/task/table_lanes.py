@@ -81,7 +81,7 @@ class TableLanes:
         self._paused = self._flushing = False
         self._to_restart: set[str] = set()
         self._idle = asyncio.Event()
-        self._started = False
+        self._started = self._stopped = False
 
     def start(self) -> None:
         """Register with the worker's write slots and memory budget."""
@@ -92,7 +92,8 @@ class TableLanes:
         self.moved()
 
     async def stop(self) -> None:
-        """Stop all lanes. No write is in progress."""
+        """Stop all lanes. No write is in progress. A chunk that arrives later is discarded, and read again."""
+        self._stopped = True
         oldest = self.unwritten()  # shown until the next run of the task has an assignment
         self._observer.unwritten(lambda: oldest)
         self._budget.unsubscribe(self.throttle)
@@ -135,6 +136,8 @@ class TableLanes:
         crowded = False
         for table, topic, content in contents:
             lane = await self._lane(table, topic)
+            if lane is None:
+                return
             lane.put(content, origin)
             self._budget.hold(lane, lane.queue.memory)
             crowded |= lane.queue.is_full
@@ -142,8 +145,14 @@ class TableLanes:
         if crowded or self._budget.is_scarce:
             self.throttle()
 
-    async def _lane(self, table: str, topic: str) -> TableLane:
-        """Return the lane of a table; the first changes of a table open it."""
+    async def _lane(self, table: str, topic: str) -> TableLane | None:
+        """Return the lane of a table; the first changes of a table open it. Return None if the lanes have stopped.
+
+        The task stops its lanes before its feed, so a chunk may arrive between the two: nothing would stop a lane that
+        it opened.
+        """
+        if self._stopped:
+            return None
         self._topics.add(table, topic)
         if table not in self._lanes:
             queue = TableQueue(table, self._policy, self._backlog, holds_halves=self._holds_halves)
@@ -151,8 +160,12 @@ class TableLanes:
             if self._paused:
                 lane.pause()
             lane.hurry(self._flushing)
-            await lane.start()
-        return self._lanes[table]
+            try:
+                await lane.start()
+            except BaseException:  # also a cancelled chunk, which is read again: the next one must not find this lane
+                self._lanes.pop(table, None)
+                raise
+        return self._lanes.get(table)
 
     def throttle(self) -> None:
         """Pause the topics of tables that have failed, have a full batch in the queue, or exceed their share of memory.
@@ -242,7 +255,8 @@ class TableLanes:
     async def fail_topic(self, topic: str, table: str, error: Exception) -> None:
         """Fail the tables of a topic whose records cannot be used; ``table`` if it has contained no change yet."""
         for name in self._topics.tables(topic) or [table]:
-            self.failed(await self._lane(name, topic), error)
+            if (lane := await self._lane(name, topic)) is not None:
+                self.failed(lane, error)
 
     def failed(self, lane: TableLane, error: Exception) -> None:
         """Fail a table; also the task if no topic is left to read, or with ``errors.isolation=task``."""

@@ -63,6 +63,7 @@ class WorkerConnector:
         self.name = name
         self._context = context
         self._tasks: dict[int, WorkerTask] = {}
+        self._ending: set[asyncio.Task[None]] = set()
         self._restarts: set[int] = set()
         self._deleted = False
         self._wake = asyncio.Event()
@@ -134,7 +135,7 @@ class WorkerConnector:
         self._loop.cancel()
         await asyncio.gather(self._loop, return_exceptions=True)
         ending = asyncio.ensure_future(self._end_tasks(list(self._tasks), Event.RELEASE))
-        await asyncio.wait({ending}, timeout=self._context.supervision.stop + _LEAVE_SECONDS)
+        await asyncio.wait({ending, *self._ending}, timeout=self._context.supervision.stop + _LEAVE_SECONDS)
         if self._context.cluster.leads and self._state not in (State.STOPPED, State.DESTROYED):
             self._move(Event.RELEASE)
 
@@ -281,8 +282,12 @@ class WorkerConnector:
         return task
 
     async def _end_tasks(self, numbers: Sequence[int], event: Event) -> None:
-        ending = [self._tasks.pop(task_number) for task_number in numbers]
-        await asyncio.gather(*(task.stop(event) for task in ending))
+        """End tasks. If the caller is cancelled, because the worker stops, they still end, and ``close`` waits."""
+        ending = [asyncio.create_task(self._tasks.pop(task_number).stop(event)) for task_number in numbers]
+        for each in ending:
+            self._ending.add(each)
+            each.add_done_callback(self._ending.discard)
+        await asyncio.shield(asyncio.gather(*ending))
 
     def _remove_task_statuses(self, first: int) -> None:
         for task_number, _ in self._context.statuses.tasks(self.name):

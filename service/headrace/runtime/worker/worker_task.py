@@ -108,6 +108,9 @@ class WorkerTask:
         self._task: Task | None = None
         self._held = False
         self._supervisor: asyncio.Task[None] | None = None
+        self._ending: asyncio.Task[None] | None = None
+        """The stop of a task that has failed or was cancelled. Nothing cancels it: half a stop would leave a member in
+        the consumer group, and agents that run until the process ends."""
 
     async def run(self) -> None:
         """Start the task, or resume it after a pause. A FAILED task stays FAILED."""
@@ -149,16 +152,18 @@ class WorkerTask:
         """End the task: permanently (DELETE), for another start (RESTART) or because the worker stops (RELEASE).
 
         Returns when the task cannot write any more, without a time limit, because its successor writes to the same
-        tables.
+        tables. After a call that was cancelled, another one waits for the same end.
         """
         await self._end_supervision()
         self._move(event, self.trace if event is Event.RESTART else None)
 
     async def _end_supervision(self) -> None:
-        supervisor, self._supervisor = self._supervisor, None
-        if supervisor is not None:
+        if (supervisor := self._supervisor) is not None:
             supervisor.cancel()
-            await asyncio.gather(supervisor, return_exceptions=True)
+            await asyncio.wait({supervisor})
+            self._supervisor = None
+        if self._ending is not None:
+            await asyncio.wait({self._ending})
 
     async def _supervise(self) -> None:
         log_format.enter(self._connector, self._task_number)
@@ -188,7 +193,8 @@ class WorkerTask:
         finally:
             task, self._task = self._task, None
             if task is not None:
-                await self._stop(task)
+                self._ending = asyncio.create_task(self._stop(task), name=f"stop-{self._name}")
+                await asyncio.shield(self._ending)
         if not remedy(error).retry:
             raise error
         if self._held:
