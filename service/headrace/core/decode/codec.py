@@ -277,7 +277,7 @@ class Codec:
             if schema is None and name in self.key_fields:
                 schema = self._key_types[self.key_fields.index(name)]
             if schema is None:
-                schema = infer_schema(values)
+                schema = _inferred_schema(name, values)
                 if len({frozenset(value) for value in values if isinstance(value, dict)}) > 1:
                     self.notes.add(Note(MAP, name))
             elif schema.type in _ENCODED:
@@ -306,6 +306,13 @@ class Codec:
         if self._header_keys is None or self._header_keys[0] != schemas:
             self._header_keys = schemas, HeaderKeys(self.key_fields, schemas)
         return self._header_keys[1].texts(documents)
+
+
+def _inferred_schema(name: str, values: Sequence[Any]) -> Schema:
+    try:
+        return infer_schema(values)
+    except BadRecord as error:
+        raise BadRecord(f"column {name!r}: {error}", index=error.index, also=error.also) from error
 
 
 _ENCODED = frozenset({"bytes", "struct", "array", "map"})  # types whose JSON form is not the Connect value yet

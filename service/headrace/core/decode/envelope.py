@@ -375,6 +375,7 @@ class TopicDecoder:
             out.messages += [
                 SnapshotBegan(None if word == "first" else self._tables.current) for word in sorted(map(str, began))
             ]
+        searched = False
         while len(events):
             try:
                 changes = self._builder.changes(self._tables.current, codec, events)
@@ -384,7 +385,13 @@ class TopicDecoder:
                     self._note(self._builder.notes.pop())
                 return
             except BadRecord as error:
-                out.errant.append(Errant(events.remove(error.culprit), Stage.TASK_PUT, error))
+                refused = dict.fromkeys((error.culprit, *error.also), error)
+                if len(refused) == 1 and not searched:
+                    # Find all at once: if none of thousands fits, removing one at a time takes minutes.
+                    refused = self._builder.misfits(self._tables.current, codec, events) or refused
+                    searched = True
+                for place, problem in sorted(refused.items(), reverse=True):
+                    out.errant.append(Errant(events.remove(place), Stage.TASK_PUT, problem))
 
     def _judge(self, changes: Changes, flattened: bool, out: Decoded) -> None:
         """Report what the metadata of the changes lacks."""

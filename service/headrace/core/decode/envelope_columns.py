@@ -73,6 +73,27 @@ class ChangesBuilder:
 
         Those of a partition are given in order of arrival; after an error they are given again without the event.
         """
+        changes = self._changes(table, codec, events)
+        if _connector(events) == binlog_order.CONNECTOR and not self._keyless:
+            self._binlog_order.check(changes)
+        return changes
+
+    def misfits(self, table: TableId, codec: Codec, events: Events) -> dict[int, BadRecord]:
+        """Return the events that do not fit by themselves, by their place, in few conversions even of many events."""
+        try:
+            self._changes(table, codec, events)
+        except BadRecord as error:
+            if len(events) == 1:
+                return {0: error}
+            half = len(events) // 2
+            first = self.misfits(table, codec, events.slice(0, half))
+            second = self.misfits(table, codec, events.slice(half, len(events)))
+            return first | {half + place: problem for place, problem in second.items()}
+        return {}
+
+    def _changes(self, table: TableId, codec: Codec, events: Events) -> Changes:
+        if codec.key_fields or not self._keyless:
+            _refuse_without_key(codec, events)
         old_documents, new_documents = _key_changes(events)
         arrays = self._plain_cells(table, codec, events) if codec.schemaless else codec.columns(events.rows, None)
         operations = np.array(events.operations, np.uint8)
@@ -85,7 +106,7 @@ class ChangesBuilder:
             self.notes.append(UNREADABLE_KEYS)
         if self._named_keys and not self._keyless:
             _refuse_deletes_of_kept_rows(codec.key_fields, key, new_keys)
-        changes = Changes(
+        return Changes(
             table=table,
             key_fields=codec.key_fields,
             operation=operations,
@@ -97,9 +118,6 @@ class ChangesBuilder:
             moved=frozenset(new_keys),
             new_key=new_keys,
         )
-        if _connector(events) == binlog_order.CONNECTOR and not self._keyless:
-            self._binlog_order.check(changes)
-        return changes
 
     def _plain_cells(self, table: TableId, codec: Codec, events: Events) -> Iterable[ColumnCells]:
         """Cells of JSON without schemas. A row is rejected only if it does not match the table's current types."""
@@ -258,10 +276,16 @@ def _either(one: Bools | None, other: Bools | None) -> Bools | None:
     return np.logical_or.reduce(masks) if masks else None
 
 
-def _row_keys(names: Sequence[str], columns: dict[str, Column]) -> pa.StringArray:
-    if not names or not all(name in columns for name in names):
+def _refuse_without_key(codec: Codec, events: Events) -> None:
+    """Raise BadRecord if no event has the key columns: before the cells are converted, which may take long."""
+    names = codec.key_fields
+    columns = set[str]().union(*events.rows) if codec.schemaless else set(codec.names)
+    if not names or not columns.issuperset(names):
         missing = ", ".join(names) or "(none)"
         raise BadRecord(f"the key column(s) {missing} are not in the event", index=0)  # nor in any other event
+
+
+def _row_keys(names: Sequence[str], columns: dict[str, Column]) -> pa.StringArray:
     key = canonical_keys([columns[name].values for name in names])
     if key.null_count:
         index = int(np.flatnonzero(np.asarray(key.is_null()))[0])

@@ -17,6 +17,7 @@ of a cell: it names the topic, partition, offset and column.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -36,8 +37,8 @@ class ConfigError(HeadraceError):
 class BadRecord(HeadraceError):
     """A record cannot be decoded or applied.
 
-    ``index`` is its index among the records that were decoded together. ``class_name`` is the class that failed, if the
-    stage does not determine it, as for transforms.
+    ``index`` is its index among the records that were decoded together, and ``also`` are those of others with the same
+    fault. ``class_name`` is the class that failed, if the stage does not determine it, as for transforms.
     """
 
     def __init__(
@@ -45,11 +46,13 @@ class BadRecord(HeadraceError):
         message: str,
         *,
         index: int | None = None,
+        also: Sequence[int] = (),
         stage: Stage | None = None,
         class_name: str | None = None,
     ) -> None:
         super().__init__(message)
         self.index = index
+        self.also = also
         self.stage = stage
         self.class_name = class_name
 

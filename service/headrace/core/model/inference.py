@@ -40,23 +40,27 @@ def is_inferred(schema: Schema) -> bool:
 
 
 def infer_schema(values: Iterable[Any]) -> Schema:
-    """Return the narrowest schema of all values. Raises BadRecord with the index of the first value that conflicts."""
+    """Return the narrowest schema of all values. Raises BadRecord with the indexes of the values that conflict."""
     return replace(_without_maybe_number(_inferred(values)), parameters=INFERRED)
 
 
 def _inferred(values: Iterable[Any], depth: int = 0) -> Schema:
-    """Return the schema of values at a depth. Raises BadRecord with the index of one of ``values``."""
-    found = _NULL
+    """Return the schema of values at a depth. Raises BadRecord with the indexes of ``values`` that do not fit it."""
+    found, conflicts, message = _NULL, [], ""
     for index, value in enumerate(values):
         if value is not None:
             try:
                 merged = _merged(found, _schema_of(value, depth))
+                problem = "a value has another type than the column's other values"
             except BadRecord as error:
-                error.index = index
-                raise
+                merged, problem = None, str(error)
             if merged is None:
-                raise BadRecord("a value has another type than the column's other values", index=index)
-            found = merged
+                message = message or problem
+                conflicts.append(index)
+            else:
+                found = merged
+    if conflicts:
+        raise BadRecord(message, index=conflicts[0], also=conflicts[1:])
     return found
 
 
