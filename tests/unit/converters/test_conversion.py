@@ -86,7 +86,8 @@ def test_the_key_error_of_a_record_is_reported_before_its_value_error(conversion
 
 def test_a_value_that_is_no_row_is_a_bad_record() -> None:
     """The error of a value that StringConverter reads as a string recommends JsonConverter."""
-    (errant,) = decoded(Conversion(value=StringConverter()), Record(b'{"id":1}', b"text")).errant
+    key = b'{"schema":null,"payload":{"id":1}}'
+    (errant,) = decoded(Conversion(value=StringConverter()), Record(key, b"text")).errant
     assert errant.stage is Stage.TASK_PUT
     assert "string instead of a row" in str(errant.error)
     assert "JsonConverter" in str(errant.error)

@@ -26,6 +26,11 @@ ENVELOPE_ADVICE = (
     'JsonConverter with schemas.enable requires "schema" and "payload" fields and may not contain additional fields. '
     "If you are trying to deserialize plain JSON data, set schemas.enable=false in your converter configuration."
 )
+EMBEDDED_SCHEMA_ADVICE = (
+    'the document has exactly the fields "schema" and "payload", which JsonConverter writes with schemas.enable=true '
+    "(Debezium's default), and this converter has schemas.enable=false; set key.converter.schemas.enable=true for keys "
+    "or value.converter.schemas.enable=true for values"
+)
 
 
 class _Document(msgspec.Struct, forbid_unknown_fields=True):
@@ -35,6 +40,7 @@ class _Document(msgspec.Struct, forbid_unknown_fields=True):
 
 _document = msgspec.json.Decoder(_Document)
 _anything = msgspec.json.Decoder()
+_like_a_document = re.compile(rb'\s*\{\s*"(?:schema|payload)"').match
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +122,8 @@ class JsonConverter:
 
     def _split(self, document: bytes) -> tuple[Schema | None, bytes]:
         if not self._schemas_enable:
+            if _like_a_document(document) and _embeds_schema(document):
+                raise BadRecord(EMBEDDED_SCHEMA_ADVICE)
             return None, document
         newest = self._newest
         if document[-1:] != b"}":
@@ -138,7 +146,10 @@ class JsonConverter:
         """
         first = next((document for document in documents if document is not None), None)
         if not self._schemas_enable and not isinstance(first, SchemaAndValue):
-            return None, [whole(document) for document in documents]  # type: ignore[arg-type] # all are of one form
+            plain: list[bytes | None] = [whole(document) for document in documents]  # type: ignore[arg-type] # all are of one form
+            if any(map(_like_a_document, filter(None, plain))):
+                return None
+            return None, [*plain]
         if not isinstance(first, Document):
             return None
         known = first.known
@@ -177,6 +188,20 @@ class JsonConverter:
             return schema_from_json(described)
         except (KeyError, TypeError, AttributeError) as error:
             raise BadRecord("the embedded schema is not a Connect schema") from error
+
+
+def _embeds_schema(document: bytes) -> bool:
+    """Return whether a document has exactly a schema and a payload.
+
+    A row may have columns of these names: its ``schema`` is a text, and that of a document an object, or null beside an
+    object.
+    """
+    try:
+        parts = read_json(_document, document)
+    except msgspec.DecodeError:
+        return False  # reported when it is decoded
+    schema, payload = bytes(parts.schema), bytes(parts.payload)
+    return schema.startswith(b"{") or (schema == b"null" and payload.startswith(b"{"))
 
 
 _ENVELOPE = len(b'{"schema":,"payload":}')

@@ -71,8 +71,12 @@ class RecordDecoder:
         self._undecided.clear()
 
     def key_fault_first(self, record: KafkaRecord, errant: Errant) -> Errant:
-        """Report a key that JsonConverter cannot convert before a bad value: Kafka Connect converts the key first."""
-        if errant.stage is Stage.VALUE_CONVERTER and isinstance(record.key, bytes):
+        """Report a key that JsonConverter cannot convert before other faults: Kafka Connect converts the key first.
+
+        If ``primary.key.fields`` names the key's columns, the key of a row is not used, and is no cause of its fault.
+        """
+        needed = errant.stage is Stage.VALUE_CONVERTER or not self._options.key_fields
+        if errant.stage is not Stage.KEY_CONVERTER and needed and isinstance(record.key, bytes):
             try:
                 self._keys.to_connect_data(record.key)
             except BadRecord as error:
