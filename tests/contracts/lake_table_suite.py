@@ -10,7 +10,10 @@ from contracts.lake_columns_suite import LakeColumnsSuite
 from contracts.lake_commits_suite import LakeCommitsSuite
 from contracts.lake_ledger_suite import LakeLedgerSuite
 from contracts.lake_rows_suite import LakeRowsSuite
+from contracts.lake_sources_suite import LakeSourcesSuite
 
 
-class LakeTableSuite(LakeRowsSuite, LakeCellsSuite, LakeLedgerSuite, LakeColumnsSuite, LakeCommitsSuite):
+class LakeTableSuite(
+    LakeRowsSuite, LakeCellsSuite, LakeLedgerSuite, LakeColumnsSuite, LakeCommitsSuite, LakeSourcesSuite
+):
     """Run by a subclass per implementation."""

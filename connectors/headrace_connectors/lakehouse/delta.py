@@ -25,7 +25,6 @@ from headrace_connectors.lakehouse.table_format import (
     Committed,
     Committing,
     TablePath,
-    key_property,
     property_list,
 )
 from headrace_connectors.lakehouse.table_session import TableSession, java_member
@@ -63,24 +62,24 @@ class DeltaFormat:
         """Return no statements: a namespace is a folder."""
         return []
 
-    def create(self, path: TablePath, schema: pa.Schema, key_fields: Sequence[str]) -> Sequence[str]:
+    def create(self, path: TablePath, schema: pa.Schema, properties: Mapping[str, str]) -> Sequence[str]:
         """Create it with deletion vectors and the connector's properties; sorted columns become clustering columns."""
-        properties = property_list({**self._properties, **key_property(key_fields)})
+        listed = property_list({**self._properties, **properties})
         create = f"CREATE TABLE {self.sql_name(path)} ({column_list(schema)}) USING delta"
         if self._layout.partition:
             create += f" PARTITIONED BY ({', '.join(quoted(by.column) for by in self._layout.partition)})"
         if self._layout.sort:
             create += f" CLUSTER BY ({', '.join(quoted(by.column) for by in self._layout.sort)})"
-        return [f"{create} TBLPROPERTIES ({properties})"]
+        return [f"{create} TBLPROPERTIES ({listed})"]
 
-    def create_ledger(self, path: TablePath, schema: pa.Schema) -> Sequence[str]:
+    def create_ledger(self, path: TablePath, schema: pa.Schema, properties: Mapping[str, str]) -> Sequence[str]:
         """Create it in the order of time: by the files' statistics, expired entries are removed with complete files.
 
         CREATE OR REPLACE of a table by path keeps the rows if its definition is the same.
         """
         return [
             f"CREATE OR REPLACE TABLE {self.sql_name(path)} ({column_list(schema)}) USING delta "
-            f"TBLPROPERTIES ({property_list(self._properties)})",
+            f"TBLPROPERTIES ({property_list({**self._properties, **properties})})",
             f"DELETE FROM {self.sql_name(path)}",
         ]
 
@@ -91,17 +90,27 @@ class DeltaFormat:
             session.run(f"INSERT INTO {self.sql_name(path)} ({names}) SELECT {names} FROM {view}")
         return self.commits(session, path)
 
+    def properties(self, session: TableSession, path: TablePath) -> Mapping[str, str]:
+        """Read them from the log, whose entries are JSON."""
+        snapshot = self._snapshot(session, path)
+        with session.calling():
+            found: dict[str, str] = json.loads(snapshot.metadata().json())["metaData"]["configuration"]
+            return found
+
     def commits(self, session: TableSession, path: TablePath) -> int:
         """Return the version in the log. Delta's own class reads it without a job."""
-        name = self.sql_name(path)
+        return int(self._snapshot(session, path).version())
+
+    def _snapshot(self, session: TableSession, path: TablePath) -> Any:
+        """Return the newest ``Snapshot`` of the log, read anew."""
         jvm, spark = session.java
         with session.calling():
             nothing = java_member(jvm, "scala.Option.empty")()
             log = java_member(jvm, "org.apache.spark.sql.delta.DeltaLog.forTable")(spark, self._location(path))
-            version = int(log.update(False, nothing, nothing).version())
-        if version < 0:
-            raise NotThere(f"{name}: the table does not exist, or the storage does not show it")
-        return version
+            snapshot = log.update(False, nothing, nothing)
+            if snapshot.version() < 0:
+                raise NotThere(f"{self.sql_name(path)}: the table does not exist, or the storage does not show it")
+        return snapshot
 
     def widen(self, path: TablePath, column: pa.Field) -> Sequence[str]:
         """Enable type widening first."""
@@ -165,12 +174,9 @@ class DeltaFormat:
         return sum(rewrite.cost for rewrite in rewrites)
 
     def _files(self, session: TableSession, path: TablePath) -> list[DataFile]:
-        jvm, spark = session.java
+        snapshot = self._snapshot(session, path)
         with session.calling():
-            nothing = java_member(jvm, "scala.Option.empty")()
-            log = java_member(jvm, "org.apache.spark.sql.delta.DeltaLog.forTable")(spark, self._location(path))
-            found = log.update(False, nothing, nothing).allFiles().collectAsList()
-            return [_data_file(file) for file in found]
+            return [_data_file(file) for file in snapshot.allFiles().collectAsList()]
 
     def limits(self, session: TableSession, path: TablePath) -> Sequence[str]:
         """Return none: there is no catalog."""

@@ -35,6 +35,8 @@ _KNOWN: tuple[tuple[str, type[HeadraceError], str], ...] = (
      "another writer changed the table in between"),
     # A catalog that shows the newest snapshot alone (Nessie) hides that of the statement after another commit.
     (r"Snapshot \d+ is not an ancestor of \d+", Conflict, "another writer changed the table in between"),
+    (r"TABLE_OR_VIEW_ALREADY_EXISTS|AlreadyExistsException|DELTA_TABLE_ALREADY_EXISTS", Conflict,
+     "another writer created the table in between"),
     (r"MERGE_CARDINALITY_VIOLATION", Fatal,
      "several changes of one batch meet the same row; the key is not unique, correct primary.key.fields"),
     (r"OutOfMemoryError|Java heap space", EngineOutOfMemory,

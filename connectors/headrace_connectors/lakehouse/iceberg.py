@@ -21,7 +21,6 @@ from headrace_connectors.lakehouse.table_format import (
     Committed,
     Committing,
     TablePath,
-    key_property,
     property_list,
 )
 from headrace_connectors.lakehouse.table_session import TableSession
@@ -68,13 +67,13 @@ class IcebergFormat:
         """Create it in the catalog."""
         return [f"CREATE NAMESPACE IF NOT EXISTS {quoted(self._catalog)}.{quoted(namespace)}"]
 
-    def create(self, path: TablePath, schema: pa.Schema, key_fields: Sequence[str]) -> Sequence[str]:
+    def create(self, path: TablePath, schema: pa.Schema, properties: Mapping[str, str]) -> Sequence[str]:
         """Create it with merge-on-read, the connector's properties and layout."""
-        table, properties = self.sql_name(path), property_list({**self._properties, **key_property(key_fields)})
+        table, listed = self.sql_name(path), property_list({**self._properties, **properties})
         create = f"CREATE TABLE {table} ({column_list(schema)}) USING iceberg"
         if self._layout.partition:
             create += f" PARTITIONED BY ({', '.join(map(_partition, self._layout.partition))})"
-        statements = [f"{create} TBLPROPERTIES ({properties})"]
+        statements = [f"{create} TBLPROPERTIES ({listed})"]
         if self._layout.sort:
             # Within each file of a task: sorting the complete table would shuffle every batch.
             order = ", ".join(f"{quoted(by.column)} {'DESC' if by.descending else 'ASC'}" for by in self._layout.sort)
@@ -82,14 +81,18 @@ class IcebergFormat:
             statements.append(f"ALTER TABLE {table} WRITE {distribution}LOCALLY ORDERED BY {order}")
         return statements
 
-    def create_ledger(self, path: TablePath, schema: pa.Schema) -> Sequence[str]:
+    def create_ledger(self, path: TablePath, schema: pa.Schema, properties: Mapping[str, str]) -> Sequence[str]:
         """Create it with partitions by day, so that expired entries are removed with complete files."""
-        properties = property_list(self._properties)
+        listed = property_list({**self._properties, **properties})
         return [
             f"DROP TABLE IF EXISTS {self.sql_name(path)}",
             f"CREATE TABLE {self.sql_name(path)} ({column_list(schema)}) USING iceberg "
-            f"PARTITIONED BY (days(recorded_at)) TBLPROPERTIES ({properties})",
+            f"PARTITIONED BY (days(recorded_at)) TBLPROPERTIES ({listed})",
         ]
+
+    def properties(self, session: TableSession, path: TablePath) -> Mapping[str, str]:
+        """Read them from the table's metadata."""
+        return IcebergTable(session, self.sql_name(path)).properties()
 
     def append_to_ledger(self, session: TableSession, path: TablePath, rows: pa.Table) -> int:
         """Append the rows, which belong to one day because they are recorded at the same time."""

@@ -87,6 +87,13 @@ class IcebergTable:
         """Return whether the table's property ``gc.enabled`` allows to delete files of old snapshots."""
         return self.property("gc.enabled") != "false"
 
+    def properties(self) -> Mapping[str, str]:
+        """Return the properties of the table."""
+        with self._calling():
+            mapper = java_member(self._jvm, "org.apache.iceberg.util.JsonUtil.mapper")()
+            found: dict[str, str] = json.loads(mapper.writeValueAsString(self._table.properties()))
+            return found
+
     def property(self, name: str) -> str | None:
         """Return a property of the table."""
         with self._calling():

@@ -21,7 +21,7 @@ from headrace.core.model.keys import FLOOR_KEY
 from headrace.core.model.ranking import UNVERSIONED, succeed
 from headrace_connectors.lakehouse.failures import NotThere
 from headrace_connectors.lakehouse.schema import VERSION_COLUMNS, quoted
-from headrace_connectors.lakehouse.table_format import TableFormat, TablePath, set_properties
+from headrace_connectors.lakehouse.table_format import TableFormat, TablePath
 from headrace_connectors.lakehouse.table_session import TableSession
 
 SUFFIX = f"{OWN_PREFIX}tombstones"
@@ -55,33 +55,30 @@ class TombstoneLedger:
         self._seen: int | None = None  # the format's number of commits when all entries of the ledger were known
         self._oldest = 0  # no tombstone was recorded earlier; 0 while that is unknown
 
-    def create(self) -> None:
+    def create(self, properties: Mapping[str, str] | None = None) -> None:
         """Create an empty ledger; the ledger of an earlier table of the same name is invalid."""
-        for statement in self._format.create_ledger(self._path, _SCHEMA):
+        for statement in self._format.create_ledger(self._path, _SCHEMA, properties or {}):
             self._session.run(statement)
         self._oldest = _NEVER
         self._seen = self._commits()
 
     def is_early(self) -> bool:
         """Return whether a ledger was begun before its table. Call it while the table does not exist."""
-        return self._session.schema(self._table) is not None and EARLY in self._session.properties(self._table)
+        return self._session.schema(self._table) is not None and EARLY in self.properties()
 
-    def begin_early(self) -> None:
-        """Create a ledger for a table that does not exist yet, if there is none."""
-        if not self.is_early():
-            self.create()
-            self._session.run(set_properties(self._table, {EARLY: "true"}))
-            self._seen = self._commits()
+    def properties(self) -> Mapping[str, str]:
+        """Return the properties of the ledger, which exists."""
+        return self._format.properties(self._session, self._path)
 
-    def prepare(self) -> None:
-        """Provide the ledger of the table that is created next: its early one, or else an empty one."""
+    def begin_early(self, properties: Mapping[str, str]) -> None:
+        """Create a ledger with ``properties`` for a table that does not exist yet, if there is none."""
         if not self.is_early():
-            self.create()
+            self.create({EARLY: "true", **properties})
 
     def attach(self) -> None:
         """Attach the ledger to the table, which exists now, also if a worker failed before this."""
         if not self._attached:
-            if EARLY in self._session.properties(self._table):
+            if EARLY in self.properties():
                 self._session.run(f"ALTER TABLE {self._table} UNSET TBLPROPERTIES ('{EARLY}')")
             self._attached = True
 

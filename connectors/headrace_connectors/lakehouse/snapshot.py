@@ -15,6 +15,7 @@ FORMAT = "headrace.format-version"
 FORMAT_VERSION = "1"
 """The version of the columns, the ledger and the properties of commits that this code reads and writes."""
 
+CONNECTOR = "headrace.connector"
 GROUP = "headrace.group"
 _OFFSETS = "headrace.offsets"
 _COMMITS_COMPARED = 10
@@ -72,7 +73,7 @@ def commit_properties(commit: Commit, before: Progress = NO_PROGRESS) -> dict[st
     ``headrace.offsets`` is JSON, ``{topic: {"id": null, "offsets": {"0": 123}}}``, with next offsets by partition:
     those of ``commit`` and of the commits ``before`` it.
     """
-    properties = {FORMAT: FORMAT_VERSION, "headrace.connector": commit.connector}
+    properties = {FORMAT: FORMAT_VERSION, CONNECTOR: commit.connector}
     properties |= carried_properties(before.with_commit(commit))
     if commit.group:
         properties["headrace.batch-id"] = str(commit.batch_id)

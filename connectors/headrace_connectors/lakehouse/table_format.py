@@ -64,11 +64,20 @@ class TableFormat(Protocol):
     def create_namespace(self, namespace: str) -> Sequence[str]:
         """Return statements that create the namespace if it does not exist."""
 
-    def create(self, path: TablePath, schema: pa.Schema, key_fields: Sequence[str]) -> Sequence[str]:
-        """Return statements that create an empty table; ``schema`` contains all of its columns in lake types."""
+    def create(self, path: TablePath, schema: pa.Schema, properties: Mapping[str, str]) -> Sequence[str]:
+        """Return statements that create an empty table with ``properties``; they fail if the table exists.
 
-    def create_ledger(self, path: TablePath, schema: pa.Schema) -> Sequence[str]:
-        """Return statements that create an empty ledger and remove another of this name."""
+        ``schema`` contains all of its columns in lake types.
+        """
+
+    def create_ledger(self, path: TablePath, schema: pa.Schema, properties: Mapping[str, str]) -> Sequence[str]:
+        """Return statements that create an empty ledger with ``properties`` and remove another of this name."""
+
+    def properties(self, session: TableSession, path: TablePath) -> Mapping[str, str]:
+        """Return the properties of a table, as they are stored now. Raises NotThere. It is cheap.
+
+        Not by SHOW TBLPROPERTIES, in which Spark replaces values that look like secrets (``spark.redaction.regex``).
+        """
 
     def append_to_ledger(self, session: TableSession, path: TablePath, rows: pa.Table) -> int:
         """Add ``rows``, recorded at one time, to the ledger in one durable commit. Returns its ``commits`` since."""

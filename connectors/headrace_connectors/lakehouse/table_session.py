@@ -132,10 +132,6 @@ class TableSession:
             java_member(jvm, "org.apache.spark.sql.SparkSession.setActiveSession")(session)
         return jvm, session
 
-    def properties(self, table: str) -> Mapping[str, str]:
-        """Return the properties of a table (quoted name)."""
-        return {row.key: row.value for row in self.rows(f"SHOW TBLPROPERTIES {table}")}
-
     def schema(self, table: str) -> pa.Schema | None:
         """Return the Arrow schema of a table (quoted name), or None if it does not exist."""
         from pyspark.sql.pandas.types import to_arrow_schema  # imported late, see spark_session.py

@@ -17,12 +17,21 @@ from headrace.core.merge.actions import outranking, take_actions
 from headrace.core.merge.history import History
 from headrace.core.model.errors import Fatal, HeadraceError, TableMissing
 from headrace.core.model.events import OWN_PREFIX, Actions, RowVersion
+from headrace.core.tables.table_sources import TableSource
 from headrace.ports import Commit, MergeCounts, TableOptions, TopicPartition, UpkeepReport
 from headrace_connectors.lakehouse import reader
 from headrace_connectors.lakehouse.append import append_history_sql, history_rows, row_offsets_sql
 from headrace_connectors.lakehouse.failures import Conflict, NotThere
 from headrace_connectors.lakehouse.ledger import TombstoneLedger, ledger_path, versions
-from headrace_connectors.lakehouse.merge import append_sql, fill_sql, live_sql, merge_sql, stored_sql, truncate_sql
+from headrace_connectors.lakehouse.merge import (
+    append_sql,
+    fill_sql,
+    live_sql,
+    merge_sql,
+    stored_sql,
+    text_literal,
+    truncate_sql,
+)
 from headrace_connectors.lakehouse.schema import (
     DELETED,
     HISTORY_COLUMNS,
@@ -44,6 +53,12 @@ from headrace_connectors.lakehouse.snapshot import (
     commit_properties,
     progress,
     refuse_newer,
+)
+from headrace_connectors.lakehouse.source_properties import (
+    property_name,
+    source_properties,
+    sources_of_commits,
+    stored_sources,
 )
 from headrace_connectors.lakehouse.staging import stage_keys, stages
 from headrace_connectors.lakehouse.table_format import (
@@ -85,6 +100,7 @@ class SparkTable:
         self._commits = 0
         self._notes: Sequence[str] = ()
         self._known: tuple[str, Progress] | None = None  # the version of the table with this progress
+        self._first_sources: Sequence[TableSource] = ()  # of the table that this handle may create
         self._schema: pa.Schema | None = None
         self._key_fields: tuple[str, ...] = ()
         self._fresh = False
@@ -107,7 +123,7 @@ class SparkTable:
         return self._schema
 
     def _data_columns(self, found: pa.Schema) -> pa.Schema:
-        stored = self._session.properties(self._table)
+        stored = self._format.properties(self._session, self._path)
         refuse_newer(self._label, stored)
         self._key_fields = tuple(json.loads(stored.get(KEY_FIELDS, "[]")))
         own = {name for name in found.names if name.startswith(OWN_PREFIX)}
@@ -147,6 +163,7 @@ class SparkTable:
         if stored is None:
             self._create(wanted, key_fields)
         else:
+            self._refuse_unregistered()
             if evolution(self._label, stored, wanted):
                 self._schema = None  # read again: `headrace verify --repair` may have added the column
                 stored = self._existing_schema()
@@ -158,10 +175,15 @@ class SparkTable:
 
     def _create(self, schema: pa.Schema, key_fields: Sequence[str]) -> None:
         self._run(self._format.create_namespace(self._path.namespace))
-        self._ledger.prepare()  # before the table: an old ledger must never be used for a new table
-        self._run(self._format.create(self._path, pa.schema([*schema, *self._own]), key_fields))
+        properties = {**key_property(key_fields), **source_properties(self.sources())}
+        if not self._ledger.is_early():
+            if self._session.schema(self._table) is not None:  # the new ledger would replace another writer's
+                raise Conflict(f"{self._label}: another writer created the table in between")
+            self._ledger.create()  # before the table: an old ledger must never be used for a new table
+        self._run(self._format.create(self._path, pa.schema([*schema, *self._own]), properties))
         self._ledger.attach()
         self._schema, self._key_fields, self._fresh, self._seen = schema, tuple(key_fields), True, True
+        self._first_sources = ()
 
     def _alter(self, stored: pa.Schema, change: Evolution) -> None:
         if change.additions:
@@ -180,6 +202,41 @@ class SparkTable:
             raise Fatal(f"{self._label}: the table does not exist; evolve it first")
         return schema
 
+    # -- sources ------------------------------------------------------------------------------------------------------
+
+    def sources(self) -> Sequence[TableSource]:
+        """Return the sources that are stored in the properties of the table, or before it exists of its ledger."""
+        if self.schema() is None:
+            early = stored_sources(self._ledger.properties()) if self._ledger.is_early() else ()
+            return list(dict.fromkeys([*early, *self._first_sources]))
+        try:
+            stored = stored_sources(self._format.properties(self._session, self._path))
+        except NotThere:
+            self._schema = None
+            if self.schema() is None:
+                return ()
+            raise
+        return stored or sources_of_commits(self._history())
+
+    def register(self, source: TableSource, replaced: Sequence[TableSource] = ()) -> None:
+        """Store a source in the properties of the table, or with its creation, and remove the ``replaced`` ones."""
+        if self.schema() is None:
+            kept = (each for each in self._first_sources if each not in replaced)
+            self._first_sources = list(dict.fromkeys([*kept, source]))
+            return
+        names = {property_name(each) for each in replaced} - {property_name(source)}
+        with self._committing:
+            self._session.run(set_properties(self._table, source_properties([source])))
+            if names:
+                removed = ", ".join(map(text_literal, sorted(names)))
+                self._session.run(f"ALTER TABLE {self._table} UNSET TBLPROPERTIES IF EXISTS ({removed})")
+
+    def _refuse_unregistered(self) -> None:
+        """Raise Conflict if another handle has created the table since ``register``: it may be of another writer."""
+        if self._first_sources:
+            self._first_sources = ()
+            raise Conflict(f"{self._label}: another writer created the table in between")
+
     # -- the ledger ---------------------------------------------------------------------------------------------------
 
     def ledger(self) -> Mapping[str, RowVersion]:
@@ -195,9 +252,11 @@ class SparkTable:
     def record_tombstones(self, tombstones: Mapping[str, RowVersion], now: int) -> None:
         """Add entries to the ledger in a durable commit, if there are any."""
         if tombstones:
-            if self.schema() is None:
+            if self.schema() is not None:
+                self._refuse_unregistered()
+            else:
                 self._run(self._format.create_namespace(self._path.namespace))
-                self._ledger.begin_early()
+                self._ledger.begin_early(source_properties(self._first_sources))
             self._ledger.append(tombstones, now)
             self._upkeep.ledger_grew()
 
@@ -266,6 +325,7 @@ class SparkTable:
         After a conflict with another writer's commit (a compaction) the statement runs again, unless its commit
         succeeded.
         """
+        self._refuse_unregistered()
         write_id = uuid.uuid4().hex
         with self._committing, self._forgetting_on_error():
             before = self._progress_before(commit)

@@ -16,11 +16,12 @@ import pyarrow.compute as pc
 
 from headrace.core.merge.history import History
 from headrace.core.model.conform import conformed
-from headrace.core.model.errors import Fatal, TableMissing
+from headrace.core.model.errors import Fatal, Retriable, TableMissing
 from headrace.core.model.events import Actions, RowVersion
 from headrace.core.model.keys import FLOOR_KEY
 from headrace.core.model.ranking import UNVERSIONED, outranks, succeed
 from headrace.core.tables.naming import check_table_path
+from headrace.core.tables.table_sources import TableSource
 from headrace.ports import Commit, EngineState, EngineStatus, MergeCounts, TableOptions, TopicPartition, UpkeepReport
 from headrace_connectors.lakehouse.append import history_rows
 from headrace_connectors.lakehouse.schema import (
@@ -33,6 +34,7 @@ from headrace_connectors.lakehouse.schema import (
     lake_schema,
 )
 from headrace_connectors.lakehouse.snapshot import NO_PROGRESS, commit_properties, progress
+from headrace_connectors.lakehouse.source_properties import source_properties, sources_of_commits, stored_sources
 from headrace_connectors.memory.lake_rows import Batch, Cells, Row
 
 _SCANNED_AT_ONCE = 7
@@ -56,6 +58,7 @@ class _Stored:
     foreign: bool = False
     own: pa.Schema | None = None
     history: list[Cells] = field(default_factory=list)
+    properties: dict[str, str] = field(default_factory=dict)
 
 
 class MemoryLakehouse:
@@ -120,6 +123,7 @@ class MemoryTable:
         self._soft = options.soft_delete
         self._own = HISTORY_COLUMNS if options.history else SOFT_COLUMNS if self._soft else VERSION_COLUMNS
         self._recordings: int | None = None
+        self._first_sources: Sequence[TableSource] = ()
 
     @property
     def commits(self) -> Sequence[Commit]:
@@ -197,17 +201,46 @@ class MemoryTable:
         """Create the table, or change it so that ``schema`` fits. Raises Fatal if that is impossible."""
         wanted = lake_schema(self._name, schema, key_fields)
         if self.schema() is None:
+            self._stored.properties, self._first_sources = source_properties(self.sources()), ()
             self._stored.schema, self._stored.key_fields, self._stored.own = wanted, tuple(key_fields), self._own
             if self._stored.attached or self._stored.tombstones is None:
                 self._stored.tombstones = {}
             self._stored.attached = True
             return
+        self._refuse_unregistered()
         change = evolution(self._name, self._stored.schema, wanted)
         self._stored.schema = evolved(self._stored.schema, change)
         for row in self._stored.rows.values():
             row.cells.update({column.name: row.cells[column.name].cast(column.type) for column in change.widened})
             row.cells.update({column.name: _grown(row.cells[column.name], column.type) for column in change.grown})
             row.cells.update({column.name: pa.scalar(None, column.type) for column in change.added})
+
+    def sources(self) -> Sequence[TableSource]:
+        """Return the sources of the table, or before it exists those of its ledger and of this handle."""
+        if self.schema() is not None:
+            return stored_sources(self._stored.properties) or sources_of_commits(reversed(self._stored.summaries))
+        early = stored_sources(self._stored.properties) if self._has_early_ledger else ()
+        return list(dict.fromkeys([*early, *self._first_sources]))
+
+    def register(self, source: TableSource, replaced: Sequence[TableSource] = ()) -> None:
+        """Store a source with the table, or with its creation."""
+        if self.schema() is None:
+            kept = (each for each in self._first_sources if each not in replaced)
+            self._first_sources = list(dict.fromkeys([*kept, source]))
+            return
+        for name in source_properties(replaced):
+            self._stored.properties.pop(name, None)
+        self._stored.properties |= source_properties([source])
+
+    def _refuse_unregistered(self) -> None:
+        """Raise Retriable if another handle has created the table since ``register``."""
+        if self._first_sources and self._stored.schema is not None:
+            self._first_sources = ()
+            raise Retriable(f"{self._name}: another writer created the table in between")
+
+    @property
+    def _has_early_ledger(self) -> bool:
+        return self._stored.tombstones is not None and not self._stored.attached
 
     def ledger(self) -> Mapping[str, RowVersion]:
         """Return the tombstones by canonical key, the floor under ``""``."""
@@ -230,6 +263,9 @@ class MemoryTable:
 
     def record_tombstones(self, tombstones: Mapping[str, RowVersion], now: int) -> None:
         """Add to the ledger; a tombstone never replaces a higher one."""
+        self._refuse_unregistered()
+        if self.schema() is None and not self._has_early_ledger:
+            self._stored.properties = source_properties(self._first_sources)
         if not self.ledger_moved():
             self._recordings = self._stored.recordings + 1
         self._stored.recordings += 1
@@ -263,6 +299,7 @@ class MemoryTable:
 
     def truncate(self, floor: RowVersion, commit: Commit) -> None:
         """Remove every row that ``floor`` outranks; the caller has recorded the floor in the ledger."""
+        self._refuse_unregistered()
         stored = self._stored.rows.items()
         for key in [key for key, row in stored if outranks(floor, row.version or UNVERSIONED)]:
             row = self._stored.rows[key]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -117,6 +117,15 @@ class TableSettings:
         False,
         "Whether to adopt existing tables that Headrace did not create: Headrace adds its columns, keeps the "
         "rows, and applies every change. If false, such a table fails the task.",
+    )
+    adopts_from: Sequence[str] = option(
+        "table.adopt.from",
+        Type.LIST,
+        (),
+        "Names of connectors, separated by commas, whose tables this connector adopts: the former name of a renamed "
+        "connector, or its own name after its topics have moved. Stop the other connectors first, and remove the "
+        "option when the tables are written. Without it, a table that another connector writes, or that contains rows "
+        "of another source table, fails before anything is written to it.",
     )
     recreate: bool = option(
         "table.missing",

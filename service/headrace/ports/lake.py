@@ -13,6 +13,7 @@ from headrace.core.merge.history import History
 from headrace.core.model.events import Actions, RowVersion
 from headrace.core.tables.maintenance import Maintenance
 from headrace.core.tables.table_layout import TableLayout
+from headrace.core.tables.table_sources import TableSource
 from headrace.ports.feed import TopicPartition
 
 
@@ -72,6 +73,14 @@ class TableReader(Protocol):
         Empty while the table does not exist, and if Headrace did not create it.
         """
 
+    def sources(self) -> Sequence[TableSource]:
+        """The registered sources of the table, as they are stored now, also by other processes. Cheap.
+
+        Those of a table that an earlier release wrote follow from the newest commit with offsets: its connector, group
+        and topics, without source tables. Before the table exists, those that were registered with this handle or
+        stored with an early ledger.
+        """
+
     def stored(self, actions: Actions) -> Mapping[str, RowVersion]:
         """The versions of the stored rows with the actions' keys, by canonical key."""
 
@@ -107,8 +116,18 @@ class TableWriter(Protocol):
     (``runtime/pipeline/table_pipeline.py``) chooses between them, and fold, reselect and ledger do not change.
     """
 
+    def register(self, source: TableSource, replaced: Sequence[TableSource] = ()) -> None:
+        """Store a source with the table, and remove the ``replaced`` ones.
+
+        Durable when it returns. Before the table exists, ``evolve`` or the first entry of an early ledger stores it in
+        the same step that creates table or ledger: of two writers that create one table, the other one fails.
+        """
+
     def evolve(self, schema: pa.Schema, key_fields: Sequence[str]) -> None:
-        """Create the table, or add and widen columns so that ``schema`` fits. Raises Fatal when it cannot be done."""
+        """Create the table, or add and widen columns so that ``schema`` fits.
+
+        Raises Fatal when it cannot be done, and Retriable if another writer has created the table in between.
+        """
 
     def merge(self, actions: Actions, commit: Commit) -> MergeCounts:
         """Apply the actions that rank above the stored rows (``Actions`` says when), in one visible step per commit.

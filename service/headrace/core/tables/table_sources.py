@@ -1,8 +1,9 @@
-"""The source table of each lake table (``merge.md`` section 11)."""
+"""The source tables of each lake table, and who writes them (``merge.md`` section 11)."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 
 from headrace.core.model.errors import Fatal
 from headrace.core.model.events import TableId, Truncate
@@ -12,6 +13,52 @@ _REMEDY = (
     "the record (PATCH /connectors/<name>/offsets), and configure the source connector to skip truncates "
     "(skipped.operations=t)"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class TableSource:
+    """A source table whose rows a connector writes to a lake table, and the Kafka topic that contains them.
+
+    The lake table stores it, so that it is known to other connectors, to other workers and after a restart. ``table``
+    has an empty ``name`` while no record has named its source table (tombstones, flattened records). ``group`` is the
+    consumer group, "" if there is none (a replay of dead letters).
+    """
+
+    connector: str
+    group: str
+    topic: str
+    table: TableId
+
+    def has_the_writer_of(self, other: TableSource) -> bool:
+        """Return whether one reader at a time has both: tasks of a connector, or members of a consumer group."""
+        return self.connector == other.connector or (self.group != "" and self.group == other.group)
+
+    def may_be_of(self, other: TableSource) -> bool:
+        """Return whether both may be the same source table. A topic has one until it shows another."""
+        if self.table.name and other.table.name:
+            return self.table == other.table
+        return self.topic == other.topic
+
+    def __str__(self) -> str:
+        of = f" (source table {_text(self.table)})" if self.table.name else ""
+        return f"connector {self.connector}, topic {self.topic}{of}"
+
+
+def rivals(stored: Iterable[TableSource], source: TableSource, *, shared: bool) -> list[TableSource]:
+    """Return the sources of a lake table beside which ``source`` must not be written to it.
+
+    Rows of two source tables with equal keys would be one row, unless the key is unique in all of them (``shared``). A
+    topic that two connectors write to one table has two readers, which is refused in any case.
+    """
+    return [
+        each
+        for each in stored
+        if (
+            not (shared or each.may_be_of(source))
+            if each.has_the_writer_of(source)
+            else each.topic == source.topic or not shared
+        )
+    ]
 
 
 class TableSources:

@@ -18,6 +18,7 @@ from headrace.ports import Commit, OffsetNote, TopicPartition
 from headrace.runtime.observation import Observer
 from headrace.runtime.pipeline.pipelines import Pipelines
 from headrace.runtime.task.committed_offsets import CommittedOffsets, InThread
+from headrace.runtime.task.table_ownership import TableOwnership
 from headrace.runtime.task.written_tables import WrittenTables
 
 log = logging.getLogger(__name__)
@@ -37,6 +38,7 @@ class BatchWriter:
         observer: Observer,
         in_thread: InThread,
         tables: WrittenTables,
+        ownership: TableOwnership,
     ) -> None:
         self._connector = connector
         self._group = group
@@ -45,6 +47,7 @@ class BatchWriter:
         self._observer = observer
         self._in_thread = in_thread
         self._tables = tables
+        self._ownership = ownership
         self._watermarks = Watermarks()
         self._parts: dict[str, tuple[int, int]] = {}  # of the batch with this id, by table
 
@@ -61,6 +64,7 @@ class BatchWriter:
         started = time.monotonic()
         name, lake, pipeline = await self._in_thread(self._pipelines.open_table, batch)  # the first one starts Spark
         await self._in_thread(self._tables.check, name, lake, self._tables.required(name))
+        await self._in_thread(self._ownership.register, name, lake, batch.content)
         # The commit contains all offsets that the table is known to contain: earlier commits may be expired.
         offsets = {**self._tables.required(name), **partitions_of(batch.offsets)}
         commit = Commit(batch.id, self._connector, self._group, offsets, self._watermarks.reached(batch))

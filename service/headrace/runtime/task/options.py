@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from headrace.config.framework import ErrorSettings
@@ -38,6 +38,12 @@ class SinkTaskOptions:
     transforms: Chain = field(default_factory=Chain)
     tolerate_errors: bool = _ERRORS.tolerate
     isolate_tables: bool = _TABLES.isolation.isolate
+    adopts_from: Sequence[str] = _TABLES.adopts_from
     log_errors: bool = _ERRORS.log
     log_messages: bool = _ERRORS.log_messages
     converters: Mapping[Stage, str] = field(default_factory=dict)
+
+    @property
+    def tables_are_shared(self) -> bool:
+        """Whether several source tables may share a lake table: the operator has named a key, or rows are appended."""
+        return self.tables.history or bool(self.envelope.key_fields) or self.transforms.merges

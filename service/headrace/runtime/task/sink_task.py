@@ -47,6 +47,7 @@ from headrace.runtime.task.message_router import MessageRouter
 from headrace.runtime.task.options import SinkTaskOptions
 from headrace.runtime.task.resources import TaskResources
 from headrace.runtime.task.table_lanes import Addressed, TableLanes
+from headrace.runtime.task.table_ownership import TableOwnership
 from headrace.runtime.task.table_upkeep import TableUpkeep
 from headrace.runtime.task.uncommitted_records import UncommittedRecords
 from headrace.runtime.task.write_gate import WriteGate
@@ -109,7 +110,7 @@ class SinkTask:
             options.connector, self._pipelines, self._threads.maintenance, options.tables.maintenance, observer
         )
         self._sources = TableSources(
-            shared=options.tables.history or bool(options.envelope.key_fields) or options.transforms.merges,
+            shared=options.tables_are_shared,
             merged=options.transforms.merges,
         )
         self._chunks = OffsetTracker()
@@ -124,6 +125,12 @@ class SinkTask:
             observer,
             partial(run_in, self._threads.writing),
             WrittenTables(options.connector, options.group, recreate=options.tables.recreate),
+            TableOwnership(
+                options.connector,
+                options.group,
+                shared=options.tables_are_shared,
+                adopts_from=options.adopts_from,
+            ),
         )
         self._gate = WriteGate()
         self._lanes = TableLanes(

@@ -160,6 +160,7 @@ def sink_task_options(config: SinkConnectorConfig) -> SinkTaskOptions:
         transforms=config.transforms,
         tolerate_errors=framework.errors.tolerate,
         isolate_tables=tables.isolation.isolate,
+        adopts_from=tables.adopts_from,
         log_errors=framework.errors.log,
         log_messages=framework.errors.log_messages,
         converters=converter_classes(config),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from headrace.core.model.errors import Fatal
 from headrace.core.model.events import RowVersion, TableId, Truncate
-from headrace.core.tables.table_sources import TableSources
+from headrace.core.tables.table_sources import TableSource, TableSources, rivals
 
 ORDERS = TableId("eu", "shop", "public", "orders")
 WITHOUT_SOURCE = TableId("", "", "", "eu.public.orders")
@@ -61,3 +63,33 @@ def test_a_truncate_without_a_position_needs_a_topic_of_one_partition() -> None:
     sources.admit_truncate("lake.orders", truncate, "eu.orders", 1)
     with pytest.raises(Fatal, match=r"lake.orders: eu.orders-1@7 .* has 3 partitions.*PATCH.*skipped"):
         sources.admit_truncate("lake.orders", truncate, "eu.orders", 3)
+
+
+SHOP = TableSource("shop", "connect-shop", "eu.orders", ORDERS)
+UNNAMED = TableSource("shop", "connect-shop", "eu.orders", TableId("", "", "", "eu.orders"))
+_OTHER_ROWS = TableId("us", "shop", "public", "orders")
+
+
+@pytest.mark.parametrize(
+    ("stored", "alone", "shared"),
+    [
+        (SHOP, True, True),
+        (UNNAMED, True, True),
+        (replace(SHOP, topic="eu.orders.2"), True, True),  # the source table's rows in two topics
+        (replace(SHOP, table=_OTHER_ROWS), False, True),
+        (replace(UNNAMED, topic="us.orders"), False, True),  # flattened records do not name their table
+        (replace(SHOP, connector="renamed"), True, True),  # in the same group: one of both reads a topic
+        (replace(SHOP, connector="other", group="connect-other"), False, False),
+        (replace(UNNAMED, connector="other", group="connect-other"), False, False),
+        (replace(SHOP, connector="other", group="connect-other", topic="eu.orders.2"), False, True),
+        (replace(SHOP, connector="other", group="", topic="us.orders", table=_OTHER_ROWS), False, True),
+        (replace(SHOP, connector="other", group=""), False, False),
+    ],
+)
+def test_who_else_may_write_a_table(stored: TableSource, alone: bool, shared: bool) -> None:
+    """Another source needs keys that are unique across all; a topic that another connector writes is refused always."""
+    for source in (SHOP, replace(SHOP, group="")):
+        if stored.group == SHOP.group and stored.connector != SHOP.connector and not source.group:
+            continue  # without a group, a renamed connector is another one
+        assert rivals([stored], source, shared=False) == ([] if alone else [stored])
+        assert rivals([stored], source, shared=True) == ([] if shared else [stored])

@@ -1,0 +1,79 @@
+"""Register the writer of each table in the table, and refuse a second one, before anything is written.
+
+Rows of two source tables with equal keys would replace each other, and two connectors that write one topic to one table
+would each commit offsets for what the other one may still undo. Nothing within a task shows a writer in another task,
+connector, worker or cluster, or one before a restart. The table does: each of its sources is stored in its properties
+(``merge.md`` section 11).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Sequence
+
+from headrace.core.batch.batch import Content
+from headrace.core.model.column_defaults import ColumnDefaults
+from headrace.core.model.errors import Fatal
+from headrace.core.tables.table_sources import TableSource, rivals
+from headrace.ports import LakeTable
+
+log = logging.getLogger(__name__)
+
+
+class TableOwnership:
+    """The tables of a connector. Without state of its own: each batch reads what its table stores.
+
+    ``shared`` is whether keys are unique across all sources. The connector adopts tables of the connectors in
+    ``adopts_from``, which may contain itself: its tables of other source tables.
+    """
+
+    def __init__(self, connector: str, group: str, *, shared: bool, adopts_from: Collection[str] = ()) -> None:
+        self._connector = connector
+        self._group = group
+        self._shared = shared
+        self._adopts_from = adopts_from
+
+    def register(self, name: str, table: LakeTable, content: Content) -> None:
+        """Register the source of a batch, unless it is registered. Raises Fatal if the table has another writer.
+
+        Called on a writing thread, before each batch: another connector may have adopted the table since.
+        """
+        if isinstance(content, ColumnDefaults):  # of the schema-change topic, which contains no rows
+            return
+        source = TableSource(self._connector, self._group, content.version.topic, content.table)
+        stored = table.sources()
+        adopted = self._adopted(name, rivals(stored, source, shared=self._shared), source)
+        # What the topic's tombstones or an earlier release have registered, or a connector of the same group.
+        outdated = [each for each in stored if each != source and each.has_the_writer_of(source)]
+        outdated = [each for each in outdated if each.topic == source.topic and each.may_be_of(source)]
+        if not source.table.name and any(each.connector == self._connector for each in outdated):
+            return  # its source table is known already
+        if source in stored and not adopted and not outdated:
+            return
+        table.register(source, [*adopted, *outdated])
+        # Another writer may have registered its own source at the same time: then neither of them writes.
+        self._adopted(name, rivals(table.sources(), source, shared=self._shared), source)
+
+    def _adopted(self, name: str, others: Sequence[TableSource], source: TableSource) -> Sequence[TableSource]:
+        refused = [each for each in others if each.connector not in self._adopts_from]
+        if refused:
+            raise Fatal(_refusal(name, refused, source, shared=self._shared))
+        for each in others:
+            log.warning("%s: the table is adopted from %s by connector %s", name, each, self._connector)
+        return others
+
+
+def _refusal(name: str, others: Sequence[TableSource], source: TableSource, *, shared: bool) -> str:
+    writers = "; ".join(map(str, others[:3])) + (f" and {len(others) - 3} more" if len(others) > 3 else "")
+    names = ",".join(dict.fromkeys(each.connector for each in others))
+    ways_out = ["write to another table (collection.name.format, table.namespace)"]
+    if not shared and all(each.topic != source.topic for each in others):
+        ways_out.append("set primary.key.fields to columns that are unique across all sources")
+    ways_out.append(
+        f"or, if the connector was renamed or its topic has moved, make sure that nothing writes the table any more "
+        f"under that name or from that topic, and set table.adopt.from={names} for the next start"
+    )
+    return (
+        f"{name}: the table belongs to another writer ({writers}), and this is {source}: rows with equal keys would "
+        f"replace each other, so nothing was written; {', '.join(ways_out)}"
+    )
