@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from headrace import __version__, apply, replay_dlq, validate, verify
+from headrace import __version__, apply, replay_dlq, status, validate, verify
 from headrace.config import WorkerConfig
 from headrace.config.own_secrets import own_secrets
 from headrace.config.worker import log_format as worker_log_format
@@ -47,7 +47,7 @@ an example of worker.properties:
 with the worker running:
   curl -X POST -H 'Content-Type: application/json' http://127.0.0.1:8083/connectors -d '
     {"name": "shop", "config": {"connector.class": "LakehouseSink", "topics.regex": "shop\\\\..*"}}'
-  curl http://127.0.0.1:8083/connectors/shop/status
+  headrace status
 
 Every key may also come from the environment: CONNECT_BOOTSTRAP_SERVERS is bootstrap.servers; the environment wins.
 All options: docs/configuration.md.
@@ -61,7 +61,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     options = _parser().parse_args(arguments)
     _configure_logging(options.log_level)
-    commands = {"verify": _verify, "validate": _validate, "replay-dlq": _replay_dlq, "apply": _apply}
+    commands = {
+        "verify": _verify,
+        "validate": _validate,
+        "replay-dlq": _replay_dlq,
+        "apply": _apply,
+        "status": _status,
+    }
     return commands.get(options.mode, _serve)(options)
 
 
@@ -103,6 +109,15 @@ def _apply(options: argparse.Namespace) -> int:
         return apply.apply(apply.arguments(options))
     except HeadraceError as error:
         print(f"headrace apply: {error}", file=sys.stderr)
+        return 2
+
+
+def _status(options: argparse.Namespace) -> int:
+    """Return 0 if nothing has failed, 1 if a connector, task or table has failed, 2 for an error."""
+    try:
+        return status.status(status.arguments(options))
+    except HeadraceError as error:
+        print(f"headrace status: {error}", file=sys.stderr)
         return 2
 
 
@@ -178,6 +193,13 @@ def _parser() -> argparse.ArgumentParser:
         epilog=apply.EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    show = modes.add_parser(
+        "status",
+        help="print the tables of all connectors, failed ones first, over the REST API",
+        description=status.DESCRIPTION,
+        epilog=status.EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     again = modes.add_parser(
         "replay-dlq",
         help="apply the dead letters of a connector again",
@@ -192,7 +214,8 @@ def _parser() -> argparse.ArgumentParser:
     validate.add_arguments(check)
     replay_dlq.add_arguments(again)
     apply.add_arguments(code)
-    for command in (check, code):
+    status.add_arguments(show)
+    for command in (check, code, show):
         command.set_defaults(log_level="ERROR")
     standalone.add_argument(
         "connectors",

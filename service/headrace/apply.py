@@ -18,6 +18,7 @@ from headrace.core.connect.connector_plan import CHANGES, Action, PlanPolicy, St
 from headrace.core.connect.lifecycle import TargetState
 from headrace.core.connect.ownership import DIRECTORY, NAME_RULE, Ownership, digest, is_owner_name
 from headrace.core.model.errors import ConfigError, RestError
+from headrace.rest import client
 from headrace.rest.client import ConnectClient, Credentials, segment
 from headrace.runtime.worker.connector_files import ConnectorFiles, read_files, read_folder
 
@@ -47,7 +48,6 @@ found differences; 2 the command could not work (usage, a worker that does not a
 --diff a file or configuration is invalid
 """
 EQUAL, DIFFERENT, FAILED = 0, 1, 2
-_DEFAULT_URL = "http://127.0.0.1:8083"
 _DONE = {Action.CREATE: "created", Action.UPDATE: "changed", Action.ADOPT: "adopted", Action.DELETE: "deleted"}
 _FATAL = (401, 403)
 
@@ -57,7 +57,7 @@ class ApplyArguments:
     """The arguments of the command line. ``owner`` is the name of the set, None for that of the folder."""
 
     path: Path
-    url: str = _DEFAULT_URL
+    url: str = client.DEFAULT_URL
     owner: str | None = None
     prune: bool = False
     diff: bool = False
@@ -71,7 +71,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-f", "--file", type=Path, required=True, metavar="DIR_OR_FILE", help="folder of connector files, or one file"
     )
-    parser.add_argument("--url", help=f"a worker's REST API (default: HEADRACE_URL, or {_DEFAULT_URL})")
     parser.add_argument("--diff", action="store_true", help="only print what would change; exit status 1 if anything")
     parser.add_argument("--prune", action="store_true", help="delete connectors of the set that have no file")
     parser.add_argument(
@@ -79,21 +78,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--set", metavar="NAME", dest="owner", help="name of the set (default: name of the folder)")
     parser.add_argument("--yes", action="store_true", help="delete without a question, also if the folder is empty")
-    parser.add_argument("--user", metavar="NAME", help="user for basic authentication; password: HEADRACE_PASSWORD")
-    parser.add_argument("--ca", type=Path, metavar="PEM", help="authorities to trust for https")
-    parser.add_argument("--cert", type=Path, metavar="PEM", help="the client's certificate and key for https")
+    client.add_arguments(parser)
 
 
 def arguments(options: argparse.Namespace, environment: Mapping[str, str] = os.environ) -> ApplyArguments:
     """Return the arguments from the command line and the environment."""
-    credentials = Credentials(
-        options.user or environment.get("HEADRACE_USER"),
-        environment.get("HEADRACE_PASSWORD"),
-        environment.get("HEADRACE_TOKEN"),
-        options.ca,
-        options.cert,
-    )
-    url = options.url or environment.get("HEADRACE_URL") or _DEFAULT_URL
+    url, credentials = client.url_of(options, environment), client.credentials_of(options, environment)
     return ApplyArguments(
         options.file, url, options.owner, options.prune, options.diff, options.adopt, options.yes, credentials
     )
@@ -120,8 +110,8 @@ def apply(
         raise ConfigError(
             f"{given.path}: contains no connector files (.json, .properties); nothing is changed{allowed}"
         )
-    client = ConnectClient(given.url, given.credentials)
-    stored, stores_owners = _stored(client)
+    worker = ConnectClient(given.url, given.credentials)
+    stored, stores_owners = _stored(worker)
     if given.prune and not stores_owners:
         raise ConfigError(f"{given.url}: --prune is not possible: this worker (Kafka Connect) stores no owners")
     policy = PlanPolicy(
@@ -132,7 +122,7 @@ def apply(
     steps = plan(owner, files.desired(), stored, policy)
     for file, problem in files.problems.items():
         print(f"{file}: {problem.message}", file=err)
-    run = _Run(client, owner, stored, stores_owners, out, err)
+    run = _Run(worker, owner, stored, stores_owners, out, err)
     if given.diff:
         return max(run.diff(steps), FAILED if files.problems else EQUAL)
     deleted = [step.name for step in steps if step.action is Action.DELETE]
@@ -146,14 +136,14 @@ class _Run:
 
     def __init__(
         self,
-        client: ConnectClient,
+        worker: ConnectClient,
         owner: str,
         stored: Mapping[str, StoredConnector],
         stores_owners: bool,
         out: TextIO,
         err: TextIO,
     ) -> None:
-        self._client = client
+        self._client = worker
         self._owner = owner
         self._stored = stored
         self._stores_owners = stores_owners
@@ -267,9 +257,9 @@ def _read(given: ApplyArguments) -> ConnectorFiles:
     return read_files([given.path])
 
 
-def _stored(client: ConnectClient) -> tuple[dict[str, StoredConnector], bool]:
+def _stored(worker: ConnectClient) -> tuple[dict[str, StoredConnector], bool]:
     """Return the connectors, and whether the cluster stores owners."""
-    answer = client.get("/connectors", {"expand": ["info", "owner"]})
+    answer = worker.get("/connectors", {"expand": ["info", "owner"]})
     try:
         configs = {name: each["info"]["config"] for name, each in answer.items()}
         stored = {name: StoredConnector(configs[name], _owner(each, configs[name])) for name, each in answer.items()}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import base64
 import http.client
 import json
+import os
 import ssl
 import time
 from collections.abc import Callable, Mapping
@@ -15,6 +17,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from headrace.core.model.errors import ConfigError, RestError
 
+DEFAULT_URL = "http://127.0.0.1:8083"
 _ANSWER_SECONDS = 100.0
 """Longer than the time in which a worker answers (``rest.request.timeout.ms``)."""
 _REBALANCE_SECONDS = 60.0
@@ -95,7 +98,7 @@ class ConnectClient:
                 return answer
             busy = status == http.client.CONFLICT and str(message).startswith(_REBALANCING)
             if not busy or self._clock() > deadline:
-                raise RestError(self._error(status, message), status)
+                raise RestError(self._error(method, status, message), status)
             self._sleep(_RETRY_SECONDS)
 
     def _exchange(self, method: str, target: str, body: object) -> tuple[int, Any]:
@@ -123,14 +126,39 @@ class ConnectClient:
             return http.client.HTTPConnection(self._host, self._port, timeout=_ANSWER_SECONDS)
         return http.client.HTTPSConnection(self._host, self._port, timeout=_ANSWER_SECONDS, context=self._tls)
 
-    def _error(self, status: int, message: object) -> str:
+    def _error(self, method: str, status: int, message: object) -> str:
         if status == http.client.UNAUTHORIZED:
             return f"{self._url}: refused (401); set --user and HEADRACE_PASSWORD, or HEADRACE_TOKEN"
         if status == http.client.FORBIDDEN:
+            verb = "read" if method == "GET" else "change"
             return (
-                f"{self._url}: refused (403); this user may not change connectors: use another one, or grant the role"
+                f"{self._url}: refused (403); this user may not {verb} connectors: use another one, or grant the role"
             )
         return str(message)[:_MAX_SHOWN] if message else f"{self._url}: answered with status {status}"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of a command that sends requests to a worker."""
+    parser.add_argument("--url", help=f"a worker's REST API (default: HEADRACE_URL, or {DEFAULT_URL})")
+    parser.add_argument("--user", metavar="NAME", help="user for basic authentication; password: HEADRACE_PASSWORD")
+    parser.add_argument("--ca", type=Path, metavar="PEM", help="authorities to trust for https")
+    parser.add_argument("--cert", type=Path, metavar="PEM", help="the client's certificate and key for https")
+
+
+def url_of(options: argparse.Namespace, environment: Mapping[str, str] = os.environ) -> str:
+    """Return the worker's URL from the command line or the environment."""
+    return options.url or environment.get("HEADRACE_URL") or DEFAULT_URL
+
+
+def credentials_of(options: argparse.Namespace, environment: Mapping[str, str] = os.environ) -> Credentials:
+    """Return the credentials from the command line and the environment."""
+    return Credentials(
+        options.user or environment.get("HEADRACE_USER"),
+        environment.get("HEADRACE_PASSWORD"),
+        environment.get("HEADRACE_TOKEN"),
+        options.ca,
+        options.cert,
+    )
 
 
 def segment(name: str) -> str:

@@ -1,0 +1,189 @@
+"""``headrace status``: the tables of all connectors, worst first, over the REST API."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, TextIO
+
+from headrace.core.connect.lifecycle import State, TableState
+from headrace.core.model.errors import ConfigError, RestError
+from headrace.rest import client
+from headrace.rest.client import ConnectClient, Credentials
+
+DESCRIPTION = """\
+Prints the lake tables of all connectors and workers, over the REST API of any worker: failed ones first, then those
+that are retried, then those that are behind their source the most. Connectors and tasks that have failed, and
+connectors without tables, have lines as well. The causes follow.
+
+columns:
+  STATE        RUNNING; RETRYING: the cause may pass, and the write is repeated; FAILED: needs an operator; PAUSED
+  BEHIND       age of the oldest change that was read and is not in the table; - for a table that is not read
+  WAITING      changes that were read and are not in the table
+  LAST COMMIT  time of the last commit of the table since its task started
+"""
+EPILOG = """\
+examples:
+  headrace status                      all connectors of the worker on this machine
+  headrace status shop                 one connector
+  headrace status --json | jq '.tables[] | select(.state == "FAILED")'
+  HEADRACE_TOKEN=... headrace status --url https://connect.example.com --ca ca.pem
+
+environment: HEADRACE_URL (--url), HEADRACE_USER (--user), HEADRACE_PASSWORD, HEADRACE_TOKEN (bearer token)
+
+After the cause of a failed table is gone, restart it: curl -X POST $HEADRACE_URL/connectors/shop/tables/TABLE/restart
+All that has failed: curl -X POST "$HEADRACE_URL/connectors/shop/restart?includeTasks=true&onlyFailed=true"
+
+exit status: 0 no connector, task or table has failed; 1 something has failed; 2 the command could not work (usage, a
+worker that does not answer, missing permission)
+"""
+FAILED = 1
+_HEAD = ("STATE", "CONNECTOR", "TASK", "TABLE", "BEHIND", "WAITING", "LAST COMMIT")
+_NONE = "-"
+_MAX_CAUSE = 300
+
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class StatusArguments:
+    """The arguments of the command line; without ``connectors`` all are printed."""
+
+    connectors: Sequence[str] = ()
+    as_json: bool = False
+    url: str = client.DEFAULT_URL
+    credentials: Credentials = Credentials()  # noqa: RUF009 - frozen
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument("connectors", nargs="*", metavar="CONNECTOR", help="only these connectors (default: all)")
+    parser.add_argument("--json", action="store_true", help="print JSON: connectors by name, and tables")
+    client.add_arguments(parser)
+
+
+def arguments(options: argparse.Namespace) -> StatusArguments:
+    """Return the arguments from the command line and the environment."""
+    return StatusArguments(options.connectors, options.json, client.url_of(options), client.credentials_of(options))
+
+
+def status(given: StatusArguments, out: TextIO | None = None) -> int:
+    """Print the tables. Return the exit status. Raises ConfigError and RestError."""
+    out = out or sys.stdout
+    connectors, tables = _fetched(given)
+    if given.as_json:
+        print(json.dumps({"connectors": connectors, "tables": tables}, indent=2, ensure_ascii=False), file=out)
+    else:
+        rows = [*_rows_of_connectors(connectors, tables), *map(_row, tables)]
+        causes = [*_causes_of_connectors(connectors), *_causes_of_tables(tables)]
+        for line in (*_aligned([_HEAD, *rows]), *([""] if causes else []), *causes):
+            print(line, file=out)
+    states = [each["state"] for each in tables]
+    for _, part in _parts(connectors):
+        states.append(part["state"])
+    return FAILED if State.FAILED in states else 0
+
+
+def _fetched(given: StatusArguments) -> tuple[dict[str, Json], list[Json]]:
+    """Return the statuses of the connectors by name, and their tables."""
+    worker = ConnectClient(given.url, given.credentials)
+    answer, tables = worker.get("/connectors", {"expand": "status"}), _tables(given, worker)
+    try:
+        connectors = {name: each["status"] for name, each in sorted(answer.items())}
+        if unknown := [name for name in given.connectors if name not in connectors]:
+            known = ", ".join(connectors) or "none"
+            raise ConfigError(f"{given.url}: has no connector {', '.join(unknown)}; its connectors: {known}")
+        wanted = given.connectors or connectors
+        connectors = {name: each for name, each in connectors.items() if name in wanted}
+        return connectors, [each for each in tables if each["connector"] in wanted]
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ConfigError("--url: the answer is not that of a worker of Headrace; set it to a worker") from error
+
+
+def _tables(given: StatusArguments, worker: ConnectClient) -> Any:
+    try:
+        return worker.get("/tables")
+    except RestError as error:
+        if error.status != HTTPStatus.NOT_FOUND:
+            raise
+        raise ConfigError(
+            f"{given.url}: does not know GET /tables: it is a worker of Kafka Connect, or of an earlier release of "
+            "Headrace; set --url to a worker of this release"
+        ) from error
+
+
+def _parts(connectors: Mapping[str, Json]) -> Iterator[tuple[tuple[str, str], Json]]:
+    """Yield the connectors, and their tasks: name, number of the task, and status."""
+    for name, found in connectors.items():
+        yield (name, ""), found["connector"]
+        for task in found["tasks"]:
+            yield (name, str(task["id"])), task
+
+
+def _rows_of_connectors(connectors: Mapping[str, Json], tables: Sequence[Json]) -> Iterator[Sequence[str]]:
+    """Yield a row for each connector or task that has failed, and for each connector without tables."""
+    with_tables = {each["connector"] for each in tables}
+    failed, others = [], []
+    for (name, task), part in _parts(connectors):
+        row = (part["state"], name, task or _NONE, *(_NONE,) * 4)
+        if part["state"] == State.FAILED and not _failed_tables(part):
+            failed.append(row)
+        elif not task and name not in with_tables:
+            others.append(row)
+    yield from (*failed, *others)
+
+
+def _row(table: Json) -> Sequence[str]:
+    freshness, last = table["freshness_seconds"], table.get("last_batch")
+    return (
+        table["state"],
+        table["connector"],
+        str(table["task"]),
+        table["table"],
+        _NONE if freshness is None else _age(freshness),
+        str(table["waiting"]["events"]),
+        _NONE if last is None else last["committed"],
+    )
+
+
+def _age(seconds: float) -> str:
+    """Return an age in the unit that fits."""
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.1f} s"
+
+
+def _causes_of_connectors(connectors: Mapping[str, Json]) -> Iterator[str]:
+    for (name, task), part in _parts(connectors):
+        if part.get("trace") and not _failed_tables(part):
+            label = f"task {name}-{task}" if task else f"connector {name}"
+            yield f"{label}: {part['state']}: {_headline(part['trace'])}"
+
+
+def _causes_of_tables(tables: Sequence[Json]) -> Iterator[str]:
+    for table in tables:
+        error = table.get("last_error")
+        if table["state"] in (TableState.FAILED, TableState.RETRYING) and error is not None:
+            since = f"{table['state']} since {error['since']}"
+            yield f"connector {table['connector']}, table {table['table']}: {since}: {_headline(error['trace'])}"
+
+
+def _failed_tables(part: Json) -> bool:
+    """Whether a task that is shown as FAILED has failed tables, which have rows and causes of their own."""
+    return any(each["state"] == TableState.FAILED for each in part.get("tables", ()))
+
+
+def _headline(trace: str) -> str:
+    line = trace.strip().partition("\n")[0]
+    return line if len(line) <= _MAX_CAUSE else f"{line[:_MAX_CAUSE]}..."
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
