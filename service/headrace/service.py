@@ -20,6 +20,7 @@ from pathlib import Path
 
 from headrace.config import SinkConnectorConfig, WorkerConfig
 from headrace.core.connect.lifecycle import TargetState
+from headrace.core.connect.table_status import TableStatus
 from headrace.core.model.errors import ConfigError, HeadraceError, RestError
 from headrace.ports import EngineStatus, Feeds, Lakehouse, Stores
 from headrace.rest.app import WorkerParts
@@ -197,10 +198,16 @@ class Service:
             self._observe,
             self._metrics.reselects,
             lambda name, options: plugins.load("schema_registries", name)(options),
+            blocked=self._blocked_tables,
         )
 
     def _engine(self) -> EngineStatus:
         return self._lakehouse.engine
+
+    def _blocked_tables(self, connector: str, task_number: int) -> Sequence[TableStatus]:
+        """Return the tables that did not run when the status of a task was written last, perhaps by another worker."""
+        seen = self.worker.statuses.task(connector, task_number)
+        return seen.tables if seen is not None else ()
 
     def _observe(self, connector: str, task_number: int) -> TaskMetrics:
         """Return the observer of a task. It passes active topics, notes and blocked tables to the task's status."""

@@ -72,9 +72,9 @@ async def test_a_table_with_all_that_is_known(api: Api) -> None:
     assert (await api.call("GET", "/connectors/shop/tables/orders")).json() == orders
 
 
-@pytest.mark.parametrize("state", [TableState.FAILED, TableState.PAUSED])
+@pytest.mark.parametrize("state", [TableState.FAILED, TableState.PAUSED, TableState.RETRYING])
 async def test_a_table_that_is_not_read_has_no_freshness(api: Api, state: TableState) -> None:
-    """Nobody knows what its topics contain; 0.0 would show a table that is up to date."""
+    """Nobody knows what its topics contain, and 0.0 looks up to date. Here RETRYING has read nothing yet."""
     await api.create()
     await api.until("RUNNING", "RUNNING")
     api.tasks.tasks["shop-0"].tables = [report("items", state)]

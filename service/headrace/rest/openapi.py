@@ -52,7 +52,7 @@ _TABLE_STATE: Json = {"type": "string", "enum": list(TableState)}
 _TABLES = _list(
     _object(
         {"table": _TEXT, "state": _TABLE_STATE, "trace": _TEXT, "since": _TEXT},
-        {"next_attempt": _TEXT},
+        {"next_attempt": _TEXT, "topics": _list(_TEXT)},
     )
 )
 _NULLABLE: Json = {"type": ["string", "null"]}

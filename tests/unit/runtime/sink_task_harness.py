@@ -14,6 +14,7 @@ from kafka_settings import settings_of
 from headrace.cassandra.decoder import CassandraDecoder
 from headrace.converters.conversion import Conversion
 from headrace.core.batch.batch import BatchPolicy
+from headrace.core.connect.table_status import TableStatus
 from headrace.core.decode.envelope import EnvelopeOptions
 from headrace.core.model.catalog import CatalogColumn, CatalogTable, KeyColumn, SqlType
 from headrace.core.model.events import TableId
@@ -77,6 +78,7 @@ class Harness:
         isolated: bool = False,
         conversion: Conversion | None = None,
         on_failure: Callable[[BaseException], None] | None = None,
+        blocked: Sequence[TableStatus] = (),
         **logged: Any,
     ) -> SinkTask:
         options = SinkTaskOptions(
@@ -107,6 +109,7 @@ class Harness:
             observer,
             conversion,
             {"cassandra": CassandraDecoder},
+            blocked,
         )
 
     def rows(self, table: str = "shop_public_items") -> dict[str, dict[str, Any]]:

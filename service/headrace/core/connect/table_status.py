@@ -12,13 +12,17 @@ from headrace.core.connect.lifecycle import TableState
 
 @dataclass(frozen=True, slots=True)
 class TableStatus:
-    """A table that is retried or has failed. Times in seconds since the epoch; ``trace`` is Connect-shaped."""
+    """A table that is retried or has failed. Times in seconds since the epoch; ``trace`` is Connect-shaped.
+
+    ``topics`` are those of its changes; earlier releases have stored none.
+    """
 
     table: str
     state: TableState
     trace: str
     since: float
     next_attempt: float | None = None
+    topics: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,17 +62,18 @@ class TableReport:
     def document(self, task: int, now: float) -> Mapping[str, Any]:
         """The report as JSON. ``freshness_seconds`` is the age of the oldest change that the table does not have.
 
-        It is null for a table whose topics are not read, because nobody knows what they contain.
+        It is null if nobody knows what the topics contain: for a table whose topics are not read, and for one that has
+        failed and has not read again what it lacks.
         """
-        is_read = self.state not in (TableState.FAILED, TableState.PAUSED)
         behind = self.oldest_source_time or self.oldest
         freshness = 0.0 if behind is None else round(max(now - behind, 0.0), 3)
+        is_known = self.state is TableState.RUNNING or (self.state is TableState.RETRYING and behind is not None)
         answer: dict[str, Any] = {
             "table": self.table,
             "task": task,
             "state": self.state,
             "topics": list(self.topics),
-            "freshness_seconds": freshness if is_read else None,
+            "freshness_seconds": freshness if is_known else None,
             "waiting": {"events": self.waiting_events, "bytes": self.waiting_bytes},
         }
         if self.last_batch is not None:
@@ -81,14 +86,14 @@ class TableReport:
                 **({} if batch.source_time is None else {"source_time": _text(batch.source_time)}),
             }
         if self.last_error is not None:
-            (answer["last_error"],) = tables_document([self.last_error])
-            del answer["last_error"]["table"]
+            (error,) = tables_document([self.last_error])
+            answer["last_error"] = {name: value for name, value in error.items() if name not in ("table", "topics")}
         return answer
 
 
 def report_of(status: TableStatus) -> TableReport:
     """Return the report on a table of which only its status is known, because its task does not run."""
-    return TableReport(status.table, status.state, (), 0, 0, None, None, None, status)
+    return TableReport(status.table, status.state, status.topics, 0, 0, None, None, None, status)
 
 
 def worst_first(documents: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -111,6 +116,7 @@ def table_statuses(document: Sequence[Mapping[str, Any]]) -> tuple[TableStatus, 
             each["trace"],
             _seconds(each["since"]),
             _seconds(each["next_attempt"]) if "next_attempt" in each else None,
+            tuple(each.get("topics", ())),
         )
         for each in document
     )
@@ -125,6 +131,7 @@ def tables_document(statuses: Sequence[TableStatus]) -> list[dict[str, Any]]:
             "trace": each.trace,
             "since": _text(each.since),
             **({} if each.next_attempt is None else {"next_attempt": _text(each.next_attempt)}),
+            **({"topics": list(each.topics)} if each.topics else {}),
         }
         for each in statuses
     ]

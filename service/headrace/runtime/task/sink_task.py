@@ -75,6 +75,7 @@ class SinkTask:
         observer: Observer = NO_OBSERVER,
         conversion: Conversion | None = None,
         sources: Sources | None = None,
+        blocked: Sequence[TableStatus] = (),
     ) -> None:
         self._options = options
         self._feed = feed
@@ -144,6 +145,7 @@ class SinkTask:
             observer,
             isolation=options.isolate_tables,
             holds_halves=not options.tables.history,
+            blocked=blocked if options.isolate_tables else (),
         )
         self._assigned: Counter[str] = Counter()  # partitions by topic; a task has all of a topic's
         self._kept = UncommittedRecords(options.dead_letters_unresolved)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 from headrace.core.batch.batch import Batch, BatchPolicy, Content, Unwritten
 from headrace.core.batch.offsets import Origin
 from headrace.core.batch.table_queue import Backlog, TableQueue
 from headrace.core.connect.lifecycle import TableState
-from headrace.core.connect.table_status import TableReport, TableStatus
+from headrace.core.connect.table_status import TableReport, TableStatus, report_of
 from headrace.core.model.errors import remedy
 from headrace.core.reselect.unresolved import OmittedChange
 from headrace.core.tables.table_topics import TableTopics
@@ -48,6 +49,10 @@ class TableLanes:
 
     With ``isolation`` a table that fails stops alone, until no topic of the task is left to read. ``holds_halves`` is
     False where both halves of a key change need not be in one batch.
+
+    ``blocked`` are the tables that did not run in an earlier run of the task. What they lack is read and written again,
+    and nobody knows yet whether that succeeds. So they are shown as RETRYING, with the cause of that run, until they
+    have a durable batch or fail again.
     """
 
     def __init__(
@@ -63,6 +68,7 @@ class TableLanes:
         *,
         isolation: bool,
         holds_halves: bool,
+        blocked: Sequence[TableStatus] = (),
     ) -> None:
         self._policy = policy
         self._owner = owner
@@ -80,6 +86,7 @@ class TableLanes:
         self._backlog = Backlog()
         self._paused = self._flushing = False
         self._to_restart: set[str] = set()
+        self._recovering = {each.table: _recovering(each) for each in blocked}
         self._idle = asyncio.Event()
         self._started = self._stopped = False
 
@@ -110,10 +117,15 @@ class TableLanes:
         self._assigned = topics
         restarted, self._to_restart = self._to_restart, set()
         for table in restarted & self._lanes.keys():
+            if (status := self._lanes[table].status) is not None:
+                self._recovering[table] = _recovering(self._with_topics(status))
             self._lanes[table].restart()
             if self._paused:
                 self._lanes[table].pause()
         left = self._topics.keep(topics)
+        self._recovering = {
+            table: each for table, each in self._recovering.items() if not set(topics).isdisjoint(each.topics)
+        }
         self._observer.left(left)
         await asyncio.gather(*(self._lanes.pop(table).stop() for table in left if table in self._lanes))
         self.moved()
@@ -222,11 +234,24 @@ class TableLanes:
 
     def statuses(self) -> Sequence[TableStatus]:
         """The tables that are retried or have failed."""
-        return [lane.status for lane in self._lanes.values() if lane.status is not None]
+        found = dict(self._recovering)
+        for name, lane in self._lanes.items():
+            if lane.status is not None:
+                found[name] = self._with_topics(lane.status)
+        return list(found.values())
 
     def reports(self) -> Sequence[TableReport]:
         """Return a report on each table, by name."""
-        return [lane.report(sorted(self._topics.of([name]))) for name, lane in sorted(self._lanes.items())]
+        found = {name: report_of(each) for name, each in self._recovering.items()}
+        for name, lane in self._lanes.items():
+            report = lane.report(sorted(self._topics.of([name])))
+            if (earlier := self._recovering.get(name)) is not None and lane.state is TableState.RUNNING:
+                report = replace(report, state=earlier.state, last_error=earlier)
+            found[name] = report
+        return [report for _, report in sorted(found.items())]
+
+    def _with_topics(self, status: TableStatus) -> TableStatus:
+        return replace(status, topics=tuple(sorted(self._topics.of([status.table]))))
 
     def unwritten(self) -> Mapping[str, Unwritten]:
         """Return the oldest events that are not durable, by table."""
@@ -240,7 +265,7 @@ class TableLanes:
         """
         if table in self._lanes:
             self._to_restart.add(table)
-        return table in self._lanes
+        return table in self._lanes or table in self._recovering
 
     def waiting(self, table: str) -> int:
         """Return the number of events in a table's queue."""
@@ -248,13 +273,17 @@ class TableLanes:
 
     def moved(self) -> None:
         """Report the states of the lanes (``LaneListener``)."""
+        for name, lane in self._lanes.items():
+            if lane.status is not None:  # its own attempt has failed
+                self._recovering.pop(name, None)
         self._observer.tables(self.statuses())
 
     # -- failures ------------------------------------------------------------------------------------------------------
 
     async def fail_topic(self, topic: str, table: str, error: Exception) -> None:
         """Fail the tables of a topic whose records cannot be used; ``table`` if it has contained no change yet."""
-        for name in self._topics.tables(topic) or [table]:
+        earlier = [name for name, each in self._recovering.items() if topic in each.topics]
+        for name in self._topics.tables(topic) or earlier or [table]:
             if (lane := await self._lane(name, topic)) is not None:
                 self.failed(lane, error)
 
@@ -278,6 +307,8 @@ class TableLanes:
     async def written(self, lane: TableLane, batch: Batch, omitted: Sequence[OmittedChange]) -> None:
         """Complete a durable batch (``LaneListener``). An error fails the task."""
         try:
+            if self._recovering.pop(lane.table, None) is not None:
+                self.moved()
             origins = lane.queue.complete(batch)
             self.throttle()
             await self._owner.written(batch, origins, omitted)
@@ -290,3 +321,7 @@ class TableLanes:
         """Wake a flush if all lanes are idle (``LaneListener``)."""
         if self._is_idle:
             self._idle.set()
+
+
+def _recovering(status: TableStatus) -> TableStatus:
+    return replace(status, state=TableState.RETRYING, next_attempt=None)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from headrace.config import SinkConnectorConfig
 from headrace.config.sink_options import TableSettings
+from headrace.core.connect.table_status import TableStatus
 from headrace.core.decode.envelope import EnvelopeOptions
 from headrace.core.decode.flattened import MetadataNames
 from headrace.core.decode.json_types import JsonConverter
@@ -42,6 +43,8 @@ OpenRowSource = Callable[[DatabaseOptions, ReselectOptions], RowSource]
 OpenRows = Callable[[str, RowStoreOptions], RowStore]
 """Opens the store that ``reselect.cache.type`` names."""
 Observe = Callable[[str, int], Observer]
+BlockedTables = Callable[[str, int], Sequence[TableStatus]]
+"""Returns the tables of a task that did not run when its status was written last."""
 CountReselects = Callable[[str, int], ReselectMetrics]
 
 
@@ -60,6 +63,7 @@ class SinkTaskFactory:
         count_reselects: CountReselects = lambda connector, task: NoMetrics(),
         open_registry: OpenRegistry = no_registries,
         adjust: Callable[[SinkTaskOptions], SinkTaskOptions] = lambda options: options,
+        blocked: BlockedTables = lambda connector, task: (),
     ) -> None:
         self._feeds = feeds
         self._lakehouse = lakehouse
@@ -68,6 +72,7 @@ class SinkTaskFactory:
         self._open_rows = open_rows
         self._observe = observe
         self._count_reselects = count_reselects
+        self._blocked = blocked
         self._open_registry = open_registry
         self._adjust = adjust
         self._sources: Sources = plugins.load_all("sources")
@@ -107,6 +112,7 @@ class SinkTaskFactory:
             self._observe(connector, number),
             conversion,
             self._sources,
+            self._blocked(connector, number),
         )
 
     def _reselect(self, connector: str, number: int, config: SinkConnectorConfig, options: ReselectOptions) -> Reselect:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,8 +13,10 @@ from fix_asyncio import eventually
 from unit.runtime.sink_task_harness import FIRST, GROUP, TOPIC, Harness, running
 
 from headrace.core.connect.lifecycle import TableState
+from headrace.core.connect.table_status import TableStatus
 from headrace.core.model.errors import Fatal, Retriable, TableMissing
 from headrace.ports import LakeTable, TableOptions, TopicPartition
+from headrace.runtime.metrics.metrics import Metrics
 from headrace.runtime.task import table_lane
 from headrace.runtime.task.sink_task import SinkTask
 from headrace_connectors.memory import MemoryLakehouse
@@ -118,6 +120,89 @@ async def test_a_restarted_task_writes_the_table_that_had_failed(harness: Harnes
         await eventually(lambda: harness.offset() == 1)
         assert states(task) == {}
     assert set(harness.rows()) == {"=1"}
+
+
+class Shown:
+    """Records what the status of the task shows of its tables, without repetitions."""
+
+    def __init__(self) -> None:
+        self.states: list[dict[str, TableState]] = []
+        self.blocked: Sequence[TableStatus] = ()
+        self.observer = Metrics().task("items", 0, lambda topic: None, tables=self._tables)
+
+    def _tables(self, blocked: Sequence[TableStatus]) -> None:
+        self.blocked = blocked
+        now = {each.table: each.state for each in blocked}
+        if [now] != self.states[-1:]:
+            self.states.append(now)
+
+
+async def test_a_failed_table_is_never_shown_as_running_before_it_is_written(
+    harness: Harness, broken: FailingLakehouse
+) -> None:
+    """A new run of the task shows it as RETRYING with the old cause, until it fails again or has a durable batch."""
+    broken.errors[ITEMS] = Fatal("items: the type changed")
+    harness.insert(1, 1)
+    before = Shown()
+    async with running(harness.task(isolated=True, observer=before.observer)):
+        await eventually(lambda: before.states[-1] == {ITEMS: TableState.FAILED})
+        order(harness, 1)
+        await eventually(lambda: committed(harness, OTHER_FIRST) == 1)
+    assert [each.topics for each in before.blocked] == [(TOPIC,)]
+    again = Shown()
+    async with running(harness.task(isolated=True, observer=again.observer, blocked=before.blocked)):
+        await eventually(lambda: again.states[-1] == {ITEMS: TableState.FAILED})
+    assert again.states == [{ITEMS: TableState.RETRYING}, {ITEMS: TableState.FAILED}]
+    broken.errors.clear()
+    last = Shown()
+    task = harness.task(isolated=True, observer=last.observer, blocked=again.blocked)
+    (report,) = task.reports()
+    assert (report.table, report.state, report.topics) == (ITEMS, TableState.RETRYING, (TOPIC,))
+    assert report.last_error is not None
+    assert "the type changed" in report.last_error.trace
+    async with running(task):
+        await eventually(lambda: harness.offset() == 1)
+        assert [each.state for each in task.reports() if each.table == ITEMS] == [TableState.RUNNING]
+    assert last.states == [{ITEMS: TableState.RETRYING}, {}]
+
+
+async def test_a_restarted_table_is_retrying_until_it_is_written(harness: Harness, broken: FailingLakehouse) -> None:
+    """A request to restart a table does not make it RUNNING: only a durable batch does."""
+    broken.errors[ITEMS] = Fatal("items: the type changed")
+    shown = Shown()
+    harness.insert(1, 1)
+    async with running(harness.task(isolated=True, observer=shown.observer)) as task:
+        order(harness, 1)
+        await eventually(lambda: shown.states[-1] == {ITEMS: TableState.FAILED})
+        del shown.states[:]
+        assert task.restart_table(ITEMS)
+        await eventually(lambda: shown.states[-1:] == [{ITEMS: TableState.FAILED}])
+        broken.errors.clear()
+        assert task.restart_table(ITEMS)
+        await eventually(lambda: harness.offset() == 1)
+    retrying, failed = {ITEMS: TableState.RETRYING}, {ITEMS: TableState.FAILED}
+    assert shown.states == [retrying, failed, retrying, {}]
+
+
+async def test_tables_of_other_tasks_are_not_shown_as_retrying(harness: Harness, broken: FailingLakehouse) -> None:
+    """The status of an earlier run may contain tables whose topics another task has now, or no task."""
+    elsewhere = TableStatus("elsewhere", TableState.FAILED, "the cause", 0.0, None, ("shop.public.elsewhere",))
+    shown = Shown()
+    async with running(harness.task(isolated=True, observer=shown.observer, blocked=[elsewhere])):
+        await eventually(lambda: shown.states[-1] == {})
+    assert shown.states == [{"elsewhere": TableState.RETRYING}, {}]
+
+
+async def test_a_topic_that_fails_again_fails_the_table_that_had_failed(
+    harness: Harness, broken: FailingLakehouse
+) -> None:
+    """Before a record of the topic is decoded, only the earlier run knows which table its changes belong to."""
+    harness.broker.append(TOPIC, b"{broken", key({"id": 1}))
+    known = TableStatus("renamed", TableState.FAILED, "the cause", 0.0, None, (TOPIC,))
+    shown = Shown()
+    async with running(harness.task(isolated=True, observer=shown.observer, blocked=[known])):
+        await eventually(lambda: TableState.FAILED in shown.states[-1].values())
+    assert shown.states == [{"renamed": TableState.RETRYING}, {"renamed": TableState.FAILED}]
 
 
 async def test_a_table_is_restarted_alone(harness: Harness, broken: FailingLakehouse) -> None:

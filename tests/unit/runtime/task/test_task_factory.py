@@ -11,6 +11,8 @@ from headrace.config.connector import CONNECTOR_OPTIONS
 from headrace.config.reselect import reselect_options
 from headrace.config.validation import WorkerDefaults, sink_connector_config
 from headrace.core.connect.config_validators import AnyCase
+from headrace.core.connect.lifecycle import TableState
+from headrace.core.connect.table_status import TableStatus
 from headrace.core.model.errors import Retriable
 from headrace.core.model.ordering import Ordering
 from headrace.core.reselect.cache.rows import RowStore
@@ -195,3 +197,27 @@ async def test_a_task_that_cannot_be_created_leaves_no_queue_open() -> None:
         with pytest.raises(Retriable):
             await factory("shop", 0, sink_connector_config(CACHED | config, DEFAULTS), lambda error: None)
     assert queue.closed
+
+
+@pytest.mark.anyio
+async def test_a_task_gets_the_tables_that_had_failed() -> None:
+    """Their states are those of the status topic, which another worker may have written."""
+    json = "org.apache.kafka.connect.json.JsonConverter"
+    converters = {"key.converter": json, "value.converter": json}
+    config = {"name": "shop", "connector.class": "LakehouseSink", "topics": "a", **converters}
+    failed = TableStatus("items", TableState.FAILED, "the cause", 0.0, None, ("a",))
+    feeds = MemoryFeeds(MemoryBroker())
+    with WorkerThreads.start(2) as threads:
+        for isolation, expected in (("table", [("items", TableState.RETRYING)]), ("task", [])):
+            factory = SinkTaskFactory(
+                feeds,
+                MemoryLakehouse(),
+                lambda database, options: MemoryRowSource(),
+                threads,
+                unlimited(),
+                blocked=lambda connector, number: [failed] if (connector, number) == ("shop", 3) else [],
+            )
+            typed = sink_connector_config({**config, "errors.isolation": isolation}, DEFAULTS)
+            task = await factory("shop", 3, typed, lambda error: None)
+            assert [(each.table, each.state) for each in task.reports()] == expected
+            assert not (await factory("shop", 0, typed, lambda error: None)).reports()

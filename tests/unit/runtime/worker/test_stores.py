@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 from fix_asyncio import eventually
 
-from headrace.core.connect.lifecycle import State, TargetState
+from headrace.core.connect.lifecycle import State, TableState, TargetState
 from headrace.core.connect.status import Status, TopicStatus, encode_topic, topic_key
+from headrace.core.connect.table_status import TableStatus
 from headrace.core.model.errors import Retriable
 from headrace.runtime.worker import stores
 from headrace.runtime.worker.stores import ConfigStore, StatusStore
@@ -147,3 +148,23 @@ async def _written(log: MemoryLog) -> dict[str, bytes | None]:
     written = dict[str, bytes | None]()
     await MemoryLog(log).start(written.__setitem__)
     return written
+
+
+async def test_the_states_of_tables_survive_a_restart() -> None:
+    """With their topics. Those that an earlier release has stored have none."""
+    log = MemoryLog()
+    store = StatusStore(log)
+    await store.start()
+    tables = (
+        TableStatus("items", TableState.FAILED, "why", 1_700_000_000.0, None, ("shop.items",)),
+        TableStatus("orders", TableState.RETRYING, "away", 1_700_000_000.0, 1_700_000_030.0),
+    )
+    store.put_task("n", 0, RUNNING)
+    store.put_tables("n", 0, tables)
+    await store.close()
+    again = StatusStore(log)
+    await again.start()
+    seen = again.task("n", 0)
+    assert seen is not None
+    assert seen.tables == tables
+    await again.close()
