@@ -12,8 +12,9 @@ import pytest
 from contracts.lake_actions import KEEP, TOPIC, Row, actions, commit, delete, text
 from contracts.lake_harness import ITEM, NOW, LakeFixtures, LakeHarness, apply, item
 
-from headrace.core.model.errors import Fatal
+from headrace.core.model.errors import ConfigError, Fatal
 from headrace.core.model.events import RowVersion
+from headrace.core.tables.table_layout import PARTITION_BY, SORT_BY, table_layout
 from headrace.ports import LakeTable
 
 TYPES: Sequence[tuple[pa.DataType, list[Any]]] = [
@@ -55,6 +56,23 @@ class LakeColumnsSuite(LakeFixtures):
         assert table.schema() is None
         with pytest.raises(Fatal, match="does not exist"):
             apply(table, item(1))
+
+    @pytest.mark.parametrize(
+        ("partition", "sort", "option"), [("name, nocolumn", "", PARTITION_BY), ("", "NAME", SORT_BY)]
+    )
+    def test_a_layout_with_a_column_that_the_table_does_not_have(
+        self, lake: LakeHarness, name: str, partition: str, sort: str, option: str
+    ) -> None:
+        """The error names option, column and the table's columns, and no table exists: a later one has its layout."""
+        table = lake.open(name, layout=table_layout("iceberg", partition, sort))
+        wrong = "nocolumn" if partition else "NAME"
+        with pytest.raises(ConfigError) as refused:
+            table.evolve(ITEM, ["id"])
+        assert f"{name}: {option} names column '{wrong}', which the table does not have" in str(refused.value)
+        assert "the columns are id, name, note, qty, __headrace_" in str(refused.value)
+        assert refused.value.key == option
+        assert table.schema() is None
+        assert lake.open(name).schema() is None
 
     def test_new_columns_are_added(self, lake: LakeHarness, name: str, table: LakeTable) -> None:
         """Columns are added wherever they occur in the event; stored rows have null in them."""

@@ -17,6 +17,7 @@ from headrace.core.merge.actions import outranking, take_actions
 from headrace.core.merge.history import History
 from headrace.core.model.errors import Fatal, HeadraceError, TableMissing
 from headrace.core.model.events import OWN_PREFIX, Actions, RowVersion
+from headrace.core.tables.table_layout import check_columns
 from headrace.core.tables.table_sources import TableSource
 from headrace.ports import Commit, MergeCounts, TableOptions, TopicPartition, UpkeepReport
 from headrace_connectors.lakehouse import reader
@@ -107,6 +108,7 @@ class SparkTable:
         self._seen = False
         self._recreate = options.recreate
         self._adopt = options.adopt
+        self._layout, self._table_format = options.layout, options.format
         self._soft = options.soft_delete and not options.history
         self._own = HISTORY_COLUMNS if options.history else SOFT_COLUMNS if self._soft else VERSION_COLUMNS
 
@@ -174,13 +176,15 @@ class SparkTable:
                 self._key_fields = tuple(key_fields)
 
     def _create(self, schema: pa.Schema, key_fields: Sequence[str]) -> None:
+        complete = pa.schema([*schema, *self._own])
+        check_columns(self._label, self._table_format, self._layout, complete)
         self._run(self._format.create_namespace(self._path.namespace))
         properties = {**key_property(key_fields), **source_properties(self.sources())}
         if not self._ledger.is_early():
             if self._session.schema(self._table) is not None:  # the new ledger would replace another writer's
                 raise Conflict(f"{self._label}: another writer created the table in between")
             self._ledger.create()  # before the table: an old ledger must never be used for a new table
-        self._run(self._format.create(self._path, pa.schema([*schema, *self._own]), properties))
+        self._run(self._format.create(self._path, complete, properties))
         self._ledger.attach()
         self._schema, self._key_fields, self._fresh, self._seen = schema, tuple(key_fields), True, True
         self._first_sources = ()

@@ -21,6 +21,7 @@ from headrace.core.model.events import Actions, RowVersion
 from headrace.core.model.keys import FLOOR_KEY
 from headrace.core.model.ranking import UNVERSIONED, outranks, succeed
 from headrace.core.tables.naming import check_table_path
+from headrace.core.tables.table_layout import check_columns
 from headrace.core.tables.table_sources import TableSource
 from headrace.ports import Commit, EngineState, EngineStatus, MergeCounts, TableOptions, TopicPartition, UpkeepReport
 from headrace_connectors.lakehouse.append import history_rows
@@ -118,6 +119,7 @@ class MemoryTable:
         self._name = name
         self._stored = stored
         self._adopt = options.adopt
+        self._layout, self._format = options.layout, options.format
         self._recreate = options.recreate
         self._seen = False
         self._soft = options.soft_delete
@@ -201,6 +203,7 @@ class MemoryTable:
         """Create the table, or change it so that ``schema`` fits. Raises Fatal if that is impossible."""
         wanted = lake_schema(self._name, schema, key_fields)
         if self.schema() is None:
+            check_columns(self._name, self._format, self._layout, pa.schema([*wanted, *self._own]))
             self._stored.properties, self._first_sources = source_properties(self.sources()), ()
             self._stored.schema, self._stored.key_fields, self._stored.own = wanted, tuple(key_fields), self._own
             if self._stored.attached or self._stored.tombstones is None:

@@ -126,7 +126,8 @@ class TableWriter(Protocol):
     def evolve(self, schema: pa.Schema, key_fields: Sequence[str]) -> None:
         """Create the table, or add and widen columns so that ``schema`` fits.
 
-        Raises Fatal when it cannot be done, and Retriable if another writer has created the table in between.
+        Raises Fatal when it cannot be done, Retriable if another writer has created the table in between, and
+        ConfigError if a new table does not have the columns of its layout. Nothing is created then.
         """
 
     def merge(self, actions: Actions, commit: Commit) -> MergeCounts:

@@ -2,8 +2,9 @@
 
 ``table.partition.by`` is a list of ``column``, ``years(column)``, ``months(column)``, ``days(column)``,
 ``hours(column)``, ``bucket(n, column)`` and ``truncate(n, column)``. ``table.sort.by`` is a list of ``column``, each
-optionally followed by ``ASC`` or ``DESC``. They are parsed here, so that a mistake is found before a table is created.
-Each format writes its own DDL.
+optionally followed by ``ASC`` or ``DESC``. They are parsed here, and compared with the columns of a new table, so that
+a mistake is found before the table is created: Iceberg's sort order is a second statement, which would be missing in a
+table that exists. Each format writes its own DDL.
 """
 
 from __future__ import annotations
@@ -11,6 +12,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import combinations
+
+import pyarrow as pa
 
 from headrace.core.model.errors import ConfigError
 
@@ -18,6 +22,8 @@ PARTITION_BY, SORT_BY = "table.partition.by", "table.sort.by"
 
 _TIMES = ("years", "months", "days", "hours")
 _SIZED = ("bucket", "truncate")
+_SHOWN = 50
+"""Columns that a message names."""
 _ENTRY = re.compile(r"\s*([^(),]+(?:\([^()]*\))?)\s*(?:,|$)")
 _CALL = re.compile(r"(\w+)\s*\(([^()]*)\)")
 
@@ -50,11 +56,63 @@ class TableLayout:
 def table_layout(table_format: str, partition_by: str, sort_by: str) -> TableLayout:
     """Parse the options' values. Raises ConfigError for invalid expressions, and for those the format lacks."""
     layout = TableLayout(partition_fields(partition_by), sort_fields(sort_by))
+    for one, other in combinations(layout.partition, 2):
+        alike = one.transform == other.transform or {one.transform, other.transform} <= {*_TIMES}
+        if one.column == other.column and alike:
+            raise ConfigError(
+                f"{PARTITION_BY}: column {one.column!r} has two transforms that exclude each other; remove one",
+                PARTITION_BY,
+            )
     if table_format == "delta" and any(field.transform != "identity" for field in layout.partition):
         raise ConfigError(f"{PARTITION_BY}: Delta tables are partitioned by columns, without a transform", PARTITION_BY)
     if table_format == "delta" and layout.partition and layout.sort:
         raise ConfigError(f"{SORT_BY}: Delta clusters by these columns, which partitions exclude; set one", SORT_BY)
     return layout
+
+
+def check_columns(table: str, table_format: str, layout: TableLayout, schema: pa.Schema) -> None:
+    """Raise ConfigError if a new table does not have a column of its layout, or the column's type does not fit.
+
+    ``schema`` has all columns of the table, in lake types. Names are compared with their case, as Spark does.
+    """
+    for option, column, transform in _uses(layout):
+        if column not in schema.names:
+            shown = [*schema.names[:_SHOWN], *(["…"] if len(schema.names) > _SHOWN else [])]
+            raise ConfigError(
+                f"{table}: {option} names column {column!r}, which the table does not have; correct it, the columns "
+                f"are {', '.join(shown)}",
+                option,
+            )
+        data_type = schema.field(column).type
+        if not _fits(data_type, transform, clusters=table_format == "delta" and option == SORT_BY):
+            use = f"{transform}({column})" if transform != "identity" else f"column {column!r}"
+            raise ConfigError(
+                f"{table}: {option} has {use}, whose type {data_type} does not fit; choose another column or transform",
+                option,
+            )
+
+
+def _uses(layout: TableLayout) -> Iterator[tuple[str, str, str]]:
+    """The option, column and transform of each field."""
+    yield from ((PARTITION_BY, field.column, field.transform) for field in layout.partition)
+    yield from ((SORT_BY, field.column, "identity") for field in layout.sort)
+
+
+def _fits(data_type: pa.DataType, transform: str, *, clusters: bool) -> bool:
+    """Whether a format accepts columns of a type: Iceberg's table of transforms, and Delta's of clustering columns."""
+    types = pa.types
+    if transform in _TIMES:
+        fitting = [types.is_timestamp] if transform == "hours" else [types.is_timestamp, types.is_date]
+        return any(check(data_type) for check in fitting)
+    if transform == "truncate":
+        fitting = [types.is_integer, types.is_decimal, types.is_string, types.is_binary]
+        return any(check(data_type) for check in fitting)
+    excluded = [types.is_nested]
+    if transform == "bucket":
+        excluded += [types.is_floating, types.is_boolean]
+    if clusters:
+        excluded += [types.is_boolean, types.is_binary]
+    return not any(check(data_type) for check in excluded)
 
 
 def partition_fields(text: str) -> tuple[PartitionField, ...]:

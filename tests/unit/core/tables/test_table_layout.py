@@ -2,10 +2,31 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 
 from headrace.core.model.errors import ConfigError
-from headrace.core.tables.table_layout import PartitionField, SortField, partition_fields, sort_fields, table_layout
+from headrace.core.tables.table_layout import (
+    PartitionField,
+    SortField,
+    check_columns,
+    partition_fields,
+    sort_fields,
+    table_layout,
+)
+
+TYPES = {
+    "id": pa.int64(),
+    "name": pa.string(),
+    "at": pa.timestamp("us"),
+    "day": pa.date32(),
+    "flag": pa.bool_(),
+    "price": pa.float64(),
+    "total": pa.decimal128(10, 2),
+    "data": pa.binary(),
+    "tags": pa.list_(pa.string()),
+}
+SCHEMA = pa.schema(TYPES.items())
 
 
 def test_partition_expressions() -> None:
@@ -40,3 +61,51 @@ def test_delta_refuses_transforms_and_sorted_partitions(partition: str, sort: st
     table_layout("iceberg", partition, sort)
     with pytest.raises(ConfigError, match="Delta"):
         table_layout("delta", partition, sort)
+
+
+@pytest.mark.parametrize("partition", ["name, name", "days(at), hours(at)", "bucket(2, id), bucket(4, id)"])
+def test_transforms_of_one_column_that_exclude_each_other(partition: str) -> None:
+    """Iceberg refuses them when the table is created; the configuration is refused instead."""
+    table_layout("iceberg", "days(at), bucket(4, at), at", "")
+    with pytest.raises(ConfigError, match="exclude each other"):
+        table_layout("iceberg", partition, "")
+
+
+@pytest.mark.parametrize(
+    ("table_format", "partition", "sort"),
+    [
+        ("iceberg", "days(name)", ""),
+        ("iceberg", "hours(day)", ""),
+        ("iceberg", "bucket(4, price)", ""),
+        ("iceberg", "bucket(4, flag)", ""),
+        ("iceberg", "truncate(4, at)", ""),
+        ("iceberg", "tags", ""),
+        ("iceberg", "", "tags"),
+        ("delta", "tags", ""),
+        ("delta", "", "tags"),
+        ("delta", "", "flag"),
+        ("delta", "", "data"),
+    ],
+)
+def test_a_column_whose_type_does_not_fit(table_format: str, partition: str, sort: str) -> None:
+    """The error names table, option, column and type, before the table is created."""
+    layout = table_layout(table_format, partition, sort)
+    option = "table.sort.by" if sort else "table.partition.by"
+    with pytest.raises(ConfigError, match=rf"shop\.items: {option} has .*, whose type .* does not fit") as refused:
+        check_columns("shop.items", table_format, layout, SCHEMA)
+    assert refused.value.key == option
+
+
+@pytest.mark.parametrize(
+    ("table_format", "partition", "sort"),
+    [
+        ("iceberg", "days(at), years(day)", "name desc, price, flag"),
+        ("iceberg", "truncate(4, total), truncate(2, data), truncate(9, name), bucket(4, total)", ""),
+        ("iceberg", "price", ""),
+        ("delta", "flag, data", ""),
+        ("delta", "", "name, day, price"),
+    ],
+)
+def test_columns_whose_types_fit(table_format: str, partition: str, sort: str) -> None:
+    """Formats accept these: each was tried on Spark."""
+    check_columns("shop.items", table_format, table_layout(table_format, partition, sort), SCHEMA)
