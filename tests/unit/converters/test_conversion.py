@@ -93,6 +93,16 @@ def test_a_value_that_is_no_row_is_a_bad_record() -> None:
     assert "JsonConverter" in str(errant.error)
 
 
+def test_a_key_that_is_read_as_text_is_a_bad_record() -> None:
+    """The error of a struct's key that StringConverter reads names the option of the converter."""
+    record = Record(b'{"schema":{"type":"struct","fields":[]},"payload":{"id":1}}', value({"id": 1, "name": "a"}))
+    decoder = converting_decoder("t", EnvelopeOptions(), conversion=Conversion(key=StringConverter()))
+    (errant,) = decoder.decode([record]).errant
+    assert "the record's key is of type string, not a struct, so it names no key columns; set key.converter" in str(
+        errant.error
+    )
+
+
 def test_hoist_field_makes_rows_of_primitive_values() -> None:
     """Transforms run after the converters: HoistField makes a row of a string value and of a number key."""
     hoist = "org.apache.kafka.connect.transforms.HoistField$"

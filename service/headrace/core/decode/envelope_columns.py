@@ -17,6 +17,7 @@ from headrace.core.decode.codec import Codec, ColumnCells, Source, ordering_attr
 from headrace.core.decode.envelope_events import NO_SOURCE, OLD_KEY_HEADER, Events, KafkaRecord
 from headrace.core.decode.hidden_nulls import doubted, null_may_hide
 from headrace.core.model.catalog import Catalog, HandlingModes
+from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.errors import BadRecord, Stage
 from headrace.core.model.events import CellState, Changes, Column, Operation, TableId, Versions
 from headrace.core.model.keys import canonical_keys
@@ -33,6 +34,17 @@ UNREADABLE_KEYS = Note(
     "and an insert, and values that it omits are read from the database or by reselect.unresolved.insert.mode; set "
     "header.converter=org.apache.kafka.connect.json.JsonConverter at the source"
 )
+
+_MISSING_NAMED = (
+    "primary.key.fields names {missing}, which the event's row does not have; correct the option, or, if only other "
+    "tables of the connector have this column, read the topic with a connector of its own"
+)
+_MISSING = (
+    "the record's key has the column(s) {missing}, which the event's row does not have; set message.key.columns at the "
+    "source, or primary.key.fields, to columns of the row"
+)
+_SHOWN = 50
+"""Columns that a message names."""
 
 Bools = npt.NDArray[np.bool_]
 _LARGEST = 2**63 - 1
@@ -93,7 +105,7 @@ class ChangesBuilder:
 
     def _changes(self, table: TableId, codec: Codec, events: Events) -> Changes:
         if codec.key_fields or not self._keyless:
-            _refuse_without_key(codec, events)
+            _refuse_without_key(codec, events, named=self._named_keys)
         old_documents, new_documents = _key_changes(events)
         arrays = self._plain_cells(table, codec, events) if codec.schemaless else codec.columns(events.rows, None)
         operations = np.array(events.operations, np.uint8)
@@ -276,13 +288,21 @@ def _either(one: Bools | None, other: Bools | None) -> Bools | None:
     return np.logical_or.reduce(masks) if masks else None
 
 
-def _refuse_without_key(codec: Codec, events: Events) -> None:
-    """Raise BadRecord if no event has the key columns: before the cells are converted, which may take long."""
+def _refuse_without_key(codec: Codec, events: Events, *, named: bool) -> None:
+    """Raise BadRecord if no event has the key columns: before the cells are converted, which may take long.
+
+    ``named`` is whether they are those of primary.key.fields.
+    """
     names = codec.key_fields
+    if not names:
+        raise BadRecord(_not_a_struct(events.records[0].key), index=0)  # nor is the key of any other event
     columns = set[str]().union(*events.rows) if codec.schemaless else set(codec.names)
-    if not names or not columns.issuperset(names):
-        missing = ", ".join(names) or "(none)"
-        raise BadRecord(f"the key column(s) {missing} are not in the event", index=0)  # nor in any other event
+    if not columns.issuperset(names):
+        missing = ", ".join(name for name in names if name not in columns)
+        listed = sorted(columns) if codec.schemaless else codec.names
+        shown = ", ".join(listed[:_SHOWN]) + (", …" if len(listed) > _SHOWN else "")
+        problem = (_MISSING_NAMED if named else _MISSING).format(missing=missing)
+        raise BadRecord(f"{problem}; the columns are {shown}", index=0)  # nor does any other event have them
 
 
 def _row_keys(names: Sequence[str], columns: dict[str, Column]) -> pa.StringArray:
@@ -291,6 +311,18 @@ def _row_keys(names: Sequence[str], columns: dict[str, Column]) -> pa.StringArra
         index = int(np.flatnonzero(np.asarray(key.is_null()))[0])
         raise BadRecord("a key column is null", index=index, stage=Stage.TASK_PUT)
     return key
+
+
+def _not_a_struct(key: bytes | SchemaAndValue | None) -> str:
+    """What is wrong with a key that names no columns, such as one that StringConverter reads."""
+    what = "is not a struct with columns"
+    if isinstance(key, SchemaAndValue) and not isinstance(key.value, dict):
+        what = f"is of type {key.schema.type if key.schema is not None else type(key.value).__name__}, not a struct"
+    return (
+        f"the record's key {what}, so it names no key columns; set key.converter to the converter with which the "
+        "source connector writes its keys (Debezium's default is org.apache.kafka.connect.json.JsonConverter), or "
+        "primary.key.fields to the columns that identify a row"
+    )
 
 
 def _refuse_deletes_of_kept_rows(names: Sequence[str], key: pa.StringArray, new_keys: Mapping[int, str]) -> None:

@@ -27,8 +27,9 @@ OLD_KEY_HEADER = "__debezium.oldkey"
 """The header of the second half of a key change, with the key of the first."""
 
 KEYLESS = (
-    "a record without a key: the table is append-only, which needs insert.mode=insert; "
-    "give the table a primary key, or name its key columns in primary.key.fields"
+    "a record without a key, which names no row: give the table a primary key, or name its key columns in "
+    "message.key.columns at the source; or read the topic with a connector of its own, with primary.key.fields, or "
+    "with insert.mode=insert, which appends every event: both options apply to all tables of a connector"
 )
 
 _UPSERTS = {"c": Operation.CREATE, "u": Operation.UPDATE, "r": Operation.READ}

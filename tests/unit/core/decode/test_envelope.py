@@ -209,10 +209,44 @@ def test_a_bad_record_is_reported_and_the_others_are_decoded(record: Record, sta
 
 
 def test_a_record_without_a_key_needs_another_mode() -> None:
-    """The error of a record without a key names the options that accept it."""
+    """The error of a record without a key names what accepts it, and that options apply to all tables."""
     (errant,) = decoder().decode(numbered(Record(None, change("u", EXAMPLE, 1)))).errant
-    assert "insert.mode=insert" in str(errant.error)
-    assert "primary.key.fields" in str(errant.error)
+    assert "message.key.columns at the source" in str(errant.error)
+    assert "a connector of its own, with primary.key.fields, or with insert.mode=insert" in str(errant.error)
+    assert "both options apply to all tables of a connector" in str(errant.error)
+
+
+@pytest.mark.parametrize(
+    ("options", "record_key", "text"),
+    [
+        (
+            {},
+            SchemaAndValue(schema_from_json({"type": "string"}), '{"id":1}'),
+            "the record's key is of type string, not a struct, so it names no key columns; set key.converter to the",
+        ),
+        ({}, SchemaAndValue(None, 7), "the record's key is of type int, not a struct"),
+        ({}, b'{"schema":{"type":"string"},"payload":"1"}', "the record's key is not a struct with columns"),
+        (
+            {"key_fields": ("id", "nocolumn")},
+            key({"id": 1}),
+            "primary.key.fields names nocolumn, which the event's row does not have; correct the option, or, if only "
+            "other tables of the connector have this column, read the topic with a connector of its own; the columns "
+            "are id, name",
+        ),
+        (
+            {},
+            key({"id": 1, "hidden": 2}),
+            "the record's key has the column(s) hidden, which the event's row does not have; set message.key.columns "
+            "at the source, or primary.key.fields, to columns of the row; the columns are id, name",
+        ),
+    ],
+)
+def test_the_error_of_a_key_without_columns_of_the_row_names_the_option(
+    options: dict[str, object], record_key: bytes | SchemaAndValue, text: str
+) -> None:
+    """It says what the key is, which option or converter to correct, and the columns to choose from."""
+    (errant,) = decoder(**options).decode(numbered(Record(record_key, change("u", EXAMPLE, 1)))).errant
+    assert (errant.stage, text in str(errant.error)) == (Stage.TASK_PUT, True), str(errant.error)
 
 
 def test_an_append_only_table_accepts_records_without_a_key() -> None:
