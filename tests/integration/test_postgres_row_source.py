@@ -182,6 +182,39 @@ def test_identity_index_beside_a_primary_key_is_known(
     assert not right.sends_wrong_keys
 
 
+def test_tables_that_no_publication_contains_are_known(
+    stack_postgres: Postgres, options: ReselectOptions, open_source: Opener
+) -> None:
+    """A partition that is published under its root, the root of partitions that are not, and a table beside both.
+
+    Without a slot, and with another plug-in's, nobody knows what is published.
+    """
+    assert options.database is not None
+    stack_postgres.create_database("published")
+    stack_postgres.execute(
+        "CREATE TABLE root (id int PRIMARY KEY) PARTITION BY RANGE (id); CREATE TABLE plain (id int PRIMARY KEY); "
+        "CREATE TABLE leaf PARTITION OF root FOR VALUES FROM (0) TO (10); CREATE TABLE later (id int PRIMARY KEY); "
+        "CREATE PUBLICATION captured FOR TABLE root, plain WITH (publish_via_partition_root = true)",
+        "published",
+    )
+    source = open_source(replace(options, database=replace(options.database, dbname="published")))
+
+    def unpublished() -> dict[str, bool]:
+        """The tables that are not published; whether each is a partition."""
+        names = ("root", "leaf", "plain", "later")
+        entries = [source.catalog(TableId("shop", "published", "public", name)) for name in names]
+        return {entry.table.table: entry.partition for entry in entries if entry is not None and not entry.published}
+
+    assert unpublished() == {}
+    with stack_postgres.connect("published") as session:  # the slots are those of the session
+        session.execute("SELECT pg_create_logical_replication_slot('published_a', 'pgoutput', true)")
+        assert unpublished() == {"leaf": True, "later": False}
+        stack_postgres.execute("ALTER PUBLICATION captured SET (publish_via_partition_root = false)", "published")
+        assert unpublished() == {"root": False, "later": False}
+        session.execute("SELECT pg_create_logical_replication_slot('published_b', 'test_decoding', true)")
+        assert unpublished() == {}
+
+
 # -- visibility (``reselect.md`` section 7.2) -------------------------------------------------------------------------
 
 

@@ -23,9 +23,17 @@ _TABLE: LiteralString = """
 SELECT c.oid, c.relkind::text AS kind, c.relreplident::text AS identity,
        pg_catalog.row_security_active(c.oid) AS row_security,
        pg_catalog.has_table_privilege(c.oid, 'SELECT')
-         OR pg_catalog.has_any_column_privilege(c.oid, 'SELECT') AS granted
+         OR pg_catalog.has_any_column_privilege(c.oid, 'SELECT') AS granted,
+       c.relispartition AS partition,
+       EXISTS (SELECT FROM pg_catalog.pg_publication_tables p
+               WHERE p.schemaname = n.nspname AND p.tablename = c.relname)
+         OR NOT coalesce((SELECT pg_catalog.bool_and(plugin = 'pgoutput') FROM pg_catalog.pg_replication_slots
+                          WHERE database = pg_catalog.current_database()), false) AS published
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = %s AND c.relname = %s AND c.relkind IN ('r', 'p')
+"""
+"""A table is certainly not published only if pgoutput reads the log: other plug-ins ignore publications. Without a slot
+nobody knows; a standby does not show those of its primary.
 """
 _COLUMNS: LiteralString = """
 SELECT attname AS name, attnum AS number, atttypid AS type, atttypmod AS typmod, attlen, attstorage::text,
@@ -87,6 +95,8 @@ def read_catalog(connection: Connection, table: TableId) -> CatalogTable | None:
         ),
         primary_key=any(part.primary_key for part in key),
         identity_index=next((part.index_name for part in key if part.identity and not part.primary_key), None),
+        partition=found.partition,
+        published=found.published,
     )
 
 

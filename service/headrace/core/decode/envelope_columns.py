@@ -16,7 +16,7 @@ from headrace.core.decode import binlog_order
 from headrace.core.decode.codec import Codec, ColumnCells, Source, ordering_attribute
 from headrace.core.decode.envelope_events import NO_SOURCE, OLD_KEY_HEADER, Events, KafkaRecord
 from headrace.core.decode.hidden_nulls import doubted, null_may_hide
-from headrace.core.model.catalog import Catalog, HandlingModes
+from headrace.core.model.catalog import Catalog, CatalogTable, HandlingModes
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.errors import BadRecord, Stage
 from headrace.core.model.events import CellState, Changes, Column, Operation, TableId, Versions
@@ -45,6 +45,21 @@ _MISSING = (
 )
 _SHOWN = 50
 """Columns that a message names."""
+
+UNPUBLISHED_TABLE = Note(
+    "no publication of the database contains the table, so only snapshots send its rows, and the lake table becomes "
+    "stale; add the table to the source connector's publication (ALTER PUBLICATION … ADD TABLE …)"
+)
+UNPUBLISHED_PARTITION = Note(
+    "no publication of the database contains this partition under its own name, so only snapshots send its rows, and "
+    "the lake table becomes stale (publish.via.partition.root=true sends its changes under the partitioned table); "
+    "exclude the partition at the source connector (table.exclude.list) or from the connector's topics"
+)
+UNPUBLISHED_ROOT = Note(
+    "no publication of the database contains this partitioned table under its own name, so its changes are sent under "
+    "its partitions, and the lake table becomes stale unless their topics are routed to it; publish them under the "
+    "table (ALTER PUBLICATION … SET (publish_via_partition_root = true)) or exclude the table"
+)
 
 Bools = npt.NDArray[np.bool_]
 _LARGEST = 2**63 - 1
@@ -201,6 +216,8 @@ class ChangesBuilder:
     ) -> tuple[Column, ...]:
         connector = _connector(events) or ""
         entry = self._catalog.table(table)
+        if entry is not None and not entry.published:
+            self.notes.append(_unpublished(entry))
         by_name = {} if entry is None else {column.name: column for column in entry.columns}
         # Also in snapshot reads: there, a text equal to the placeholder is the row's value.
         may_omit = (operations != Operation.DELETE) & (operations != Operation.TOMBSTONE)
@@ -226,6 +243,13 @@ class ChangesBuilder:
             masks = placeholders, cut, hiding if hides else None, absent
             columns.append(_with_states(cells.name, schema, values, *masks))
         return tuple(columns)
+
+
+def _unpublished(entry: CatalogTable) -> Note:
+    """Return the note on a table of which only snapshots send rows."""
+    if entry.partition:
+        return UNPUBLISHED_PARTITION
+    return UNPUBLISHED_ROOT if entry.relkind == "p" else UNPUBLISHED_TABLE
 
 
 def _ordering_values(by: Ordering, events: Events, columns: Mapping[str, Column]) -> pa.Array:

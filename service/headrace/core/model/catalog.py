@@ -119,7 +119,8 @@ class CatalogTable:
     ``key`` is the identity in key order: the primary key, else the replica identity's index, else empty.
     ``replica_identity`` is ``pg_class.relreplident``; ``identity_index`` is the name of the index of ``i``, unless it
     is that of the primary key. ``version`` changes with every DDL statement, if the database provides it (Oracle's
-    ``LAST_DDL_TIME``).
+    ``LAST_DDL_TIME``). ``partition`` is whether it is a partition of a table. ``published`` is False if no publication
+    contains the table under its own name, so that only snapshots send its rows.
     """
 
     table: TableId
@@ -129,6 +130,8 @@ class CatalogTable:
     key: tuple[KeyColumn, ...] = ()
     primary_key: bool = True
     identity_index: str | None = None
+    partition: bool = False
+    published: bool = True
     version: str = ""
     dialect: Dialect = Dialect.POSTGRESQL
 
