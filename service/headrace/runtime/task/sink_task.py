@@ -361,8 +361,14 @@ class SinkTask:
             while True:
                 await asyncio.sleep(COMMIT_INTERVAL)
                 await self._offsets.commit()
+                self._lanes.caught_up(self._topics_without_lag())
         except Exception as error:
             self.failed(error)
+
+    def _topics_without_lag(self) -> Collection[str]:
+        """Return the topics of which every partition is known to be committed up to its end."""
+        current = Counter(partition.topic for partition, records in self._feed.lag().items() if not records)
+        return [topic for topic, partitions in self._assigned.items() if current[topic] == partitions]
 
     # -- parts ---------------------------------------------------------------------------------------------------------
 

@@ -52,7 +52,7 @@ class TableLanes:
 
     ``blocked`` are the tables that did not run in an earlier run of the task. What they lack is read and written again,
     and nobody knows yet whether that succeeds. So they are shown as RETRYING, with the cause of that run, until they
-    have a durable batch or fail again.
+    have a durable batch, fail again, or nothing of their topics is left to read.
     """
 
     def __init__(
@@ -266,6 +266,18 @@ class TableLanes:
         if table in self._lanes:
             self._to_restart.add(table)
         return table in self._lanes or table in self._recovering
+
+    def caught_up(self, topics: Collection[str]) -> None:
+        """Show tables as RUNNING that had failed before, if all of their ``topics`` are read and committed to the end.
+
+        The task that had failed may have ended after the commit of the table and before it wrote its status, or the
+        broker has removed the records that the table lacks.
+        """
+        for name, status in list(self._recovering.items()):
+            assigned = set(status.topics) & set(self._assigned)  # none before the first assignment
+            if assigned and assigned <= set(topics):
+                del self._recovering[name]
+                self.moved()
 
     def waiting(self, table: str) -> int:
         """Return the number of events in a table's queue."""
