@@ -76,7 +76,13 @@ class Service:
         self._memory = memory_plan(config.lake.memory, self._lakehouse.memory())
         stores: Stores = plugins.load("stores", "kafka" if config.distributed else "standalone")(properties)
         self.worker = Worker(
-            config, stores, plugins.installed(), self._task_factory(), self._advertised(), self._metrics
+            config,
+            stores,
+            plugins.installed(),
+            self._task_factory(),
+            self._advertised(),
+            self._metrics,
+            engine=self._engine,
         )
         self._metrics.watch(self.worker.configs, self.worker.statuses, self.worker.worker_id, self.worker.plugins)
         self.herder = Herder(

@@ -160,6 +160,8 @@ def _age(seconds: float) -> str:
 
 def _causes_of_connectors(connectors: Mapping[str, Json]) -> Iterator[str]:
     for (name, task), part in _parts(connectors):
+        if part.get("waits_for"):
+            yield f"task {name}-{task}: waits for {part['waits_for']}"
         if part.get("trace") and not _failed_tables(part):
             label = f"task {name}-{task}" if task else f"connector {name}"
             yield f"{label}: {part['state']}: {_headline(part['trace'])}"

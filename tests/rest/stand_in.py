@@ -98,6 +98,8 @@ class StandInTask:
         self.waits_for = "its turn"
         self.fail = fail
         self.calls: list[str] = []
+        self.slow = False
+        """Whether its start does not end."""
         self.tables: list[TableReport] = []
         """What it says of its tables."""
         self.write_in_flight: asyncio.Event | None = None
@@ -108,6 +110,8 @@ class StandInTask:
     async def start(self) -> None:
         """Started."""
         self.calls.append("start")
+        if self.slow:
+            await asyncio.Event().wait()
 
     async def stop(self) -> None:
         """Stopped."""
@@ -152,6 +156,7 @@ class StandInTasks:
         self.configs: dict[str, SinkConnectorConfig] = {}
         self.refusal: BaseException | None = None
         self.made = 0
+        self.slow = False
 
     async def __call__(
         self, connector: str, number: int, config: SinkConnectorConfig, on_failure: Callable[[BaseException], None]
@@ -161,6 +166,7 @@ class StandInTasks:
         if self.refusal is not None:
             raise self.refusal
         task = StandInTask(connector, number, on_failure)
+        task.slow = self.slow
         self.tasks[task.name] = task
         self.configs[task.name] = config
         return task

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 
 import pytest
+from fix_asyncio import eventually
 from rest.test_forward import workers
 from rest.worker_api import Api
 
 from headrace.core.connect.lifecycle import TableState
 from headrace.core.connect.table_status import LastBatch, TableReport, TableStatus
 from headrace.core.model.errors import Fatal
+from headrace.ports import EngineState, EngineStatus
+from headrace.runtime.worker import worker
 
 pytestmark = pytest.mark.anyio
 
@@ -103,6 +107,62 @@ async def test_a_stopped_connector_has_nothing_to_restart(api: Api) -> None:
     await api.until("RUNNING", "RUNNING")
     await api.call("PUT", "/connectors/shop/stop")
     assert (await api.call("POST", "/connectors/shop/tables/items/restart")).status == 409
+
+
+@dataclass
+class Spark:
+    """The engine of a worker."""
+
+    status: EngineStatus
+
+    async def move(self, api: Api, state: EngineState, error: str = "") -> str | None:
+        """Set the state, and return what the status of the task shows that it waits for."""
+        self.status = EngineStatus(state, 0.0, error)
+        expected = api.worker.waits_for
+        await eventually(lambda: [seen.waits_for for _, seen in api.worker.statuses.tasks("shop")] == [expected])
+        (task,) = (await api.status())["tasks"]
+        waits_for: str | None = task.get("waits_for")
+        return waits_for
+
+
+async def test_what_waits_for_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tasks and tables with changes are RUNNING while Spark starts; their status shows that nothing is written yet."""
+    monkeypatch.setattr(worker, "ENGINE_SECONDS", 0.01)
+    spark = Spark(EngineStatus(EngineState.STARTING, 0.0))
+    api = Api(engine=lambda: spark.status)
+    await api.worker.start()
+    await api.create()
+    await api.until("RUNNING", "RUNNING")
+    waiting = TableReport("items", TableState.RUNNING, ["shop.items"], 3, 400, time.time(), None, None, None)
+    api.tasks.tasks["shop-0"].tables = [waiting, report("orders")]
+    (task,) = (await api.status())["tasks"]
+    assert (task["state"], task["waits_for"]) == ("RUNNING", "Spark, which is starting")
+    for path in ("/connectors/shop/tables", "/tables"):
+        tables = {each["table"]: each for each in (await api.call("GET", path)).json()}
+        assert tables["items"]["waits_for"] == "Spark, which is starting"
+        assert "waits_for" not in tables["orders"], "it has nothing to write"
+    assert await spark.move(api, EngineState.RUNNING) is None
+    (items, _) = (await api.call("GET", "/connectors/shop/tables")).json()
+    assert "waits_for" not in items
+    error = "Spark: its JVM has ended (137)\nits log"
+    shown = "Spark, which does not run: Spark: its JVM has ended (137)"
+    assert await spark.move(api, EngineState.FAILED, error) == shown
+    await api.call("PUT", "/connectors/shop/pause")
+    await api.until("PAUSED", "PAUSED")
+    assert "waits_for" not in (await api.status())["tasks"][0], "it does not write anyway"
+    await api.worker.stop()
+    assert api.worker.statuses.tasks("shop")[0][1].waits_for is None
+
+
+async def test_a_task_that_starts_waits_for_spark() -> None:
+    """Its status of an earlier run is replaced at once: the start may take as long as that of Spark."""
+    api = Api(engine=lambda: EngineStatus(EngineState.STARTING, 0.0))
+    await api.worker.start()
+    api.tasks.slow = True
+    await api.create()
+    await api.until("RUNNING", "UNASSIGNED")
+    assert (await api.status())["tasks"][0]["waits_for"] == "Spark, which is starting"
+    await api.worker.stop()
 
 
 async def test_a_task_with_a_failed_table_is_failed_for_consoles(api: Api) -> None:

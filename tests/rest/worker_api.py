@@ -13,13 +13,14 @@ from rest.asgi import Answer, request
 from rest.stand_in import StandInTasks, health_of
 
 from headrace.config import WorkerConfig
+from headrace.ports import EngineStatus
 from headrace.rest.app import WorkerParts, create_app
 from headrace.runtime.metrics.metrics import Metrics
 from headrace.runtime.worker.connector_directory import ConnectorDirectory
 from headrace.runtime.worker.herder import Herder
 from headrace.runtime.worker.plugins import LakehouseSinkConnector, Plugins
 from headrace.runtime.worker.sink_offsets import StoredOffsets, no_stored_offsets
-from headrace.runtime.worker.worker import Worker
+from headrace.runtime.worker.worker import Worker, always_running
 from headrace.runtime.worker.worker_stage import utc_now
 from headrace_connectors.memory.stores import MemoryStores
 
@@ -47,6 +48,7 @@ class Api:
         host: str = "worker",
         port: int = 8083,
         now: Callable[[], datetime] = utc_now,
+        engine: Callable[[], EngineStatus] = always_running,
         **properties: str,
     ) -> None:
         self.stores = stores or MemoryStores()
@@ -54,7 +56,7 @@ class Api:
         config = WorkerConfig({**WORKER, **properties})
         plugins = Plugins([LakehouseSinkConnector()])
         self.metrics = Metrics()
-        self.worker = Worker(config, self.stores, plugins, self.tasks, (host, port), self.metrics, now)
+        self.worker = Worker(config, self.stores, plugins, self.tasks, (host, port), self.metrics, now, engine=engine)
         self.metrics.watch(self.worker.configs, self.worker.statuses, self.worker.worker_id, self.worker.plugins)
         self.herder = Herder(self.worker, stored=held)
         self.health = health_of(self.worker)

@@ -35,8 +35,8 @@ def connector_state_info(info: ConnectorStateInfo) -> Json:
 def task_state(task_number: int, seen: Status) -> Json:
     """Return a task's state, with ``tables`` that do not run and ``notes`` on missing guarantees if there are any.
 
-    Both members are Headrace's own. Clients ignore unknown members, as when Kafka Connect added ``version`` (KIP-891).
-    With a ``trace`` instead, consoles would show a running task as failed.
+    These members and ``waits_for`` are Headrace's own. Clients ignore unknown members, as when Kafka Connect added
+    ``version`` (KIP-891). With a ``trace`` instead, consoles would show a running task as failed.
     """
     notes = {"notes": notes_document(seen.notes)} if seen.notes else {}
     tables = {"tables": tables_document(seen.tables)} if seen.tables else {}
@@ -118,4 +118,6 @@ def _state(seen: Status) -> Json:
         state["version"] = seen.version
     if seen.trace:
         state["trace"] = seen.trace
+    if seen.waits_for is not None:
+        state["waits_for"] = seen.waits_for
     return state

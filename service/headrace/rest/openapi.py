@@ -72,7 +72,7 @@ SCHEMAS: Mapping[str, Json] = {
     "ConnectorInfo": _object(
         {"name": _TEXT, "config": _ref("Config"), "tasks": _list(_ref("ConnectorTaskId")), "type": _TEXT}
     ),
-    "TaskState": _object({"id": _NUMBER, **_SEEN}, {**_MAYBE, "notes": _NOTES, "tables": _TABLES}),
+    "TaskState": _object({"id": _NUMBER, **_SEEN}, {**_MAYBE, "waits_for": _TEXT, "notes": _NOTES, "tables": _TABLES}),
     "ConnectorStateInfo": _object(
         {"name": _TEXT, "connector": _object(_SEEN, _MAYBE), "tasks": _list(_ref("TaskState")), "type": _TEXT}
     ),
@@ -97,6 +97,7 @@ SCHEMAS: Mapping[str, Json] = {
             "waiting": _object({"events": _NUMBER, "bytes": _NUMBER}),
         },
         {
+            "waits_for": _TEXT,
             "last_batch": _object(
                 {"events": _NUMBER, "bytes": _NUMBER, "seconds": {"type": "number"}, "committed": _TEXT},
                 {"source_time": _TEXT},

@@ -31,7 +31,8 @@ def router(herder: Herder, forwarder: Forwarder) -> APIRouter:
     routes = APIRouter(route_class=ConnectRoute)
 
     async def tables(name: str, request: Request) -> list[Json]:
-        found = [dict(report.document(task, time.time())) for task, report in herder.tables(name)]
+        now, waits_for = time.time(), herder.waits_for
+        found = [dict(report.document(task, now, waits_for)) for task, report in herder.tables(name)]
         found += await _of_others(request, herder.other_owners(name))
         return sorted(found, key=lambda each: str(each["table"]))
 
@@ -50,9 +51,9 @@ def router(herder: Herder, forwarder: Forwarder) -> APIRouter:
 
     @routes.get("/tables")
     async def get_all_tables(request: Request) -> Response:
-        now = time.time()
+        now, waits_for = time.time(), herder.waits_for
         found: list[Json] = [
-            {"connector": name, **report.document(task, now)} for name, task, report in herder.all_tables()
+            {"connector": name, **report.document(task, now, waits_for)} for name, task, report in herder.all_tables()
         ]
         found += await _of_others(request, herder.other_owners())
         return JSONResponse(worst_first(found))

@@ -26,7 +26,7 @@ class Status:
     """The status of a connector or task, and why it failed (``trace``, in Connect's form).
 
     ``notes`` and ``tables``, of tasks only, have records of their own: they are kept when the state changes. ``tables``
-    has those that do not run.
+    has those that do not run. ``waits_for`` is what a task waits for before it writes; Kafka Connect ignores it.
     """
 
     state: State
@@ -36,6 +36,7 @@ class Status:
     trace: str | None = None
     notes: Notes = field(default_factory=dict)
     tables: tuple[TableStatus, ...] = ()
+    waits_for: str | None = None
 
     @property
     def has_failed_tables(self) -> bool:
@@ -128,6 +129,7 @@ def encode_status(status: Status | None) -> bytes | None:
             "worker_id": status.worker_id,
             "generation": status.generation,
             "version": status.version,
+            **({} if status.waits_for is None else {"waits_for": status.waits_for}),
         }
     )
 
@@ -184,6 +186,7 @@ def _status(document: Any) -> Status | None:
         int(document.get("generation") or 0),
         document.get("version"),
         document.get("trace"),
+        waits_for=document.get("waits_for"),
     )
 
 

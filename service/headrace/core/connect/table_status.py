@@ -59,8 +59,10 @@ class TableReport:
     last_batch: LastBatch | None
     last_error: TableStatus | None
 
-    def document(self, task: int, now: float) -> Mapping[str, Any]:
+    def document(self, task: int, now: float, waits_for: str | None = None) -> Mapping[str, Any]:
         """The report as JSON. ``freshness_seconds`` is the age of the oldest change that the table does not have.
+
+        ``waits_for`` is what the task waits for before it writes. A table has it if changes wait.
 
         It is null if nobody knows what the topics contain: for a table whose topics are not read, and for one that has
         failed and has not read again what it lacks.
@@ -76,6 +78,8 @@ class TableReport:
             "freshness_seconds": freshness if is_known else None,
             "waiting": {"events": self.waiting_events, "bytes": self.waiting_bytes},
         }
+        if waits_for is not None and self.waiting_events:
+            answer["waits_for"] = waits_for
         if self.last_batch is not None:
             batch = self.last_batch
             answer["last_batch"] = {

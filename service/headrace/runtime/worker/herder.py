@@ -238,6 +238,11 @@ class Herder:
         """Return what this worker knows of the tables of all connectors, with connector and task number."""
         return [(name, number, report) for name in self.connectors() for number, report in self.tables(name)]
 
+    @property
+    def waits_for(self) -> str | None:
+        """What the tasks of this worker wait for before they write, None if they can write."""
+        return self._worker.waits_for
+
     def restart_table(self, name: str, table: str) -> bool:
         """Restart a table of a task on this worker. Return False if there is none. Raises RestError 404 and 409."""
         self._known_to_restart(name)

@@ -21,7 +21,7 @@ from headrace.core.connect.config_state import RestartRequest
 from headrace.core.connect.status import TopicStatus
 from headrace.core.model.errors import HeadraceError, RestError
 from headrace.core.tables.catalogs import other_catalogs
-from headrace.ports import Stores
+from headrace.ports import EngineState, EngineStatus, Stores
 from headrace.runtime.observation import NO_STATE_OBSERVER, StateObserver
 from headrace.runtime.retry import retrying
 from headrace.runtime.trace import summary
@@ -36,9 +36,16 @@ from headrace.runtime.worker.worker_task import Supervision, TaskFactory
 
 log = logging.getLogger(__name__)
 _STORE_BACKOFF_SECONDS = 5.0
+ENGINE_SECONDS = 0.5
+"""Time between two looks at the state of the engine."""
 _STOPPING = "stopping"
 _STUCK = timedelta(seconds=10)
 """Kafka Connect's health check waits as long for a request that changes something."""
+
+
+def always_running() -> EngineStatus:
+    """Return the status of an engine that needs no start."""
+    return EngineStatus(EngineState.RUNNING, 0.0)
 
 
 class Worker:
@@ -54,6 +61,7 @@ class Worker:
         states: StateObserver = NO_STATE_OBSERVER,
         now: Callable[[], datetime] = utc_now,
         loggers: Loggers | None = None,
+        engine: Callable[[], EngineStatus] = always_running,
     ) -> None:
         self.config = config
         self.plugins = plugins
@@ -68,6 +76,8 @@ class Worker:
         self.ready = False
         self.now = now
         self.loggers = loggers or Loggers(now)
+        self._engine = engine
+        self._following: asyncio.Task[None] | None = None
         self.stage = WorkerStage("starting", now())
         self._connectors: dict[str, WorkerConnector] = {}
         self._context = ConnectorContext(
@@ -81,6 +91,7 @@ class Worker:
             supervision(config),
             self.worker_id,
             states,
+            lambda: self.waits_for,
         )
 
     @property
@@ -100,6 +111,15 @@ class Worker:
         return self.url if self.config.advertises_https else self.worker_id
 
     @property
+    def waits_for(self) -> str | None:
+        """What the tasks wait for before they write: the engine while it does not run, None if it does."""
+        engine = self._engine()
+        if engine.state is EngineState.RUNNING:
+            return None
+        error = engine.error.partition("\n")[0]
+        return f"Spark, which does not run: {error}" if error else "Spark, which is starting"
+
+    @property
     def stopping(self) -> bool:
         """Whether ``stop`` was called."""
         return self.stage.name == _STOPPING
@@ -112,6 +132,7 @@ class Worker:
         read = partial(self.configs.start, self._config_changed, self._apply_level, self._apply_restart)
         await self._reach("reading the config topic", read)
         await self._reach("joining the group of workers", partial(self.cluster.start, self._assignment_changed))
+        self._following = asyncio.create_task(self._follow_engine(), name="engine")
         self.stage = WorkerStage("serving", self.now())
         self.ready = True
         log.info("Worker %s is ready with %d connectors", self.worker_id, len(self.configs.state.connectors()))
@@ -120,6 +141,8 @@ class Worker:
         """Finish the writes in flight, leave the consumer groups, write the last statuses."""
         self.ready = False
         self.stage = WorkerStage(_STOPPING, self.now())
+        if self._following is not None:
+            self._following.cancel()
         await asyncio.gather(*(connector.close() for connector in self._connectors.values()))
         await self.cluster.stop()
         await self.statuses.close()
@@ -153,6 +176,17 @@ class Worker:
         if tracked and self.configs.state.connector_config(connector) is not None:
             now = int(self.now().timestamp() * 1000)
             self.statuses.put_topic(TopicStatus(topic, connector, task_number, now))
+
+    async def _follow_engine(self) -> None:
+        """Write the states of tasks again when the engine has started or ended. It has no other way to report that."""
+        shown = None
+        while True:
+            waits_for = self.waits_for
+            if waits_for != shown:
+                for connector in self._connectors.values():
+                    connector.engine_changed()
+            shown = waits_for
+            await asyncio.sleep(ENGINE_SECONDS)
 
     def _config_changed(self, name: str) -> None:
         self.cluster.refresh()

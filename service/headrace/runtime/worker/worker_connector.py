@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -54,6 +54,7 @@ class ConnectorContext:
     supervision: Supervision
     worker_id: str
     states: StateObserver
+    waits_for: Callable[[], str | None]
 
 
 class WorkerConnector:
@@ -79,6 +80,12 @@ class WorkerConnector:
         """
         self._deleted |= self._context.configs.state.connector_config(self.name) is None
         self._wake.set()
+
+    def engine_changed(self) -> None:
+        """Write the states of this worker's tasks again, because they wait for something else, or for nothing more."""
+        for task_number, task in self._tasks.items():
+            if self._context.cluster.owns(self.name, task_number):
+                self._put_task(self._plugin(task.given).version, task_number, task.state, task.trace)
 
     def restart(self, *, connector: bool, tasks: Collection[int] = ()) -> None:
         """Restart the instance and the given tasks, if this worker runs them. They are RESTARTING from now on."""
@@ -279,6 +286,8 @@ class WorkerConnector:
         typed = partial(self._checked, plugin, config)
         task = WorkerTask(self.name, task_number, config, typed, context.task_factory, context.supervision, report)
         self._tasks[task_number] = task
+        if context.waits_for() is not None:  # it may be long until the task runs, and its last status is another run's
+            self._put_task(plugin.version, task_number, task.state, None)
         return task
 
     async def _end_tasks(self, numbers: Sequence[int], event: Event) -> None:
@@ -304,8 +313,10 @@ class WorkerConnector:
 
     def _put_task(self, version: str, task_number: int, state: State, trace: str | None) -> None:
         worker_id, generation = self._context.worker_id, self._context.cluster.generation
-        status = None if state is State.DESTROYED else Status(state, worker_id, generation, version, trace)
-        self._context.statuses.put_task(self.name, task_number, status)
+        waits = state is State.RUNNING or (state is State.UNASSIGNED and task_number in self._tasks)
+        waits_for = self._context.waits_for() if waits else None
+        status = Status(state, worker_id, generation, version, trace, waits_for=waits_for)
+        self._context.statuses.put_task(self.name, task_number, None if state is State.DESTROYED else status)
 
     def _move(self, event: Event, trace: str | None = None) -> None:
         before = State.UNASSIGNED if self._state is State.DESTROYED else self._state
