@@ -131,6 +131,21 @@ def test_a_cluster_that_elects_its_controller_is_waited_for(answers: dict[str, i
     asyncio.run(scenario())
 
 
+def test_the_replication_factor_is_named_if_the_cluster_has_fewer_brokers() -> None:
+    """The default is 3, as in Kafka Connect, which a cluster of one broker refuses."""
+
+    async def scenario() -> None:
+        async with scripted_broker(created=TOO_FEW) as address:
+            feeds = KafkaFeedFactory({"bootstrap.servers": address})
+            await feeds.start()
+            config = options("dead", **{"errors.deadletterqueue.topic.replication.factor": "3"})
+            with pytest.raises(Fatal, match=r"errors\.deadletterqueue\.topic\.replication\.factor is 3, which is more"):
+                await feeds.dead_letter_queue("sink", 3, settings_of(config))
+            await feeds.close()
+
+    asyncio.run(scenario())
+
+
 def test_a_controller_that_does_not_answer_is_named() -> None:
     """The error names the controller that does not answer, because the client's timeout error has no text."""
 

@@ -8,7 +8,12 @@ from typing import Any
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
-from aiokafka.errors import KafkaError, MessageSizeTooLargeError, RecordListTooLargeError
+from aiokafka.errors import (
+    InvalidReplicationFactorError,
+    KafkaError,
+    MessageSizeTooLargeError,
+    RecordListTooLargeError,
+)
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from headrace.config.framework import DeadLetterSettings
@@ -68,7 +73,13 @@ class KafkaDeadLetterQueue:
             await self._loop.call(self._start())
         except (KafkaError, OSError) as error:
             error_class = Retriable if is_transient(error) else Fatal
-            raise error_class(f"Could not initialize dead letter queue with topic={self._topic}: {error}") from error
+            text = f"Could not initialize dead letter queue with topic={self._topic}: {error}"
+            if isinstance(error, InvalidReplicationFactorError):
+                text += (
+                    f"; {REPLICATION} is {self._replication}, which is more than the cluster has brokers: set it to "
+                    "their number at most (1 with one broker), or create the topic"
+                )
+            raise error_class(text) from error
 
     async def report(self, errant: Sequence[ErrantRecord]) -> None:
         """Write raw key, value, headers and timestamp. Return when all replicas have them.
