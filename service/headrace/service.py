@@ -219,8 +219,9 @@ class Service:
         """Return the observer of a task. It passes active topics, notes and blocked tables to the task's status."""
         topic_read = partial(self.worker.topic_read, connector, task_number)
         note = partial(self.worker.statuses.note, connector, task_number)
+        set_note = partial(self.worker.statuses.set_note, connector, task_number)
         tables = partial(self.worker.statuses.put_tables, connector, task_number)
-        return self._metrics.task(connector, task_number, topic_read, note, tables)
+        return self._metrics.task(connector, task_number, topic_read, note, set_note, tables)
 
     def _advertised(self) -> tuple[str, int]:
         rest = self._config.rest

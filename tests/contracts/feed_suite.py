@@ -396,6 +396,32 @@ class FeedSuite:
 
         asyncio.run(scenario())
 
+    def test_topics_that_do_not_exist_are_known_until_they_appear(
+        self, harness: FeedHarness, connector: str, topic: str
+    ) -> None:
+        """Named topics that do not exist, and a pattern that matches no topic, are absent until a topic is created."""
+
+        async def scenario() -> None:
+            async with harness.cluster() as cluster:
+                await cluster.create(f"{topic}.a")
+                names = {"topics": f"{topic}.a,{topic}.b", **harness.config}
+                regex = {"topics.regex": f"{topic}\\.(b|c)", **harness.config}
+                named = cluster.feeds.open(connector, 0, settings_of(names))
+                matched = cluster.feeds.open(f"{connector}-regex", 0, settings_of(regex))
+                assert (named.absent(), matched.absent()) == (None, None)
+                for feed in (named, matched):
+                    listener = Recorder()
+                    listener.feed = feed
+                    await feed.start(listener)
+                await until(lambda: named.absent() == (f"{topic}.b",), "the named topic that does not exist")
+                await until(lambda: matched.absent() == (regex["topics.regex"],), "the pattern that matches no topic")
+                await cluster.create(f"{topic}.b")
+                await until(lambda: (named.absent(), matched.absent()) == ((), ()), "the new topic")
+                await named.stop()
+                await matched.stop()
+
+        asyncio.run(scenario())
+
     def test_topics_must_be_named(self, harness: FeedHarness, connector: str) -> None:
         """A connector without topics has an invalid configuration."""
 

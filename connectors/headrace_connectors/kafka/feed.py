@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Coroutine, Mapping
+from collections.abc import Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -113,6 +113,10 @@ class KafkaFeed:
     def lag(self) -> Mapping[TopicPartition, int]:
         """Return the records between committed offset and end of each assigned partition, a few seconds old at most."""
         return {} if self._stopped else self._member.lag
+
+    def absent(self) -> Sequence[str] | None:
+        """Return the topics that did not exist a few seconds ago at most."""
+        return None if self._stopped else self._member.absent
 
     async def _join(self) -> None:
         await check_brokers(self._settings.arguments)

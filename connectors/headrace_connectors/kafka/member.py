@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Protocol
@@ -84,6 +84,8 @@ class GroupMember(Service):
         super().__init__()
         self._lag = GroupLag()
         self.committed: Mapping[TopicPartition, OffsetNote] = {}
+        self.absent: Sequence[str] | None = None
+        """The topics that do not exist (``ports.Feed.absent``)."""
         self._notes: dict[TopicPartition, str] = {}
         self._settings = settings
         self._listener = listener
@@ -323,6 +325,7 @@ class GroupMember(Service):
         await asyncio.sleep(WATCH_SECONDS if self.lag else WATCH_SECONDS / 8)
         check_alive(self._consumer)
         if self._assigned.is_set():
+            self.absent = self._settings.topics.absent(self._consumer.subscription())
             await self._refresh_lag(self._consumer.assignment())
             self._check_stall()
         elif self._clock() - self._unassigned_since > self._rebalance_seconds:

@@ -69,12 +69,13 @@ _JOIN_MARGIN_MS = 5_000
 
 @dataclass(frozen=True, slots=True)
 class ConsumerSettings:
-    """The consumer of one task: aiokafka's arguments, the group, and the pattern of the topics' whole names."""
+    """The consumer of one task: aiokafka's arguments, the group, the topics, and the pattern of their whole names."""
 
     arguments: Mapping[str, Any]
     group: str
     pattern: str
     reset: str
+    topics: TopicSettings
 
 
 def consumer_settings(worker: Properties, connector: str, task: int, settings: KafkaSettings) -> ConsumerSettings:
@@ -90,7 +91,11 @@ def consumer_settings(worker: Properties, connector: str, task: int, settings: K
     if "group_instance_id" in arguments:  # two members with one id evict each other without an error
         arguments["group_instance_id"] += f"-{task}"
     return ConsumerSettings(
-        arguments, arguments["group_id"], topic_pattern(settings.topics), arguments["auto_offset_reset"]
+        arguments,
+        arguments["group_id"],
+        topic_pattern(settings.topics),
+        arguments["auto_offset_reset"],
+        settings.topics,
     )
 
 

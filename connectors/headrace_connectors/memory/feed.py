@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from headrace.config.framework import TopicSettings
 from headrace.config.kafka import KafkaSettings
 from headrace.core.connect.assignment import assign_topics
 from headrace.core.decode.json_types import Document, whole
@@ -105,6 +106,10 @@ class MemoryBroker:
         start = max(start, self._removed[partition])
         return self._logs.get(partition, [])[start : start + most]
 
+    def topics(self) -> set[str]:
+        """Return the topics that exist."""
+        return {each.topic for each in self._logs}
+
     def end(self, partition: TopicPartition) -> int:
         """Return the offset behind the last record; 0 for a deleted partition."""
         return len(self._logs.get(partition, []))
@@ -124,7 +129,7 @@ class MemoryBroker:
             held = {name: {each.topic for each in member.positions} for name, member in members.items()}
             for member in members.values():
                 await member.revoke()
-            topics = {each.topic for each in self._logs}
+            topics = self.topics()
             wanted = {name: set(filter(member.pattern.fullmatch, topics)) for name, member in members.items()}
             for name, mine in assign_topics(wanted, held).items():
                 partitions = sorted(each for each in self._logs if each.topic in mine)
@@ -143,9 +148,15 @@ class MemoryFeed:
     """A ``headrace.ports.Feed`` over a ``MemoryBroker``."""
 
     def __init__(
-        self, broker: MemoryBroker, group: str, name: str, pattern: re.Pattern[str], divide: Divide | None = None
+        self,
+        broker: MemoryBroker,
+        group: str,
+        name: str,
+        topics: TopicSettings,
+        divide: Divide | None = None,
     ) -> None:
-        self.pattern = pattern
+        self.pattern = re.compile(topics.pattern or "|".join(map(re.escape, topics.names)))
+        self._topics = topics
         self._divide = divide
         self.positions: dict[TopicPartition, int] = {}
         self._broker = broker
@@ -221,6 +232,10 @@ class MemoryFeed:
         """Return the number of records between the group's offset and the end."""
         committed = self._group.committed
         return {each: max(0, self._broker.end(each) - committed.get(each, 0)) for each in self.positions}
+
+    def absent(self) -> Sequence[str] | None:
+        """Return the topics that do not exist."""
+        return self._topics.absent(list(filter(self.pattern.fullmatch, self._broker.topics()))) if self._epoch else None
 
     def wake(self) -> None:
         """Wake the feed: there may be records to fetch."""
@@ -310,12 +325,10 @@ class MemoryFeeds:
 
     def open(self, connector: str, task: int, settings: KafkaSettings, divide: Divide | None = None) -> MemoryFeed:
         """Open the feed of one task; ``divide`` makes the values."""
-        names = settings.topics.names
-        if not names and not settings.topics.regex:
+        if not settings.topics.names and not settings.topics.regex:
             raise ConfigError("exactly one of topics and topics.regex must be set", "topics")
-        pattern = re.compile(settings.topics.pattern or "|".join(map(re.escape, names)))
         group = settings.consumer.get("group.id", f"connect-{connector}")
-        return MemoryFeed(self._broker, group, f"{connector}-{task}", pattern, divide)
+        return MemoryFeed(self._broker, group, f"{connector}-{task}", settings.topics, divide)
 
     def agent(self, name: str, body: Callable[[], Awaitable[None]]) -> AsyncioAgent:
         """Open the agent of a table."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -126,6 +127,12 @@ class TopicSettings:
     def pattern(self) -> str:
         """The regular expression for whole names of topics, in Python's syntax; empty where topics are named."""
         return python_pattern(self.regex)
+
+    def absent(self, found: Collection[str]) -> tuple[str, ...]:
+        """Return the names of topics that are not ``found``, or the regular expression if none is."""
+        if self.regex:
+            return () if found else (self.regex,)
+        return tuple(name for name in self.names if name not in found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -147,6 +147,12 @@ class Feed(Protocol):
         If all that was read is committed, the fetch position counts instead: it passes offsets without a record.
         """
 
+    def absent(self) -> Sequence[str] | None:
+        """The named topics that do not exist, as last seen; the regular expression if it matches no topic.
+
+        None while it is not known, as before the first assignment.
+        """
+
 
 @dataclass(frozen=True, slots=True)
 class ErrantRecord:

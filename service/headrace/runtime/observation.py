@@ -45,6 +45,9 @@ class Observer(Protocol):
     def noted(self, text: str, location: str) -> None:
         """Receive a guarantee that does not hold for a topic or one of its columns, once."""
 
+    def set_note(self, text: str, locations: Sequence[str]) -> None:
+        """Receive all topics to which a note applies at present; none if it applies no more."""
+
     def lost(self, topic: str, losses: Mapping[str, int]) -> None:
         """Receive how many values the source's connector does not send completely, by the kind of loss."""
 
@@ -109,6 +112,9 @@ class _NoObserver:
         pass
 
     def noted(self, text: str, location: str) -> None:
+        pass
+
+    def set_note(self, text: str, locations: Sequence[str]) -> None:
         pass
 
     def lost(self, topic: str, losses: Mapping[str, int]) -> None:

@@ -176,6 +176,9 @@ class ScriptedFeed:
         """Not used by the tests."""
         return {}
 
+    def absent(self) -> Sequence[str] | None:
+        return None
+
     @property
     def _partitions(self) -> list[TopicPartition]:
         setup = self._world.scenario.setup

@@ -11,6 +11,7 @@ from aiokafka.protocol.coordination import FindCoordinatorRequest_v0, FindCoordi
 from fix_asyncio import eventually
 from scripted_kafka import NODE, ScriptedKafka
 
+from headrace.config.framework import TopicSettings
 from headrace.core.model.errors import Retriable
 from headrace.ports import Chunk, TopicPartition
 from headrace_connectors.kafka.member import GroupMember
@@ -55,7 +56,7 @@ async def member(request_ms: int) -> AsyncIterator[tuple[GroupMember, Listener]]
             "max_poll_records": 10,
         }
         listener = Listener()
-        joining = GroupMember(ConsumerSettings(arguments, "g", "t", "earliest"), listener)
+        joining = GroupMember(ConsumerSettings(arguments, "g", "t", "earliest", TopicSettings(("t",))), listener)
         await joining.start()
         try:
             yield joining, listener

@@ -88,14 +88,16 @@ class Metrics:
         task_number: int,
         topic_seen: Callable[[str], None],
         noted: Callable[[str, str], None] = lambda text, location: None,
+        set_note: Callable[[str, Sequence[str]], None] = lambda text, locations: None,
         tables: Callable[[Sequence[TableStatus]], None] = lambda blocked: None,
     ) -> TaskMetrics:
         """Return the observer of one run of a task.
 
-        ``topic_seen`` receives the topic of each chunk, ``noted`` each note, ``tables`` the tables that do not run.
+        ``topic_seen`` receives the topic of each chunk, ``noted`` and ``set_note`` the notes, ``tables`` the tables
+        that do not run.
         """
         sensors, progress = self._tasks.task(connector, task_number), self._progress.begin(connector, str(task_number))
-        return TaskMetrics(self, (connector, str(task_number)), sensors, progress, topic_seen, noted, tables)
+        return TaskMetrics(self, (connector, str(task_number)), sensors, progress, topic_seen, noted, set_note, tables)
 
     def reselects(self, connector: str, task_number: int) -> ReselectTaskMetrics:
         """Return the reselect metrics of a task."""
@@ -239,6 +241,7 @@ class TaskMetrics:
         progress: TaskProgress,
         topic_seen: Callable[[str], None],
         noted: Callable[[str, str], None],
+        set_note: Callable[[str, Sequence[str]], None],
         tables: Callable[[Sequence[TableStatus]], None],
     ) -> None:
         self._metrics = metrics
@@ -247,6 +250,7 @@ class TaskMetrics:
         self._progress = progress
         self._topic_seen = topic_seen
         self._noted = noted
+        self._set_note = set_note
         self._tables = tables
         self._upkeep: dict[str, UpkeepReport] = {}
 
@@ -297,6 +301,10 @@ class TaskMetrics:
     def noted(self, text: str, location: str) -> None:
         """Pass on a note."""
         self._noted(text, location)
+
+    def set_note(self, text: str, locations: Sequence[str]) -> None:
+        """Pass on all topics of a note."""
+        self._set_note(text, locations)
 
     def lost(self, topic: str, losses: Mapping[str, int]) -> None:
         """Record values that the source's connector does not send completely."""

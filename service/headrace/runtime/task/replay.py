@@ -119,6 +119,10 @@ class ReplayFeed:
         """Nothing to tell."""
         return {}
 
+    def absent(self) -> Sequence[str] | None:
+        """Letters need no topics."""
+        return None
+
     @property
     def settled(self) -> bool:
         """Whether all letters played are durable."""

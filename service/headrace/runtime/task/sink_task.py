@@ -39,6 +39,7 @@ from headrace.ports import (
 from headrace.runtime.observation import NO_OBSERVER, Observer
 from headrace.runtime.pipeline.pipelines import Pipelines
 from headrace.runtime.pipeline.reselect import Reselect
+from headrace.runtime.task.absent_topics import AbsentTopics
 from headrace.runtime.task.batch_writer import BatchWriter, partitions_of
 from headrace.runtime.task.chunk_decoder import ChunkDecoder
 from headrace.runtime.task.committed_offsets import CommittedOffsets
@@ -57,7 +58,8 @@ from headrace.runtime.threads import run_in
 log = logging.getLogger(__name__)
 
 COMMIT_INTERVAL = 5.0
-"""Seconds between commits of offsets that moved without a batch, or whose commit failed."""
+"""Seconds between commits of offsets that moved without a batch, or whose commit failed; and between reports of topics
+that do not exist."""
 
 
 class SinkTask:
@@ -149,6 +151,8 @@ class SinkTask:
         )
         self._assigned: Counter[str] = Counter()  # partitions by topic; a task has all of a topic's
         self._kept = UncommittedRecords(options.dead_letters_unresolved)
+        # Of several tasks the first reports them: each of them knows all topics of the connector.
+        self._absent_topics = AbsentTopics(options.connector, feed, observer) if options.task == 0 else None
         self._committer: asyncio.Task[None] | None = None
         self.waits_for = ""
         self._failed = False
@@ -360,6 +364,8 @@ class SinkTask:
         try:
             while True:
                 await asyncio.sleep(COMMIT_INTERVAL)
+                if self._absent_topics is not None:
+                    self._absent_topics.report()
                 await self._offsets.commit()
                 self._lanes.caught_up(self._topics_without_lag())
         except Exception as error:

@@ -20,7 +20,7 @@ from headrace.core.connect.ownership import Ownership
 from headrace.core.connect.status import Status, StatusState, TopicStatus
 from headrace.core.connect.table_status import TableStatus
 from headrace.core.model.errors import HeadraceError
-from headrace.core.model.notes import with_note
+from headrace.core.model.notes import with_note, with_subjects
 from headrace.ports import CompactedLog, FencedLog, LogRecord
 from headrace.runtime.worker.worker_stage import WorkerStage, utc_now
 
@@ -208,6 +208,13 @@ class StatusStore:
         """Add a note to the task's status, with the topic or column that it is about."""
         known = self._state.notes.get((name, task_number), {})
         notes = with_note(known, text, location)
+        if notes != known:
+            self._put(status.notes_key(name, task_number), status.encode_notes(notes))
+
+    def set_note(self, name: str, task_number: int, text: str, locations: Sequence[str]) -> None:
+        """Set all topics or columns that a note is about. Without any, the note is removed."""
+        known = self._state.notes.get((name, task_number), {})
+        notes = with_subjects(known, text, locations)
         if notes != known:
             self._put(status.notes_key(name, task_number), status.encode_notes(notes))
 

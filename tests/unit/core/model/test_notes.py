@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.core.model.notes import AND_MORE, Note, with_note
+from headrace.core.model.notes import AND_MORE, Note, with_note, with_subjects
 
 
 def test_the_subject_of_a_note_is_a_topic_or_a_column() -> None:
@@ -24,3 +24,13 @@ def test_a_status_stays_small() -> None:
         notes = with_note(notes, "x", f"t{place}")
     assert len(notes["x"]) == 51
     assert notes["x"][-1] == AND_MORE
+
+
+def test_the_topics_of_a_note_are_replaced() -> None:
+    """A note on a state has the topics that it applies to at present, and ends when there are none."""
+    notes = with_subjects({"x": ("t",), "y": ("t",)}, "x", ["u", "v"])
+    assert notes == {"x": ("u", "v"), "y": ("t",)}
+    assert with_subjects(notes, "x", ()) == {"y": ("t",)}
+    many = with_subjects({}, "x", [f"t{place}" for place in range(51)])
+    assert len(many["x"]) == 51
+    assert many["x"][-1] == AND_MORE

@@ -79,6 +79,24 @@ async def test_a_status_is_visible_at_once_and_written_later(monkeypatch: pytest
     await store.close()
 
 
+async def test_a_note_on_a_state_ends_with_it() -> None:
+    """Setting a note replaces its topics, also after a restart of the worker; the other notes stay."""
+    log = MemoryLog()
+    store = StatusStore(log)
+    await store.start()
+    store.put_task("n", 0, RUNNING)
+    store.note("n", 0, "no positions", "t")
+    store.set_note("n", 0, "no such topic", ["a", "b"])
+    store.set_note("n", 0, "no such topic", ["b"])
+    await store.close()
+    restarted = StatusStore(log)
+    await restarted.start()
+    assert restarted.tasks("n") == [(0, replace(RUNNING, notes={"no positions": ("t",), "no such topic": ("b",)}))]
+    restarted.set_note("n", 0, "no such topic", [])
+    assert restarted.tasks("n") == [(0, replace(RUNNING, notes={"no positions": ("t",)}))]
+    await restarted.close()
+
+
 async def test_notes_of_a_task_are_kept_until_it_is_deleted() -> None:
     """Notes survive state changes and a restart of the worker, not the deletion of the task. Each place is unique."""
     log = MemoryLog()
