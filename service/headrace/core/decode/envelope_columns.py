@@ -65,6 +65,9 @@ UNPUBLISHED_ROOT = Note(
     "table (ALTER PUBLICATION … SET (publish_via_partition_root = true)) or exclude the table"
 )
 
+_OMIT_GENERATED = frozenset({"postgresql"})
+"""The connectors whose streamed events lack generated columns."""
+
 Bools = npt.NDArray[np.bool_]
 _LARGEST = 2**63 - 1
 _DIGITS = 40  # more than an SCN has
@@ -149,6 +152,7 @@ class ChangesBuilder:
             old_key=old_keys,
             moved=frozenset(new_keys),
             new_key=new_keys,
+            omits_generated=_connector(events) in _OMIT_GENERATED,
         )
 
     def _plain_cells(self, table: TableId, codec: Codec, events: Events) -> Iterable[ColumnCells]:
