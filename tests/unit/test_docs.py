@@ -53,7 +53,6 @@ FOREIGN = (
     "column.propagate.",
     "bigint.",
     "add.",
-    "value.converter.",
     "message.",
     "consumer.",
     "producer.",

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from headrace.core.decode import binlog_order
 from headrace.core.decode.codec import Codec, ColumnCells, Source, ordering_attribute
-from headrace.core.decode.envelope_events import NO_SOURCE, OLD_KEY_HEADER, WITH_ROW, Events, KafkaRecord
+from headrace.core.decode.envelope_events import NO_SOURCE, OLD_KEY_HEADER, Events, KafkaRecord
 from headrace.core.decode.hidden_nulls import doubted, null_may_hide
 from headrace.core.model.catalog import Catalog, CatalogTable, HandlingModes
 from headrace.core.model.connect_data import SchemaAndValue
@@ -43,10 +43,6 @@ _MISSING = (
     "the record's key has the column(s) {missing}, which the event's row does not have; set message.key.columns at the "
     "source, or primary.key.fields, to columns of the row"
 )
-_UNORDERED = (
-    "ordering.field names the column {field}, which the rows do not have, so their changes apply in order of arrival, "
-    "late ones too; correct the option"
-)
 _SHOWN = 50
 """Columns that a message names."""
 
@@ -64,20 +60,6 @@ UNPUBLISHED_ROOT = Note(
     "its partitions, and the lake table becomes stale unless their topics are routed to it; publish them under the "
     "table (ALTER PUBLICATION … SET (publish_via_partition_root = true)) or exclude the table"
 )
-HIDDEN_NULL = Note(
-    "a null of an update may hide a value that did not change, and no database is configured to read it from: with "
-    "reselect.unknown.null.mode=keep, the default, the stored value stays even if the update has set it to NULL; "
-    "configure reselect.database.*, or set reselect.unknown.null.mode=null if the column's values are never omitted"
-)
-DEFAULT_OF_NULLABLE = Note(
-    "the column accepts NULL and has a default, and no null of it has arrived since the task started: the source "
-    "connector's converter writes the default in the place of NULL unless it is told not to, which events do not show; "
-    "set value.converter.replace.null.with.default=false there (AvroConverter of Confluent: "
-    "value.converter.ignore.default.for.nullables=true)"
-)
-
-_OMIT_GENERATED = frozenset({"postgresql"})
-"""The connectors whose streamed events lack generated columns."""
 
 Bools = npt.NDArray[np.bool_]
 _LARGEST = 2**63 - 1
@@ -110,7 +92,6 @@ class ChangesBuilder:
         self._embedded = embedded
         self._binlog_order = binlog_order.BinlogOrder()
         self._unlisted: dict[TableId, set[str]] = {}  # columns in events that the catalog does not have
-        self._with_nulls: set[str] = set()  # columns with a default of which a null has arrived
         self.notes: list[Note] = []
         """Notes on the events, until the caller takes them."""
 
@@ -146,7 +127,6 @@ class ChangesBuilder:
         columns = self._classify(table, arrays, events, operations, list(old_documents))
         by_name = {column.name: column for column in columns}
         self.notes += sorted(codec.notes, key=repr)
-        self._note_unordered(events, by_name)
         key = self._row_keys(codec.key_fields, by_name, len(events))
         old_keys, new_keys = (codec.canonical(each, by_name) for each in (old_documents, new_documents))
         if len(old_keys) < len(old_documents) or len(new_keys) < len(new_documents):
@@ -164,7 +144,6 @@ class ChangesBuilder:
             old_key=old_keys,
             moved=frozenset(new_keys),
             new_key=new_keys,
-            omits_generated=_connector(events) in _OMIT_GENERATED,
         )
 
     def _plain_cells(self, table: TableId, codec: Codec, events: Events) -> Iterable[ColumnCells]:
@@ -194,14 +173,6 @@ class ChangesBuilder:
             unlisted |= names  # a dropped column, which later events still have, is queried once
             unlisted -= listed
         return known
-
-    def _note_unordered(self, events: Events, columns: Mapping[str, Column]) -> None:
-        """Add a note if rows do not have the column that has to order them. A delete may have only its key."""
-        by = self._ordering
-        if by is None or by.of_source or by.field in columns or WITH_ROW.isdisjoint(events.operations):
-            return
-        if _position_format(events) is NO_FORMAT:
-            self.notes.append(Note(_UNORDERED.format(field=by.field)))
 
     def _row_keys(self, names: Sequence[str], columns: dict[str, Column], count: int) -> pa.StringArray:
         if not names and self._keyless:
@@ -269,27 +240,9 @@ class ChangesBuilder:
             hides = null_may_hide(connector, schema, column, self._modes)
             schema = doubted(connector, schema, self._modes)
             absent = None if cells.absent is None else cells.absent & may_omit  # a delete has only its key
-            self._note_nulls(cells, may_omit, hiding if hides and entry is None else None)
             masks = placeholders, cut, hiding if hides else None, absent
             columns.append(_with_states(cells.name, schema, values, *masks))
         return tuple(columns)
-
-    def _note_nulls(self, cells: ColumnCells, images: Bools, hiding: Bools | None) -> None:
-        """Note a column whose nulls the source's converter may replace, or may hide a value that nothing can read.
-
-        ``images`` are the events with a row, ``hiding`` those whose nulls may hide a value.
-        """
-        schema, values = cells.schema, cells.values
-        defaulted = schema.optional and schema.default is not None and cells.name not in self._with_nulls
-        if not defaulted and (hiding is None or not values.null_count or pa.types.is_null(values.type)):
-            return
-        nulls = np.asarray(values.is_null())
-        if defaulted and (nulls & images).any():
-            self._with_nulls.add(cells.name)
-        elif defaulted and images.any():
-            self.notes.append(Note(DEFAULT_OF_NULLABLE.text, cells.name))
-        if hiding is not None and (nulls & hiding).any():
-            self.notes.append(Note(HIDDEN_NULL.text, cells.name))
 
 
 def _unpublished(entry: CatalogTable) -> Note:
