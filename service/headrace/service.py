@@ -95,7 +95,7 @@ class Service:
         self._directory = ConnectorDirectory(self.worker, self.herder)
         self._metrics.watch_directory(self._directory)
         self._summaries = SummaryLog(self._metrics.summaries)
-        parts = WorkerParts(self.worker, self.herder, self._health, self._directory, self._metrics.exposition)
+        parts = WorkerParts(self.worker, self.herder, self._health, self._directory, self._metrics.scrape)
         self._servers = rest_servers(parts, self._endpoints)
 
     async def run(self, connectors: Sequence[Path] = ()) -> None:

@@ -62,7 +62,7 @@ class Api:
         self.health = health_of(self.worker)
         self.directory = ConnectorDirectory(self.worker, self.herder)
         self.metrics.watch_directory(self.directory)
-        self.parts = WorkerParts(self.worker, self.herder, self.health, self.directory, self.metrics.exposition)
+        self.parts = WorkerParts(self.worker, self.herder, self.health, self.directory, self.metrics.scrape)
         self.app: FastAPI = create_app(self.parts)
 
     async def call(self, method: str, target: str, body: object = None) -> Answer:

@@ -6,7 +6,7 @@ All answer as soon as the port is bound.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 _HEALTHY = "Worker has completed startup and is ready to handle requests."
 _UNHEALTHY = "Worker was unable to handle this request and may be unable to handle other requests."
 
-Exposition = Callable[[], tuple[bytes, str]]
+Exposition = Callable[[], Awaitable[tuple[bytes, str]]]
 """Returns the metrics as text, and the content type."""
 
 
@@ -54,7 +54,7 @@ def router(worker: Worker, probes: WorkerHealth, metrics: Exposition) -> APIRout
 
     @routes.get("/metrics")
     async def scrape() -> Response:
-        body, content_type = metrics()
+        body, content_type = await metrics()
         return Response(body, headers={"content-type": content_type})
 
     return routes

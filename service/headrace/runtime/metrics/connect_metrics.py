@@ -175,7 +175,10 @@ class TaskCollector(Collector):
 
     def task(self, connector: str, task_number: int) -> TaskSensors:
         """Return the sensors of a task. They are the same object until the connector is deleted."""
-        return self._tasks.setdefault((connector, str(task_number)), TaskSensors(self._clock))
+        labels = connector, str(task_number)
+        if labels not in self._tasks:
+            self._tasks[labels] = TaskSensors(self._clock)
+        return self._tasks[labels]
 
     def tasks(self) -> Mapping[tuple[str, str], TaskSensors]:
         """Return the sensors by connector and task."""
@@ -186,9 +189,7 @@ class TaskCollector(Collector):
         self._tasks = {labels: sensors for labels, sensors in self._tasks.items() if labels[0] != connector}
 
     def collect(self) -> Iterator[Metric]:
-        """Return one family per name."""
-        for name, text in _COUNTS.items():
-            yield self._counted(name, text)
+        """Return one family per name, without the counts."""
         families: dict[str, GaugeMetricFamily] = {}
         for labels, sensors in self._tasks.items():
             for name, text, value in sensors.gauges() if sensors.present else ():
@@ -196,12 +197,15 @@ class TaskCollector(Collector):
                 family.add_metric(labels, value)
         yield from families.values()
 
-    def _counted(self, name: str, text: str) -> Metric:
-        family_class = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
-        family: CounterMetricFamily | GaugeMetricFamily = family_class(PREFIX + name, text, labels=_LABELS)
-        for labels, sensors in self._tasks.items():
-            family.add_metric(labels, sensors.counts[name])
-        return family
+    def counts(self) -> Iterator[Metric]:
+        """Return one family per count, also of tasks that do not run. May be called in any thread."""
+        tasks = list(self._tasks.items())
+        for name, text in _COUNTS.items():
+            family_class = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
+            family: CounterMetricFamily | GaugeMetricFamily = family_class(PREFIX + name, text, labels=_LABELS)
+            for labels, sensors in tasks:
+                family.add_metric(labels, sensors.counts[name])
+            yield family
 
 
 class StartupCounts:

@@ -7,11 +7,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
 
 from headrace import __version__
 from headrace.core.batch.batch import Batch, Unwritten, newest_source_time
@@ -67,6 +70,7 @@ class Metrics:
         self._connector_states: dict[str, State] = {}
         self._task_states: dict[tuple[str, int], State] = {}
         self._of_connectors: list[Counter | Gauge | Histogram] = []
+        self._states: StateCollector | None = None
         self.registry.register(self._tasks)
         self.registry.register(self._progress)
         self._table_metrics()
@@ -76,7 +80,23 @@ class Metrics:
 
     def exposition(self) -> tuple[bytes, str]:
         """Return all metrics as text, and the content type."""
-        return generate_latest(self.registry), CONTENT_TYPE_LATEST
+        return generate_latest(self.complete()), CONTENT_TYPE_LATEST
+
+    async def scrape(self) -> tuple[bytes, str]:
+        """Return the same, without keeping the event loop from other work.
+
+        The states and counts of thousands of tasks, and the text of all metrics, are made in a thread.
+        """
+        families = list(self.registry.collect())
+        return await asyncio.to_thread(lambda: generate_latest(self.complete(families))), CONTENT_TYPE_LATEST
+
+    def complete(self, families: list[Metric] | None = None) -> CollectorRegistry:
+        """Return a registry with all metrics. ``families`` are those of ``registry``, if they have been collected."""
+        families = list(self.registry.collect()) if families is None else families
+        states = () if self._states is None else self._states.collect()
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(_Families([*families, *self._tasks.counts(), *states]))
+        return registry
 
     def summaries(self) -> Sequence[ConnectorSummary]:
         """Return what the tasks of each connector have done on this worker since the last call, by name."""
@@ -141,7 +161,7 @@ class Metrics:
 
     def watch(self, configs: ConfigStore, statuses: StatusStore, worker_id: str, plugins: Plugins) -> None:
         """Add the metrics of the states of the worker's connectors and tasks."""
-        self.registry.register(StateCollector(configs, statuses, worker_id, plugins, self._startups))
+        self._states = StateCollector(configs, statuses, worker_id, plugins, self._startups)
 
     def watch_engine(self, engine: Callable[[], EngineStatus]) -> None:
         """Add the metrics of the engine that writes tables."""
@@ -407,3 +427,14 @@ class ReselectTaskMetrics:
 
 def _name(table: TableId) -> str:
     return f"{table.schema or table.database}.{table.table}"
+
+
+class _Families(Collector):
+    """Metrics that have been collected."""
+
+    def __init__(self, families: list[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> list[Metric]:
+        """Return them."""
+        return self._families

@@ -20,7 +20,7 @@ _PREFIX = "kafka_connect_"
 
 
 class StateCollector(Collector):
-    """Reads the states from the stores at each scrape.
+    """Reads the states from the stores at each scrape, in any thread.
 
     Each worker exposes only the connectors and tasks that it runs, so sums over all workers count each of them once.
     """

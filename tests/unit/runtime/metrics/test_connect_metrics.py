@@ -44,7 +44,7 @@ class Scene:
         self.task: TaskMetrics = self.metrics.task("shop", 0, lambda topic: None)
 
     def value(self, name: str, **labels: str) -> float | None:
-        return self.metrics.registry.get_sample_value(f"kafka_connect_{name}", {**TASK, **labels})
+        return self.metrics.complete().get_sample_value(f"kafka_connect_{name}", {**TASK, **labels})
 
     def write(self, seconds: float) -> None:
         content = Truncate(TABLE, RowVersion(b"", "shop.orders", 0, 1, 0))

@@ -25,7 +25,7 @@ def _batch(source_time: int) -> Batch:
 
 
 def _value(metrics: Metrics, name: str, **labels: str) -> float | None:
-    return metrics.registry.get_sample_value(name, labels)
+    return metrics.complete().get_sample_value(name, labels)
 
 
 def test_freshness_is_the_time_from_the_source_commit_to_the_visible_row() -> None:
@@ -88,7 +88,7 @@ def test_a_deleted_connector_has_no_metrics() -> None:
     metrics.task_state("shop", 0, State.DESTROYED)
     assert _value(metrics, "kafka_connect_task_error_total_record_failures", connector="shop", task="0") == 3
     metrics.connector_state("shop", State.DESTROYED)
-    labels = [sample.labels for family in metrics.registry.collect() for sample in family.samples]
+    labels = [sample.labels for family in metrics.complete().collect() for sample in family.samples]
     assert {each["connector"] for each in labels if "connector" in each} == {"shop-2"}
 
 
@@ -154,7 +154,7 @@ def test_every_counter_of_reselect_has_a_metric() -> None:
 def test_every_metric_is_documented(prefix: str) -> None:
     """``docs/operations.md`` names every metric."""
     page = (Path(__file__).parents[4] / "docs" / "operations.md").read_text()
-    names = {family.name for family in Metrics().registry.collect() if family.name.startswith(prefix)}
+    names = {family.name for family in Metrics().complete().collect() if family.name.startswith(prefix)}
     assert {name for name in names if not re.search(rf"`{name}(_total)?[`{{]", page)} == set()
 
 

@@ -31,7 +31,7 @@ def test_reads_of_the_current_state_are_counted() -> None:
     lake.post = Reselect(NO_CACHE, source, metrics=metrics.reselects("shop", 0))
     lake.batch(u(1, big=P))
     labels = {"connector": "shop", "task": "0", "table": "public.orders", "code": "ORA-01555"}
-    assert metrics.registry.get_sample_value("reselect_flashback_fallbacks_total", labels) == 1.0
+    assert metrics.complete().get_sample_value("reselect_flashback_fallbacks_total", labels) == 1.0
 
 
 def test_metrics_of_queries() -> None:

@@ -56,11 +56,11 @@ class Scene:
         task.written(batch, 0.5, self.time.wall())
 
     def value(self, name: str, table: str = "orders") -> float | None:
-        return self.metrics.registry.get_sample_value(name, TASK | {"table": table})
+        return self.metrics.complete().get_sample_value(name, TASK | {"table": table})
 
     def lag(self, partition: TopicPartition) -> float | None:
         place = {"topic": partition.topic, "partition": str(partition.partition)}
-        return self.metrics.registry.get_sample_value(LAG, TASK | place)
+        return self.metrics.complete().get_sample_value(LAG, TASK | place)
 
 
 @pytest.fixture
@@ -191,7 +191,7 @@ async def test_a_writer_that_hangs_is_visible(harness: Harness, monkeypatch: pyt
     place = {"connector": "items", "task": "0"}
 
     def value(name: str, **labels: str) -> float:
-        return metrics.registry.get_sample_value(name, place | labels) or 0.0
+        return metrics.complete().get_sample_value(name, place | labels) or 0.0
 
     def lag() -> float:
         return value(LAG, topic=TOPIC, partition="0")
@@ -209,7 +209,7 @@ async def test_a_writer_that_hangs_is_visible(harness: Harness, monkeypatch: pyt
             # The offset is stored a moment before the lane has nothing left.
             await eventually(lambda: harness.offset() == 5 and value(OLDEST, **table) == 0)
             assert lag() == 0
-            assert metrics.registry.get_sample_value(SOURCE_TIME, place | table) == 1_700_000_000
+            assert metrics.complete().get_sample_value(SOURCE_TIME, place | table) == 1_700_000_000
 
 
 @pytest.mark.anyio
