@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -44,13 +45,19 @@ async def request(
         "server": ("127.0.0.1", 8083),
     }
     sent: list[Message] = []
+    ended = asyncio.Event()
     pending = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def receive() -> Message:
-        return pending.pop() if pending else {"type": "http.disconnect"}
+        if pending:
+            return pending.pop()
+        await ended.wait()  # the client stays until it has the answer
+        return {"type": "http.disconnect"}
 
     async def send(message: Message) -> None:
         sent.append(message)
+        if message["type"] == "http.response.body" and not message.get("more_body", False):
+            ended.set()
 
     await app(scope, receive, send)
     start = sent[0]

@@ -113,6 +113,7 @@ async def test_a_diff_changes_nothing_and_shows_no_password(command: Command) ->
     after = {"reselect.database.password": "new-secret", "tasks.max": "2", "batch.max.records": "5"}
     command.write("shop", **before)
     await command.run()
+    await command.api.until("RUNNING", "RUNNING")
     position = command.api.worker.configs.position()
     command.write("shop", **after)
     command.write("new", **{"reselect.database.password": "${env:PASSWORD}"})

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
+from fix_asyncio import eventually
 from rest.worker_api import SHOP, Api
 
 from headrace.core.model.errors import ConfigError
@@ -56,6 +57,7 @@ async def test_a_connectors_life_through_a_worker_that_only_follows(pair: tuple[
     assert (await follower.call("POST", f"{path}/restart")).status == 204
     for verb, status in (("pause", 202), ("stop", 204)):
         assert (await follower.call("PUT", f"{path}/{verb}")).status == status
+    await eventually(lambda: leader.worker.configs.state.task_count("ä b") == 0)
     assert (await follower.call("DELETE", f"{path}/offsets")).status == 200
     assert (await follower.call("DELETE", path)).status == 204
     assert (await follower.call("DELETE", path)).json() == {"error_code": 404, "message": "Connector ä b not found"}

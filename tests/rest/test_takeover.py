@@ -113,8 +113,9 @@ def _status_value(key: str, value: bytes) -> bytes | None:
     state = StatusState()
     state.apply(key, value)
     encoded = [
-        *(status.encode_status(seen) for seen in (*state.connectors.values(), *state.tasks.values())),
-        *(status.encode_topic(seen) for seen in state.topics.values()),
+        *(status.encode_status(seen) for seen in state.connectors.values()),
+        *(status.encode_status(seen) for tasks in state.tasks.values() for seen in tasks.values()),
+        *(status.encode_topic(seen) for topics in state.topics.values() for seen in topics.values()),
     ]
     [only] = encoded
     return only

@@ -32,7 +32,7 @@ async def test_a_bug_is_answered_and_logged_like_any_other_request(
     api: Api, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its message may contain a value, so answer and log omit it; extra headers and the access log line are there."""
-    monkeypatch.setattr(api.herder, "connectors", _broken)
+    monkeypatch.setattr(api.herder, "create", _broken)
     caplog.set_level(logging.INFO)
     async with served(api.app) as url:
         status, headers, body = await to_thread(_post, url.removeprefix("http://"))
@@ -53,7 +53,7 @@ async def test_documents_that_no_parser_foresaw_are_errors_with_a_body(api: Api,
     assert api.worker.configs.state.connectors() == []
 
 
-def _broken() -> list[str]:
+def _broken(*_: object) -> None:
     raise ValueError(SECRET)
 
 

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
@@ -33,6 +34,8 @@ _RETRY_SECONDS = 1.0
 _STOP_SECONDS = 5.0
 _CLEANUP = "cleanup.policy"
 _POLL_MS = 200
+_RECORDS_PER_TURN = 500
+"""Records that are applied without giving other work of the event loop a turn."""
 
 Applied = Callable[[str, bytes | None], None]
 
@@ -181,10 +184,11 @@ class KafkaLog:
         check_alive(consumer)
         check_heard(consumer)
         batches = await consumer.getmany(timeout_ms=_POLL_MS)
-        for records in batches.values():
-            for record in records:
-                if record.key is not None:
-                    applied(record.key.decode(errors="replace"), record.value)
+        for count, record in enumerate(chain.from_iterable(batches.values()), 1):
+            if record.key is not None:
+                applied(record.key.decode(errors="replace"), record.value)
+            if count % _RECORDS_PER_TURN == 0:
+                await asyncio.sleep(0)
         for partition in consumer.assignment():  # the position also passes transaction markers
             self._read[partition.partition] = await position(consumer, partition)
         async with self._progress:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import suppress
 from urllib.parse import quote
 
 from fastapi import APIRouter, Request, Response
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, StreamingResponse
 from starlette.exceptions import HTTPException
 
 from headrace.core.connect.lifecycle import TargetState
@@ -18,6 +22,7 @@ from headrace.runtime.worker.herder import Herder
 
 _SEGMENT_SAFE = "+;',:@=&"
 _MAX_TASK = 2**31
+_CONNECTORS_PER_PART = 100
 
 
 def router(herder: Herder, advertised: str) -> APIRouter:
@@ -36,7 +41,8 @@ def _collection(routes: APIRouter, herder: Herder, advertised: str) -> None:
     async def list_connectors(request: Request) -> Response:
         if "expand" not in request.query_params:
             return JSONResponse(herder.connectors())
-        return JSONResponse(_expanded(herder, request.query_params.getlist("expand")))
+        entries = _expanded(herder, request.query_params.getlist("expand"))
+        return StreamingResponse(entries, media_type="application/json")
 
     @routes.post("")
     async def create_connector(request: Request) -> Response:
@@ -153,15 +159,25 @@ def _tasks(routes: APIRouter, herder: Herder) -> None:
         return Response(status_code=204)
 
 
-def _expanded(herder: Herder, views: list[str]) -> Json:
-    """Return the requested views of all connectors, without those that have no status if the status is requested."""
-    answer: Json = {}
-    for name in herder.connectors():
-        try:
-            answer[name] = _views(herder, name, views)
-        except RestError:  # the connector was just deleted, or has no status yet
-            continue
-    return answer
+async def _expanded(herder: Herder, views: list[str]) -> AsyncIterator[str]:
+    """Return the requested views of all connectors, without those that have no status if the status is requested.
+
+    The object is sent in parts, with turns for other work in between: thousands of connectors take seconds.
+    """
+    begin, part = "{", ""
+    for count, name in enumerate(herder.connectors(), 1):
+        with suppress(RestError):  # the connector was just deleted, or has no status yet
+            part += f"{begin}{_json(name)}:{_json(_views(herder, name, views))}"
+            begin = ","
+        if count % _CONNECTORS_PER_PART == 0:
+            yield part
+            part = ""
+            await asyncio.sleep(0)
+    yield part + ("{}" if begin == "{" else "}")
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def _views(herder: Herder, name: str, views: list[str]) -> Json:

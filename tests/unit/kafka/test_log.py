@@ -128,6 +128,34 @@ def test_a_key_that_is_no_text() -> None:
     asyncio.run(scenario())
 
 
+def test_other_work_has_turns_while_a_large_batch_is_applied() -> None:
+    """A topic of thousands of connectors arrives in a few batches; probes are answered while they are applied."""
+
+    async def scenario() -> None:
+        in_a_row = most_in_a_row = applied = 0
+
+        def apply(key: str, value: bytes | None) -> None:
+            nonlocal in_a_row, most_in_a_row, applied
+            applied += 1
+            in_a_row += 1
+            most_in_a_row = max(most_in_a_row, in_a_row)
+
+        async def turn() -> None:
+            nonlocal in_a_row
+            while True:
+                in_a_row = 0
+                await asyncio.sleep(0)
+
+        turning = asyncio.create_task(turn())
+        records = [(b"connector", b"{}")] * 2_000
+        async with following(Storage({(0, 0): batch(0, *records)}), apply):
+            await eventually(lambda: applied == 2_000)
+        turning.cancel()
+        assert most_in_a_row == 500
+
+    asyncio.run(scenario())
+
+
 class FailingFetchOnce(Storage):
     """Storage that answers once for a partition that was not requested: aiokafka's fetch task ends with a KeyError."""
 

@@ -6,17 +6,21 @@ Keys and values are those of Kafka Connect, so that its tools can read the topic
 ignore (``ownership.py``). Task configurations are valid after their commit record; without
 it they are incomplete and are not returned. Compaction keeps the last record of each key at its own offset, so a commit
 may come before its connector: no record may depend on the order of keys.
+
+Other tools write these records as well. A connector whose record is not usable exists, with the reason (``problem``),
+so that it can be seen, repaired and removed. Any other record that is not usable is refused.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
 from headrace.core.connect.lifecycle import State, TargetState
 from headrace.core.connect.ownership import Ownership, ownership
+from headrace.core.connect.work import Task
 
 Config = dict[str, str]
 KeyValue = tuple[str, bytes | None]
@@ -28,6 +32,9 @@ MAX_TASKS = 100
 Each task is a member of the consumer group, and its record repeats the connector's configuration.
 """
 _TASK_NUMBERS = frozenset(map(str, range(MAX_TASKS)))
+_NAMED_OPTIONS = 5
+"""The options that a message names."""
+_ABSENT = object()
 
 _CONNECTOR, _TARGET, _TASK, _COMMIT = "connector-", "target-state-", "task-", "commit-"
 _LOGGER, _RESTART, _OWNER = "logger-cluster-", "restart-connector-", "headrace-owner-"
@@ -52,10 +59,12 @@ class RestartRequest:
 class ClusterConfigState:
     """The state after the records of a config log. ``apply`` takes them in order."""
 
-    __slots__ = ("_connectors", "_owners", "_pending", "_targets", "_tasks")
+    __slots__ = ("_connectors", "_listed", "_owners", "_pending", "_problems", "_targets", "_tasks")
 
     def __init__(self) -> None:
         self._connectors: dict[str, Config] = {}
+        self._problems: dict[str, str] = {}
+        self._listed: dict[Task, None] = {}
         self._owners: dict[str, Ownership] = {}
         self._targets: dict[str, TargetState] = {}
         self._tasks: dict[str, list[Config]] = {}
@@ -65,8 +74,19 @@ class ClusterConfigState:
         """Return the names of all connectors, oldest first."""
         return list(self._connectors)
 
+    def has_connector(self, name: str) -> bool:
+        """Return whether the connector exists."""
+        return name in self._connectors
+
+    def problem(self, name: str) -> str | None:
+        """Return why the connector's record is not usable, and how to repair it; None for a usable one."""
+        return self._problems.get(name)
+
     def connector_config(self, name: str) -> Config | None:
-        """Return a copy of the connector's configuration, None if the connector does not exist."""
+        """Return a copy of the connector's configuration, None if the connector does not exist.
+
+        Of a record that is not usable, it has the options whose values are text.
+        """
         config = self._connectors.get(name)
         return None if config is None else dict(config)
 
@@ -82,41 +102,66 @@ class ClusterConfigState:
         """Return the committed configurations of the connector's tasks, by task number."""
         return [dict(config) for config in self._tasks.get(name, ())]
 
+    def task_count(self, name: str) -> int:
+        """Return the number of the connector's committed tasks."""
+        return len(self._tasks.get(name, ()))
+
+    def tasks(self) -> Set[Task]:
+        """Return the committed tasks of all connectors that exist, as a view."""
+        return self._listed.keys()
+
     def apply(self, key: str, value: bytes | None) -> str | None:
         """Apply a record. Return the connector that it changes, None if it changes none.
 
-        Raises any exception for a record that is not in Connect's format. Task records beyond ``MAX_TASKS`` are
-        ignored: the connector writes its tasks again when it starts.
+        Raises any exception for a record that is not in Connect's format, except that of a connector. Task records
+        beyond ``MAX_TASKS`` are ignored: the connector writes its tasks again when it starts.
         """
-        document = None if value is None else json.loads(value)
         if key.startswith(_CONNECTOR):
-            return self._apply_connector(key.removeprefix(_CONNECTOR), document)
+            return self._apply_connector(key.removeprefix(_CONNECTOR), value)
+        document = None if value is None else json.loads(value)
         if key.startswith(_TARGET):
             return self._apply_target(key.removeprefix(_TARGET), document)
         if key.startswith(_TASK):
             name, _, number = key.removeprefix(_TASK).rpartition("-")
             if document is not None and number in _TASK_NUMBERS:
-                self._pending.setdefault(name, {})[int(number)] = dict(document["properties"])
+                pending = self._pending.setdefault(name, {})
+                pending.pop(int(number), None)
+                pending[int(number)] = _usable(document)
         if key.startswith(_COMMIT):
             return self._apply_commit(key.removeprefix(_COMMIT), document)
         if key.startswith(_OWNER):
             self._apply_owner(key.removeprefix(_OWNER), document)
         return None
 
-    def _apply_connector(self, name: str, document: Any) -> str:
-        if document is None:
+    def _apply_connector(self, name: str, value: bytes | None) -> str:
+        self._problems.pop(name, None)
+        config, reason = _stored_config(value)
+        if config is None:
             self._connectors.pop(name, None)
             self._tasks.pop(name, None)
             self._pending.pop(name, None)
         else:
-            self._connectors[name] = dict(document["properties"])
+            self._connectors[name] = config
+            if reason is not None or not name:
+                self._problems[name] = _problem(name, reason or "the connector's name is empty")
+        self._list_tasks(name)
         return name
+
+    def _list_tasks(self, name: str) -> None:
+        for number in range(MAX_TASKS):
+            if name in self._connectors and number < self.task_count(name):
+                self._listed[name, number] = None
+            elif self._listed.pop((name, number), _ABSENT) is _ABSENT:
+                return  # tasks are listed from 0 without a gap
 
     def _apply_owner(self, name: str, document: Any) -> None:
         if document is None:
             self._owners.pop(name, None)
         else:
-            self._owners[name] = ownership(document)
+            owner = ownership(document)
+            if not all(map(_is_text, owner.document().values())):
+                raise ValueError("the owner is not Unicode text")
+            self._owners[name] = owner
 
     def _apply_target(self, name: str, document: Any) -> str:
         if document is None:
@@ -129,6 +174,7 @@ class ClusterConfigState:
     def _apply_commit(self, name: str, document: Any) -> str | None:
         if document is None:
             self._tasks.pop(name, None)
+            self._list_tasks(name)
             return None
         pending = self._pending.pop(name, {})
         known = dict(enumerate(self._tasks.get(name, ()))) | pending
@@ -136,6 +182,7 @@ class ClusterConfigState:
         if any(number not in known for number in range(count)):
             return None  # compaction removed a task's record: the connector writes its tasks again when it starts
         self._tasks[name] = [known[number] for number in range(count)]
+        self._list_tasks(name)
         return name
 
 
@@ -195,6 +242,57 @@ def restart_request(key: str, value: bytes | None) -> tuple[str, RestartRequest]
     document = json.loads(value)
     flags = RestartRequest(bool(document["include-tasks"]), bool(document["only-failed"]))
     return key.removeprefix(_RESTART), flags
+
+
+def _stored_config(value: bytes | None) -> tuple[Config | None, str | None]:
+    """Return the options of a connector's record that are text, and why the record is not usable, if it is not.
+
+    A record that removes the connector has no options. An option that is null is absent, as in a request.
+    """
+    try:
+        document = None if value is None else json.loads(value)
+    except (ValueError, RecursionError):
+        return {}, "its value is not JSON"
+    if document is None:
+        return None, None
+    properties = document.get("properties") if isinstance(document, dict) else None
+    if not isinstance(properties, dict):
+        return {}, 'its value is not an object with an object "properties"'
+    given = {key: text for key, text in properties.items() if text is not None}
+    config = {key: text for key, text in given.items() if _is_text(key) and _is_text(text)}
+    others = [ascii(key)[1:-1] for key in given.keys() - config.keys()]
+    if not others:
+        return config, None
+    more = f" and {len(others) - _NAMED_OPTIONS} more" if len(others) > _NAMED_OPTIONS else ""
+    return config, f"these options are not Unicode text: {', '.join(sorted(others)[:_NAMED_OPTIONS])}{more}"
+
+
+def _usable(document: Any) -> Config:
+    """Return the configuration of a task's record. Raises ValueError and others for a record that is not usable."""
+    config: Config = {key: text for key, text in document["properties"].items() if text is not None}
+    if not all(map(_is_text, [*config, *config.values()])):
+        raise ValueError("the configuration of a task contains options that are not text")
+    return config
+
+
+def _is_text(text: object) -> bool:
+    """Return whether ``text`` is a string that an answer can contain: JSON may name half of a surrogate pair."""
+    if not isinstance(text, str):
+        return False
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _problem(name: str, reason: str) -> str:
+    if name:
+        repair = f"PUT /connectors/{name}/config stores a usable one, DELETE /connectors/{name} removes the connector"
+    else:
+        repair = f"no request can address it: write a record with the key {_CONNECTOR} and a null value to this topic"
+    shown = name or '""'
+    return f"Connector {shown}: its record {_CONNECTOR}{name} in the config topic is not usable: {reason}; {repair}"
 
 
 def _encode(document: Mapping[str, Any]) -> bytes:

@@ -70,27 +70,33 @@ class StatusState:
 
     def __init__(self) -> None:
         self.connectors: dict[str, Status] = {}
-        self.tasks: dict[tuple[str, int], Status] = {}
-        self.topics: dict[tuple[str, str], TopicStatus] = {}
+        self.tasks: dict[str, dict[int, Status]] = {}
+        """By connector and number of the task."""
+        self.topics: dict[str, dict[str, TopicStatus]] = {}
+        """By connector and topic."""
         self.notes: dict[tuple[str, int], Notes] = {}
         self.tables: dict[tuple[str, int], tuple[TableStatus, ...]] = {}
 
     def apply(self, key: str, value: bytes | None) -> None:
-        """Apply a record; records with unknown keys are ignored."""
+        """Apply a record; records with unknown keys are ignored.
+
+        Raises any exception for a record that is not in Connect's format: answers must not contain what is not text.
+        """
         document = None if value is None else json.loads(value)
         if key.startswith(_CONNECTOR):
             _set(self.connectors, key.removeprefix(_CONNECTOR), _status(document))
         elif key.startswith(_TASK):
-            _set(self.tasks, _task_of(key.removeprefix(_TASK)), _status(document))
+            name, number = _task_of(key.removeprefix(_TASK))
+            _set_inner(self.tasks, name, number, _status(document))
         elif key.startswith(_NOTES):
-            notes = None if document is None else {each["note"]: tuple(each["where"]) for each in document["notes"]}
+            notes = None if document is None else _notes(document)
             _set(self.notes, _task_of(key.removeprefix(_NOTES)), notes)
         elif key.startswith(_TABLES):
-            blocked = None if document is None else table_statuses(document["tables"])
+            blocked = None if document is None else _tables(document)
             _set(self.tables, _task_of(key.removeprefix(_TABLES)), blocked)
         elif key.startswith(_TOPIC):
             topic, _, connector = key.removeprefix(_TOPIC).partition(":connector-")
-            _set(self.topics, (connector, topic), _topic_status(document))
+            _set_inner(self.topics, connector, topic, _topic_status(document))
 
 
 def connector_key(name: str) -> str:
@@ -177,16 +183,43 @@ def _set(table: dict[Any, Any], key: Any, value: Any) -> None:
         table[key] = value
 
 
+def _set_inner(table: dict[Any, dict[Any, Any]], name: Any, key: Any, value: Any) -> None:
+    inner = table.setdefault(name, {})
+    _set(inner, key, value)
+    if not inner:
+        del table[name]
+
+
+def _text(value: Any) -> str:
+    """Return text that an answer can contain: JSON may name half of a surrogate pair. Raises TypeError for no text."""
+    if not isinstance(value, str):
+        raise TypeError("a member of the status is not text")
+    return value.encode(errors="replace").decode()
+
+
+def _optional_text(value: Any) -> str | None:
+    return None if value is None else _text(value)
+
+
+def _notes(document: Any) -> Notes:
+    return {_text(each["note"]): tuple(map(_text, each["where"])) for each in document["notes"]}
+
+
+def _tables(document: Any) -> tuple[TableStatus, ...]:
+    statuses = table_statuses(document["tables"])
+    return tuple(replace(each, table=_text(each.table), trace=_text(each.trace)) for each in statuses)
+
+
 def _status(document: Any) -> Status | None:
     if document is None:
         return None
     return Status(
         State(document["state"]),
-        document["worker_id"],
+        _text(document["worker_id"]),
         int(document.get("generation") or 0),
-        document.get("version"),
-        document.get("trace"),
-        waits_for=document.get("waits_for"),
+        _optional_text(document.get("version")),
+        _optional_text(document.get("trace")),
+        waits_for=_optional_text(document.get("waits_for")),
     )
 
 
@@ -194,7 +227,9 @@ def _topic_status(document: Any) -> TopicStatus | None:
     if document is None:
         return None
     topic = document["topic"]
-    return TopicStatus(topic["name"], topic["connector"], int(topic["task"]), int(topic["discoverTimestamp"]))
+    return TopicStatus(
+        _text(topic["name"]), _text(topic["connector"]), int(topic["task"]), int(topic["discoverTimestamp"])
+    )
 
 
 def _encode(document: Any) -> bytes:

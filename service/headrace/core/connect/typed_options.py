@@ -62,7 +62,7 @@ class _Declaration:
 
     def value(self, properties: Properties, prefix: str) -> Any:
         """Return the value for the code, the default if none is given. Raises ConfigError with Kafka's message."""
-        key = replace(self.key, name=prefix + self.key.name)
+        key = replace(self.key, name=prefix + self.key.name) if prefix else self.key
         name, validator = key.name, key.validator
         raw = properties.get(name, key.default_text)
         if raw is None and key.required:

@@ -26,6 +26,12 @@ STALE = (
     "Cannot complete request momentarily due to stale configuration (typically caused by a concurrent config change)"
 )
 _RETRY_SECONDS = 0.5
+_REBALANCE_SECONDS_PER_TASK = 0.001
+"""The pause between two rebalances that the leader requests, for each task of the cluster.
+
+A rebalance takes all workers a time in proportion to the tasks. While thousands of connectors are created one after
+another, one for each of them would take a time in proportion to the square.
+"""
 _RENEWAL_SECONDS = 24 * 3600.0
 """Far below transactional.id.expiration.ms, 7 days by default."""
 
@@ -50,6 +56,8 @@ class Cluster:
         self._joined = asyncio.Event()
         self._term: asyncio.Task[None] | None = None
         self._closed = False
+        self._rebalance_due = 0.0
+        self._rebalance: asyncio.TimerHandle | None = None
         self.leads = False
 
     async def start(self, on_change: Callable[[], None]) -> None:
@@ -65,6 +73,8 @@ class Cluster:
     async def stop(self) -> None:
         """Leave the group, so that the other workers adopt the tasks. Idempotent."""
         self._closed = True
+        if self._rebalance is not None:
+            self._rebalance.cancel()
         self._end_term()
         await self._member.stop()
 
@@ -108,10 +118,24 @@ class Cluster:
 
     def refresh(self) -> None:
         """Offer the tasks of the config topic to the group. The leader rebalances if they are not those assigned."""
-        state = self._configs.state
-        tasks = [(name, n) for name in state.connectors() for n in range(len(state.task_configs(name)))]
-        self._member.offer(tasks, self._configs.position())
-        if self.leads and self._assignment is not None and self._assignment.owners.keys() != set(tasks):
+        self._member.offer(tuple(self._configs.state.tasks()), self._configs.position())
+        if self._must_rebalance and self._rebalance is None:
+            loop = asyncio.get_running_loop()
+            if loop.time() >= self._rebalance_due:
+                self._request_rebalance()
+            else:
+                self._rebalance = loop.call_at(self._rebalance_due, self._request_rebalance)
+
+    @property
+    def _must_rebalance(self) -> bool:
+        assigned = self._assignment
+        return self.leads and assigned is not None and assigned.owners.keys() != self._configs.state.tasks()
+
+    def _request_rebalance(self) -> None:
+        self._rebalance = None
+        if self._must_rebalance:
+            pause = _REBALANCE_SECONDS_PER_TASK * len(self._configs.state.tasks())
+            self._rebalance_due = asyncio.get_running_loop().time() + pause
             self._member.rebalance()
 
     async def write(self, change: Awaitable[T]) -> T:

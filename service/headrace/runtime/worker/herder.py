@@ -75,7 +75,7 @@ class Herder:
     def info(self, name: str) -> ConnectorInfo:
         """Return the connector. Raises RestError 404."""
         config = self.config(name)
-        tasks = range(len(self._configs.state.task_configs(name)))
+        tasks = range(self._configs.state.task_count(name))
         return ConnectorInfo(name, config, tasks, self._type(config))
 
     def config(self, name: str) -> Config:
@@ -127,7 +127,7 @@ class Herder:
         """Create a connector. Raises RestError 400 for an invalid configuration, 409 if the name is taken."""
         async with self._changing(_writing_config(name)):
             plugin, properties = self._to_create(name, config)
-            if name in self.connectors():
+            if self._configs.state.has_connector(name):
                 raise RestError(f"Connector {name} already exists", 409)
             write = self._configs.put_connector(name, properties, initial, _of(owner, properties))
             await self._written(write, "connector configuration")
@@ -143,12 +143,12 @@ class Herder:
         async with self._changing(_writing_config(name)):
             given = named(name, config)
             plugin, properties = self._validator.checked(given)
-            created = name not in self.connectors()
+            created = not self._configs.state.has_connector(name)
             if created:
                 check_addressable(name)
             elif owner is not None:
                 self._check_owner(name, owner.owner)
-            tasks = range(len(self._configs.state.task_configs(name)))
+            tasks = range(self._configs.state.task_count(name))
             write = self._configs.put_connector(name, properties, owner=_of(owner, properties))
             await self._written(write, "connector configuration")
         return created, ConnectorInfo(name, properties, tasks, plugin.type)
@@ -159,7 +159,7 @@ class Herder:
             merged: dict[str, str | None] = {**self.config(name), **patch}
             given = {key: value for key, value in merged.items() if value is not None}
             plugin, properties = self._validator.checked(given)
-            tasks = range(len(self._configs.state.task_configs(name)))
+            tasks = range(self._configs.state.task_count(name))
             await self._written(self._configs.put_connector(name, properties), "connector configuration")
         return ConnectorInfo(name, properties, tasks, plugin.type)
 
@@ -191,7 +191,7 @@ class Herder:
     async def set_target_state(self, name: str, target: TargetState) -> None:
         """Pause, resume or stop the connector. Raises RestError 404."""
         async with self._changing(f"writing a target state for connector {name} to the config topic"):
-            if name not in self.connectors():
+            if not self._configs.state.has_connector(name):
                 raise RestError(f"Unknown connector {name}", 404)
             if target is not self._configs.state.target_state(name):
                 await self._written(self._configs.put_target_state(name, target), "target state")
@@ -221,7 +221,7 @@ class Herder:
         self._known_to_restart(name)
         if self._configs.state.target_state(name) is TargetState.STOPPED:
             raise RestError(NO_LEADER, 409)
-        if not 0 <= task_number < len(self._configs.state.task_configs(name)):
+        if not 0 <= task_number < self._configs.state.task_count(name):
             raise RestError(f"Unknown task: {name}-{task_number}", 404)
         self._cluster.check_owner(name, task_number)
         connector = self._worker.connector(name)
@@ -317,7 +317,7 @@ class Herder:
         return plugin.type if plugin else "unknown"
 
     def _known_to_restart(self, name: str) -> None:
-        if name not in self.connectors():
+        if not self._configs.state.has_connector(name):
             raise RestError(f"Unknown connector: {name}", 404)
 
     def _tracking_enabled(self) -> None:

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import datetime
+from itertools import islice
 
 from headrace.core.connect import config_state, status
 from headrace.core.connect.config_state import ClusterConfigState, RestartRequest
@@ -21,11 +22,13 @@ from headrace.core.connect.status import Status, StatusState, TopicStatus
 from headrace.core.connect.table_status import TableStatus
 from headrace.core.model.errors import HeadraceError
 from headrace.core.model.notes import with_note, with_subjects
-from headrace.ports import CompactedLog, FencedLog, LogRecord
+from headrace.ports import CompactedLog, FencedLog
 from headrace.runtime.worker.worker_stage import WorkerStage, utc_now
 
 log = logging.getLogger(__name__)
 _RETRY_SECONDS = 1.0
+_RECORDS_PER_WRITE = 500
+"""Statuses that are written at once: more would keep the event loop from REST requests."""
 _INITIAL_TARGET = TargetState.STARTED
 
 
@@ -42,6 +45,7 @@ class ConfigStore:
         self.change: WorkerStage | None = None
         """The change in progress."""
         self._turn = asyncio.Lock()
+        self._connectors_turn = asyncio.Lock()
 
     async def start(
         self,
@@ -66,6 +70,18 @@ class ConfigStore:
                 yield
             finally:
                 self.change = None
+
+    @asynccontextmanager
+    async def changing_tasks(self, name: str) -> AsyncIterator[None]:
+        """Run a change that a connector makes by itself, as ``changing``.
+
+        At most one of them waits beside the requests of users, who would otherwise wait for thousands of connectors.
+        """
+        async with (
+            self._connectors_turn,
+            self.changing(f"writing task configs for connector {name} to the config topic"),
+        ):
+            yield
 
     async def lead(self) -> None:
         """Fence the earlier writers. Raises Retriable, ConfigError or Fatal."""
@@ -92,7 +108,7 @@ class ConfigStore:
         removal may have left both of an earlier connector with this name, which are replaced. A changed connector keeps
         its owner without ``owner``.
         """
-        new = name not in self.state.connectors()
+        new = not self.state.has_connector(name)
         if target is None and new and self.state.target_state(name) != _INITIAL_TARGET:
             target = _INITIAL_TARGET
         records = config_state.connector_records(name, config, target)
@@ -106,7 +122,7 @@ class ConfigStore:
 
     async def remove_connector(self, name: str) -> None:
         """Remove a connector, its owner, its target state and its tasks. Raises Retriable."""
-        tasks = len(self.state.task_configs(name))
+        tasks = self.state.task_count(name)
         owned = self.state.owner(name) is not None
         await self._log.append(config_state.removal_records(name, tasks, owned=owned))
 
@@ -175,19 +191,19 @@ class StatusStore:
     def task(self, name: str, task_number: int) -> Status | None:
         """Return the task's status with its notes and tables, None if it has none."""
         task = name, task_number
-        seen = self._state.tasks.get(task)
+        seen = self._state.tasks.get(name, {}).get(task_number)
         if seen is None:
             return None
         return replace(seen, notes=self._state.notes.get(task, {}), tables=self._state.tables.get(task, ()))
 
     def tasks(self, name: str) -> list[tuple[int, Status]]:
         """Return the statuses of the connector's tasks, by number."""
-        numbers = sorted(task_number for owner, task_number in self._state.tasks if owner == name)
+        numbers = sorted(self._state.tasks.get(name, ()))
         return [(task_number, seen) for task_number in numbers if (seen := self.task(name, task_number)) is not None]
 
     def topics(self, name: str) -> list[str]:
         """Return the active topics of the connector."""
-        return [topic for (owner, topic) in self._state.topics if owner == name]
+        return list(self._state.topics.get(name, ()))
 
     def connectors(self) -> list[str]:
         """Return the connectors that have a status."""
@@ -230,7 +246,7 @@ class StatusStore:
 
     def put_topic(self, seen: TopicStatus) -> None:
         """Add an active topic of a connector. Later records of a known topic are ignored until the topics are reset."""
-        if (seen.connector, seen.topic) not in self._state.topics:
+        if seen.topic not in self._state.topics.get(seen.connector, ()):
             self._put(status.topic_key(seen.connector, seen.topic), status.encode_topic(seen))
 
     def reset_topics(self, name: str) -> None:
@@ -295,10 +311,9 @@ class StatusStore:
                 self._wake.set()
 
     async def _write_waiting(self) -> None:
-        while batch := dict(self._waiting):
-            records: list[LogRecord] = list(batch.items())
+        while records := list(islice(self._waiting.items(), _RECORDS_PER_WRITE)):
             await self._log.append(records)
-            for key, value in batch.items():
+            for key, value in records:
                 if self._waiting.get(key, _ABSENT) == value:
                     del self._waiting[key]
 

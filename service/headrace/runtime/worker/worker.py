@@ -39,6 +39,8 @@ _STORE_BACKOFF_SECONDS = 5.0
 ENGINE_SECONDS = 0.5
 """Time between two looks at the state of the engine."""
 _STOPPING = "stopping"
+_CONNECTORS_PER_TURN = 100
+"""Connectors whose changes are handed on without giving other work of the event loop a turn."""
 _STUCK = timedelta(seconds=10)
 """Kafka Connect's health check waits as long for a request that changes something."""
 
@@ -80,6 +82,11 @@ class Worker:
         self._following: asyncio.Task[None] | None = None
         self.stage = WorkerStage("starting", now())
         self._connectors: dict[str, WorkerConnector] = {}
+        self._changes: dict[str, bool] = {}
+        """Connectors with changes that are not handed on yet, and whether they were deleted since the last time."""
+        self._tasks_changed = False
+        self._wake = asyncio.Event()
+        self._handing_on: asyncio.Task[None] | None = None
         self._context = ConnectorContext(
             self.configs,
             self.statuses,
@@ -126,6 +133,7 @@ class Worker:
 
     async def start(self) -> None:
         """Read the stores and start the connectors. Retry while brokers are down. Raises ConfigError."""
+        self._handing_on = asyncio.create_task(self._hand_on_changes(), name="connector-changes")
         await self._reach("connecting to Kafka", self.stores.start)
         self.cluster_id = await self.stores.cluster_id()
         await self._reach("reading the status topic", self.statuses.start)
@@ -141,8 +149,9 @@ class Worker:
         """Finish the writes in flight, leave the consumer groups, write the last statuses."""
         self.ready = False
         self.stage = WorkerStage(_STOPPING, self.now())
-        if self._following is not None:
-            self._following.cancel()
+        for following in (self._handing_on, self._following):
+            if following is not None:
+                following.cancel()
         await asyncio.gather(*(connector.close() for connector in self._connectors.values()))
         await self.cluster.stop()
         await self.statuses.close()
@@ -183,31 +192,55 @@ class Worker:
         while True:
             waits_for = self.waits_for
             if waits_for != shown:
-                for connector in self._connectors.values():
+                for count, connector in enumerate(list(self._connectors.values()), 1):
                     connector.engine_changed()
+                    if count % _CONNECTORS_PER_TURN == 0:
+                        await asyncio.sleep(0)
             shown = waits_for
             await asyncio.sleep(ENGINE_SECONDS)
 
     def _config_changed(self, name: str) -> None:
-        self.cluster.refresh()
-        self._changed(name)
+        deleted = not self.configs.state.has_connector(name)
+        self._changes[name] = self._changes.get(name, False) or deleted
+        self._tasks_changed = True
+        self._wake.set()
 
     def _assignment_changed(self) -> None:
-        for name in {*self.configs.state.connectors(), *self.statuses.connectors()}:
-            self._changed(name)
+        for name in (*self.configs.state.connectors(), *self.statuses.connectors()):
+            self._changes.setdefault(name, False)
+        self._wake.set()
+
+    async def _hand_on_changes(self) -> None:
+        """Hand changes on to the cluster and to the connectors.
+
+        The records of one poll may change thousands of connectors. The tasks are offered once for all of them, and
+        other work of the event loop has its turns, such as the answers to probes.
+        """
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            if self._tasks_changed:
+                self._tasks_changed = False
+                self.cluster.refresh()
+            self._connectors = {name: each for name, each in self._connectors.items() if not each.gone}
+            changes, self._changes = self._changes, {}
+            for count, (name, deleted) in enumerate(changes.items(), 1):
+                self._changed(name, deleted=deleted)
+                if count % _CONNECTORS_PER_TURN == 0:
+                    await asyncio.sleep(0)
 
     def _apply_restart(self, name: str, request: RestartRequest) -> None:
         if (connector := self._connectors.get(name)) is not None and not self.stopping:
             connector.apply_restart(request)
 
-    def _changed(self, name: str) -> None:
+    def _changed(self, name: str, *, deleted: bool) -> None:
         if self.stopping:
             return
-        self._connectors = {other: connector for other, connector in self._connectors.items() if not connector.gone}
-        if name in self._connectors:
-            self._connectors[name].changed()
-        else:
+        connector = self._connectors.get(name)
+        if connector is None or connector.gone:
             self._connectors[name] = WorkerConnector(name, self._context)
+        else:
+            connector.changed(deleted=deleted)
 
     def _apply_level(self, logger: str, level: str) -> None:
         """Apply a request of KIP-976, which any worker of the cluster may have received."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from headrace.config import SinkConnectorConfig
@@ -55,6 +55,7 @@ class ConnectorContext:
     worker_id: str
     states: StateObserver
     waits_for: Callable[[], str | None]
+    validations: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class WorkerConnector:
@@ -69,16 +70,18 @@ class WorkerConnector:
         self._deleted = False
         self._wake = asyncio.Event()
         self._state = State.UNASSIGNED
+        self._led: tuple[Mapping[str, str], Sequence[Mapping[str, str]]] | None = None
+        """The configuration, and the task configurations that the running instance has computed from it."""
         self._reported_generation = context.cluster.generation
         self._loop = asyncio.create_task(self._align_forever(), name=f"connector-{name}")
         self.changed()
 
-    def changed(self) -> None:
+    def changed(self, *, deleted: bool = False) -> None:
         """Handle a change of the configuration, the target state or the assignment.
 
-        A deletion takes effect even if a connector with the same name is created at once.
+        With ``deleted`` the connector was deleted, although one with the same name may have been created since.
         """
-        self._deleted |= self._context.configs.state.connector_config(self.name) is None
+        self._deleted |= deleted or not self._context.configs.state.has_connector(self.name)
         self._wake.set()
 
     def engine_changed(self) -> None:
@@ -89,6 +92,7 @@ class WorkerConnector:
 
     def restart(self, *, connector: bool, tasks: Collection[int] = ()) -> None:
         """Restart the instance and the given tasks, if this worker runs them. They are RESTARTING from now on."""
+        self._led = None
         if connector and self._context.cluster.leads:
             self._move(Event.RESTART)
         for task_number in tasks:
@@ -178,15 +182,27 @@ class WorkerConnector:
 
     async def _lead(self, config: Mapping[str, str], target: TargetState) -> None:
         """Run the connector's instance: write its task configurations. Raises ConfigError and Retriable."""
+        problem = self._context.configs.state.problem(self.name)
         if target is TargetState.STOPPED:
             await self._end_tasks(list(self._tasks), Event.DELETE)
             await self._write_tasks(config, target, [])
+        if problem is not None and target is not TargetState.STARTED:
+            self._fail(render(ConfigError(problem)))
+        elif problem is not None:
+            raise ConfigError(problem)
+        elif target is TargetState.STOPPED:
             self._move(Event.STOP)
         elif target is TargetState.PAUSED:
             self._move(Event.PAUSE)
+        elif self._state is State.RUNNING and self._led == (
+            config,
+            self._context.configs.state.task_configs(self.name),
+        ):
+            self._move(Event.START)  # of a later generation
         else:
+            self._led = None
             plugin = self._plugin(config)
-            typed = self._checked(plugin, config)
+            typed = await self._validated(plugin, config)
             count, wanted = plugin.task_count(typed), typed.framework.tasks_max
             tasks = [task_config(plugin, config)] * count
             if count < wanted and tasks != self._context.configs.state.task_configs(self.name):
@@ -196,15 +212,16 @@ class WorkerConnector:
                     *(self.name, count, wanted, MAX_TASKS),
                 )
             await self._write_tasks(config, target, tasks)
+            self._led = config, tasks
             self._move(Event.START)
-        self._remove_task_statuses(len(self._context.configs.state.task_configs(self.name)))
+        self._remove_task_statuses(self._context.configs.state.task_count(self.name))
 
     async def _write_tasks(
         self, config: Mapping[str, str], target: TargetState, tasks: Sequence[Mapping[str, str]]
     ) -> None:
         """Write the tasks of ``config`` and ``target`` unless those have changed, which the next round handles."""
         configs = self._context.configs
-        async with configs.changing(f"writing task configs for connector {self.name} to the config topic"):
+        async with configs.changing_tasks(self.name):
             if (configs.state.connector_config(self.name), configs.state.target_state(self.name)) != (config, target):
                 return
             if tasks != configs.state.task_configs(self.name):
@@ -214,7 +231,7 @@ class WorkerConnector:
         """Set FAILED for the instance, and for this worker's tasks that do not run and have outdated statuses."""
         if self._context.cluster.leads:
             self._move(Event.FAIL, trace)
-        for task_number in range(len(self._context.configs.state.task_configs(self.name))):
+        for task_number in range(self._context.configs.state.task_count(self.name)):
             if task_number not in self._tasks and self._context.cluster.owns(self.name, task_number):
                 self._context.statuses.put_task(self.name, task_number, self._instance_status(State.FAILED, trace))
 
@@ -237,6 +254,15 @@ class WorkerConnector:
                 "connector.class",
             )
         return plugin
+
+    async def _validated(self, plugin: ConnectorPlugin, config: Mapping[str, str]) -> SinkConnectorConfig:
+        """Validate a stored configuration as ``_checked``, one connector after the other.
+
+        A validation takes milliseconds. Thousands in a row would keep the event loop from the answers to probes.
+        """
+        async with self._context.validations:
+            await asyncio.sleep(0)
+            return self._checked(plugin, config)
 
     def _checked(self, plugin: ConnectorPlugin, config: Mapping[str, str]) -> SinkConnectorConfig:
         """Resolve and validate a stored configuration again. Raises ConfigError, without resolved values.
@@ -283,7 +309,7 @@ class WorkerConnector:
         context = self._context
         plugin = self._plugin(config)
         report = partial(self._report_task, plugin.version)
-        typed = partial(self._checked, plugin, config)
+        typed = partial(self._validated, plugin, config)
         task = WorkerTask(self.name, task_number, config, typed, context.task_factory, context.supervision, report)
         self._tasks[task_number] = task
         if context.waits_for() is not None:  # it may be long until the task runs, and its last status is another run's

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -90,7 +90,7 @@ class WorkerTask:
         connector: str,
         task_number: int,
         given: Mapping[str, str],
-        typed: Callable[[], SinkConnectorConfig],
+        typed: Callable[[], Awaitable[SinkConnectorConfig]],
         factory: TaskFactory,
         supervision: Supervision,
         changed: Callable[[int, State, str | None], None],
@@ -205,9 +205,10 @@ class WorkerTask:
 
     async def _start(self, fail: Callable[[BaseException], None]) -> None:
         seconds = self._supervision.start
+        config = await self._typed()
         try:
             async with asyncio.timeout(seconds):
-                self._task = await self._factory(self._connector, self._task_number, self._typed(), fail)
+                self._task = await self._factory(self._connector, self._task_number, config, fail)
                 await self._task.start()
         except TimeoutError as error:
             waits_for = self._task.waits_for if self._task is not None else "the brokers of its dead letter queue"

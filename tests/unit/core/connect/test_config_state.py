@@ -106,7 +106,7 @@ def test_statuses_are_read_as_they_were_written() -> None:
     state.apply(task_key("a-b:c", 12), encode_status(seen))
     state.apply(topic_key("a-b:c", "shop.orders"), encode_topic(topic))
     assert state.connectors == {"a-b:c": seen}
-    assert state.tasks == {("a-b:c", 12): seen}
-    assert state.topics == {("a-b:c", "shop.orders"): topic}
+    assert state.tasks == {"a-b:c": {12: seen}}
+    assert state.topics == {"a-b:c": {"shop.orders": topic}}
     state.apply(task_key("a-b:c", 12), encode_status(None))
     assert state.tasks == {}

@@ -56,8 +56,10 @@ async def _running_task(harness: Harness) -> WorkerTask:
     async def create(connector: str, number: int, config: Any, fail: Callable[[BaseException], None]) -> SinkTask:
         return harness.task(on_failure=fail)
 
-    config: Any = object()
-    task = WorkerTask("items", 0, {}, lambda: config, create, Supervision(), lambda number, state, trace: None)
+    async def typed() -> Any:
+        return object()
+
+    task = WorkerTask("items", 0, {}, typed, create, Supervision(), lambda number, state, trace: None)
     await task.run()
     await eventually(lambda: task.state is State.RUNNING)
     return task

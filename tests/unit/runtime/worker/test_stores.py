@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -11,11 +13,13 @@ from headrace.core.connect.lifecycle import State, TableState, TargetState
 from headrace.core.connect.status import Status, TopicStatus, encode_topic, topic_key
 from headrace.core.connect.table_status import TableStatus
 from headrace.core.model.errors import Retriable
+from headrace.ports import LogRecord
 from headrace.runtime.worker import stores
 from headrace.runtime.worker.stores import ConfigStore, StatusStore
 from headrace_connectors.memory.stores import MemoryLog
 
 pytestmark = pytest.mark.anyio
+CONFIG_M = b'{"properties":{}}'
 RUNNING = Status(State.RUNNING, "w")
 FAILED = Status(State.FAILED, "w", trace="why")
 
@@ -31,12 +35,38 @@ async def test_a_configuration_is_stored_when_put_returns() -> None:
 
 
 async def test_a_record_that_cannot_be_read_is_skipped() -> None:
-    """The store skips a record that it cannot decode, so that the worker starts."""
+    """The store skips a record that it cannot decode, so that the worker starts. A connector's has a problem."""
     log = MemoryLog()
-    await log.append([("connector-n", b"not json"), ("connector-m", b'{"properties":{}}')])
+    await log.append([("target-state-m", b"not json"), ("connector-n", b"not json"), ("connector-m", CONFIG_M)])
     store = ConfigStore(log)
     await store.start(lambda name: None)
-    assert store.state.connectors() == ["m"]
+    assert store.state.connectors() == ["n", "m"]
+    assert store.state.target_state("m") is TargetState.STARTED
+    assert "its value is not JSON" in (store.state.problem("n") or "")
+    assert store.state.problem("m") is None
+
+
+async def test_a_request_waits_for_one_change_of_connectors_at_most() -> None:
+    """Thousands of connectors that write their tasks after a restore do not delay the request of a user."""
+    store, order, written = ConfigStore(MemoryLog()), list[str](), asyncio.Event()
+
+    async def write(name: str) -> None:
+        async with store.changing_tasks(name):
+            order.append(name)
+            await written.wait()
+
+    async def request() -> None:
+        async with store.changing("request"):
+            order.append("request")
+
+    writes = [asyncio.create_task(write(f"connector-{number}")) for number in range(20)]
+    await eventually(lambda: bool(order))
+    requested = asyncio.create_task(request())
+    await asyncio.sleep(0)
+    written.set()
+    await asyncio.gather(requested, *writes)
+    assert order.index("request") <= 2
+    assert len(order) == 21
 
 
 async def test_logger_levels_apply_to_running_workers_only() -> None:
@@ -95,6 +125,28 @@ async def test_a_note_on_a_state_ends_with_it() -> None:
     restarted.set_note("n", 0, "no such topic", [])
     assert restarted.tasks("n") == [(0, replace(RUNNING, notes={"no positions": ("t",)}))]
     await restarted.close()
+
+
+async def test_many_statuses_are_written_in_parts() -> None:
+    """The states of thousands of connectors after a rebalance do not keep the event loop from other work."""
+
+    class CountingLog(MemoryLog):
+        def __init__(self) -> None:
+            super().__init__()
+            self.sizes = list[int]()
+
+        async def append(self, records: Sequence[LogRecord]) -> None:
+            self.sizes.append(len(records))
+            await super().append(records)
+
+    log = CountingLog()
+    store = StatusStore(log)
+    for number in range(1_200):
+        store.put_connector(f"connector-{number}", RUNNING)
+    await store.start()
+    await eventually(lambda: sum(log.sizes) == 1_200)
+    assert log.sizes == [500, 500, 200]
+    await store.close()
 
 
 async def test_notes_of_a_task_are_kept_until_it_is_deleted() -> None:

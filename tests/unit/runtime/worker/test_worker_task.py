@@ -32,12 +32,15 @@ async def test_a_start_that_takes_too_long_names_what_it_waited_for() -> None:
         return SlowTask(connector, number, fail)
 
     traces: list[str | None] = []
-    config: Any = object()
+
+    async def typed() -> Any:
+        return object()
+
     task = WorkerTask(
         "shop",
         0,
         {},
-        lambda: config,
+        typed,
         create,
         Supervision(start=0.01),
         lambda number, state, trace: traces.append(trace),
