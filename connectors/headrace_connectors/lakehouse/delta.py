@@ -10,13 +10,16 @@ readers support it than the other features.
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
+from headrace.core.model.errors import DamagedFile
 from headrace.ports import MergeCounts, TableOptions
 from headrace_connectors.lakehouse.compaction_plan import WORN, DataFile, plan
+from headrace_connectors.lakehouse.damaged_files import Damage
 from headrace_connectors.lakehouse.failures import NotThere
 from headrace_connectors.lakehouse.schema import column_list, quoted, sql_type
 from headrace_connectors.lakehouse.snapshot import FORMAT, FORMAT_VERSION
@@ -182,12 +185,73 @@ class DeltaFormat:
         """Return none: there is no catalog."""
         return ()
 
+    def check(self, session: TableSession, path: TablePath) -> None:
+        """Look for an entry of the log without content. Delta would read it as a commit that changed nothing.
+
+        A machine that lost its power may leave such a file. Entries before the newest checkpoint do not matter.
+        """
+        jvm, spark = session.java
+        with session.calling():
+            nothing = java_member(jvm, "scala.Option.empty")()
+            log = java_member(jvm, "org.apache.spark.sql.delta.DeltaLog.forTable")(spark, self._location(path))
+            entries = log.update(False, nothing, nothing).logSegment().deltas()
+            files = [entries.apply(number) for number in range(entries.size())]
+            empty = next((str(file.getPath().toString()) for file in files if file.getLen() == 0), None)
+        if empty is not None:
+            raise DamagedFile(Damage(empty, "is empty").message(f"{path.namespace}.{path.name}", "no commit"), empty)
+
+    def damaged_file(self, session: TableSession, path: TablePath) -> str | None:
+        """Parse the entries of the log, and compare the deletion vectors with their sizes and checksums."""
+        jvm, spark = session.java
+        with session.calling():
+            nothing = java_member(jvm, "scala.Option.empty")()
+            log = java_member(jvm, "org.apache.spark.sql.delta.DeltaLog.forTable")(spark, self._location(path))
+            snapshot, root, settings = log.update(False, nothing, nothing), log.dataPath(), log.newDeltaHadoopConf()
+            entries = snapshot.logSegment().deltas()
+            for location in (entries.apply(number).getPath() for number in range(entries.size())):
+                if not _is_json(_content(location, settings)):
+                    return str(location.toString())
+            for file in snapshot.allFiles().collectAsList():
+                vector = file.deletionVector()
+                if vector is not None and vector.isOnDisk():
+                    location, offset = vector.absolutePath(root), int(vector.offset().get())
+                    if not _is_vector(_content(location, settings, offset), int(vector.sizeInBytes())):
+                        return str(location.toString())
+        return None
+
     def expire(self, session: TableSession, path: TablePath) -> None:
         """Do nothing: Delta removes old entries of its log itself."""
 
     def clean(self, session: TableSession, path: TablePath, now: int) -> None:
         """Delete files that no version within the table's retention refers to."""
         session.run(f"VACUUM {self.sql_name(path)}")
+
+
+def _content(location: Any, settings: Any, offset: int = 0) -> bytes:
+    """The content of a small file from ``offset``, b"" behind its end. ``location`` is a Path of Hadoop."""
+    files = location.getFileSystem(settings)
+    if files.getFileStatus(location).getLen() <= offset:
+        return b""
+    stream = files.open(location)
+    try:
+        stream.seek(offset)
+        return bytes(stream.readAllBytes())
+    finally:
+        stream.close()
+
+
+def _is_json(entry: bytes) -> bool:
+    """Whether ``entry`` consists of lines of JSON, and is not empty."""
+    try:
+        return bool([json.loads(line) for line in entry.splitlines()])
+    except ValueError:
+        return False
+
+
+def _is_vector(stored: bytes, size: int) -> bool:
+    """Whether ``stored`` begins with size, bitmap and checksum (Delta's protocol, Deletion Vector File Storage)."""
+    vector, checksum = stored[4 : 4 + size], stored[4 + size : 8 + size]
+    return int.from_bytes(stored[:4], "big") == size and int.from_bytes(checksum, "big") == zlib.crc32(vector)
 
 
 def _data_file(file: Any) -> DataFile:

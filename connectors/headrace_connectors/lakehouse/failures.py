@@ -1,7 +1,7 @@
 """Translates errors of Spark and the table format: which can be retried, and which need an operator.
 
-Spark's messages may quote a statement, and so a key. Messages contain only the error's class and condition, and for
-errors of the storage the text of the operating system.
+Spark's messages may quote a statement, and so a key. Messages contain only the error's class and condition, the file
+that could not be read, and for an unknown error the line of code that raised it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from headrace.core.model.errors import EngineFailed, EngineOutOfMemory, Fatal, HeadraceError, Retriable
+from headrace.core.model.errors import DamagedFile, EngineFailed, EngineOutOfMemory, Fatal, HeadraceError, Retriable
+from headrace_connectors.lakehouse.damaged_files import damage, named_file
 
 
 class NotThere(Retriable):
@@ -28,7 +29,7 @@ _KNOWN: tuple[tuple[str, type[HeadraceError], str], ...] = (
      Retriable,
      "the warehouse cannot be written; check its path and the rights of the worker's user"),
     (r"CommitStateUnknownException", Conflict, "the result of the commit is unknown"),
-    (r"CommitFailedException|ValidationException|ConcurrentModification|DELTA_CONCURRENT_\w+|"
+    (r"CommitFailedException|ValidationException: (?!Metadata file)|ConcurrentModification|DELTA_CONCURRENT_\w+|"
      r"io\.delta\.exceptions\.\w*(Concurrent|Changed)\w*|DELTA_(METADATA|PROTOCOL)_CHANGED|"
      # Hadoop's S3 client, if a file is replaced while it is read.
      r"RemoteFileChangedException", Conflict,
@@ -65,11 +66,11 @@ _KNOWN: tuple[tuple[str, type[HeadraceError], str], ...] = (
     (r"Connection refused|UnknownHost|SocketTimeout|SocketException|ServiceUnavailable|Connect to .* failed|"
      r"SdkClientException|NoHttpResponse|Connection reset|ServiceFailureException",
      Retriable, "the storage or the catalog does not answer"),
-    (r"S3Exception|AwsServiceException|SdkServiceException|RESTException", Retriable,
-     "the storage or the catalog refused a request; see Spark's log for details, the operation is repeated"),
-    (r"IOException|UncheckedIO", Retriable,
-     "reading or writing the warehouse failed; check its storage, the operation is repeated"),
 )  # fmt: skip
+_REFUSED = r"S3Exception|AwsServiceException|SdkServiceException|RESTException"
+_FAILED = r"IOException|UncheckedIO"
+_HTTP_STATUS = re.compile(r"Status Code: (\d{3})")
+_FRAME = re.compile(r"^\s+at \S*?([\w$]+\.[\w$<>]+\(\w+\.(?:java|scala):\d+\))", re.MULTILINE)
 _JAVA_CLASS = re.compile(r"\b(?:[a-z_]\w*\.)+([A-Z]\w*(?:Exception|Error))\b")
 
 
@@ -92,7 +93,28 @@ def translate(table: str, error: BaseException) -> HeadraceError:
     for pattern, error_class, meaning in _KNOWN:
         if re.search(pattern, text):
             return error_class(f"{table}: {meaning} ({_cause(error, text)})")
-    return Fatal(f"{table}: Spark rejected the statement: {_cause(error, text)}; see Spark's log for details")
+    trace = f"{text}\n{getattr(error, '_stackTrace', '')}"  # PySpark's own exceptions keep the trace apart
+    found = damage(trace)
+    if found is not None:
+        return DamagedFile(found.message(table, _cause(error, trace)), found.file)
+    if re.search(_REFUSED, text):
+        status = _HTTP_STATUS.search(text)
+        answer = f", HTTP {status[1]}" if status else ""
+        return Retriable(
+            f"{table}: the storage or the catalog refused a request; check it, the operation is repeated "
+            f"({_cause(error, text)}{answer})"
+        )
+    if re.search(_FAILED, text):
+        file = named_file(trace)
+        what = f"reading or writing {file}" if file else "reading or writing the warehouse"
+        return Retriable(
+            f"{table}: {what} failed; check its storage, the operation is repeated ({_cause(error, text)})"
+        )
+    line = _line_of_code(trace)
+    return Fatal(
+        f"{table}: Spark rejected the statement: {_cause(error, text)}{f' at {line}' if line else ''}; errors of its "
+        "tasks are in the worker's standard error, in lines with 'ERROR spark'"
+    )
 
 
 def lost_connection(error: BaseException) -> bool:
@@ -118,3 +140,10 @@ def _cause(error: BaseException, text: str) -> str:
         return name
     named = _JAVA_CLASS.findall(text)
     return str(named[-1]) if named else type(error).__name__
+
+
+def _line_of_code(trace: str) -> str | None:
+    """The line of code that raised the innermost exception, as ``Class.method(File.java:1)``."""
+    innermost = trace.rpartition("Caused by: ")[2]
+    found = _FRAME.search(innermost) or _FRAME.search(trace)
+    return None if found is None else found[1]

@@ -197,6 +197,13 @@ class IcebergFormat:
             )
         return notes
 
+    def check(self, session: TableSession, path: TablePath) -> None:
+        """Do nothing: no file of Iceberg's metadata is valid without its content."""
+
+    def damaged_file(self, session: TableSession, path: TablePath) -> str | None:
+        """Compare the files with the sizes in the manifests, and read their ends and deletion vectors."""
+        return IcebergTable(session, self.sql_name(path)).damaged_file()
+
     def expire(self, session: TableSession, path: TablePath) -> None:
         """Use the format's own class: the procedure starts jobs. A catalog that keeps the files itself forbids it."""
         table = IcebergTable(session, self.sql_name(path))

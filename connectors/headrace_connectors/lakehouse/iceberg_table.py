@@ -9,15 +9,21 @@ from __future__ import annotations
 
 import json
 import tempfile
+import time
 import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from headrace_connectors.lakehouse import deletion_vectors
 from headrace_connectors.lakehouse.table_session import TableSession, java_member
+
+_MAGIC = {"parquet": b"PAR1", "puffin": b"PFA1"}
+"""The last bytes of a file."""
+_SEARCH_SECONDS = 20.0
 
 
 class Snapshot(NamedTuple):
@@ -141,6 +147,51 @@ class IcebergTable:
                 .build()
             )
             self._table.newAppend().appendFile(file).commit()
+
+    def damaged_file(self) -> str | None:
+        """Return the first file of the newest snapshot that is not as its manifest describes it, None if all are.
+
+        Looks at existence, size, the last bytes, and at the checksums of deletion vectors. Stops after some time with
+        None. Raises DamagedFile with the file if reading fails.
+        """
+        deadline = time.monotonic() + _SEARCH_SECONDS
+        as_json = java_member(self._jvm, "org.apache.iceberg.ContentFileParser.toJson")
+        with self._calling():
+            tasks = self._table.newScan().planFiles()
+            try:
+                files, seen = tasks.iterator(), set[str]()
+                while files.hasNext() and time.monotonic() < deadline:
+                    task = files.next()
+                    for each in (task.file(), *task.deletes()):
+                        file = json.loads(as_json(each, task.spec()))
+                        if file["file-path"] in seen and file["file-format"] == "parquet":
+                            continue
+                        seen.add(file["file-path"])
+                        if self._is_damaged(file):
+                            return str(file["file-path"])
+            finally:
+                tasks.close()
+        return None
+
+    def _is_damaged(self, file: Mapping[str, Any]) -> bool:
+        """``file`` is an entry of a manifest as JSON."""
+        stored = self._table.io().newInputFile(file["file-path"])
+        if not stored.exists() or stored.getLength() != file["file-size-in-bytes"]:
+            return True
+        magic = _MAGIC.get(file["file-format"].lower(), b"")
+        stream = stored.newStream()
+        try:
+            stream.seek(file["file-size-in-bytes"] - len(magic))
+            if bytes(stream.readNBytes(len(magic))) != magic:
+                return True
+            if (offset := file.get("content-offset")) is not None:
+                stream.seek(offset)
+                deletion_vectors.decode(bytes(stream.readNBytes(file["content-size-in-bytes"])))
+        except ValueError:
+            return True
+        finally:
+            stream.close()
+        return False
 
     def _with_field_ids(self, rows: pa.Table) -> pa.Table:
         """Iceberg identifies a file's columns by these ids, not by their names."""

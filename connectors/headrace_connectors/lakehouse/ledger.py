@@ -19,6 +19,7 @@ from headrace.core.model.errors import TableMissing
 from headrace.core.model.events import OWN_PREFIX, RowVersion
 from headrace.core.model.keys import FLOOR_KEY
 from headrace.core.model.ranking import UNVERSIONED, succeed
+from headrace_connectors.lakehouse.damaged_files import naming_the_file
 from headrace_connectors.lakehouse.failures import NotThere
 from headrace_connectors.lakehouse.schema import VERSION_COLUMNS, quoted
 from headrace_connectors.lakehouse.table_format import TableFormat, TablePath
@@ -101,7 +102,10 @@ class TombstoneLedger:
     def read(self) -> dict[str, RowVersion]:
         """Return all tombstones by canonical key."""
         seen = self._commits()  # before the entries are read, so that later entries are read again
-        rows = self._session.arrow(f"SELECT {_NAMES} FROM {self._table}")
+        self._format.check(self._session, self._path)
+        label = f"{self._path.namespace}.{self._path.name}"
+        with naming_the_file(label, lambda: self._format.damaged_file(self._session, self._path)):
+            rows = self._session.arrow(f"SELECT {_NAMES} FROM {self._table}")
         ledger: dict[str, RowVersion] = {}
         for key, version in zip(rows["key"].to_pylist(), versions(rows), strict=True):
             ledger[key] = succeed(version, ledger.get(key))

@@ -118,6 +118,12 @@ class TableFormat(Protocol):
     def expire(self, session: TableSession, path: TablePath) -> None:
         """Expire snapshots by the table's properties, and remove the files that only they refer to."""
 
+    def check(self, session: TableSession, path: TablePath) -> None:
+        """Raise DamagedFile for a damage of the metadata that the format's own classes would not notice."""
+
+    def damaged_file(self, session: TableSession, path: TablePath) -> str | None:
+        """Return a file of the newest commit with a damage that errors do not name; None if there seems to be none."""
+
     def clean(self, session: TableSession, path: TablePath, now: int) -> None:
         """Remove files that nothing refers to, if it is time; called once a day. ``now`` is in microseconds.
 

@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from headrace_connectors.lakehouse.damaged_files import STAGED
 from headrace_connectors.lakehouse.failures import condition, translated
 from headrace_connectors.lakehouse.schema import column_list, quoted
 from headrace_connectors.lakehouse.spark_engine import SparkEngine
@@ -147,7 +148,7 @@ class TableSession:
     @contextmanager
     def staged(self, rows: pa.Table) -> Iterator[str]:
         """Provide a temporary view (quoted) over ``rows`` during the block."""
-        name = f"headrace_stage_{uuid.uuid4().hex}"
+        name = f"{STAGED}{uuid.uuid4().hex}"
         with self.calling():
             if self._follows:
                 cores = self._spark.sparkContext.defaultParallelism  # of the executors that are registered now

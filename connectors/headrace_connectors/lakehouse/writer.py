@@ -6,7 +6,7 @@ import json
 import threading
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -22,6 +22,7 @@ from headrace.core.tables.table_sources import TableSource
 from headrace.ports import Commit, MergeCounts, TableOptions, TopicPartition, UpkeepReport
 from headrace_connectors.lakehouse import reader
 from headrace_connectors.lakehouse.append import append_history_sql, history_rows, row_offsets_sql
+from headrace_connectors.lakehouse.damaged_files import naming_the_file
 from headrace_connectors.lakehouse.failures import Conflict, NotThere
 from headrace_connectors.lakehouse.ledger import TombstoneLedger, ledger_path, versions
 from headrace_connectors.lakehouse.merge import (
@@ -143,6 +144,7 @@ class SparkTable:
             )
         if not own:
             self._take_over(found)
+        self._format.check(self._session, self._path)
         return data_schema(self._label, found)
 
     def _take_over(self, found: pa.Schema) -> None:
@@ -331,7 +333,7 @@ class SparkTable:
         """
         self._refuse_unregistered()
         write_id = uuid.uuid4().hex
-        with self._committing, self._forgetting_on_error():
+        with self._committing, self._forgetting_on_error(), self._naming_the_file():
             before = self._progress_before(commit)
             properties = {WRITE_ID: write_id, **commit_properties(commit, before)}
             with self._session.configured(self._format.commit_settings(properties)):
@@ -355,6 +357,9 @@ class SparkTable:
             self._notes = self._format.limits(self._session, self._path)
         return done
 
+    def _naming_the_file(self) -> AbstractContextManager[None]:
+        return naming_the_file(self._label, lambda: self._format.damaged_file(self._session, self._path))
+
     @contextmanager
     def _forgetting_on_error(self) -> Iterator[None]:
         """Discard the cached state after an error: the table may have been dropped or recreated."""
@@ -370,6 +375,10 @@ class SparkTable:
         """Return the progress in the newest commits with it; read again only after the table's version has changed."""
         if self.schema() is None:
             return None
+        with self._naming_the_file():
+            return self._reached(group)
+
+    def _reached(self, group: str) -> Mapping[TopicPartition, int] | None:
         try:
             version = self._format.version(self._session, self._path)
         except NotThere:
@@ -423,7 +432,7 @@ class SparkTable:
     def stored(self, actions: Actions) -> Mapping[str, RowVersion]:
         """Return the versions of the rows under the actions' keys; rows of other writers have UNVERSIONED."""
         part = stage_keys(actions, self._existing_schema(), soft=self._soft)
-        with self._session.staged(part.rows) as view:
+        with self._session.staged(part.rows) as view, self._naming_the_file():
             rows = self._session.arrow(stored_sql(self._table, view, part.shape))
         return dict(zip(rows["key"].to_pylist(), versions(rows), strict=True))
 
@@ -434,14 +443,16 @@ class SparkTable:
     def scan(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Yield these columns of every row."""
         if self.schema() is not None:
-            yield from reader.scan(self._session, self._live(), columns)
+            with self._naming_the_file():
+                yield from reader.scan(self._session, self._live(), columns)
 
     def read(self, keys: pa.Table) -> pa.Table:
         """Return the rows under the keys, with Headrace's own columns."""
         schema = self.schema()
         if schema is None:
             return pa.schema([*keys.schema, *VERSION_COLUMNS]).empty_table()
-        return reader.read(self._session, self._live(), [*schema.names, *VERSION_COLUMNS.names], keys)
+        with self._naming_the_file():
+            return reader.read(self._session, self._live(), [*schema.names, *VERSION_COLUMNS.names], keys)
 
     def _live(self) -> str:
         return live_sql(self._table) if self._soft else self._table

@@ -6,10 +6,12 @@
     ├── Retriable          retry with back-off; nothing was lost or partially done
     │   ├── TimedOut       the system did not answer in time
     │   ├── EngineFailed   what writes all tables has ended and is started again: Spark's JVM
+    │   ├── DamagedFile    a file of a table cannot be read; if that lasts, it becomes TableDamaged
     │   └── Fenced         another member owns the partition: drop the batch, the owner reads its records again
     ├── RestError          a REST request cannot be served; it contains its HTTP status
     └── Fatal              the table or task fails and waits for an operator; the message contains the remedy
-        └── TableMissing   a table that the connector has written, or its ledger, does not exist any more
+        ├── TableMissing   a table that the connector has written, or its ledger, does not exist any more
+        └── TableDamaged   a file of a table stayed damaged or missing over several attempts
 
 Connectors translate the errors of libraries to one of these with ``raise … from error``. No message contains the value
 of a cell: it names the topic, partition, offset and column.
@@ -80,6 +82,17 @@ class EngineOutOfMemory(EngineFailed):
     """It has ended because its memory was not enough for what it did: a smaller batch may fit."""
 
 
+class DamagedFile(Retriable):
+    """A file that a table consists of is damaged, or does not exist. ``file`` is its path or URL, None if unknown.
+
+    The storage may cause that for a moment. If it lasts over several attempts, the table fails with TableDamaged.
+    """
+
+    def __init__(self, message: str, file: str | None = None) -> None:
+        super().__init__(message)
+        self.file = file
+
+
 class Fenced(Retriable):
     """A commit was rejected because another member owns the partition: drop the batch."""
 
@@ -98,6 +111,10 @@ class Fatal(HeadraceError):
 
 class TableMissing(Fatal):
     """A table that was written before, or its ledger, does not exist any more. It must not count as empty."""
+
+
+class TableDamaged(Fatal):
+    """A file that a table consists of stayed damaged or missing: an operator has to restore it or replace the table."""
 
 
 class Stage(StrEnum):
@@ -129,7 +146,15 @@ POLICY: dict[type[HeadraceError], Remedy] = {
     ),
     Fenced: Remedy(True, False, 409, "nothing to do: the partition's new owner reads the records again"),
     Retriable: Remedy(True, False, 503, "nothing to do while it is retried; check the system that the message names"),
+    DamagedFile: Remedy(True, False, 503, "nothing to do while it is retried; if it lasts, it becomes TableDamaged"),
     RestError: Remedy(False, False, 500, "correct the request as the message describes"),
+    TableDamaged: Remedy(
+        False,
+        False,
+        500,
+        "restore the file that the message names, roll the table back or fill it anew ([runbook](runbooks.md"
+        "#a-file-of-a-table-is-damaged)), then restart the table",
+    ),
     Fatal: Remedy(False, False, 500, "follow the message, then restart the task"),
 }
 
