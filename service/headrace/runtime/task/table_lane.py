@@ -1,7 +1,8 @@
 """One table of a task: an agent closes the table's batches when they are due and writes them, one after the other.
 
 The lane owns the queue, the retries and the state of its table. A write that fails for a passing reason is repeated
-without end, with back-off, while the other tables continue; any other error fails the table until it is restarted.
+without end, with back-off, while the other tables continue; any other error fails the table until it is restarted, and
+so does a damaged file that stays damaged (``lasting_damage.py``).
 ``errors.isolation=task`` is Kafka Connect's way: the task fails instead, after ``RETRY_SECONDS``.
 
 The changes wait in the lane's queue (``core/batch/table_queue.py``) and not in the agent's channel, which only carries
@@ -25,11 +26,12 @@ from headrace.core.batch.offsets import Origin
 from headrace.core.batch.table_queue import TableQueue
 from headrace.core.connect.lifecycle import LAKE_TABLE, TableEvent, TableState, next_state
 from headrace.core.connect.table_status import LastBatch, TableReport, TableStatus
-from headrace.core.model.errors import EngineFailed, remedy
+from headrace.core.model.errors import DamagedFile, EngineFailed, TableDamaged, remedy
 from headrace.core.reselect.unresolved import OmittedChange
 from headrace.ports import OpenAgent
 from headrace.runtime.retry import retrying
 from headrace.runtime.task.batch_writer import BatchWriter
+from headrace.runtime.task.lasting_damage import LastingDamage
 from headrace.runtime.task.write_gate import WriteGate
 from headrace.runtime.task.write_slots import WriteSlots
 from headrace.runtime.trace import render, summary
@@ -94,6 +96,7 @@ class TableLane:
         self._batch: Batch | None = None
         self._assignment = 0
         self._attempts_since: float | None = None
+        self._damage = LastingDamage()
         self._timer: asyncio.TimerHandle | None = None
 
     async def start(self) -> None:
@@ -201,12 +204,14 @@ class TableLane:
         try:
             while self._is_due:
                 self._attempts_since = None
+                self._damage.begin()
                 await retry(self._write)
                 self._parts.listener.idle()
             self._arm()
         except Exception as error:
             if self._may_write or not remedy(error).retry:
-                self._parts.listener.failed(self, error)
+                lasts = isinstance(error, DamagedFile)
+                self._parts.listener.failed(self, TableDamaged(str(error)) if lasts else error)
             else:  # the gate has closed, and the batch is kept for a resume
                 self._parts.listener.idle()
 
@@ -293,6 +298,8 @@ class TableLane:
     def _gives_up(self, state: RetryCallState) -> bool:
         now = time.monotonic()
         self._attempts_since = now if self._attempts_since is None else self._attempts_since
+        if self._damage.lasts(None if state.outcome is None else state.outcome.exception(), now):
+            return True
         return not self._may_write or (not self._parts.isolation and self._attempts_for > RETRY_SECONDS)
 
     @property

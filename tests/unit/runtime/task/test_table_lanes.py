@@ -14,10 +14,10 @@ from unit.runtime.sink_task_harness import FIRST, GROUP, TOPIC, Harness, running
 
 from headrace.core.connect.lifecycle import TableState
 from headrace.core.connect.table_status import TableStatus
-from headrace.core.model.errors import Fatal, Retriable, TableMissing
+from headrace.core.model.errors import DamagedFile, Fatal, Retriable, TableDamaged, TableMissing
 from headrace.ports import LakeTable, TableOptions, TopicPartition
 from headrace.runtime.metrics.metrics import Metrics
-from headrace.runtime.task import sink_task, table_lane
+from headrace.runtime.task import lasting_damage, sink_task, table_lane
 from headrace.runtime.task.sink_task import SinkTask
 from headrace_connectors.memory import MemoryLakehouse
 
@@ -354,6 +354,45 @@ async def test_without_isolation_the_task_fails_as_in_kafka_connect(harness: Har
     async with running(harness.task()) as task:
         await eventually(lambda: bool(harness.failures))
         assert task.tables() == []
+
+
+@pytest.mark.parametrize("isolated", [True, False])
+async def test_a_table_whose_file_stays_damaged_fails(
+    harness: Harness, broken: FailingLakehouse, monkeypatch: pytest.MonkeyPatch, isolated: bool
+) -> None:
+    """It is retried first, then FAILED. After the file is restored and the table restarted, all rows are written."""
+    monkeypatch.setattr(table_lane, "BACKOFF", 0.01)
+    monkeypatch.setattr(table_lane, "RETRY_SECONDS", 0.03)
+    monkeypatch.setattr(lasting_damage, "SECONDS", 0.1)
+    broken.errors[ITEMS] = DamagedFile("items: the file /w/x is damaged", "/w/x")
+    harness.insert(1, 1)
+    order(harness, 1)
+    async with running(harness.task(isolated=isolated)) as task:
+        if not isolated:
+            await eventually(lambda: bool(harness.failures))
+            assert type(harness.failures[0]) is TableDamaged
+            return
+        await eventually(lambda: states(task) == {ITEMS: TableState.RETRYING})
+        await eventually(lambda: states(task) == {ITEMS: TableState.FAILED})
+        assert "TableDamaged: items: the file /w/x is damaged" in task.tables()[0].trace
+        broken.errors.clear()
+        assert task.restart_table(ITEMS)
+        await eventually(lambda: (harness.offset(), committed(harness, OTHER_FIRST)) == (1, 1))
+    assert not harness.failures
+
+
+async def test_a_file_that_is_damaged_for_a_moment_fails_nothing(
+    harness: Harness, broken: FailingLakehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An object store may show a file late."""
+    monkeypatch.setattr(table_lane, "BACKOFF", 0.01)
+    broken.errors[ITEMS] = DamagedFile("items: the file /w/x does not exist", "/w/x")
+    harness.insert(1, 1)
+    async with running(harness.task(isolated=True)) as task:
+        await eventually(lambda: states(task) == {ITEMS: TableState.RETRYING})
+        broken.errors.clear()
+        await eventually(lambda: harness.offset() == 1)
+        assert states(task) == {}
 
 
 async def test_a_write_with_a_retriable_error_is_repeated(
