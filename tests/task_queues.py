@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
+from math import inf
 
 from headrace.core.batch.batch import Batch, BatchPolicy, Content, Unwritten
 from headrace.core.batch.event_pairs import resumable
+from headrace.core.batch.held_halves import Progress
 from headrace.core.batch.offsets import OffsetTracker
 from headrace.core.batch.table_queue import Backlog, TableQueue
 
@@ -16,17 +18,31 @@ class TaskQueues:
     def __init__(self, policy: BatchPolicy, *, holds_halves: bool = True) -> None:
         self._policy = policy
         self._holds_halves = holds_halves
-        self._backlog = Backlog()
+        self._caught_up: dict[Hashable, float] = {}
+        self.stopped: Set[Hashable] = frozenset()
+        self._backlog = Backlog(lambda: Progress(self._caught_up, self.stopped))
         self._offsets = OffsetTracker()
         self._queues: dict[str, TableQueue] = {}
+
+    def assign(self, partitions: Iterable[Hashable]) -> None:
+        """Assign partitions, of which nothing is known yet."""
+        self._caught_up |= dict.fromkeys(partitions, -inf)
+
+    def caught_up(self, partition: Hashable, at: float) -> None:
+        """Note that a partition was at its end."""
+        self._caught_up[partition] = at
 
     def add(
         self, partition: Hashable, end: int, contents: Sequence[tuple[str, Content]], now: float, behind: int = 0
     ) -> None:
-        """Add the contents of one chunk to the queues of its tables."""
+        """Add the contents of one chunk to the queues of its tables.
+
+        Its partition stays at its end if no records are ``behind`` the chunk.
+        """
         end = resumable(end, [content for _, content in contents], behind)
         origin = self._offsets.begin(partition, end, now, behind)
         self._backlog.read(partition, behind, now)
+        self._caught_up[partition] = -inf if behind else inf
         for table, content in contents:
             self._queue(table).put(content, origin)
         origin.missing -= 1
@@ -43,6 +59,10 @@ class TaskQueues:
     def due(self, table: str) -> float | None:
         """Return the time at which a batch of the table may be closed."""
         return self._queue(table).due()
+
+    def resume(self, table: str, now: float) -> None:
+        """End a pause."""
+        self._queue(table).resume(now)
 
     def complete(self, batch: Batch) -> Mapping[Hashable, int]:
         """Return the offsets that a completed batch releases."""
@@ -77,5 +97,6 @@ class TaskQueues:
         """Discard all events that are not complete."""
         self._offsets.clear()
         self._backlog.clear()
+        self._caught_up.clear()
         for queue in self._queues.values():
             queue.clear()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from abc import abstractmethod
+from math import inf
 
 import pytest
 from contracts.feed_harness import Cluster, FeedHarness, Recorder, numbered, until
@@ -194,6 +196,29 @@ class FeedSuite:
                 await feed.stop()
             assert seen.behind == [6_000 - end for end in seen.chunk_ends]
             assert len(seen.behind) > 1
+
+        asyncio.run(scenario())
+
+    def test_when_partitions_were_caught_up(self, harness: FeedHarness, connector: str, topic: str) -> None:
+        """An empty partition is caught up, and one with records once all of them were put, not when they were read."""
+
+        async def scenario() -> None:
+            first, empty = TopicPartition(topic, 0), TopicPartition(topic, 1)
+            async with harness.cluster() as cluster:
+                await cluster.create(topic, partitions=2)
+                feed, seen = await self.opened(cluster, harness, connector, topic)
+                assert feed.last_caught_up().keys() == {first, empty}
+                await until(lambda: min(feed.last_caught_up().values()) > -inf, "both ends")
+                seen.open.clear()
+                await cluster.append(topic, numbered(10))
+                appended = time.monotonic()
+                await until(lambda: feed.last_caught_up()[empty] > appended + 1.0, "the end of the empty partition")
+                assert (seen.running, seen.values) == (1, [])
+                assert feed.last_caught_up()[first] <= appended
+                seen.open.set()
+                await until(lambda: feed.last_caught_up()[first] > appended, "the end of the other one")
+                assert len(seen.values) == 10
+                await feed.stop()
 
         asyncio.run(scenario())
 

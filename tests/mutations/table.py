@@ -102,6 +102,11 @@ FOLD = _of(
         "folded[is_known & (doubted > known)]",
     ),
     (
+        "a value behind a doubtful null is doubted, and one before it is not",
+        "((doubted > known) | contradiction)",
+        "((doubted < known) | contradiction)",
+    ),
+    (
         "the first position forgets a new image",
         "np.minimum(oldest, rows.begin, out=oldest, where=rows.fresh & ~rows.deleted)",
         "np.minimum(oldest, rows.begin, out=oldest, where=rows.deleted)",
@@ -149,8 +154,8 @@ COMBINE = _of(
     ),
     (
         "runs of other key columns are combined",
-        "(run.table, run.version.topic, run.key_fields) != (shape.table, shape.topic, shape.key_fields)",
-        "run.table != shape.table",
+        "(run.version.topic, run.key_fields) != (shape.topic, shape.key_fields)",
+        "run.version.topic != shape.topic",
     ),
 )
 
@@ -170,6 +175,7 @@ TOMBSTONES_OF_FETCHES = _of(
 
 LEDGER = _of(
     "service/headrace/runtime/pipeline/table_ledger.py",
+    ("the ledger is read as empty", "Tombstones(dict(self._table.ledger()))", "Tombstones({})"),
     ("the ledger of another assignment is kept", "        self._assigned_anew = True\n", "        pass\n"),
     ("what was recorded is not known", "        self.known.update(new)\n", ""),
     ("another worker's deletes are not read", "        if self._table.ledger_moved():", "        if False:"),
@@ -260,6 +266,11 @@ HELD_HALVES = _of(
         "        waits = self._held.blocks(key) or first in self._gone",
         "        waits = first in self._gone",
     ),
+    (
+        "a half is released alone although the other one is held",
+        " or self._waits_for_another(held):",
+        ":",
+    ),
 )
 
 BATCH = _of(
@@ -273,6 +284,11 @@ BATCH = _of(
         "a truncate does not wait for halves",
         "isinstance(self._waiting[0].content, Barrier) and len(self._held))",
         "False)",
+    ),
+    (
+        "a truncate divides halves that are released together",
+        "            if part.joined:\n                continue\n",
+        "",
     ),
     (
         "a truncate is joined with changes",
@@ -299,6 +315,30 @@ HEADER_KEYS = _of(
     f"{CORE}/decode/header_keys.py",
     ("an unreadable header is a bad record", "_UNREADABLE = (ValueError,", "_UNREADABLE = () and (ValueError,"),
 )
+
+FOUND_BY_HISTORIES = (
+    *_of(
+        f"{CORE}/merge/fold.py",
+        (
+            "a new image keeps the stored cells",
+            "        fresh=rows.fresh,\n",
+            "        fresh=np.zeros_like(rows.fresh),\n",
+        ),
+    ),
+    *_of(
+        f"{CORE}/merge/applicable_events.py",
+        ("deletes of displaced rows apply", "    if changes.displaced:", "    if False:"),
+    ),
+    *_of(
+        f"{CORE}/batch/held_halves.py",
+        (
+            "an assigned partition without a chunk is empty",
+            "if each[0] not in progress.stopped)",
+            "if each[0] not in progress.stopped and each[1] > -inf)",
+        ),
+    ),
+)
+"""What only a history shows. ``test_source_databases.py`` alone has to find each of them, besides ``DEFECTS``."""
 
 DEFECTS = (
     # A half that waits holds back the later rows of its key, so that the next pairing is hardly ever wrong.
@@ -347,6 +387,7 @@ DEFECTS = (
 
 MUTATIONS: tuple[Mutation, ...] = (
     *DEFECTS,
+    *FOUND_BY_HISTORIES,
     *KEY_CHANGES,
     *CARRY,
     *HELD_HALVES[1:],

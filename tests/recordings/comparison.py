@@ -96,17 +96,19 @@ def problems(
     have: Mapping[str, Row],
     *,
     reselected: bool,
+    any_order: bool = False,
     untold: Callable[[str, Any], bool] = lambda column, value: False,
 ) -> list[str]:
     """All cells that are neither equal nor a named difference; empty when the table is right.
 
-    ``untold(column, value)`` is True for a cell that is not compared.
+    ``any_order``: the rows were not read in the order in which they were recorded. ``untold(column, value)`` is True
+    for a cell that is not compared.
     """
     standing = {row_key(row, list(row)) for row in STANDING.get(want.table.name, ())}
     found = [f"row {key} is missing" for key in (want.rows.keys() | standing) - have.keys()]
     found += [f"row {key} should not be there" for key in have.keys() - want.rows.keys() - standing]
     dropped = DROPPED_COLUMNS.get(want.table.name, frozenset())
-    named = allowed(want.of, reselected=reselected, typed=want.typed)
+    named = allowed(want.of, reselected=reselected, typed=want.typed, any_order=any_order)
     forms = want.forms
     for key in want.rows.keys() & have.keys():
         for name in (forms.keys() | have[key].keys()) - dropped:

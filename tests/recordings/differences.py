@@ -11,11 +11,12 @@ other sources are at the end.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
-from recordings.records import AVRO, MARIADB, VARIANTS, Variant
+from recordings.records import AVRO, MARIADB, VARIANTS, Variant, dump, variant
 
 Holds = Callable[[Any], bool]
 
@@ -214,6 +215,29 @@ UNTYPED: tuple[Difference, ...] = (
 """What differs only where a column's type had to be inferred."""
 
 
+def _first_lists() -> Iterable[Difference]:
+    """Cells with an empty list, in a table of which no list with elements was read before."""
+    reason = "an empty list without a schema has no element type: no column before a list with elements (types.md)"
+    tables = dump(variant("b").dump_file)
+    for column in tables["public.array_types"].types:
+        if column.startswith("a_"):
+            yield replace(_arrays(column, [2, 102], ["b"], reason, NULL), always=False)
+
+
+@cache
+def of_any_order() -> Sequence[Difference]:
+    """The differences that depend on which rows of a table are read first."""
+    return tuple(_first_lists())
+
+
+STOPS_OF_ANY_ORDER: Mapping[tuple[str, str], str] = {
+    ("b", "public.all_types"): r"'c_\w+' is (STRING|DOUBLE) in the table and (DOUBLE|STRING) in the events",
+    ("b", "public.array_types"): r"'a_\w+' is ARRAY<(STRING|DOUBLE)> in the table and ARRAY<(DOUBLE|STRING)> in the",
+}
+"""Errors by variant and table that depend on which rows are read first: NaN without a schema looks like text, so the
+type of its column is that of the first row (types.md)."""
+
+
 # -- MariaDB ----------------------------------------------------------------------------------------------------------
 
 STANDING: Mapping[str, tuple[Mapping[str, Any], ...]] = {"inv.trunc_me": ({"id": 1}, {"id": 2})}
@@ -241,7 +265,10 @@ UNTOLD: tuple[Difference, ...] = (
 """What MariaDB's connector does not tell, or tells wrongly."""
 
 
-def allowed(of: Variant, *, reselected: bool, typed: bool) -> Mapping[tuple[str, str, int], Difference]:
-    """The differences of one variant by table, column and row key."""
-    named = [*WIRE, *UNTOLD, *(RESELECTED if reselected else UNRESOLVED), *(() if typed else UNTYPED)]
+def allowed(
+    of: Variant, *, reselected: bool, typed: bool, any_order: bool = False
+) -> Mapping[tuple[str, str, int], Difference]:
+    """The differences of one variant by table, column and row key. ``any_order``: its rows were read in any order."""
+    ordered = of_any_order() if any_order else ()
+    named = [*ordered, *WIRE, *UNTOLD, *(RESELECTED if reselected else UNRESOLVED), *(() if typed else UNTYPED)]
     return {(d.table, d.column, row): d for d in named if of.name in d.variants for row in d.rows}

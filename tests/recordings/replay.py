@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from math import inf
 
 import numpy as np
 import pyarrow as pa
@@ -31,7 +32,7 @@ from headrace_connectors.memory import MemoryLakehouse
 
 _NOW = 1_800_000_000_000_000  # microseconds; no tombstone of a test expires
 _TABLE = "table"
-_SOON, _LATE = 1.0, 1000.0  # seconds after a chunk: its batch is due, and no half waits for another any more
+_LATE = 1000.0  # seconds after the last chunk: no half waits for another any more
 
 
 class Killed(Exception):
@@ -40,10 +41,14 @@ class Killed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Records that are decoded together; ``flush`` makes the table's writer free after them."""
+    """Records that are decoded together; ``flush`` makes the table's writer free after them.
+
+    ``wait`` is the number of seconds until the next chunk, in which the writer is free.
+    """
 
     records: Sequence[RecordedRecord]
     flush: bool = True
+    wait: float = 0.0
 
 
 @dataclass(slots=True)
@@ -52,8 +57,8 @@ class Replay:
 
     With ``dies_at`` the worker is killed once, before its n-th merge, after it has written the ledger. ``refused`` are
     the offsets of records that could not be used, ``durable`` is the offset that may be committed, and ``written`` the
-    next one after the last event in the table. ``committed`` has, for a topic of several ``partitions``, the offset of
-    each that may be committed.
+    next one after the last event in the table. A topic of several partitions has its ``ends``: the offset behind the
+    last record of each. ``committed`` are their offsets that may be committed.
     """
 
     of: Variant
@@ -61,12 +66,14 @@ class Replay:
     source: RowSource | None = None
     cached: bool = False
     dies_at: int = 0
-    partitions: int = 1
+    max_records: int = 500_000
+    ends: Mapping[int, int] = field(default_factory=dict)
     lakehouse: MemoryLakehouse = field(default_factory=MemoryLakehouse)
     refused: set[int] = field(default_factory=set)
     durable: int = 0
     written: int = 0
     committed: dict[int, int] = field(default_factory=dict)
+    now: float = 0.0
     _alive: bool = False
     _decoder: Decoder = field(init=False)
     _batches: TaskQueues = field(init=False)
@@ -75,8 +82,11 @@ class Replay:
     def __post_init__(self) -> None:
         self.restart()
 
-    def restart(self) -> None:
-        """Restart a killed worker with only the state of the table. It is not killed again."""
+    def restart(self, committed: Mapping[int, int] | None = None) -> None:
+        """Restart a killed worker with only the state of the table, at these offsets. It is not killed again.
+
+        The end of each partition is unknown until its last record is read, or it has none.
+        """
         self.dies_at = 0 if self._alive else self.dies_at
         self._alive = True
         options = reselect_options(self.of, {"reselect.cache.enabled": str(self.cached).lower()})
@@ -88,10 +98,15 @@ class Replay:
             modes=options.modes,
         )
         topic = topic_of(self.table, self.of)
-        reselect.cache.assign([(topic, number) for number in range(self.partitions)])
+        reselect.cache.assign([(topic, number) for number in self.ends or (0,)])
         avro = conversion(self.of.recording_file.parent) if self.of.name == AVRO else None
         self._decoder = converting_decoder(topic, envelopes, reselect.catalog, avro)
-        self._batches = TaskQueues(BatchPolicy(linger=0))
+        self.committed = dict(committed or {})
+        self._batches = TaskQueues(BatchPolicy(self.max_records, linger=0))
+        self._batches.assign((topic, number) for number in self.ends)
+        for number, end in self.ends.items():
+            if self.committed.get(number, 0) >= end:
+                self._batches.caught_up((topic, number), inf)
         self._pipeline = TablePipeline(
             self.table.name,
             self.lakehouse.table("recordings", _TABLE, TableOptions()),
@@ -106,7 +121,9 @@ class Replay:
         for chunk in chunks:
             self._take(chunk.records)
             if chunk.flush:
-                self._flush(_SOON)
+                self._flush()
+            if chunk.wait:
+                self._pass(chunk.wait)
 
     def add_columns(self, added: ColumnDefaults) -> None:
         """Apply the table's schema changes in a separate batch."""
@@ -114,17 +131,22 @@ class Replay:
 
     def finish(self) -> None:
         """Write all queued changes: advance the time until no batch is due."""
-        now: float | None = _LATE
-        while now is not None:
-            self._flush(now)
-            now = self._batches.due(_TABLE)
+        self._pass(_LATE)
 
     def content(self) -> pa.Table:
         """The content of the table."""
         return self.lakehouse.table("recordings", _TABLE, TableOptions()).to_arrow()
 
-    def _flush(self, now: float) -> None:
-        while (batch := self._batches.next(_TABLE, now)) is not None:
+    def _pass(self, seconds: float) -> None:
+        """Let time pass. The writer is free, and writes each batch when it is due."""
+        end = self.now + seconds
+        while (due := self._batches.due(_TABLE)) is not None and due <= end:
+            self.now = max(self.now, due)
+            self._flush()
+        self.now = end
+
+    def _flush(self) -> None:
+        while (batch := self._batches.next(_TABLE, self.now)) is not None:
             offsets = {TopicPartition(*key): offset for key, offset in batch.offsets.items()}  # type: ignore[misc]  # tuples
             self._pipeline.write(batch.content, Commit(batch.id, "recordings", "connect-recordings", offsets))
             self.written = int(np.max(batch.content.version.offset)) + 1
@@ -144,7 +166,9 @@ class Replay:
         decoded = self._decoder.decode(taken)
         self.refused |= {records[errant.index].offset for errant in decoded.errant}
         pieces = [(_TABLE, piece) for piece in decoded.events]
-        self._batches.add((records[0].topic, records[0].partition), records[-1].offset + 1, pieces, 0.0)
+        number, end = records[0].partition, records[-1].offset + 1
+        behind = self.ends.get(number, end) - end
+        self._batches.add((records[0].topic, number), end, pieces, self.now, behind)
 
 
 def reselect_options(of: Variant, more: Mapping[str, str]) -> ReselectOptions:

@@ -1,20 +1,16 @@
-"""Recordings of topics with several partitions give the tables of their dump, for any interleaving of partitions.
-
-A consumer reads each partition in order, and the partitions in any order. So the halves of a key change arrive in
-either order, and the next row of a key may arrive before the key change of its old row.
-"""
+"""Recordings of topics with several partitions give the tables of their dump, for any interleaving of partitions."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import random
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator
 
 import pytest
-from recordings.comparison import Expectation, expectation, problems, records_of, rows_of
+from recordings.comparison import expectation, problems, records_of, rows_of
+from recordings.orders import by_partition, deliver, ends_of
 from recordings.records import DEFAULT_PLACEHOLDER, PARTITIONED, DumpedTable, RecordedRecord, Variant, dump, variant
-from recordings.replay import Chunk, Killed, Replay
+from recordings.replay import Replay
 
 from headrace.core.decode.envelope_events import OLD_KEY_HEADER
 from headrace.core.model.catalog import CatalogColumn, CatalogTable, KeyColumn, SqlType
@@ -23,7 +19,6 @@ from headrace.core.model.schema import Field, Schema
 from headrace_connectors.memory import MemoryRowSource
 
 TABLES = ("parts.kv", "parts.whole", "parts.cleared")
-PARTITIONS = 3
 SEEDS = range(6)
 KEY = ["id"]
 INT, TEXT = SqlType(23, "pg_catalog", "int4"), SqlType(25, "pg_catalog", "text")
@@ -36,11 +31,6 @@ ROW = Schema(
         Field("doc", Schema("string", optional=True)),
     ),
 )
-
-
-def by_partition(records: Sequence[RecordedRecord]) -> Mapping[int, Sequence[RecordedRecord]]:
-    """The records of a topic by partition."""
-    return {number: [each for each in records if each.partition == number] for number in range(PARTITIONS)}
 
 
 def database(of: Variant, table: DumpedTable) -> MemoryRowSource:
@@ -96,38 +86,6 @@ def changes(of: Variant, table: DumpedTable) -> Iterator[tuple[int, bool, str, i
             yield position, operation != "d", operation, key, (change["after"] or {}).get("doc")
 
 
-def replay_interleaved(replay: Replay, records: Sequence[RecordedRecord], chance: random.Random) -> None:
-    """Deliver all records: partitions in any order, chunks of any size, with kills and earlier offsets.
-
-    After each chunk, every document is one that its row had at some time.
-    """
-    partitions, known = by_partition(records), documents(replay.of, replay.table)
-    at = dict.fromkeys(partitions, 0)
-    kills = chance.randint(0, 3)
-    while unread := [number for number in partitions if at[number] < len(partitions[number])]:
-        number = chance.choice(unread)
-        end = at[number] + chance.choice((1, 3, 20, 100))
-        chunk, at[number] = partitions[number][at[number] : end], end
-        killed = kills > 0 and chance.random() < 0.1
-        with contextlib.suppress(Killed):
-            replay.deliver([Chunk(chunk, flush=chance.random() < 0.6)])
-            assert strange_documents(replay, known) == []
-            if not killed:
-                continue
-        kills -= 1
-        replay.restart()
-        at = {number: chance.randint(0, offset) for number, offset in _committed(replay).items()}
-        replay.committed = dict(at)
-    with contextlib.suppress(Killed):
-        replay.finish()
-        return
-    replay.restart()
-    replay.deliver(
-        [Chunk(rest) for number, offset in _committed(replay).items() if (rest := partitions[number][offset:])]
-    )
-    replay.finish()
-
-
 def strange_documents(replay: Replay, known: Collection[tuple[int, str | None]]) -> list[tuple[int, str]]:
     """The documents in the table that are neither in ``known`` nor in the end state.
 
@@ -139,12 +97,19 @@ def strange_documents(replay: Replay, known: Collection[tuple[int, str | None]])
     return [place for place in found if place not in known and place[1] not in end]
 
 
-def _committed(replay: Replay) -> dict[int, int]:
-    return {number: replay.committed.get(number, 0) for number in range(PARTITIONS)}
+def delivered_in_any_order(replay: Replay, chance: random.Random) -> list[str]:
+    """Deliver the records in any order, and return what differs from the dump.
 
+    After each chunk, every document is one that its row had at some time.
+    """
+    known, records = documents(replay.of, replay.table), records_of(replay.table, replay.of)
 
-def want(of: Variant, table: DumpedTable) -> Expectation:
-    return expectation(table, of, KEY, typed=True)
+    def check() -> None:
+        assert strange_documents(replay, known) == []
+
+    deliver(replay, by_partition(records), chance, kills=chance.randint(0, 3), check=check)
+    expected = expectation(replay.table, replay.of, KEY, typed=True)
+    return problems(expected, rows_of(replay.content(), KEY), reselected=replay.source is not None)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -154,28 +119,21 @@ def test_any_interleaving_with_a_database(name: str, table_name: str, seed: int)
     """The table equals the dump: every omitted cell is reselected."""
     of, chance = variant(name), random.Random(seed)
     table = dump(of.dump_file)[table_name]
-    dies_at = chance.choice((0, 0, 2, 5))
-    replay = Replay(of, table, database(of, table), cached=seed % 2 == 1, dies_at=dies_at, partitions=PARTITIONS)
-    replay_interleaved(replay, records_of(table, of), chance)
-    assert problems(want(of, table), rows_of(replay.content(), KEY), reselected=True) == []
+    dies_at, ends = chance.choice((0, 0, 2, 5)), ends_of(by_partition(records_of(table, of)))
+    replay = Replay(of, table, database(of, table), cached=seed % 2 == 1, dies_at=dies_at, ends=ends)
+    assert delivered_in_any_order(replay, chance) == []
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("table_name", TABLES)
 @pytest.mark.parametrize("name", PARTITIONED)
 def test_any_interleaving_without_a_database(name: str, table_name: str, seed: int) -> None:
-    """The table equals the dump, except that documents without a source are null, never another row's."""
+    """The table equals the dump: each omitted cell is carried from the row under the old key."""
     of, chance = variant(name), random.Random(seed)
     table = dump(of.dump_file)[table_name]
-    replay = Replay(of, table, dies_at=chance.choice((0, 0, 2, 5)), partitions=PARTITIONS)
-    replay_interleaved(replay, records_of(table, of), chance)
-    found = problems(
-        want(of, table),
-        rows_of(replay.content(), KEY),
-        reselected=False,
-        untold=lambda column, value: column == "doc" and value is None,
-    )
-    assert found == []
+    ends = ends_of(by_partition(records_of(table, of)))
+    replay = Replay(of, table, dies_at=chance.choice((0, 0, 2, 5)), ends=ends)
+    assert delivered_in_any_order(replay, chance) == []
 
 
 @pytest.mark.parametrize("name", PARTITIONED)

@@ -110,6 +110,10 @@ class KafkaFeed:
         """Set the notes for later commits of these partitions."""
         self._consumers.soon(lambda: self._member.note(notes))
 
+    def last_caught_up(self) -> Mapping[TopicPartition, float]:
+        """Return when each partition was last at its end, a few seconds old at most."""
+        return {} if self._stopped else dict(self._member.caught_up)
+
     def lag(self) -> Mapping[TopicPartition, int]:
         """Return the records between committed offset and end of each assigned partition, a few seconds old at most."""
         return {} if self._stopped else self._member.lag

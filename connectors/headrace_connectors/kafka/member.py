@@ -18,6 +18,7 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from math import inf
 from typing import Protocol
 
 import aiokafka
@@ -86,6 +87,9 @@ class GroupMember(Service):
         self.committed: Mapping[TopicPartition, OffsetNote] = {}
         self.absent: Sequence[str] | None = None
         """The topics that do not exist (``ports.Feed.absent``)."""
+        self.caught_up: dict[TopicPartition, float] = {}
+        """When (monotonic) each assigned partition was last at its end, with all of its records delivered."""
+        self._undelivered: set[TopicPartition] = set()
         self._notes: dict[TopicPartition, str] = {}
         self._settings = settings
         self._listener = listener
@@ -209,14 +213,17 @@ class GroupMember(Service):
             return await self._wait_at_gate()
         polled = await self._consumer.getmany(*partitions, timeout_ms=POLL_MS, max_records=self._size.records)
         # No step between the poll and its positions: both are valid, so ``position`` returns without waiting.
-        chunks = []
+        chunks, at_end = [], dict[TopicPartition, float]()
         for client_partition, records in polled.items():
             partition, end = TopicPartition(*client_partition), await self._consumer.position(client_partition)
             # The highwater is that of the newest fetch; offsets of transaction markers before it have no records.
             behind = max(0, (self._consumer.highwater(client_partition) or 0) - end)
             self._lag.read(partition, records[0].offset, end)
+            if not behind:
+                at_end[partition] = self._fetched_at(client_partition)
             chunks.append(self._numbering.chunk(partition, records, end, behind))
         self._idle = not chunks
+        self._undelivered = {chunk.partition for chunk in chunks}
         for chunk in chunks:
             self._size.observe(chunk.records)
             await self._assigned.wait()
@@ -224,6 +231,9 @@ class GroupMember(Service):
                 chunk = replace(chunk, gone=await self._are_gone({chunk.partition: chunk.begin}))
             if chunk.epoch == self._numbering.epoch:
                 await self._listener.deliver(chunk)
+                if chunk.partition in at_end:
+                    self._caught_up(chunk.partition, at_end[chunk.partition], chunk.epoch)
+            self._undelivered.discard(chunk.partition)
         return None
 
     def _fetchable(self) -> tuple[aiokafka.TopicPartition, ...]:
@@ -234,6 +244,14 @@ class GroupMember(Service):
             return ()
         assigned = self._consumer.assignment()
         return tuple(each for each in assigned if each.topic not in self._throttled) or (NOWHERE,)
+
+    def _fetched_at(self, partition: aiokafka.TopicPartition) -> float:
+        """Return when (monotonic) the newest fetch of a partition was answered; aiokafka has the time of day."""
+        return self._clock() - max(0.0, time.time() - (self._consumer.last_poll_timestamp(partition) or 0) / 1000)
+
+    def _caught_up(self, partition: TopicPartition, at: float, epoch: int) -> None:
+        if epoch == self._numbering.epoch:
+            self.caught_up[partition] = at
 
     async def _wait_at_gate(self) -> None:
         self._gate_moved.clear()
@@ -292,6 +310,7 @@ class GroupMember(Service):
         self._lag.begin(offsets)
         self.committed = {each: known.get(each, OffsetNote(0, "")) for each in partitions}
         self._notes = {each: note for each, (_, note) in self.committed.items()}
+        self.caught_up = dict.fromkeys(partitions, -inf)
         await self._listener.assigned(self._numbering.epoch, partitions)
         self._heard = (0, self._clock())
         self._assigned.set()
@@ -326,10 +345,30 @@ class GroupMember(Service):
         check_alive(self._consumer)
         if self._assigned.is_set():
             self.absent = self._settings.topics.absent(self._consumer.subscription())
+            await self._observe_ends(self._consumer.assignment())
             await self._refresh_lag(self._consumer.assignment())
             self._check_stall()
         elif self._clock() - self._unassigned_since > self._rebalance_seconds:
             raise Retriable(f"the group has assigned nothing for {self._rebalance_seconds:g} s; check the brokers")
+
+    async def _observe_ends(self, assigned: Collection[aiokafka.TopicPartition]) -> None:
+        """Note when each partition was last at its end.
+
+        A partition at its end is fetched all the time, and each answer contains the highwater. A partition without
+        leader is not fetched, so that its last time remains.
+        """
+        epoch = self._numbering.epoch
+        with suppress(KafkaError, TimeoutError):
+            async with asyncio.timeout(WATCH_SECONDS):
+                for each in assigned:
+                    if (highwater := self._consumer.highwater(each)) is None:
+                        continue
+                    end = await self._consumer.position(each)  # waits only while an offset is out of range
+                    if epoch != self._numbering.epoch:
+                        return
+                    partition = TopicPartition(*each)
+                    if end >= highwater and partition not in self._undelivered:
+                        self._caught_up(partition, self._fetched_at(each), epoch)
 
     async def _refresh_lag(self, assigned: Collection[aiokafka.TopicPartition]) -> None:
         epoch = self._numbering.epoch

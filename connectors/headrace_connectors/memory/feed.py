@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 
 from headrace.config.framework import TopicSettings
 from headrace.config.kafka import KafkaSettings
@@ -171,6 +173,7 @@ class MemoryFeed:
         self._throttled: frozenset[str] = frozenset()
         self._wake = asyncio.Event()
         self._turn = asyncio.Lock()
+        self._putting: TopicPartition | None = None
         self._run: asyncio.Task[None] | None = None
         self._rewinding: asyncio.Task[None] | None = None
 
@@ -228,6 +231,14 @@ class MemoryFeed:
         """Set the note for commits of these partitions' offsets."""
         self._notes |= notes
 
+    def last_caught_up(self) -> Mapping[TopicPartition, float]:
+        """Return the present time for each partition all of whose records were put."""
+        ends = {each: self._broker.end(each) for each in self.positions}
+        return {
+            each: time.monotonic() if at >= ends[each] and each != self._putting else -inf
+            for each, at in self.positions.items()
+        }
+
     def lag(self) -> Mapping[TopicPartition, int]:
         """Return the number of records between the group's offset and the end."""
         committed = self._group.committed
@@ -282,11 +293,13 @@ class MemoryFeed:
         chunk = Chunk(self._epoch, self._sequence, partition, records, begin, end, behind, gone)
         self._sequence += 1
         self.wake()
+        self._putting = partition
         try:
             await self._listener.put(chunk)
         except Exception as error:
             self._failed = True
             self._listener.failed(error)
+        self._putting = None
 
 
 async def _at_once(offsets: Mapping[TopicPartition, int]) -> None:

@@ -141,6 +141,13 @@ class Feed(Protocol):
     def note(self, notes: Mapping[TopicPartition, str]) -> None:
         """Give the commits of these partitions' offsets another note, until the assignment ends."""
 
+    def last_caught_up(self) -> Mapping[TopicPartition, float]:
+        """When (monotonic seconds) each assigned partition was last known to have no record that was not put.
+
+        Minus infinity for a partition whose end was not reached, or is not known, since the assignment began. An empty
+        partition is caught up as soon as the feed has seen that it is empty.
+        """
+
     def lag(self) -> Mapping[TopicPartition, int]:
         """Records between the committed offset and the end of each assigned partition, as last seen.
 

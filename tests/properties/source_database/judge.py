@@ -32,7 +32,11 @@ class Judge:
         self._by_cell = scenario.sink.database or features.snapshots
         self.answers: defaultdict[tuple[int, str], list[tuple[int, Any]]] = defaultdict(list)
         self._origins = origins(truth)
-        self._hollow = hollow_keys(scenario, truth) if scenario.sink.unresolved == "null" else set()
+        self.halves_apart = False
+        """Whether the halves of a key change may have been read further apart than they wait for each other."""
+        nulls = scenario.sink.unresolved == "null"
+        self._hollow = hollow_keys(scenario, truth) if nulls else set()
+        self._hollow_apart = hollow_keys(scenario, truth, apart=True) if nulls else set()
         self._updated_behind_reads = _updated_behind_reads(truth)
         # docs/guarantees.md, "Rows that return for a moment with nulls"
         self._returns_hollow = scenario.sink.unresolved == "null" and bool(scenario.deaths or scenario.moves)
@@ -99,7 +103,8 @@ class Judge:
 
     def _cell(self, table: int, key: int, name: str, value: Any, state: LakeRow, *, at_end: bool) -> bool:
         """Whether a cell equals that of a state. A dropped column keeps its last value until the next complete row."""
-        if value is None and (table, key) in self._hollow and name in self._omitted:
+        hollow = self._hollow_apart if self.halves_apart else self._hollow
+        if value is None and (table, key) in hollow and name in self._omitted:
             return True
         if value is None and not at_end and self._returns_hollow and name in self._omitted:
             return True
@@ -133,11 +138,12 @@ def _key_changes(truth: Simulation) -> list[Change]:
     ]
 
 
-def hollow_keys(scenario: Scenario, truth: Simulation) -> set[tuple[int, int]]:
+def hollow_keys(scenario: Scenario, truth: Simulation, *, apart: bool = False) -> set[tuple[int, int]]:
     """The rows, by table and key, that may lose a value without a database (reselect.unresolved.insert.mode).
 
-    Their key change omits the value, and its halves are in two partitions, or it is behind a snapshot that reads ahead,
-    or a fenced worker writes it (``docs/guarantees.md``); or they moved from such a row.
+    Their key change omits the value, and it is behind a snapshot that reads ahead, or a fenced worker writes it, or its
+    halves are in two partitions and may have been read too far ``apart`` (``docs/guarantees.md``); or they moved from
+    such a row.
     """
     setup, ahead = scenario.setup, _behind_reads(truth)
     omits_nulls = DIALECTS[setup.dialect].omits_nulls
@@ -154,7 +160,7 @@ def hollow_keys(scenario: Scenario, truth: Simulation) -> set[tuple[int, int]]:
                 setup.partition(key_document(setup.key_kind, key_columns(setup.key_kind, key), schemas=setup.schemas))
                 for key in (change.key, change.new_key)
             )
-            unsafe = old != new or change.position in ahead or scenario.overtaking is not None
+            unsafe = (apart and old != new) or change.position in ahead or scenario.overtaking is not None
             if (omitted and unsafe) or (change.table, change.key) in found:
                 found.add((change.table, change.new_key))
     return found

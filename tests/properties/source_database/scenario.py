@@ -47,7 +47,8 @@ class Pace:
     ``lag``: by how much partitions differ in progress. One in ``chunk`` records ends a chunk.
 
     ``stall`` and ``slow`` are per cent of the chunks that are followed by a stall, and of the calls that take long.
-    ``live``: a partition has no records behind the statement that is read.
+    ``live``: a partition has no records behind the statement that is read. ``unread``: one partition brings its first
+    record so many records later, and the feed waits before the first chunk of each partition.
     """
 
     lag: int = 0
@@ -56,6 +57,7 @@ class Pace:
     slow: int = 0
     pauses: int = 0
     live: bool = False
+    unread: int = 0
 
 
 @dataclass(frozen=True)
@@ -113,10 +115,12 @@ def chance(scenario: Scenario, *what: int) -> int:
 def _arrivals(scenario: Scenario, records: Sequence[SentRecord]) -> Sequence[SentRecord]:
     """Each partition in its order, at different speeds."""
     lag, latest = scenario.pace.lag + 1, dict[Place, int]()
+    late = chance(scenario, 13) % scenario.setup.partitions
     timed = []
     for index, record in enumerate(records):
         partition = record.topic, record.partition
         own = chance(scenario, record.partition, len(record.topic)) % lag
+        own += scenario.pace.unread if record.partition == late else 0
         due = index + own + chance(scenario, *record.uid) % lag
         latest[partition] = max(due, latest.get(partition, 0))
         timed.append((latest[partition], index))

@@ -92,6 +92,7 @@ def of_seed(seed: int, *, avoided: Collection[str] = NOT_YET_FIXED) -> Scenario:
     scenario = _any(choose, seed)
     focus = _FOCUSES.get(seed % 8)
     scenario = scenario if focus is None else focus(choose, scenario)
+    scenario = _with_unread_partitions(Random(~seed), scenario)
     for defect in avoided:
         scenario = DEFECTS[defect](scenario)
     if scenario.setup.dialect == "mysql, compressed":  # docs/guarantees.md, Compressed transactions of MySQL
@@ -100,6 +101,13 @@ def of_seed(seed: int, *, avoided: Collection[str] = NOT_YET_FIXED) -> Scenario:
         scenario = _within_limits_of_late_keys(scenario)
     found = statements(choose, scenario.features, scenario.setup.tables, STATEMENTS)
     return replace(scenario, statements=found)
+
+
+def _with_unread_partitions(choose: Random, scenario: Scenario) -> Scenario:
+    """In one of five scenarios an assigned partition brings its first chunk late."""
+    if choose.randrange(5) or scenario.setup.partitions == 1:
+        return scenario
+    return replace(scenario, pace=replace(scenario.pace, unread=choose.choice((10, 40))))
 
 
 def _within_limits_of_late_keys(scenario: Scenario) -> Scenario:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from properties.source_database.connector import SentRecord
 from properties.source_database.scenario import Death, chance
 from properties.source_database.virtual_time import Killed
 
+from headrace.core.batch.held_halves import HALF_TIMEOUT_BEHIND
 from headrace.core.model.errors import Fenced
 from headrace.core.model.events import Actions, RowVersion
 from headrace.ports import (
@@ -30,6 +32,10 @@ if TYPE_CHECKING:
 
 STALLS = (0.02, 0.3, 2.0, 6.0)
 """Seconds between two chunks; a first half of a key change waits for five."""
+FIRST_WAITS = (6.0, 12.0, 20.0)
+"""Seconds before the first chunk of a partition, while it counts as unread."""
+PAUSES = (1.0, 1.0, 1.0, 70.0)
+"""Seconds for which a task is paused. The waits of halves begin again after a pause."""
 
 
 class Fate:
@@ -124,6 +130,7 @@ class ScriptedFeed:
         self._wake = asyncio.Event()
         self._script: asyncio.Task[None] | None = None
         self._chunks = 0
+        self._put: dict[tuple[str, int], int] = {}
 
     async def start(self, listener: FeedListener) -> None:
         """Join and begin to fetch."""
@@ -172,6 +179,26 @@ class ScriptedFeed:
         """Commit other notes with the offsets from now on."""
         self._notes |= notes
 
+    def last_caught_up(self) -> Mapping[TopicPartition, float]:
+        """The present time for each partition without a record in Kafka that was not put."""
+        now = asyncio.get_running_loop().time()
+        unread = {(each.topic, each.partition) for each in self._in_kafka() if each.offset >= self._next(each)}
+        return {each: -inf if each in unread else now for each in self._partitions}
+
+    def _in_kafka(self) -> Sequence[SentRecord]:
+        """All records; if the source is live, those up to the end of the statement that was read last."""
+        records = self._world.truth.records
+        if not self._world.scenario.pace.live:
+            return records
+        read = [index for index, each in enumerate(records) if each.offset < self._next(each)]
+        newest = max(read, default=0)
+        following = (index for index in range(newest, len(records)) if records[index].uid[0] != records[newest].uid[0])
+        return records[: next(following, len(records))]
+
+    def _next(self, record: SentRecord) -> int:
+        """The offset of its partition that is put next."""
+        return self._put.get((record.topic, record.partition), 0)
+
     def lag(self) -> Mapping[TopicPartition, int]:
         """Not used by the tests."""
         return {}
@@ -204,20 +231,30 @@ class ScriptedFeed:
         """Deliver uncommitted records; return True if the partitions should be assigned again."""
         world, scenario = self._world, self._world.scenario
         begin = dict(world.committed)
+        self._put = dict(begin)
+        loop, read = asyncio.get_running_loop(), set[tuple[str, int]]()
+        began = loop.time()
         for chunk in self._cut(begin):
             while (self._paused or chunk[0].topic in self._throttled) and not self._life.is_overtaken:
                 self._wake.clear()
                 await self._wake.wait()
             if self._life.is_overtaken:
                 return False
+            uid, partition = chunk[-1].uid, (chunk[-1].topic, chunk[-1].partition)
+            if scenario.pace.unread and partition not in read:
+                await asyncio.sleep(FIRST_WAITS[chance(scenario, *uid, self._life.number, 15) % len(FIRST_WAITS)])
+            read.add(partition)
             await self._listener.put(self._chunk(chunk, begin))
+            self._put[partition] = chunk[-1].offset + 1
+            world.judge.halves_apart |= loop.time() - began > HALF_TIMEOUT_BEHIND
             self._chunks += 1
             world.chunks += 1
-            uid = chunk[-1].uid
-            if chance(scenario, *uid, self._life.number, 3) % 100 < scenario.pace.pauses:
+            pause = chance(scenario, *uid, self._life.number, 3)
+            if pause % 100 < scenario.pace.pauses:
                 await self._life.task.pause()
-                await asyncio.sleep(1)
+                await asyncio.sleep(PAUSES[pause // 100 % len(PAUSES)])
                 await self._life.task.resume()
+                began = loop.time()
             stall = chance(scenario, *uid, self._life.number, 5)
             await asyncio.sleep(STALLS[stall // 100 % len(STALLS)] if stall % 100 < scenario.pace.stall else 0)
             if world.chunks in scenario.moves:

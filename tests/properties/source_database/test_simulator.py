@@ -118,7 +118,7 @@ _WANTED = (
     *("initial", "blocking", "incremental", "ahead", "sent again", "across partitions", "several moves at once"),
     *DIALECTS,
     *("shared topic", "schemaless", "simple", "composite", "decimal", "database", "full", "arrays"),
-    *("deaths", "moves", "overtaking", "pauses"),
+    *("deaths", "moves", "overtaking", "pauses", "unread"),
 )
 
 
@@ -141,6 +141,7 @@ def _properties(scenario: Scenario) -> set[str]:
         "moves": bool(scenario.moves),
         "overtaking": scenario.overtaking is not None,
         "pauses": scenario.pace.pauses > 0,
+        "unread": scenario.pace.unread > 0,
         "across partitions": len({record.partition for record in truth.records}) > 1,
     }
     return found | {name for name, flag in flags.items() if flag}

@@ -6,14 +6,19 @@ are in the row under the new key. Other keys continue. Offsets do not pass a hel
 a restart.
 
 Some halves never arrive: a filter at the source dropped one, compaction removed it, or it was written before a restart.
-So a half is released alone after a time.
+So a half is released alone after a time. Only a partition that the feed has seen at its end contains no other half: a
+partition that was assigned, but of which nothing was read yet, may contain it.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Hashable, Mapping, Set
+from dataclasses import dataclass, field, replace
+from heapq import nsmallest
+from math import inf
+from operator import itemgetter
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,10 +30,11 @@ from headrace.core.batch.offsets import Origin
 from headrace.core.model.events import NO_POSITION, CellState, Changes, Operation
 
 HALF_TIMEOUT = 5.0
-"""Seconds for which a half waits for the other one after all records in Kafka were read."""
+"""Seconds for which a half waits for the other one. A partition that may contain it has to be at its end after them."""
 
 HALF_TIMEOUT_BEHIND = 60.0
-"""The same while Kafka has records where the other half may be: in another partition, or directly behind this half."""
+"""The same while a partition that may contain the other half has not been at its end: another one of the task, or that
+of a first half that no record follows."""
 
 LATE = 30.0
 """A wait that was not checked for so many seconds restarts: the worker was suspended, and may have been replaced."""
@@ -40,11 +46,27 @@ _REMEMBERED = 100_000
 
 
 @dataclass(frozen=True, slots=True)
+class Progress:
+    """How far the assigned partitions were read.
+
+    ``caught_up`` is when (monotonic) each partition was last known to have no record that was not read. ``stopped`` are
+    those that are not read until a table is restarted.
+    """
+
+    caught_up: Mapping[Any, float] = field(default_factory=dict)
+    stopped: Set[Hashable] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
 class Part:
-    """Changes for a table's queue. ``joined``: in one batch with the next part."""
+    """Changes for a table's queue. ``joined``: in one batch with the next part.
+
+    ``arrival`` numbers what was put into the queue.
+    """
 
     changes: Changes
     origin: Origin
+    arrival: int
     joined: bool = False
 
 
@@ -54,16 +76,24 @@ KeyChange = tuple[str, str, bytes]
 
 @dataclass(slots=True, eq=False)
 class _Held:
-    """One event. ``change`` is the key change that it is a half of, if any; ``last`` if no event followed it yet."""
+    """One event. ``change`` is the key change that it is a half of, if any; ``last`` if no event followed it yet.
+
+    It waits from ``since`` on, and at least ``until`` then.
+    """
 
     part: Part
     key: str
     change: KeyChange | None
     second: bool
+    since: float
     until: float
     size: int = 0
     last: bool = False
     late: bool = False
+
+    def wait_from(self, now: float) -> None:
+        """Begin the wait."""
+        self.since, self.until = now, now + HALF_TIMEOUT
 
 
 class HeldHalves:
@@ -93,32 +123,42 @@ class HeldHalves:
         """Return when (monotonic) the first half has waited long enough; None if none waits."""
         return min((waiting[0].until for waiting in self._by_key.values()), default=None)
 
-    def route(self, changes: Changes, origin: Origin) -> list[Part]:
+    def route(self, changes: Changes, origin: Origin, arrival: int) -> list[Part]:
         """Return the events that continue to the queue when a chunk contains ``changes``, in order."""
         followed = self._followed(changes, origin.partition)
         if not (self._by_key or followed or changes.moved or changes.old_key):
-            return [_part(changes, origin)]
-        parts = _Router(self, changes, origin, begins_with_half=bool(followed)).parts()
+            return [_part(changes, origin, arrival)]
+        parts = _Router(self, changes, origin, arrival, begins_with_half=bool(followed)).parts()
         return [*(replace(held.part, joined=bool(parts)) for held in followed), *parts]
 
-    def expire(self, now: float, read_at: float, behind: Mapping[Hashable, int]) -> list[Part]:
+    def expire(self, now: float, read_at: float, progress: Progress) -> list[Part]:
         """Return the halves whose wait has ended, and the events that waited for them.
 
-        ``read_at`` is when the last chunk was read; ``behind`` is how many records each partition still has to read.
+        ``read_at`` is when the last chunk was read.
         """
         found: list[Part] = []
+        unread = _Unread(progress)
         for key in list(self._by_key):
             held = self._head(key)
             if held is None or held.until > now:
                 continue
-            last_call = held.part.origin.since + HALF_TIMEOUT_BEHIND
-            if now >= max(held.until, read_at) + LATE and not held.late:
-                held.late, held.until = True, now + HALF_TIMEOUT
-            elif now < last_call and _may_be_unread(held, behind):
+            last_call = held.since + HALF_TIMEOUT_BEHIND
+            if held.part.origin.partition in progress.stopped or self._waits_for_another(held):
+                held.until = now + RECHECK
+            elif now >= max(held.until, read_at) + LATE and not held.late:
+                held.late = True
+                held.wait_from(now)
+            elif now < last_call and unread.may_contain_other_half(held):
                 held.until = min(now + RECHECK, last_call)
             else:
                 found += [self._release_alone(held), *self.freed(key)]
         return found
+
+    def wait_again(self, now: float) -> None:
+        """Begin all waits again: for a time nothing was read."""
+        for waiting in self._by_key.values():
+            for held in waiting:
+                held.wait_from(now)
 
     def release_all(self) -> list[Part]:
         """Return all held events, because they need too much memory."""
@@ -165,8 +205,23 @@ class HeldHalves:
 
     def _other(self, half: _Held) -> _Held | None:
         """The other half of a key change, if it is the first held event of its key."""
+        return next((held for held in self._others(half) if held is self._head(held.key)), None)
+
+    def _others(self, half: _Held) -> list[_Held]:
+        """The other half of a key change if it is held; several if it was sent again."""
         known = self._halves.get(half.change, ()) if half.change is not None else ()
-        return next((held for held in known if held.second != half.second and held is self._head(held.key)), None)
+        return [held for held in known if held.second != half.second]
+
+    def _waits_for_another(self, half: _Held) -> bool:
+        """Whether the other half is held behind an event that waits for something else, which ends its wait first.
+
+        Two key changes that wait for each other (a stretch that was sent again) end in a circle: then it is False.
+        """
+        front, seen = half, set[int]()
+        while (others := self._others(front)) and id(front) not in seen:
+            seen.add(id(front))
+            front = self._by_key[others[0].key][0]
+        return front is not half
 
     def _released(self, held: _Held) -> Part:
         waiting = self._by_key[held.key]
@@ -217,11 +272,14 @@ class HeldHalves:
 class _Router:
     """Passes the events of one piece on, or holds them."""
 
-    def __init__(self, held: HeldHalves, changes: Changes, origin: Origin, *, begins_with_half: bool) -> None:
+    def __init__(
+        self, held: HeldHalves, changes: Changes, origin: Origin, arrival: int, *, begins_with_half: bool
+    ) -> None:
         self._held = held
         self._begins_with_half = begins_with_half
         self._changes = changes
         self._origin = origin
+        self._arrival = arrival
         self._firsts = paired_halves(changes)
         self._seconds = {first: second for second, first in self._firsts.items()}
         self._last = len(changes) - open_events(changes)
@@ -282,18 +340,18 @@ class _Router:
 
     def _take(self, index: int, key: str, change: KeyChange | None) -> _Held:
         self._gone.add(index)
-        part = _part(picked(self._changes, np.array([index])), self._origin)
-        second, size = index in self._changes.old_key, changes_size(part.changes)
-        return _Held(part, key, change, second, self._origin.since + HALF_TIMEOUT, size)
+        part = _part(picked(self._changes, np.array([index])), self._origin, self._arrival)
+        second, size, since = index in self._changes.old_key, changes_size(part.changes), self._origin.since
+        return _Held(part, key, change, second, since, since + HALF_TIMEOUT, size)
 
     def _send(self, end: int) -> None:
         """Pass the events before ``end`` on that are not held."""
         kept = [index for index in range(self._sent, end) if index not in self._gone]
         self._sent = end
         if len(kept) == len(self._changes):
-            self._parts.append(_part(self._changes, self._origin))
+            self._parts.append(_part(self._changes, self._origin, self._arrival))
         elif kept:
-            self._parts.append(_part(picked(self._changes, np.array(kept)), self._origin))
+            self._parts.append(_part(picked(self._changes, np.array(kept)), self._origin, self._arrival))
 
 
 def open_events(changes: Changes) -> int:
@@ -317,18 +375,27 @@ def changes_size(changes: Changes) -> int:
     return int(sum(column.values.nbytes for column in changes.columns)) + 64 * len(changes)
 
 
-def _part(changes: Changes, origin: Origin) -> Part:
+def _part(changes: Changes, origin: Origin, arrival: int) -> Part:
     origin.missing += 1
-    return Part(changes, origin)
+    return Part(changes, origin, arrival)
 
 
-def _may_be_unread(held: _Held, behind: Mapping[Hashable, int]) -> bool:
-    """Whether the other half may be among the records that are still to be read.
+class _Unread:
+    """The partitions that may have records which were not read, at one moment."""
 
-    In its own partition it directly follows the first half, so that any other event there shows that it is missing.
-    """
-    own = held.part.origin.partition
-    return any(count and (held.last or partition != own) for partition, count in behind.items())
+    def __init__(self, progress: Progress) -> None:
+        self._caught_up = progress.caught_up
+        read = (each for each in progress.caught_up.items() if each[0] not in progress.stopped)
+        self._furthest_behind = nsmallest(2, read, key=itemgetter(1))
+
+    def may_contain_other_half(self, held: _Held) -> bool:
+        """Whether a partition that may contain the other half was not at its end after ``HALF_TIMEOUT``.
+
+        In its own partition it directly follows the first half, so that any other event there shows that it is missing.
+        """
+        own, needed = held.part.origin.partition, held.since + HALF_TIMEOUT
+        others = any(at < needed for partition, at in self._furthest_behind if partition != own)
+        return others or (held.last and self._caught_up.get(own, inf) < needed)
 
 
 def _has_open_cells(changes: Changes) -> bool:

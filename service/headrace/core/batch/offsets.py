@@ -50,16 +50,15 @@ class ChunkSequence:
 class Origin:
     """The chunk that changes belong to.
 
-    ``end`` is the offset behind it, ``since`` the time of its read (monotonic seconds), ``behind`` the number of the
-    partition's records that were still in Kafka then, and ``number`` counts the chunks of a task. ``missing`` is the
-    number of its parts that are not durable yet.
+    ``end`` is the offset behind it, ``since`` the time of its read (monotonic seconds), and ``behind`` the number of
+    the partition's records that were still in Kafka then. ``missing`` is the number of its parts that are not durable
+    yet.
     """
 
     partition: Hashable
     end: int
     since: float
     behind: int = 0
-    number: int = 0
     missing: int = 0
 
     def block(self) -> None:
@@ -75,12 +74,10 @@ class OffsetTracker:
 
     def __init__(self) -> None:
         self._chunks: dict[Hashable, deque[Origin]] = {}
-        self._read = 0
 
     def begin(self, partition: Hashable, end: int, since: float, behind: int = 0) -> Origin:
         """Register a chunk. Its distribution to tables counts as one part, which ends with ``done([origin])``."""
-        origin = Origin(partition, end, since, behind, self._read, 1)
-        self._read += 1
+        origin = Origin(partition, end, since, behind, missing=1)
         self._chunks.setdefault(partition, deque()).append(origin)
         return origin
 

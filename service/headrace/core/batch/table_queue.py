@@ -8,7 +8,7 @@ one thread and passes the time in (seconds, monotonic).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from headrace.core.batch.batch import (
@@ -23,7 +23,7 @@ from headrace.core.batch.batch import (
 )
 from headrace.core.batch.combine import combine, joined
 from headrace.core.batch.event_pairs import LastDeletes
-from headrace.core.batch.held_halves import HeldHalves, Part
+from headrace.core.batch.held_halves import HeldHalves, Part, Progress
 from headrace.core.batch.offsets import Origin
 from headrace.core.model.cell_batch import CassandraBatch
 from headrace.core.model.cell_batch import joined as joined_writes
@@ -44,8 +44,12 @@ _FEW_HELD = 10_000
 
 @dataclass(slots=True)
 class Backlog:
-    """How far a task has read: the records of each partition that wait in Kafka, and when the last chunk came."""
+    """How far a task has read: the records of each partition that wait in Kafka, and when the last chunk came.
 
+    ``behind`` has only the partitions of which a chunk came; ``progress`` returns what is known of all assigned ones.
+    """
+
+    progress: Callable[[], Progress] = Progress
     behind: dict[Hashable, int] = field(default_factory=dict)
     read_at: float = 0.0
 
@@ -61,10 +65,11 @@ class Backlog:
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """Content of a chunk. ``joined``: in one batch with the next item."""
+    """Content of a chunk. ``joined``: in one batch with the next item. ``arrival`` numbers the calls of ``put``."""
 
     content: Content
     origin: Origin
+    arrival: int
     size: int
     source_time: int
     joined: bool = False
@@ -90,31 +95,35 @@ class TableQueue:
         self._held = HeldHalves()
         self._last_deletes = LastDeletes()
         self._open: Batch | None = None
+        self._arrivals = 0
+        self._released: dict[str, int] = {}  # by key, the arrival that counts for later events of the key
         self.records = 0
         self.size = 0
 
     def put(self, content: Content, origin: Origin) -> None:
         """Take content of a chunk; it is a part of its origin until its batch is complete."""
+        self._arrivals += 1
         if isinstance(content, Changes):
             changes = self._last_deletes.without_tombstone(origin.partition, content)
             if changes is not None and self._holds_halves:
-                for part in self._held.route(changes, origin):
+                for part in self._held.route(changes, origin, self._arrivals):
                     self._push(_waiting(part))
                 self._bound_held()
             elif changes is not None:
                 origin.missing += 1
-                self._push(_item(changes, origin))
+                self._push(_item(changes, origin, self._arrivals))
         else:
             origin.missing += 1
-            self._push(_item(content, origin))
+            self._push(_item(content, origin, self._arrivals))
 
     def next(self, now: float, *, flush: bool = False) -> Batch | None:
         """Close a batch and return it, or None while it is better to wait (see ``due``).
 
         With ``flush`` nothing is waited for but the other halves of key changes. The batch before it is complete.
         """
-        for part in self._held.expire(now, self._backlog.read_at, self._backlog.behind):
-            self._push_held(_waiting(part))
+        half = self._held.due()
+        if half is not None and half <= now:
+            self._push_released(self._held.expire(now, self._backlog.read_at, self._backlog.progress()))
         if not self._is_ready:
             return None
         trigger = Trigger.FLUSH if flush else self._trigger(now)
@@ -135,6 +144,10 @@ class TableQueue:
         if self.is_full or any(isinstance(item.content, Barrier) for item in self._waiting):
             return self._waiting[0].origin.since
         return min(self._by_age(), half) if half is not None else self._by_age()
+
+    def resume(self, now: float) -> None:
+        """Begin the waits of halves again after a pause, in which nothing was read."""
+        self._held.wait_again(now)
 
     def complete(self, batch: Batch) -> Sequence[Origin]:
         """Note that the batch is durable. Returns the chunks of its parts.
@@ -197,13 +210,30 @@ class TableQueue:
         self.records += record_count(item.content)
         self.size += item.size
 
-    def _push_held(self, item: _Waiting) -> None:
-        """Add what came before others, behind its own key's events: before what concerns the whole table."""
-        for index, other in enumerate(self._waiting):
-            if isinstance(other.content, Barrier) and other.origin.number > item.origin.number:
-                self._push(item, index)
-                return
-        self._push(item)
+    def _push_released(self, parts: Sequence[Part]) -> None:
+        """Add events that were held: those that came before a barrier, before it.
+
+        Halves that are released together stay together, also if a barrier came between them: they go behind it, and so
+        do the later events of their keys.
+        """
+        if not any(isinstance(item.content, Barrier) for item in self._waiting):
+            self._released.clear()
+        begin = 0
+        for end, part in enumerate(parts, 1):
+            if part.joined:
+                continue
+            together, begin = parts[begin:end], end
+            keys = [each.changes.key[0].as_py() for each in together]
+            arrival = max(*(each.arrival for each in together), *(self._released.get(key, 0) for key in keys))
+            self._released |= dict.fromkeys(keys, arrival)
+            at = self._barrier_behind(arrival)
+            for number, each in enumerate(together):
+                self._push(_waiting(each), None if at is None else at + number)
+
+    def _barrier_behind(self, arrival: int) -> int | None:
+        """The index of the first barrier that came later."""
+        barriers = (index for index, item in enumerate(self._waiting) if isinstance(item.content, Barrier))
+        return next((index for index in barriers if self._waiting[index].arrival > arrival), None)
 
     def _pop(self) -> _Waiting:
         item = self._waiting.popleft()
@@ -287,9 +317,9 @@ def _whole(contents: Sequence[Content]) -> Content:
     return joined_writes(writes)[0] if writes else combine([each for each in contents if isinstance(each, Changes)])
 
 
-def _item(content: Content, origin: Origin, *, joined: bool = False) -> _Waiting:
-    return _Waiting(content, origin, content_size(content), newest_source_time(content), joined)
+def _item(content: Content, origin: Origin, arrival: int, *, joined: bool = False) -> _Waiting:
+    return _Waiting(content, origin, arrival, content_size(content), newest_source_time(content), joined)
 
 
 def _waiting(part: Part) -> _Waiting:
-    return _item(part.changes, part.origin, joined=part.joined)
+    return _item(part.changes, part.origin, part.arrival, joined=part.joined)

@@ -7,8 +7,10 @@ has overtaken changes nothing, and a history takes each event once, however ofte
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 
 from headrace.config import SinkConnectorConfig
 from headrace.config.kafka import KafkaSettings
@@ -83,6 +85,7 @@ class ReplayFeed:
     def __init__(self) -> None:
         self._epoch = 0
         self._partitions: Collection[TopicPartition] = ()
+        self._put: set[TopicPartition] = set()
         self._waits: dict[TopicPartition, int] = {}
 
     async def start(self, listener: FeedListener) -> None:
@@ -115,6 +118,10 @@ class ReplayFeed:
     def note(self, notes: Mapping[TopicPartition, str]) -> None:
         """Dead letters need no notes of tables."""
 
+    def last_caught_up(self) -> Mapping[TopicPartition, float]:
+        """Return that a partition is caught up once its letters were put."""
+        return {each: time.monotonic() if each in self._put else -inf for each in self._partitions}
+
     def lag(self) -> Mapping[TopicPartition, int]:
         """Nothing to tell."""
         return {}
@@ -135,6 +142,7 @@ class ReplayFeed:
             partitions.setdefault(TopicPartition(letter.topic, letter.partition), {})[letter.offset] = letter
         self._epoch += 1
         self._partitions = list(partitions)
+        self._put.clear()
         await self._listener.assigned(self._epoch, list(partitions))
         for sequence, (partition, at) in enumerate(partitions.items()):
             records = [at[offset] for offset in sorted(at)]
@@ -142,6 +150,7 @@ class ReplayFeed:
             await self._listener.put(
                 Chunk(self._epoch, sequence, partition, records, records[0].offset, self._waits[partition], 0)
             )
+            self._put.add(partition)
 
 
 @dataclass(slots=True)

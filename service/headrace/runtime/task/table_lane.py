@@ -183,6 +183,7 @@ class TableLane:
     def resume(self) -> None:
         """End the state PAUSED, and continue."""
         self._move(TableEvent.RESUME)
+        self.queue.resume(time.monotonic())
         self.wake()
 
     def _move(self, event: TableEvent, error: BaseException | None = None, next_attempt: float | None = None) -> None:

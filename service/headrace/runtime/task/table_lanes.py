@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 from headrace.core.batch.batch import Batch, BatchPolicy, Content, Unwritten
+from headrace.core.batch.held_halves import Progress
 from headrace.core.batch.offsets import Origin
 from headrace.core.batch.table_queue import Backlog, TableQueue
 from headrace.core.connect.lifecycle import TableState
@@ -83,7 +84,7 @@ class TableLanes:
         self._lanes: dict[str, TableLane] = {}
         self._topics = TableTopics()
         self._assigned: Collection[str] = ()
-        self._backlog = Backlog()
+        self._backlog = Backlog(self._progress)
         self._paused = self._flushing = False
         self._to_restart: set[str] = set()
         self._recovering = {each.table: _recovering(each) for each in blocked}
@@ -198,6 +199,11 @@ class TableLanes:
     def failed_topics(self) -> set[str]:
         """The topics of failed tables. Their records cannot be written."""
         return self._topics.of(name for name, lane in self._lanes.items() if lane.state is TableState.FAILED)
+
+    def _progress(self) -> Progress:
+        """How far the assigned partitions were read."""
+        caught_up, failed = self._feed.last_caught_up(), self.failed_topics
+        return Progress(caught_up, {each for each in caught_up if each.topic in failed})
 
     # -- pause and resume ----------------------------------------------------------------------------------------------
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from change_events import UNCHANGED, Event, changes, create, delete, tombstone, update
+from change_events import TABLE, UNCHANGED, Event, changes, create, delete, tombstone, update
 from task_queues import TaskQueues
 
 from headrace.core.batch.batch import BatchPolicy
 from headrace.core.batch.held_halves import HALF_TIMEOUT, HALF_TIMEOUT_BEHIND, LATE, RECHECK
-from headrace.core.model.events import Changes
+from headrace.core.model.events import Changes, RowVersion, Truncate
 
 AWAY = replace(delete(1, 20, moved=True), new_key=2)
 INTO = Event(create(2, 20).operation, 2, 20, {"a": UNCHANGED}, old_key=1)
@@ -103,6 +103,115 @@ def test_a_half_waits_longer_while_another_partition_has_more_to_read() -> None:
         assert now < due <= now + RECHECK
         now = due
     assert taken(batches, now) == [(0, 0)]
+
+
+def test_a_half_waits_for_an_assigned_partition_that_brought_nothing_yet() -> None:
+    """A half waits for the first chunk of another partition, because that may contain the other half."""
+    batches = manager()
+    batches.assign([0, 1])
+    add(batches, 0, 0, AWAY)
+    for now in (HALF_TIMEOUT, HALF_TIMEOUT + RECHECK, HALF_TIMEOUT_BEHIND - RECHECK):
+        assert taken(batches, now) == []
+    add(batches, 1, 0, INTO, now=HALF_TIMEOUT_BEHIND - RECHECK)
+    assert taken(batches, HALF_TIMEOUT_BEHIND - RECHECK) == [(0, 0), (1, 0)]
+
+
+def test_an_empty_partition_does_not_hold_a_half() -> None:
+    """A half is released once every partition was seen at its end after ``HALF_TIMEOUT``."""
+    batches = manager()
+    batches.assign([0, 1])
+    add(batches, 0, 0, AWAY)
+    batches.caught_up(1, HALF_TIMEOUT - 1.0)
+    assert taken(batches, HALF_TIMEOUT) == []
+    batches.caught_up(1, HALF_TIMEOUT)
+    assert taken(batches, HALF_TIMEOUT + RECHECK) == [(0, 0)]
+
+
+def test_a_partition_that_never_answers_does_not_hold_a_half_without_end() -> None:
+    """A half is released after ``HALF_TIMEOUT_BEHIND`` although a partition was not read: it may have no leader."""
+    batches = manager()
+    batches.assign([0, 1])
+    add(batches, 0, 0, AWAY)
+    now = 0.0
+    while now < HALF_TIMEOUT_BEHIND:
+        assert taken(batches, now) == []
+        now = batches.due("t") or 0.0
+    assert (taken(batches, now), now) == ([(0, 0)], HALF_TIMEOUT_BEHIND)
+
+
+def test_a_half_waits_while_its_topic_is_not_read() -> None:
+    """A half of a topic that another failed table stops waits until that is restarted, and then is read again.
+
+    The stopped topic does not delay the halves of other topics.
+    """
+    batches = manager()
+    batches.assign(["stopped", "read"])
+    batches.stopped = {"stopped"}
+    batches.add("stopped", 1, [("t", changes(AWAY))], 0.0, behind=1)
+    batches.add("read", 1, [("t", changes(replace(AWAY, key=7, new_key=8, partition=1)))], 0.0)
+    assert taken(batches, HALF_TIMEOUT) == [(1, 0)]
+    now = HALF_TIMEOUT
+    while now < 2 * HALF_TIMEOUT_BEHIND:
+        assert taken(batches, now) == []
+        now = batches.due("t") or 0.0
+
+
+def test_the_wait_begins_again_after_a_pause() -> None:
+    """A pause does not count: the first chunk after it releases no half, while another partition may have the other."""
+    batches = manager()
+    batches.assign([0, 1, 2])
+    add(batches, 0, 0, AWAY)
+    resumed = 2 * HALF_TIMEOUT_BEHIND
+    batches.resume("t", resumed)
+    add(batches, 2, 0, update(9, 50, a=1), now=resumed)
+    assert taken(batches, resumed + HALF_TIMEOUT) == [(2, 0)]
+    assert taken(batches, resumed + HALF_TIMEOUT) == []
+    add(batches, 1, 0, INTO, now=resumed + 50.0)
+    assert taken(batches, resumed + 50.0) == [(0, 0), (1, 0)]
+
+
+def test_a_half_whose_other_half_waits_for_an_earlier_one_is_not_released_alone() -> None:
+    """Row 1 moves to 2 and row 2 to 3 before, whose other half never arrives: only that one is written alone."""
+    batches = manager()
+    add(batches, 0, 0, replace(delete(2, 10, moved=True), new_key=3))
+    add(batches, 0, 1, INTO, now=1.0)
+    add(batches, 1, 0, AWAY, update(9, 50, a=1), now=1.0)
+    assert taken(batches, 1.0) == [(1, 1)]
+    batch = batches.next("t", HALF_TIMEOUT + 1.0)
+    assert batch is not None
+    assert isinstance(batch.content, Changes)
+    assert list(zip(batch.content.version.partition.tolist(), batch.content.version.offset.tolist(), strict=True)) == [
+        (0, 0),
+        (1, 0),
+        (0, 1),
+    ]
+
+
+def test_two_key_changes_that_wait_for_each_other_are_released() -> None:
+    """A stretch that was sent again may bring the halves of two changes in opposite orders."""
+    batches = manager()
+    back = replace(delete(2, 30, moved=True), new_key=1)
+    again = Event(create(1, 30).operation, 1, 30, {"a": UNCHANGED}, old_key=2)
+    add(batches, 0, 0, AWAY, again)
+    add(batches, 1, 0, back, INTO)
+    assert taken(batches, 0.0) == []
+    assert sorted(taken(batches, HALF_TIMEOUT)) == [(0, 0), (0, 1), (1, 0), (1, 1)]
+
+
+def test_a_barrier_does_not_divide_halves() -> None:
+    """A truncate that came between the halves goes before both, and so do no later events of their keys."""
+    batches = manager()
+    add(batches, 0, 0, replace(delete(2, 10, moved=True), new_key=3))
+    add(batches, 0, 1, INTO, update(2, 25, a=2), update(7, 26, a=1))
+    batches.add(0, 5, [("t", Truncate(TABLE, RowVersion(b"05", "t", 0, 4, 0)))], 0.0)
+    add(batches, 1, 0, AWAY, update(9, 50, a=1))
+    assert taken(batches, 0.0) == [(0, 3)]
+    assert taken(batches, HALF_TIMEOUT) == [(0, 0)]
+    batch = batches.next("t", HALF_TIMEOUT)
+    assert batch is not None
+    assert isinstance(batch.content, Truncate)
+    batches.complete(batch)
+    assert taken(batches, HALF_TIMEOUT) == [(1, 1), (1, 0), (0, 1), (0, 2)]
 
 
 def test_a_first_half_waits_longer_while_its_own_partition_has_more_to_read() -> None:
