@@ -226,8 +226,15 @@ class Verification:
         lake = self._lakehouse.table(options.namespace, name, replace(options.tables, adopt=False))
         key_fields = options.envelope.key_fields or lake.key_fields() or tuple(part.name for part in catalog.key)
         schema = source.schema(catalog)
-        fields = tuple(each for each in schema.fields if options.fields.wants(topic, each.name, key_fields))
-        wanted = comparison(replace(schema, fields=fields), lake.schema(), key_fields)
+        stored = lake.schema()
+        # The lake has a generated column only if snapshot reads contained it, which streamed events do not.
+        optional = {column.name for column in catalog.columns if column.generated} - set(stored.names if stored else ())
+        fields = tuple(
+            each
+            for each in schema.fields
+            if each.name not in optional and options.fields.wants(topic, each.name, key_fields)
+        )
+        wanted = comparison(replace(schema, fields=fields), stored, key_fields)
         return VerifiedTable(id, catalog, wanted, source, lake), f"{options.namespace}.{name}"
 
     def _verifier(self, table: VerifiedTable, topic: str) -> TableVerifier:

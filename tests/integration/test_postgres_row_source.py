@@ -155,7 +155,8 @@ def test_catalog_contains_what_may_be_omitted(
     assert catalog is not None
     assert [part.name for part in catalog.key] == ["a", "b"]
     assert [column.name for column in catalog.columns if column.omittable] == ["t", "s"]
-    assert [member.name for member in source.schema(catalog).fields] == ["b", "a", "t", "p", "s"]
+    assert [column.name for column in catalog.columns if column.generated] == ["g"]
+    assert [member.name for member in source.schema(catalog).fields] == ["b", "a", "t", "p", "s", "g"]
     stack_postgres.execute("ALTER TABLE app.facts REPLICA IDENTITY FULL", database)
     again = source.catalog(table)
     assert again is not None

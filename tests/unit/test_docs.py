@@ -53,6 +53,7 @@ FOREIGN = (
     "column.propagate.",
     "bigint.",
     "add.",
+    "value.converter.",
     "message.",
     "consumer.",
     "producer.",

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from headrace.core.model.errors import TableMissing
 from headrace.core.model.events import OWN_PREFIX, RowVersion
-from headrace.core.model.keys import FLOOR_KEY
+from headrace.core.model.keys import FLOOR_KEY, ORIGINS_PREFIX
 from headrace.core.model.ranking import UNVERSIONED, succeed
 from headrace_connectors.lakehouse.damaged_files import naming_the_file
 from headrace_connectors.lakehouse.failures import NotThere
@@ -127,7 +127,7 @@ class TombstoneLedger:
             self._seen = commits
 
     def expire(self, session: TableSession, before: int) -> None:
-        """Remove the entries before a time in microseconds, except the floor of a truncate.
+        """Remove the entries before a time in microseconds, except the floor of a truncate and origins of columns.
 
         ``session`` is that of the thread which calls this. Starts no Spark job if ``load`` has shown that no entry is
         that old.
@@ -135,14 +135,16 @@ class TombstoneLedger:
         if self._oldest >= before:
             return
         session.run(
-            f"DELETE FROM {self._table} WHERE recorded_at < timestamp_micros({before}L) AND key <> '{FLOOR_KEY}'"
+            f"DELETE FROM {self._table} WHERE recorded_at < timestamp_micros({before}L) AND key <> '{FLOOR_KEY}' "
+            f"AND NOT startswith(key, '{ORIGINS_PREFIX}')"
         )
         self._oldest = before
 
 
 def _oldest(rows: pa.Table) -> int:
-    """The time in microseconds of the first row, without the floor of a truncate, which never expires."""
-    recorded = rows["recorded_at"].filter(pc.not_equal(rows["key"], FLOOR_KEY))
+    """The time in microseconds of the first row, without those that never expire."""
+    lasting = pc.or_(pc.equal(rows["key"], FLOOR_KEY), pc.starts_with(rows["key"], ORIGINS_PREFIX))
+    recorded = rows["recorded_at"].filter(pc.invert(lasting))
     earliest = pc.min(recorded).cast(pa.int64()).as_py()
     return _NEVER if earliest is None else earliest
 

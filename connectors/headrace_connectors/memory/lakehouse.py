@@ -18,7 +18,7 @@ from headrace.core.merge.history import History
 from headrace.core.model.conform import conformed
 from headrace.core.model.errors import Fatal, Retriable, TableMissing
 from headrace.core.model.events import Actions, RowVersion
-from headrace.core.model.keys import FLOOR_KEY
+from headrace.core.model.keys import FLOOR_KEY, ORIGINS_PREFIX
 from headrace.core.model.ranking import UNVERSIONED, outranks, succeed
 from headrace.core.tables.naming import check_table_path
 from headrace.core.tables.table_layout import check_columns
@@ -387,11 +387,11 @@ class MemoryTable:
         return True
 
     def maintain(self, now: int, tombstone_retention: int) -> None:
-        """Remove tombstones older than the retention; the floor stays."""
+        """Remove tombstones older than the retention; the floor and the origins of columns stay."""
         self._stored.tombstones = {
             key: entry
             for key, entry in self._tombstones().items()
-            if key == FLOOR_KEY or entry[1] > now - tombstone_retention
+            if key == FLOOR_KEY or key.startswith(ORIGINS_PREFIX) or entry[1] > now - tombstone_retention
         }
 
     def _visible_rows(self) -> pa.Table:

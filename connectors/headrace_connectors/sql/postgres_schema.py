@@ -1,7 +1,7 @@
 """The ``after`` schema that Debezium's PostgreSQL connector sends for a table, from the catalog and the handling modes.
 
 For JSON without schemas: events then decode to the same columns as with schemas. A column whose type the connector has
-no converter for has no field (``reselect.md`` section 8.2, last row), and neither has a generated one.
+no converter for has no field (``reselect.md`` section 8.2, last row). A generated column is in snapshot reads only.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def connect_schema(catalog: CatalogTable, modes: HandlingModes) -> Schema:
     table = catalog.table
     fields = []
     for column in catalog.columns:
-        schema = None if column.generated else column_schema(column, modes)
+        schema = column_schema(column, modes)
         if schema is not None:
             fields.append(Field(column.name, schema))
     return Schema("struct", True, f"{table.name}.{table.schema}.{table.table}.Value", fields=tuple(fields))

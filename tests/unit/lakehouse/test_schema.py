@@ -26,6 +26,14 @@ def test_small_integers_become_int_at_any_depth() -> None:
     assert lake_type(kind) == expected
 
 
+@pytest.mark.parametrize("event_type", [pa.int8(), pa.int16(), pa.int32()])
+@pytest.mark.parametrize("stored", [pa.int32(), pa.int64()])
+def test_an_integer_column_takes_a_smaller_type(event_type: pa.DataType, stored: pa.DataType) -> None:
+    """``tinyint`` is int16 from Debezium before 3.7 and int8 since: the column that exists stays as it is."""
+    wanted = lake_schema("shop.item", pa.schema([("flag", event_type)]))
+    assert not evolution("shop.item", pa.schema([("flag", stored)]), wanted)
+
+
 @pytest.mark.parametrize("kind", [pa.uint32(), pa.time64("us"), pa.timestamp("ns"), pa.decimal256(50, 2), pa.null()])
 def test_types_without_a_lake_type_are_refused_by_name(kind: pa.DataType) -> None:
     """The error names the column and the type."""

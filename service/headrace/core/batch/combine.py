@@ -95,6 +95,7 @@ def combine(runs: Sequence[Changes]) -> Changes:
         moved=frozenset(int(s) + i for s, run in zip(starts, runs, strict=False) for i in run.moved),
         new_key={int(s) + i: key for s, run in zip(starts, runs, strict=False) for i, key in run.new_key.items()},
         lost=np.concatenate([run.losses() for run in runs]) if any(run.lost is not None for run in runs) else None,
+        omits_generated=any(run.omits_generated for run in runs),
     )
 
 
@@ -163,6 +164,7 @@ def _slice(changes: Changes, begin: int, end: int) -> Changes:
         moved=frozenset(index - begin for index in changes.moved if begin <= index < end),
         new_key={index - begin: key for index, key in changes.new_key.items() if begin <= index < end},
         lost=None if changes.lost is None else changes.lost[part],
+        omits_generated=changes.omits_generated,
     )
 
 

@@ -60,6 +60,20 @@ UNPUBLISHED_ROOT = Note(
     "its partitions, and the lake table becomes stale unless their topics are routed to it; publish them under the "
     "table (ALTER PUBLICATION … SET (publish_via_partition_root = true)) or exclude the table"
 )
+HIDDEN_NULL = Note(
+    "a null of an update may hide a value that did not change, and no database is configured to read it from: with "
+    "reselect.unknown.null.mode=keep, the default, the stored value stays even if the update has set it to NULL; "
+    "configure reselect.database.*, or set reselect.unknown.null.mode=null if the column's values are never omitted"
+)
+DEFAULT_OF_NULLABLE = Note(
+    "the column accepts NULL and has a default, and no null of it has arrived since the task started: the source "
+    "connector's converter writes the default in the place of NULL unless it is told not to, which events do not show; "
+    "set value.converter.replace.null.with.default=false there (AvroConverter of Confluent: "
+    "value.converter.ignore.default.for.nullables=true)"
+)
+
+_OMIT_GENERATED = frozenset({"postgresql"})
+"""The connectors whose streamed events lack generated columns."""
 
 Bools = npt.NDArray[np.bool_]
 _LARGEST = 2**63 - 1
@@ -92,6 +106,7 @@ class ChangesBuilder:
         self._embedded = embedded
         self._binlog_order = binlog_order.BinlogOrder()
         self._unlisted: dict[TableId, set[str]] = {}  # columns in events that the catalog does not have
+        self._with_nulls: set[str] = set()  # columns with a default of which a null has arrived
         self.notes: list[Note] = []
         """Notes on the events, until the caller takes them."""
 
@@ -144,6 +159,7 @@ class ChangesBuilder:
             old_key=old_keys,
             moved=frozenset(new_keys),
             new_key=new_keys,
+            omits_generated=_connector(events) in _OMIT_GENERATED,
         )
 
     def _plain_cells(self, table: TableId, codec: Codec, events: Events) -> Iterable[ColumnCells]:
@@ -240,9 +256,27 @@ class ChangesBuilder:
             hides = null_may_hide(connector, schema, column, self._modes)
             schema = doubted(connector, schema, self._modes)
             absent = None if cells.absent is None else cells.absent & may_omit  # a delete has only its key
+            self._note_nulls(cells, may_omit, hiding if hides and entry is None else None)
             masks = placeholders, cut, hiding if hides else None, absent
             columns.append(_with_states(cells.name, schema, values, *masks))
         return tuple(columns)
+
+    def _note_nulls(self, cells: ColumnCells, images: Bools, hiding: Bools | None) -> None:
+        """Note a column whose nulls the source's converter may replace, or may hide a value that nothing can read.
+
+        ``images`` are the events with a row, ``hiding`` those whose nulls may hide a value.
+        """
+        schema, values = cells.schema, cells.values
+        defaulted = schema.optional and schema.default is not None and cells.name not in self._with_nulls
+        if not defaulted and (hiding is None or not values.null_count or pa.types.is_null(values.type)):
+            return
+        nulls = np.asarray(values.is_null())
+        if defaulted and (nulls & images).any():
+            self._with_nulls.add(cells.name)
+        elif defaulted and images.any():
+            self.notes.append(Note(DEFAULT_OF_NULLABLE.text, cells.name))
+        if hiding is not None and (nulls & hiding).any():
+            self.notes.append(Note(HIDDEN_NULL.text, cells.name))
 
 
 def _unpublished(entry: CatalogTable) -> Note:

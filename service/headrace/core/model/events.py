@@ -143,7 +143,8 @@ class Changes:
     included. Truncates are not included: a Truncate is between two Changes. ``lost`` is, for each event, the number of
     records of its partition before it that were not applied; None if all were. ``displaced`` contains the first halves
     (and their tombstones) whose row had lost its key to another row before, with the index of the event that took the
-    key, or -1 (``core/merge/displaced.py``).
+    key, or -1 (``core/merge/displaced.py``). ``omits_generated`` is whether the source's streamed events lack generated
+    columns (``core/model/generated_columns.py``).
     """
 
     table: TableId
@@ -158,6 +159,7 @@ class Changes:
     new_key: Mapping[int, str] = field(default_factory=dict)
     lost: npt.NDArray[np.int64] | None = None
     displaced: Mapping[int, int] = field(default_factory=dict)
+    omits_generated: bool = False
 
     def losses(self) -> npt.NDArray[np.int64]:
         """``lost``, with zeros instead of None."""

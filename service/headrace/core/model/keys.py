@@ -25,6 +25,9 @@ FLOOR_KEY = ""
 TAKEN_PREFIX = "-"
 """The prefix of ledger keys for rows that lost their key to another row (``core/merge/displaced.py``)."""
 
+ORIGINS_PREFIX = "*"
+"""The prefix of ledger keys for the origins of columns (``core/model/generated_columns.py``), which never expire."""
+
 _TAG = "="  # before a single key: distinguishes an empty text key from FLOOR_KEY
 
 

@@ -144,7 +144,8 @@ def _resolve_rest(
     doubtful = filling.states == CellState.DOUBTFUL
     unknown = (filling.states == CellState.UNKNOWN) & cells.unknown
     carried = (filling.states == CellState.CARRIED) & cells.unchanged
-    if (unknown.any() or doubtful.any() or carried.any()) and isinstance(failure, Retriable):
+    unread = cells.nulls if plan.rules.column(actions.columns[cells.column].name).generated else unknown
+    if (unknown.any() or doubtful.any() or carried.any() or unread.any()) and isinstance(failure, Retriable):
         raise failure
     filling.last_resort(doubtful)
     if plan.rules.unknown_null_mode == "null" and not plan.rules.has_source:

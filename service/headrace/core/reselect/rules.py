@@ -26,6 +26,7 @@ FIXED_STRUCTS = ("Point", "Line", "Circle")
 class ColumnRule:
     """One column: ``readable`` from the source, ``cacheable``, reselected when null (``nulls``), ``nullable``.
 
+    A null of a ``generated`` column is not the event's (section 2.6): it is read again, or the batch waits for that.
     ``fingerprint`` describes the form of its values; a cached value with another fingerprint is not served.
     """
 
@@ -33,6 +34,7 @@ class ColumnRule:
     cacheable: bool = False
     nulls: bool = False
     nullable: bool = True
+    generated: bool = False
     fingerprint: str = ""
 
 
@@ -101,7 +103,8 @@ def table_rules(
     return TableRules(
         rules,
         identity=identity.asked,
-        shape=digest((key_fields, tuple((column.name, column.schema) for column in columns), catalog)),
+        # Streamed events lack generated columns, which the catalog describes.
+        shape=digest((key_fields, _described(columns, catalog), catalog)),
         has_source=has_source,
         serves_nulls=catalog is not None and catalog.dialect is Dialect.ORACLE,
         source_reads=options.source_reads,
@@ -109,6 +112,11 @@ def table_rules(
         unknown_null_mode=options.unknown_null_mode,
         unresolved_insert_mode=options.unresolved_insert_mode,
     )
+
+
+def _described(columns: tuple[Column, ...], catalog: CatalogTable | None) -> tuple[tuple[str, Schema], ...]:
+    generated = {column.name for column in catalog.columns if column.generated} if catalog is not None else set()
+    return tuple((column.name, column.schema) for column in columns if column.name not in generated)
 
 
 def _column_rule(
@@ -121,10 +129,12 @@ def _column_rule(
     omittable = may_be_omitted(column.schema) if known is None else known.omittable
     # Without lob.enabled a large object of Oracle changes without an event (section 2.3).
     silent = catalog is not None and catalog.dialect is Dialect.ORACLE and not options.modes.lob_enabled
+    generated = known is not None and known.generated
     return ColumnRule(
         readable=readable,
-        cacheable=cache and omittable and not (masked or truncated or silent),
-        nulls=readable and options.null_values and _nullable(column.schema, known),
+        cacheable=cache and omittable and not (masked or truncated or silent or generated),
+        nulls=readable and (generated or (options.null_values and _nullable(column.schema, known))),
+        generated=generated,
         nullable=_nullable(column.schema, known),
         fingerprint=digest((column.schema, known)),
     )

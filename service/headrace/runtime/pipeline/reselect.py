@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ import numpy.typing as npt
 from headrace.core.model.catalog import CatalogTable
 from headrace.core.model.errors import ConfigError, Fatal, HeadraceError, Retriable
 from headrace.core.model.events import Actions, Changes, TableId
+from headrace.core.model.schema import Field
 from headrace.core.model.unavailable import Placeholder
 from headrace.core.reselect.cache.rows import Origin, RowStore
 from headrace.core.reselect.causes import NO_DATABASE, Cause, Causes, Resolved, no_table, untraceable
@@ -86,6 +87,18 @@ class Reselect:
         if topic not in self._excluded:
             self._excluded.add(topic)
             self.cache.exclude_topic(topic)
+
+    def generated(self, table: TableId) -> Sequence[Field] | None:
+        """Return the generated columns of a source table, as snapshot reads have them; None without a catalog entry.
+
+        Raises Retriable if the database cannot be queried and no earlier entry is known.
+        """
+        catalog = self.catalog.table(table)
+        if catalog is None:
+            return None
+        names = {column.name for column in catalog.columns if column.generated}
+        schema = self.catalog.schema(table) if names else None
+        return [] if schema is None else [each for each in schema.fields if each.name in names]
 
     def count_folded(self, changes: Changes, actions: Actions) -> None:
         """Count the cells that other events of the batch have decided."""

@@ -1,7 +1,7 @@
 """The ledger of one table in its pipeline: read once, extended, and updated when other workers have extended it.
 
-It contains deletes, the floor of the last truncate and the defaults of added columns. All of them must be durable
-before the table is written (``merge.md`` section 3).
+It contains deletes, the floor of the last truncate, the defaults of added columns and the origins of columns. All of
+them must be durable before the table is written (``merge.md`` section 3).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from headrace.core.merge.tombstones import Tombstones
 from headrace.core.model.column_defaults import ColumnDefault, remembered
 from headrace.core.model.events import RowVersion
+from headrace.core.model.generated_columns import ColumnOrigins, recorded_origins
 from headrace.core.model.ranking import succeed
 from headrace.ports import Ledger
 
@@ -20,12 +21,14 @@ _HOUR = 3_600_000_000
 class TableLedger:
     """Keeps a table's ledger in memory. ``now`` returns the time in microseconds, the unit of ``retention``.
 
-    ``defaults`` are those of columns that were added, ``to_fill`` those that stored rows may still lack.
+    ``defaults`` are those of columns that were added, ``to_fill`` those that stored rows may still lack. ``origins``
+    are the columns that reads and streamed events contained.
     """
 
     def __init__(self, table: Ledger, now: Callable[[], int], retention: int) -> None:
         self.defaults: Mapping[ColumnDefault, RowVersion] = {}
         self.to_fill: set[ColumnDefault] = set()
+        self.origins = ColumnOrigins()
         self._table = table
         self._now = now
         self._retention = retention
@@ -69,13 +72,16 @@ class TableLedger:
     def refresh(self) -> None:
         """Add the entries of other workers since the last read: of a successor, if this worker was overtaken."""
         if self._table.ledger_moved():
-            self.tombstones.learn(self._table.ledger())
+            ledger = self._table.ledger()
+            self.tombstones.learn(ledger)
+            self.origins = recorded_origins(ledger)
             self.defaults = remembered(self.known)
 
     def record(self, new: Mapping[str, RowVersion]) -> None:
         """Add durable entries to the ledger, also of a table that does not exist yet."""
         self._table.record_tombstones(new, self._now())
         self.known.update(new)
+        self.origins |= recorded_origins(new)
 
     def record_defaults(self, defaults: Sequence[ColumnDefault], version: RowVersion) -> None:
         """Record the defaults of added columns: rows that are older than the columns may still arrive.
@@ -87,7 +93,9 @@ class TableLedger:
         self._update_defaults()
 
     def _read(self) -> Tombstones:
-        self._tombstones, self._read_at = Tombstones(dict(self._table.ledger())), self._now()
+        ledger = dict(self._table.ledger())
+        self._tombstones, self._read_at = Tombstones(ledger), self._now()
+        self.origins = recorded_origins(ledger)
         self._update_defaults()
         return self._tombstones
 

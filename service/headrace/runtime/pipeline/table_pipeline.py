@@ -9,8 +9,9 @@ second merge does not apply either, a defect or another writer is the cause, and
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
@@ -32,8 +33,17 @@ from headrace.core.merge.fold import fold
 from headrace.core.merge.tombstones import deletes_of_overtaken
 from headrace.core.model.column_defaults import ColumnDefaults, with_defaults
 from headrace.core.model.conform import resolve_untyped_nulls
-from headrace.core.model.events import Actions, Changes, Truncate
+from headrace.core.model.events import Actions, Changes, RowVersion, Truncate
+from headrace.core.model.generated_columns import (
+    OTHER_TYPE,
+    UNREAD,
+    fits,
+    origins_of,
+    untyped,
+    with_generated_cells,
+)
 from headrace.core.model.keys import FLOOR_KEY, in_key_order
+from headrace.core.model.notes import Note
 from headrace.core.model.ranking import succeed
 from headrace.core.reselect.causes import Resolved
 from headrace.core.reselect.unresolved import OmittedChange, UnresolvedRows
@@ -52,7 +62,7 @@ _RECONCILIATIONS = 3
 
 
 class TablePipeline:
-    """Writes the batches of one table, one at a time."""
+    """Writes the batches of one table, one at a time. ``notes`` are for the operator, with their topics."""
 
     def __init__(
         self,
@@ -74,6 +84,8 @@ class TablePipeline:
         self._regression = PositionRegression(name, options.position_regression)
         self._omitted: Sequence[OmittedChange] = ()
         self._divisible = False
+        self._noted: set[tuple[str, Note]] = set()
+        self.notes: list[tuple[str, Note]] = []
 
     def prepare(self) -> bool:
         """Read the ledger if it is not in memory, and return whether it was read.
@@ -132,6 +144,7 @@ class TablePipeline:
             changes = resolve_untyped_nulls(changes, self._table.schema())
             self._ledger.refresh()
             changes = with_defaults(changes, self._ledger.defaults, self._table.schema())
+            changes, origins = self._with_generated_cells(changes)
             self._ledger.tombstones.begin(changes.version)
             changes, actions = self._fold(changes)
             self._regression.refuse_blocked(changes, actions.stale, self._ledger.known)
@@ -141,12 +154,45 @@ class TablePipeline:
             actions = lake_columns(actions, self._table.schema())
         else:
             actions, complete = self._resolve_if_possible(actions)
-        self._record_tombstones(actions)
+        self._record_tombstones(actions, origins)
         failpoints.reach("after-ledger")
         mergeable = complete and not open_rows(actions).any()
         if not (mergeable and _all_applied(actions, self._merge(actions, commit))):
             self._reconcile(changes, actions, commit)
         self._ledger.tombstones.end(changes.version)
+
+    def _with_generated_cells(self, changes: Changes) -> tuple[Changes, Mapping[str, RowVersion]]:
+        """Return the changes with NULL in generated columns that streamed events lack, and new entries for the ledger.
+
+        The catalog names these columns. Without one, the origins of columns do (``reselect.md`` section 2.6).
+        """
+        if not changes.omits_generated:
+            return changes, {}
+        stored, found = self._table.schema(), origins_of(changes)
+        generated = self._reselect.generated(changes.table)
+        if generated is None:
+            fields = untyped((self._ledger.origins | found).only_read)
+            self._note(changes, [each.name for each in fields if found.streamed], UNREAD)
+        else:
+            unfit = [each.name for each in generated if not fits(each, stored)]
+            fields = [*(each for each in generated if each.name not in unfit), *untyped(unfit)]
+            self._note(changes, unfit, OTHER_TYPE)
+            names = {each.name for each in generated}  # the ledger needs only these, for when there is no catalog
+            found = replace(found, read=found.read & names)
+        known = {column.name for column in changes.columns} | set(() if stored is None else stored.names)
+        new = self._ledger.origins.unrecorded(found)
+        version = changes.version.row(0)
+        return (
+            with_generated_cells(changes, [each for each in fields if each.name in known]),
+            dict.fromkeys(new.ledger_keys(), version),
+        )
+
+    def _note(self, changes: Changes, columns: Sequence[str], note: Note) -> None:
+        for column in columns:
+            entry = changes.version.topic, replace(note, column=column)
+            if entry not in self._noted:
+                self._noted.add(entry)
+                self.notes.append(entry)
 
     def _fold(self, changes: Changes) -> tuple[Changes, Actions]:
         """Fold the changes, and mark those that delete a row which had lost its key before."""
@@ -214,14 +260,15 @@ class TablePipeline:
             )
             self._table.merge(rows, replace(commit, group="", offsets={}))
 
-    def _record_tombstones(self, actions: Actions) -> None:
-        """Write the batch's deletes to the ledger, before the table (``merge.md`` section 3)."""
+    def _record_tombstones(self, actions: Actions, others: Mapping[str, RowVersion] = MappingProxyType({})) -> None:
+        """Write the batch's deletes and ``others`` to the ledger, before the table (``merge.md`` section 3)."""
         known = self._ledger.known
         deleted = np.flatnonzero(actions.delete)
         keys = actions.key.take(pa.array(deleted)).to_pylist()
         deletes = {key: actions.version.row(int(index)) for key, index in zip(keys, deleted, strict=True)}
         ranked = {key: succeed(version, known.get(key)) for key, version in (*deletes.items(), *actions.buried.items())}
         new = {key: version for key, version in ranked.items() if version != known.get(key)}
+        new |= dict(others)
         if new:
             with self._stages("ledger"):
                 self._evolve(actions)

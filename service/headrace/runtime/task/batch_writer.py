@@ -16,7 +16,8 @@ from headrace.core.model.events import Changes
 from headrace.core.reselect.unresolved import OmittedChange
 from headrace.ports import Commit, OffsetNote, TopicPartition
 from headrace.runtime.observation import Observer
-from headrace.runtime.pipeline.pipelines import Pipelines
+from headrace.runtime.pipeline.pipelines import Pipeline, Pipelines
+from headrace.runtime.pipeline.table_pipeline import TablePipeline
 from headrace.runtime.task.committed_offsets import CommittedOffsets, InThread
 from headrace.runtime.task.table_ownership import TableOwnership
 from headrace.runtime.task.written_tables import WrittenTables
@@ -85,11 +86,19 @@ class BatchWriter:
                     raise
                 log.info("%s: %s: %s", self._connector, batch.table, error)
                 waiting[:0] = divide(content, error.parts)
+        self._pass_on_notes(pipeline)
         if self._group:
             self._offsets.note(self._tables.written(name, await self._in_thread(lake.reached, self._group)))
         self._parts.pop(batch.table, None)
         self._observer.written(batch, time.monotonic() - started, time.time())
         return omitted
+
+    def _pass_on_notes(self, pipeline: Pipeline) -> None:
+        notes = pipeline.notes if isinstance(pipeline, TablePipeline) else []
+        while notes:
+            topic, note = notes.pop(0)
+            log.warning("%s: %s: %s", self._connector, note.subject(topic), note.text)
+            self._observer.noted(note.text, note.subject(topic))
 
     def _portions(self, batch: Batch) -> list[Content]:
         """Return the content of a batch, in parts if it ran out of memory before."""
