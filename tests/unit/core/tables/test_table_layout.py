@@ -107,5 +107,5 @@ def test_a_column_whose_type_does_not_fit(table_format: str, partition: str, sor
     ],
 )
 def test_columns_whose_types_fit(table_format: str, partition: str, sort: str) -> None:
-    """Formats accept these: each was tried on Spark."""
+    """The check accepts the types that the formats accept."""
     check_columns("shop.items", table_format, table_layout(table_format, partition, sort), SCHEMA)
