@@ -30,10 +30,10 @@ MISTAKES: dict[str, tuple[bool, dict[str, str], str]] = {
     "both": (True, {**PLAIN_KEYS, **PLAIN_VALUES}, "key.converter.schemas.enable=true"),
     "text": (True, {"value.converter": TEXT}, "a value converter that returns structs"),
     "avro": (True, AVRO_VALUES, "magic byte"),
-    "column": (True, OTHER_COLUMN, "the key column(s) number are not in the event"),
+    "column": (True, OTHER_COLUMN, "primary.key.fields names number, which the event's row does not have"),
     "plain": (False, {}, "set schemas.enable=false"),
     "plain-value": (False, PLAIN_KEYS, "set schemas.enable=false"),
-    "plain-column": (False, {**PLAIN_KEYS, **PLAIN_VALUES, **OTHER_COLUMN}, "the key column(s) number are not in"),
+    "plain-column": (False, {**PLAIN_KEYS, **PLAIN_VALUES, **OTHER_COLUMN}, "primary.key.fields names number, which"),
 }
 """By name: whether the topic has JSON with schemas, the connector's settings, and what the message has to contain."""
 

@@ -149,7 +149,7 @@ async def test_a_worker_that_comes_back_takes_its_share(pair: tuple[Api, Api]) -
     await eventually(
         lambda: {seen.worker_id for _, seen in first.worker.statuses.tasks("shop")} == {"one:8083", "three:8083"}
     )
-    assert sorted(task.calls[-1] for task in first.tasks.tasks.values()) == ["start", "stop"]
+    await eventually(lambda: sorted(task.calls[-1] for task in first.tasks.tasks.values()) == ["start", "stop"])
     await again.worker.stop()
 
 

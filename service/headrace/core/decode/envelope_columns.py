@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from headrace.core.decode import binlog_order
 from headrace.core.decode.codec import Codec, ColumnCells, Source, ordering_attribute
-from headrace.core.decode.envelope_events import NO_SOURCE, OLD_KEY_HEADER, Events, KafkaRecord
+from headrace.core.decode.envelope_events import NO_SOURCE, OLD_KEY_HEADER, WITH_ROW, Events, KafkaRecord
 from headrace.core.decode.hidden_nulls import doubted, null_may_hide
 from headrace.core.model.catalog import Catalog, CatalogTable, HandlingModes
 from headrace.core.model.connect_data import SchemaAndValue
@@ -42,6 +42,10 @@ _MISSING_NAMED = (
 _MISSING = (
     "the record's key has the column(s) {missing}, which the event's row does not have; set message.key.columns at the "
     "source, or primary.key.fields, to columns of the row"
+)
+_UNORDERED = (
+    "ordering.field names the column {field}, which the rows do not have, so their changes apply in order of arrival, "
+    "late ones too; correct the option"
 )
 _SHOWN = 50
 """Columns that a message names."""
@@ -142,6 +146,7 @@ class ChangesBuilder:
         columns = self._classify(table, arrays, events, operations, list(old_documents))
         by_name = {column.name: column for column in columns}
         self.notes += sorted(codec.notes, key=repr)
+        self._note_unordered(events, by_name)
         key = self._row_keys(codec.key_fields, by_name, len(events))
         old_keys, new_keys = (codec.canonical(each, by_name) for each in (old_documents, new_documents))
         if len(old_keys) < len(old_documents) or len(new_keys) < len(new_documents):
@@ -189,6 +194,14 @@ class ChangesBuilder:
             unlisted |= names  # a dropped column, which later events still have, is queried once
             unlisted -= listed
         return known
+
+    def _note_unordered(self, events: Events, columns: Mapping[str, Column]) -> None:
+        """Add a note if rows do not have the column that has to order them. A delete may have only its key."""
+        by = self._ordering
+        if by is None or by.of_source or by.field in columns or WITH_ROW.isdisjoint(events.operations):
+            return
+        if _position_format(events) is NO_FORMAT:
+            self.notes.append(Note(_UNORDERED.format(field=by.field)))
 
     def _row_keys(self, names: Sequence[str], columns: dict[str, Column], count: int) -> pa.StringArray:
         if not names and self._keyless:

@@ -42,6 +42,13 @@ class Resolved:
 NO_DATABASE = Cause("no database is configured", "configure reselect.database.*")
 """No database is configured."""
 
+UPDATE_WITHOUT_DATABASE = Cause(
+    "no database is configured. The event is an update: the topic does not contain the row's insert, or the row's key "
+    "has changed in a table of PostgreSQL with REPLICA IDENTITY USING INDEX, whose events do not contain the old key",
+    "configure reselect.database.*, and set such a table's REPLICA IDENTITY to DEFAULT or FULL",
+)
+"""The same for an update: its row is not in the table, so the events lack how it came about."""
+
 
 def no_table(table: TableId) -> Cause:
     """No configured database has the table of the events."""
@@ -74,6 +81,8 @@ class Causes:
         """Return the cause for one open cell."""
         index = next(n for n, column in enumerate(self.plan.actions.columns) if column.name == name)
         request_row = self._request_row(row, index)
+        if request_row is None and self.no_source is NO_DATABASE and not self.plan.actions.fresh[row]:
+            return UPDATE_WITHOUT_DATABASE
         if request_row is None:
             return self.no_source or self._not_read(row, index)
         if self.answer is None:

@@ -14,6 +14,13 @@ from headrace.runtime.trace import render
 _JSON = "org.apache.kafka.connect.json.JsonConverter"
 _SINK_TASK = "org.apache.kafka.connect.sink.SinkTask"
 
+_TOLERANT = "errors.tolerance=all"
+
+DROPS = (
+    "records that cannot be used are skipped, and no copy of them is kept, because there is no dead letter queue; set "
+    "errors.deadletterqueue.topic.name, and errors.log.enable=true to log each"
+)
+
 log = logging.getLogger(__name__)
 
 
@@ -39,6 +46,12 @@ class ErrantReporter:
         self._log_errors = log_errors
         self._log_messages = log_messages
         self._converters = converters or {}
+
+    def note_drops(self) -> None:
+        """Warn, with a note in the task's status, if records that cannot be used are skipped without a copy."""
+        if self._tolerate_errors and self._dead_letter_queue is None:
+            log.warning("%s: %s: %s", self._task, _TOLERANT, DROPS)
+            self._observer.noted(DROPS, _TOLERANT)
 
     async def report(self, records: Sequence[Record], errants: Sequence[Errant]) -> None:
         """Report bad records; return when the dead letter queue, if there is one, has accepted them.

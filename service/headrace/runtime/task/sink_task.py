@@ -161,6 +161,8 @@ class SinkTask:
 
     async def start(self) -> None:
         """Check warehouse and source, join the group, begin to read. Raises ConfigError, Retriable or Fatal."""
+        if self._options.task == 0:
+            self._errants.note_drops()
         self.waits_for = "Spark and the warehouse"
         await run_in(None, self._lakehouse.check)
         self.waits_for = "the source database"

@@ -16,6 +16,7 @@ from headrace.core.decode.json_types import Document, JsonConverter
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.errors import Stage
 from headrace.core.model.events import CellState, Changes, Operation, TableId, Truncate
+from headrace.core.model.ordering import ordering
 from headrace.core.model.schema import schema_from_json
 
 EXAMPLE = {"id": 1, "name": "a"}
@@ -214,6 +215,26 @@ def test_a_record_without_a_key_needs_another_mode() -> None:
     assert "message.key.columns at the source" in str(errant.error)
     assert "a connector of its own, with primary.key.fields, or with insert.mode=insert" in str(errant.error)
     assert "both options apply to all tables of a connector" in str(errant.error)
+
+
+@pytest.mark.parametrize(
+    ("connector", "field", "noted"),
+    [
+        ("db2", "nocolumn", True),
+        ("db2", "name", False),
+        ("db2", "source.ts_ms", False),
+        ("postgresql", "nocolumn", False),
+    ],
+)
+def test_a_column_for_the_order_that_rows_do_not_have_is_noted(connector: str, field: str, noted: bool) -> None:
+    """Their changes apply in order of arrival. A source with positions does not need the column."""
+    record = row("c", 1, 10)
+    assert isinstance(record.value, bytes)
+    record.value = record.value.replace(b'"postgresql"', f'"{connector}"'.encode())
+    decoded = decoder(ordering=ordering(field)).decode(numbered(record))
+    assert decoded.errant == []
+    notes = [note.text for note in decoded.notes if note.text.startswith("ordering.field names the column nocolumn")]
+    assert len(notes) == noted
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,9 @@ async def test_missing_rows_are_read_for_updates_as_well(harness: Harness) -> No
 @pytest.mark.parametrize(
     ("options", "database", "message_part"),
     [
-        ({}, None, "no database is configured"),
+        ({}, None, "no database is configured. The event is an update: the topic does not contain the row's insert"),
+        ({}, None, "a table of PostgreSQL with REPLICA IDENTITY USING INDEX, whose events do not contain the old key"),
+        ({}, None, "set such a table's REPLICA IDENTITY to DEFAULT or FULL, or set reselect.unresolved.insert.mode"),
         ({"visibility_check": False}, source(proven=False), "reselect.visibility.check=off"),
         ({}, source(proven=False), "transaction"),
         ({}, MemoryRowSource(), "has no table public.items"),

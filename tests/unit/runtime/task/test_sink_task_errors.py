@@ -18,7 +18,9 @@ from headrace.core.decode.json_data import JsonData
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.errors import BadRecord, Retriable, Stage
 from headrace.runtime import retry
+from headrace.runtime.metrics.metrics import Metrics
 from headrace.runtime.task import sink_task
+from headrace.runtime.task.errant_reporter import DROPS
 from headrace.runtime.task.fetched_schemas import FetchedSchemas
 from headrace.transforms.registry import chain
 from headrace_connectors.memory import MemorySchemaRegistry
@@ -207,6 +209,23 @@ class JsonReader:
 
     def __call__(self, payload: bytes) -> SchemaAndValue:
         return self._json.to_connect_data(payload)
+
+
+@pytest.mark.parametrize(
+    ("tolerate", "queue", "number", "noted"),
+    [(True, False, 0, True), (True, False, 1, False), (True, True, 0, False), (False, False, 0, False)],
+)
+async def test_skipping_records_without_a_queue_is_noted(
+    harness: Harness, caplog: pytest.LogCaptureFixture, tolerate: bool, queue: bool, number: int, noted: bool
+) -> None:
+    """The connector's first task warns, and has a note, if bad records leave no copy."""
+    harness.dead_letters = MemoryDeadLetterQueue("items", 0) if queue else None
+    notes: list[tuple[str, str]] = []
+    observer = Metrics().task("items", 0, lambda topic: None, lambda text, place: notes.append((text, place)))
+    async with running(harness.task(number, tolerate=tolerate, observer=observer, task=number)):
+        pass
+    assert notes == ([(DROPS, "errors.tolerance=all")] if noted else [])
+    assert (f"items-0: errors.tolerance=all: {DROPS}" in caplog.messages) == noted
 
 
 async def test_dead_letters_name_their_converter(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:

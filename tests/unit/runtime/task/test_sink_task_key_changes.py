@@ -82,6 +82,7 @@ async def test_a_snapshot_that_reads_ahead_supplies_nothing_to_a_key_change(harn
     async with running(harness.task(linger=0.2)):
         await eventually(lambda: bool(harness.failures) or harness.offset() == 6)
     assert "omits column(s) name" in str(harness.failures[0])
+    assert "no database is configured; configure reselect.database.*, or set" in str(harness.failures[0])
 
 
 @pytest.mark.parametrize("most", [1, 2])
