@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -64,6 +65,25 @@ class Kafka:
         """Send SIGKILL; the data stay as they are at that moment."""
         self.server.kill()
 
+    def cut(self, topic: str, partition: int, end: int) -> None:
+        """Lose the records of a partition from an offset on, as a broker does that ends before it has flushed them.
+
+        The broker is killed and started again. ``end`` must be the first offset of a batch.
+        """
+        self.kill()
+        [log] = (self._folder / "data" / f"{topic}-{partition}").glob("*.log")
+        content, at = log.read_bytes(), 0
+        while at < len(content):
+            offset, length = _BATCH.unpack_from(content, at)
+            if offset >= end:
+                break
+            at += _BATCH.size + length
+        if at == len(content) or offset != end:
+            raise ValueError(f"{log}: no batch begins at offset {end}")
+        with log.open("r+b") as file:
+            file.truncate(at)
+        self.start()
+
     def admin(self) -> AdminClient:
         """Return a client for topics, groups and offsets."""
         return AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
@@ -106,6 +126,9 @@ class Kafka:
         logging = f"-Dlog4j2.configurationFile={self._folder / 'log4j2.properties'}"
         return [java(), heap, *self._jvm, logging, "-cp", self._class_path, *map(str, arguments)]
 
+
+_BATCH = struct.Struct(">qi")
+"""The begin of a batch of records: its first offset, and the length of what follows."""
 
 _CLUSTER = "aGVhZHJhY2UtZGV2LTAwMA"
 

@@ -36,6 +36,8 @@ class Cluster(Protocol):
 
     async def remove(self, partition: TopicPartition, before: int) -> None: ...
 
+    async def cut(self, partition: TopicPartition, end: int) -> None: ...
+
     async def committed(self, group: str) -> Mapping[TopicPartition, int]: ...
 
 
@@ -62,6 +64,7 @@ class Recorder:
         self.assignments: list[set[TopicPartition]] = []
         self.calls: list[str] = []
         self.errors: list[BaseException] = []
+        self.failed_topics: list[str] = []
         self.open = asyncio.Event()
         self.open.set()
         self.commits_on_revoke = False
@@ -104,6 +107,9 @@ class Recorder:
             with suppress(Fenced):  # then the records come again
                 await self.feed.commit(self.ends)
         self.ends = {}
+
+    async def topic_failed(self, topic: str, error: Exception) -> None:
+        self.failed_topics.append(topic)
 
     def failed(self, error: BaseException) -> None:
         self.errors.append(error)

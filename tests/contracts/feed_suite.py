@@ -447,6 +447,78 @@ class FeedSuite:
 
         asyncio.run(scenario())
 
+    def test_a_log_that_was_cut_is_not_continued(self, harness: FeedHarness, connector: str, topic: str) -> None:
+        """The records that follow the cut are never read, whether the log is cut while the feed runs or is stopped.
+
+        Other topics are. A log that still contains the last record before the offset is continued.
+        """
+
+        async def scenario() -> None:
+            first, other = TopicPartition(topic, 0), TopicPartition(f"{topic}-other", 0)
+            async with harness.cluster() as cluster:
+                for each in (first, other):
+                    await cluster.create(each.topic)
+                for begin, end in ((0, 40), (40, 60)):
+                    await cluster.append(topic, numbered(end - begin, begin))
+                feed, seen = await self.opened(cluster, harness, connector, f"{topic},{other.topic}")
+                await until(lambda: len(seen.values) == 60, "the first records")
+                await feed.commit({first: 60, other: 0})
+                await cluster.append(topic, numbered(40, 60))
+                await until(lambda: len(seen.values) == 100, "all records")
+                await feed.stop()
+
+                await cluster.cut(first, 60)
+                await cluster.append(topic, numbered(100, 1_000))
+                feed, seen = await self.opened(cluster, harness, connector, f"{topic},{other.topic}")
+                await until(lambda: len(seen.values) == 100, "the records behind the offset")
+                assert (seen.values, seen.failed_topics) == (numbered(100, 1_000), [])
+
+                await cluster.cut(first, 40)
+                await cluster.append(topic, numbered(400, 2_000))
+                await until(lambda: seen.failed_topics == [topic], "the failure of the topic while it is read")
+                await cluster.append(other.topic, [b"other"])
+                await until(lambda: seen.values[100:] == [b"other"], "a record of another topic")
+                await feed.commit({other: 1})
+                await feed.stop()
+
+                feed, seen = await self.opened(cluster, harness, connector, f"{topic},{other.topic}")
+                await until(lambda: seen.failed_topics == [topic], "the failure of the topic after a restart")
+                await cluster.append(other.topic, [b"next"])
+                await until(lambda: seen.values == [b"next"], "a record of another topic")
+                assert seen.errors == []
+                await feed.stop()
+                assert await cluster.committed(f"connect-{connector}") == {first: 60, other: 1}
+
+        asyncio.run(scenario())
+
+    def test_a_topic_that_was_created_again_has_another_id(
+        self, harness: FeedHarness, connector: str, topic: str
+    ) -> None:
+        """Kafka removes the group's offsets with a topic. While a feed reads the topic, it is reported as well."""
+
+        async def scenario() -> None:
+            async with harness.cluster() as cluster:
+                await cluster.create(topic)
+                await cluster.append(topic, numbered(100))
+                feed, seen = await self.opened(cluster, harness, connector, topic)
+                await until(lambda: len(seen.values) == 100, "all records")
+                await feed.commit(seen.ends)
+                former = feed.topic_ids()[topic]
+                await cluster.delete(topic)
+                await cluster.create(topic)
+                await cluster.append(topic, numbered(300, 1_000))
+                await until(
+                    lambda: seen.failed_topics == [topic] or feed.topic_ids().get(topic, former) != former,
+                    "the other topic",
+                )
+                await feed.stop()
+                feed, seen = await self.opened(cluster, harness, connector, topic)
+                await until(lambda: topic in feed.topic_ids(), "the topic's id")
+                assert feed.topic_ids()[topic] != former
+                await feed.stop()
+
+        asyncio.run(scenario())
+
     def test_topics_must_be_named(self, harness: FeedHarness, connector: str) -> None:
         """A connector without topics has an invalid configuration."""
 

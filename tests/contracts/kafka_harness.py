@@ -77,6 +77,9 @@ class KafkaCluster:
         admin, to = self._kafka.admin(), Removal(*partition, before)
         await asyncio.to_thread(admin.delete_records([to])[to].result, 10)
 
+    async def cut(self, partition: TopicPartition, end: int) -> None:
+        await asyncio.to_thread(self._kafka.cut, *partition, end)
+
     async def committed(self, group: str) -> Mapping[TopicPartition, int]:
         return await asyncio.to_thread(self._committed, group)
 

@@ -15,7 +15,7 @@ from headrace.core.model.keys import FLOOR_KEY
 from headrace.core.tables.table_sources import TableSource
 from headrace.ports import LakeTable
 
-SHOP = TableSource("shop", "connect-shop", "p.public.item", TableId("p", "shop", "public", "item"))
+SHOP = TableSource("shop", "connect-shop", "p.public.item", TableId("p", "shop", "public", "item"), "a-topic-id")
 OTHER = TableSource("other", "connect-other", "q.public.item", TableId("q", "shop", "public", "item"))
 UNNAMED = TableId("", "", "", "")
 
@@ -38,8 +38,9 @@ class LakeSourcesSuite(LakeFixtures):
         for source, replaced in ((former, ()), (OTHER, ()), (SHOP, [former]), (SHOP, [former])):
             table.register(source, replaced)
         assert list(table.sources()) == list(lake.open(name).sources()) == [SHOP, OTHER]
-        table.register(replace(SHOP, group="connect-renamed"))
-        assert [source.group for source in lake.open(name).sources()] == ["connect-renamed", "connect-other"]
+        changed = replace(SHOP, group="connect-renamed", topic_id="another-id")
+        table.register(changed)
+        assert list(lake.open(name).sources()) == [changed, OTHER]
 
     def test_another_handle_sees_that_a_source_was_replaced(
         self, lake: LakeHarness, name: str, table: LakeTable
@@ -70,6 +71,10 @@ class LakeSourcesSuite(LakeFixtures):
         again = lake.open(name)
         again.evolve(ITEM, ["id"])
         assert list(again.sources()) == [SHOP]
+        lake.drop(name)
+        new = lake.open(name)
+        new.evolve(ITEM, ["id"])
+        assert (list(new.sources()), new.ledger()) == ([], {})
 
     def test_a_table_of_an_earlier_release_shows_who_committed_last(
         self, lake: LakeHarness, name: str, table: LakeTable

@@ -33,6 +33,9 @@ class MemoryCluster:
     async def remove(self, partition: TopicPartition, before: int) -> None:
         self._broker.remove(partition, before)
 
+    async def cut(self, partition: TopicPartition, end: int) -> None:
+        self._broker.cut(partition, end)
+
     async def committed(self, group: str) -> Mapping[TopicPartition, int]:
         return self._broker.committed(group)
 

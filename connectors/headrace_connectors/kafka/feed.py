@@ -106,6 +106,10 @@ class KafkaFeed:
         """Return the offsets and notes that the group had committed at the start of the assignment."""
         return self._member.committed
 
+    def topic_ids(self) -> Mapping[str, str]:
+        """Return the ids of the assigned topics."""
+        return self._member.topic_ids
+
     def note(self, notes: Mapping[TopicPartition, str]) -> None:
         """Set the notes for later commits of these partitions."""
         self._consumers.soon(lambda: self._member.note(notes))
@@ -160,6 +164,11 @@ class KafkaFeed:
         )
         self._epoch = epoch
 
+    async def topic_failed(self, topic: str, error: Exception) -> None:
+        """Report the failure of a topic."""
+        if not (self._failed or self._stopped):
+            await self._listener.topic_failed(topic, error)
+
     def fail(self, error: BaseException) -> None:
         """Report the first failure to the listener. Nothing is put afterwards."""
         if not (self._failed or self._stopped):
@@ -195,6 +204,9 @@ class _LoopBridge:
 
     def assigned(self, epoch: int, partitions: Collection[TopicPartition]) -> Coroutine[Any, Any, None]:
         return self._run(self._feed.assigned(epoch, partitions))
+
+    def topic_failed(self, topic: str, error: Exception) -> Coroutine[Any, Any, None]:
+        return self._run(self._feed.topic_failed(topic, error))
 
     def failed(self, error: BaseException) -> None:
         self._feed.loop.call_soon_threadsafe(self._feed.fail, error)

@@ -25,7 +25,8 @@ import aiokafka
 from aiokafka.errors import KafkaError, OffsetMetadataTooLargeError
 from mode import Service
 
-from headrace.core.model.errors import Retriable
+from headrace.core.batch.log_position import with_log_position
+from headrace.core.model.errors import Fatal, Retriable
 from headrace.ports import Chunk, OffsetNote, TopicPartition
 from headrace_connectors.kafka.aiokafka_patches import (
     check_alive,
@@ -38,7 +39,8 @@ from headrace_connectors.kafka.assignor import topic_assignor
 from headrace_connectors.kafka.chunking import ChunkNumbering, PollSize
 from headrace_connectors.kafka.errors import FENCED, translated
 from headrace_connectors.kafka.lag import GroupLag
-from headrace_connectors.kafka.records import use_fetched_records
+from headrace_connectors.kafka.log_truncation import LogTruncation
+from headrace_connectors.kafka.records import FetchedRecord, use_fetched_records
 from headrace_connectors.kafka.settings import ConsumerSettings
 from headrace_connectors.kafka.stopping import stopped
 
@@ -52,6 +54,12 @@ REBALANCE_REQUESTS = 3
 """The time limit of a rebalance, in request timeouts: a lost request, then the next, which waits for all members."""
 COMMIT_SLICE_SECONDS = 5.0
 COMMIT_SECONDS = 60.0
+_NOT_THE_LOG = (
+    "{log}: the log is not the one that group {group} has read: {problem}; nothing more of the topic is read, because "
+    "records behind the last one that was read may be missing. Stop the connector, set the topic's offsets (PATCH "
+    "/connectors/NAME/offsets) to 0 to read it from its beginning, or to their current values to continue, and resume; "
+    "headrace verify --repair then adds what is missing. See docs/guarantees.md, 'A log that was cut'"
+)
 _NO_NOTES = (
     "Offsets are committed without metadata, because the brokers' limit is too low: a missing table, or one behind the "
     "group, will not be detected after a restart; raise offset.metadata.max.bytes on the brokers"
@@ -72,6 +80,9 @@ class MemberListener(Protocol):
     async def assigned(self, epoch: int, partitions: Collection[TopicPartition]) -> None:
         """Receive an assignment, whose chunks have this ``epoch``."""
 
+    async def topic_failed(self, topic: str, error: Exception) -> None:
+        """Receive the failure of a topic, of which no chunk follows in this assignment."""
+
     def failed(self, error: BaseException) -> None:
         """The member has stopped polling."""
 
@@ -91,6 +102,7 @@ class GroupMember(Service):
         """When (monotonic) each assigned partition was last at its end, with all of its records delivered."""
         self._undelivered: set[TopicPartition] = set()
         self._notes: dict[TopicPartition, str] = {}
+        self._may_note = True
         self._settings = settings
         self._listener = listener
         self._clock = clock
@@ -100,6 +112,8 @@ class GroupMember(Service):
         self._gate_moved = asyncio.Event()
         self._paused = False
         self._throttled: frozenset[str] = frozenset()
+        self._failed_topics: set[str] = set()
+        self._created_again: Sequence[str] = ()
         self._idle = True
         self._rewinds = False
         self._rebalancing = asyncio.Lock()
@@ -112,6 +126,11 @@ class GroupMember(Service):
         """The records that are not committed, by partition, as last measured."""
         return self._lag.now()
 
+    @property
+    def topic_ids(self) -> Mapping[str, str]:
+        """The ids of the assigned topics."""
+        return self._logs.topic_ids
+
     async def on_start(self) -> None:
         """Connect and join the group, without waiting for the assignment. Raises aiokafka's errors."""
         use_fetched_records()
@@ -120,6 +139,7 @@ class GroupMember(Service):
         )
         refresh_all_topics(self._consumer)
         pace_requests(self._consumer)
+        self._logs = LogTruncation(self._consumer._client)
         try:
             await self._consumer.start()
             raise_group_errors(self._consumer._coordinator)
@@ -171,15 +191,20 @@ class GroupMember(Service):
         return None
 
     async def _commit_now(self, wanted: Mapping[aiokafka.TopicPartition, int]) -> None:
-        noted = {each: (offset, self._notes.get(TopicPartition(*each), "")) for each, offset in wanted.items()}
+        noted = {each: (offset, self._note(TopicPartition(*each), offset)) for each, offset in wanted.items()}
         try:
             await self._consumer.commit(noted)
         except OffsetMetadataTooLargeError:
             log.warning(_NO_NOTES)
-            self._notes = dict.fromkeys(self._notes, "")
+            self._may_note = False
             await self._commit_now(wanted)
         except KafkaError as error:
             raise translated(error, "committing offsets") from error
+
+    def _note(self, partition: TopicPartition, offset: int) -> str:
+        if not self._may_note:
+            return ""
+        return with_log_position(self._notes.get(partition, ""), self._logs.before(partition, offset), offset)
 
     async def _existing(self, wanted: dict[aiokafka.TopicPartition, int]) -> dict[aiokafka.TopicPartition, int]:
         try:
@@ -207,43 +232,80 @@ class GroupMember(Service):
     async def _poll(self) -> None:
         if self._rewinds:
             await self._begin_again()
+        if self._assigned.is_set():
+            for topic in self._created_again:
+                await self._fail_topic(topic, topic, "the topic was deleted and created again")
+            self._created_again = ()
         partitions = self._fetchable()
         if partitions == (NOWHERE,):
+            self._gate_moved.clear()
             await self._consumer.getmany(NOWHERE, timeout_ms=0)
             return await self._wait_at_gate()
+        epoch = self._numbering.epoch
         polled = await self._consumer.getmany(*partitions, timeout_ms=POLL_MS, max_records=self._size.records)
+        if epoch != self._numbering.epoch:  # of an assignment whose first positions are not decided yet
+            for client_partition in polled.keys() & self._consumer.assignment():
+                self._consumer.seek(client_partition, polled[client_partition][0].offset)
+            return None
         # No step between the poll and its positions: both are valid, so ``position`` returns without waiting.
-        chunks, at_end = [], dict[TopicPartition, float]()
+        fetched = []
         for client_partition, records in polled.items():
             partition, end = TopicPartition(*client_partition), await self._consumer.position(client_partition)
             # The highwater is that of the newest fetch; offsets of transaction markers before it have no records.
             behind = max(0, (self._consumer.highwater(client_partition) or 0) - end)
-            self._lag.read(partition, records[0].offset, end)
-            if not behind:
-                at_end[partition] = self._fetched_at(client_partition)
-            chunks.append(self._numbering.chunk(partition, records, end, behind))
-        self._idle = not chunks
-        self._undelivered = {chunk.partition for chunk in chunks}
-        for chunk in chunks:
-            self._size.observe(chunk.records)
-            await self._assigned.wait()
-            if chunk.records[0].offset > chunk.begin:
-                chunk = replace(chunk, gone=await self._are_gone({chunk.partition: chunk.begin}))
-            if chunk.epoch == self._numbering.epoch:
-                await self._listener.deliver(chunk)
-                if chunk.partition in at_end:
-                    self._caught_up(chunk.partition, at_end[chunk.partition], chunk.epoch)
-            self._undelivered.discard(chunk.partition)
+            fetched.append((partition, records, end, behind, self._fetched_at(client_partition)))
+        self._idle = not fetched
+        self._undelivered = {partition for partition, *_ in fetched}
+        for partition, records, end, behind, fetched_at in fetched:
+            failed = partition.topic in {*self._failed_topics, *self._created_again}
+            if epoch == self._numbering.epoch and not failed:
+                await self._deliver(partition, records, end, behind)
+                if not behind:
+                    self._caught_up(partition, fetched_at, epoch)
+            self._undelivered.discard(partition)
         return None
 
+    async def _deliver(
+        self, partition: TopicPartition, records: Sequence[FetchedRecord], end: int, behind: int
+    ) -> None:
+        """Deliver fetched records as a chunk, if they belong to the log that was read before."""
+        epoch = self._numbering.epoch
+        records, problem = await self._logs.check(partition, records)
+        if epoch != self._numbering.epoch:
+            return
+        if problem is not None:
+            await self._find_topics_created_again([partition])  # whose log is another one as well
+            if partition.topic not in self._created_again:
+                await self._fail_topic(partition.topic, f"{partition.topic}-{partition.partition}", problem)
+        elif records:
+            self._lag.read(partition, records[0].offset, end)
+            chunk = self._numbering.chunk(partition, records, end, behind)
+            self._logs.read(partition, records[-1], end)
+            self._size.observe(chunk.records)
+            if chunk.records[0].offset > chunk.begin:
+                chunk = replace(chunk, gone=await self._are_gone(chunk.partition, chunk.begin))
+            if epoch == self._numbering.epoch:
+                await self._listener.deliver(chunk)
+
+    async def _fail_topic(self, topic: str, log_name: str, problem: str) -> None:
+        """Read nothing more of a topic until the next assignment."""
+        self._failed_topics.add(topic)
+        await self._listener.topic_failed(
+            topic, Fatal(_NOT_THE_LOG.format(log=log_name, problem=problem, group=self._settings.group))
+        )
+
     def _fetchable(self) -> tuple[aiokafka.TopicPartition, ...]:
-        """Return the partitions to poll: NOWHERE for none, an empty tuple for all assigned, or those not throttled."""
-        if self._paused:
+        """Return the partitions to poll: NOWHERE for none, an empty tuple for all assigned, or those not excluded.
+
+        Before the positions of an assignment are decided, a poll would move them.
+        """
+        if self._paused or not self._assigned.is_set():
             return (NOWHERE,)
-        if not self._throttled:
+        excluded = self._throttled | self._failed_topics
+        if not excluded:
             return ()
         assigned = self._consumer.assignment()
-        return tuple(each for each in assigned if each.topic not in self._throttled) or (NOWHERE,)
+        return tuple(each for each in assigned if each.topic not in excluded) or (NOWHERE,)
 
     def _fetched_at(self, partition: aiokafka.TopicPartition) -> float:
         """Return when (monotonic) the newest fetch of a partition was answered; aiokafka has the time of day."""
@@ -254,7 +316,6 @@ class GroupMember(Service):
             self.caught_up[partition] = at
 
     async def _wait_at_gate(self) -> None:
-        self._gate_moved.clear()
         with suppress(TimeoutError):
             async with asyncio.timeout(GATE_SECONDS):
                 await self._gate_moved.wait()
@@ -304,16 +365,21 @@ class GroupMember(Service):
             if new:
                 await self._consumer.commit(new)
         offsets = {each: offset for each, (offset, _) in known.items()}
-        await self._are_gone(offsets)
-        if rewinds:
-            await self._seek(partitions, offsets)
+        self._logs.begin(known)
+        await self._find_topics_created_again(partitions)
+        first = await self._first_offsets(offsets)
+        _log_gone(offsets, first)
+        again = self._logs.begins_at(first)
+        await self._seek(partitions if rewinds else again, {**offsets, **again})
         self._lag.begin(offsets)
         self.committed = {each: known.get(each, OffsetNote(0, "")) for each in partitions}
         self._notes = {each: note for each, (_, note) in self.committed.items()}
         self.caught_up = dict.fromkeys(partitions, -inf)
+        self._failed_topics.clear()
         await self._listener.assigned(self._numbering.epoch, partitions)
         self._heard = (0, self._clock())
         self._assigned.set()
+        self._gate_moved.set()
 
     async def _seek(self, partitions: Collection[TopicPartition], offsets: Mapping[TopicPartition, int]) -> None:
         """Read from these offsets; a partition without one from its beginning, where its first assignment began."""
@@ -323,21 +389,33 @@ class GroupMember(Service):
             else:
                 await self._consumer.seek_to_beginning(_aiokafka(each))
 
-    async def _are_gone(self, wanted: Mapping[TopicPartition, int]) -> bool:
-        """Return whether the topics have lost records from these offsets on, True if Kafka does not answer.
+    async def _are_gone(self, partition: TopicPartition, offset: int) -> bool:
+        """Return whether the log has lost records from an offset on, True if Kafka does not answer.
 
         The client skips lost records without an error, like transaction markers. The log must report them.
         """
+        first = await self._first_offsets([partition])
+        _log_gone({partition: offset}, first)
+        return offset < first.get(partition, offset + 1)
+
+    async def _first_offsets(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """Return the offsets of the first records that Kafka keeps, none if it does not answer."""
         try:
             async with asyncio.timeout(COMMIT_SLICE_SECONDS):
-                first = await self._consumer.beginning_offsets([_aiokafka(each) for each in wanted]) if wanted else {}
+                asked = [_aiokafka(each) for each in partitions]
+                first = await self._consumer.beginning_offsets(asked) if asked else {}
         except (KafkaError, TimeoutError):
-            return True
-        kept = {each: first[_aiokafka(each)] for each in wanted}
-        gone = {each: offset for each, offset in wanted.items() if offset < kept[each]}
-        for each, offset in gone.items():
-            log.warning("%s-%d: records %d to %d are gone from the topic", *each, offset, kept[each] - 1)
-        return bool(gone)
+            return {}
+        return {TopicPartition(*each): offset for each, offset in first.items()}
+
+    async def _find_topics_created_again(self, partitions: Collection[TopicPartition]) -> None:
+        """Compare the ids of topics. Where Kafka does not answer, the next time does."""
+        epoch = self._numbering.epoch
+        with suppress(KafkaError, TimeoutError):
+            async with asyncio.timeout(COMMIT_SLICE_SECONDS):
+                found = await self._logs.created_again({each.topic for each in partitions})
+            if epoch == self._numbering.epoch:
+                self._created_again = [topic for topic in found if topic not in self._failed_topics]
 
     async def _watch(self) -> None:
         """Refresh the lag; fail if the client has stopped fetching, or the group does not stabilize."""
@@ -347,6 +425,7 @@ class GroupMember(Service):
             self.absent = self._settings.topics.absent(self._consumer.subscription())
             await self._observe_ends(self._consumer.assignment())
             await self._refresh_lag(self._consumer.assignment())
+            await self._find_topics_created_again([TopicPartition(*each) for each in self._consumer.assignment()])
             self._check_stall()
         elif self._clock() - self._unassigned_since > self._rebalance_seconds:
             raise Retriable(f"the group has assigned nothing for {self._rebalance_seconds:g} s; check the brokers")
@@ -408,6 +487,12 @@ class _Rebalances(aiokafka.ConsumerRebalanceListener):
     async def on_partitions_assigned(self, assigned: Collection[aiokafka.TopicPartition]) -> None:
         """Handle the end of a rebalance."""
         await self._assigned([TopicPartition(*each) for each in assigned])
+
+
+def _log_gone(offsets: Mapping[TopicPartition, int], first: Mapping[TopicPartition, int]) -> None:
+    for each, offset in offsets.items():
+        if offset < first.get(each, offset):
+            log.warning("%s-%d: records %d to %d are gone from the topic", *each, offset, first[each] - 1)
 
 
 def _aiokafka(partition: TopicPartition) -> aiokafka.TopicPartition:

@@ -29,6 +29,7 @@ from headrace_connectors.lakehouse.table_format import (
     Committing,
     TablePath,
     property_list,
+    set_properties,
 )
 from headrace_connectors.lakehouse.table_session import TableSession, java_member
 
@@ -78,12 +79,14 @@ class DeltaFormat:
     def create_ledger(self, path: TablePath, schema: pa.Schema, properties: Mapping[str, str]) -> Sequence[str]:
         """Create it in the order of time: by the files' statistics, expired entries are removed with complete files.
 
-        CREATE OR REPLACE of a table by path keeps the rows if its definition is the same.
+        CREATE OR REPLACE of a table by path keeps the rows if its definition is the same, and fails if its properties
+        are not.
         """
         return [
             f"CREATE OR REPLACE TABLE {self.sql_name(path)} ({column_list(schema)}) USING delta "
-            f"TBLPROPERTIES ({property_list({**self._properties, **properties})})",
+            f"TBLPROPERTIES ({property_list(self._properties)})",
             f"DELETE FROM {self.sql_name(path)}",
+            *([set_properties(self.sql_name(path), properties)] if properties else []),
         ]
 
     def append_to_ledger(self, session: TableSession, path: TablePath, rows: pa.Table) -> int:

@@ -22,7 +22,8 @@ from headrace.core.model.ranking import UNVERSIONED, succeed
 from headrace_connectors.lakehouse.damaged_files import naming_the_file
 from headrace_connectors.lakehouse.failures import NotThere
 from headrace_connectors.lakehouse.schema import VERSION_COLUMNS, quoted
-from headrace_connectors.lakehouse.table_format import TableFormat, TablePath
+from headrace_connectors.lakehouse.source_properties import source_properties, stored_sources
+from headrace_connectors.lakehouse.table_format import TableFormat, TablePath, unset_properties
 from headrace_connectors.lakehouse.table_session import TableSession
 
 SUFFIX = f"{OWN_PREFIX}tombstones"
@@ -77,10 +78,15 @@ class TombstoneLedger:
             self.create({EARLY: "true", **properties})
 
     def attach(self) -> None:
-        """Attach the ledger to the table, which exists now, also if a worker failed before this."""
+        """Attach the ledger to the table, which exists now, also if a worker failed before this.
+
+        The table has its own properties of sources.
+        """
         if not self._attached:
-            if EARLY in self.properties():
-                self._session.run(f"ALTER TABLE {self._table} UNSET TBLPROPERTIES ('{EARLY}')")
+            stored = self.properties()
+            if EARLY in stored:
+                early = [EARLY, *source_properties(stored_sources(stored))]
+                self._session.run(unset_properties(self._table, early))
             self._attached = True
 
     def load(self) -> dict[str, RowVersion]:

@@ -23,7 +23,7 @@ def source_properties(sources: Iterable[TableSource]) -> dict[str, str]:
 
 
 def property_name(source: TableSource) -> str:
-    """Return the name of a source's property. It does not depend on the group, which an operator may change."""
+    """Return the name of a source's property. Group and topic id may change, and are not part of it."""
     table = source.table
     parts = [source.connector, source.topic, table.name, table.database, table.schema, table.table]
     return _PREFIX + blake2b(json.dumps(parts).encode(), digest_size=8).hexdigest()
@@ -54,6 +54,7 @@ def _json(source: TableSource) -> str:
             "connector": source.connector,
             "group": source.group,
             "topic": source.topic,
+            "topic-id": source.topic_id,
             "name": table.name,
             "database": table.database,
             "schema": table.schema,
@@ -65,4 +66,4 @@ def _json(source: TableSource) -> str:
 def _source(text: str) -> TableSource:
     stored = json.loads(text)
     table = TableId(stored["name"], stored["database"], stored["schema"], stored["table"])
-    return TableSource(stored["connector"], stored["group"], stored["topic"], table)
+    return TableSource(stored["connector"], stored["group"], stored["topic"], table, stored["topic-id"])

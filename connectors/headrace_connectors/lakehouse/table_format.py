@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
@@ -139,6 +139,11 @@ def property_list(properties: Mapping[str, str]) -> str:
 def set_properties(table: str, properties: Mapping[str, str]) -> str:
     """Return the statement that adds properties to a table (quoted)."""
     return f"ALTER TABLE {table} SET TBLPROPERTIES ({property_list(properties)})"
+
+
+def unset_properties(table: str, names: Iterable[str]) -> str:
+    """Return the statement that removes properties from a table (quoted), if it has them."""
+    return f"ALTER TABLE {table} UNSET TBLPROPERTIES IF EXISTS ({', '.join(map(text_literal, names))})"
 
 
 def key_property(key_fields: Sequence[str]) -> Mapping[str, str]:

@@ -31,7 +31,6 @@ from headrace_connectors.lakehouse.merge import (
     live_sql,
     merge_sql,
     stored_sql,
-    text_literal,
     truncate_sql,
 )
 from headrace_connectors.lakehouse.schema import (
@@ -71,6 +70,7 @@ from headrace_connectors.lakehouse.table_format import (
     TablePath,
     key_property,
     set_properties,
+    unset_properties,
 )
 from headrace_connectors.lakehouse.table_session import TableSession
 from headrace_connectors.lakehouse.upkeep import Upkeep
@@ -234,8 +234,7 @@ class SparkTable:
         with self._committing:
             self._session.run(set_properties(self._table, source_properties([source])))
             if names:
-                removed = ", ".join(map(text_literal, sorted(names)))
-                self._session.run(f"ALTER TABLE {self._table} UNSET TBLPROPERTIES IF EXISTS ({removed})")
+                self._session.run(unset_properties(self._table, sorted(names)))
 
     def _refuse_unregistered(self) -> None:
         """Raise Conflict if another handle has created the table since ``register``: it may be of another writer."""

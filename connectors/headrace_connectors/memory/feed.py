@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
+import zlib
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,9 +18,10 @@ from math import inf
 
 from headrace.config.framework import TopicSettings
 from headrace.config.kafka import KafkaSettings
+from headrace.core.batch.log_position import LogPosition, ReadLogs, with_log_position
 from headrace.core.connect.assignment import assign_topics
 from headrace.core.decode.json_types import Document, whole
-from headrace.core.model.errors import ConfigError, Fenced
+from headrace.core.model.errors import ConfigError, Fatal, Fenced
 from headrace.ports import Chunk, DeadLetterQueue, Divide, FeedListener, OffsetNote, Record, TopicPartition
 from headrace.runtime.task.asyncio_agent import AsyncioAgent
 from headrace_connectors.memory.dead_letter_queue import MemoryDeadLetterQueue
@@ -67,18 +69,25 @@ class MemoryBroker:
         self._removed: defaultdict[TopicPartition, int] = defaultdict(int)
         self._groups: defaultdict[str, _Group] = defaultdict(_Group)
         self._rebalancing = asyncio.Lock()
+        self._created = 0
+        self.topic_ids: dict[str, str] = {}
 
     async def create_topic(self, topic: str, partitions: int = 1) -> None:
         """Create a topic, and rebalance the groups whose pattern matches it."""
         self._logs.update({TopicPartition(topic, number): [] for number in range(partitions)})
+        self._created += 1
+        self.topic_ids[topic] = f"id-{self._created}"
         for group in self._groups.values():
             await self.rebalance(group)
 
     async def delete_topic(self, topic: str) -> None:
-        """Delete a topic with its records and rebalance."""
+        """Delete a topic with its records and the offsets of groups, and rebalance."""
+        del self.topic_ids[topic]
         for partition in [each for each in self._logs if each.topic == topic]:
             del self._logs[partition]
             self._removed.pop(partition, None)
+            for group in self._groups.values():
+                group.committed.pop(partition, None)
         for group in self._groups.values():
             await self.rebalance(group)
 
@@ -102,6 +111,19 @@ class MemoryBroker:
     def remove(self, partition: TopicPartition, before: int) -> None:
         """Remove the records before an offset, as a topic's retention does."""
         self._removed[partition] = before
+
+    def cut(self, partition: TopicPartition, end: int) -> None:
+        """Lose the records from an offset on, as a broker may that had not flushed them."""
+        del self._logs[partition][end:]
+
+    def position(self, partition: TopicPartition, offset: int) -> LogPosition | None:
+        """Return the position of a record, None if there is none at the offset."""
+        log = self._logs.get(partition, [])
+        if not self._removed[partition] <= offset < len(log):
+            return None
+        record = log[offset]
+        checksum = zlib.crc32(whole(record.value) or b"", zlib.crc32(record.key or b""))
+        return LogPosition(offset, record.timestamp, checksum, topic_id=self.topic_ids[partition.topic])
 
     def read(self, partition: TopicPartition, start: int, most: int) -> Sequence[Record]:
         """Return at most ``most`` records from offset ``start``, or from the first that still exists."""
@@ -165,6 +187,9 @@ class MemoryFeed:
         self._group = broker.group(group)
         self._name = name
         self._begun: Mapping[TopicPartition, OffsetNote] = {}
+        self._logs = ReadLogs()
+        self._topic_ids: Mapping[str, str] = {}
+        self._failed_topics: set[str] = set()
         self._notes: dict[TopicPartition, str] = {}
         self._epoch = 0
         self._sequence = 0
@@ -221,11 +246,16 @@ class MemoryFeed:
             raise Fenced(f"partitions of another member: {sorted(foreign)}")
         self._group.committed.update(offsets)
         for partition, offset in offsets.items():
-            self._group.notes[partition] = OffsetNote(offset, self._notes[partition])
+            note = with_log_position(self._notes[partition], self._logs.before(partition, offset), offset)
+            self._group.notes[partition] = OffsetNote(offset, note)
 
     def committed(self) -> Mapping[TopicPartition, OffsetNote]:
         """Return the offsets that the group had committed when the assignment began."""
         return self._begun
+
+    def topic_ids(self) -> Mapping[str, str]:
+        """Return the ids that the topics had when the assignment began."""
+        return self._topic_ids
 
     def note(self, notes: Mapping[TopicPartition, str]) -> None:
         """Set the note for commits of these partitions' offsets."""
@@ -265,9 +295,31 @@ class MemoryFeed:
             self._epoch, self._sequence = self._epoch + 1, 0
             self._begun = {each: self._group.noted(each) for each in positions}
             self._notes = {each: committed.note for each, committed in self._begun.items()}
+            self._logs = ReadLogs(self._begun.items())
+            self._topic_ids = {each.topic: self._broker.topic_ids[each.topic] for each in positions}
+            self._failed_topics.clear()
             await self._listener.assigned(self._epoch, list(positions))
+            for partition in positions:
+                await self._check_log(partition)
             self.positions = dict(positions)
             self.wake()
+
+    async def _check_log(self, partition: TopicPartition) -> bool:
+        """Report the topic if its log does not contain the last record that was read. Return whether it does."""
+        topic, last = partition.topic, self._logs.last(partition)
+        if topic in self._failed_topics:
+            return False
+        if last is None:
+            return True
+        found = self._broker.position(partition, last.offset)
+        if found is None and self._broker.end(partition) > last.offset:
+            return True  # retention has removed it
+        if found is not None and found == last:
+            return True
+        self._failed_topics.add(topic)
+        error = Fatal(f"{topic}-{partition.partition}: the log does not contain what was read at offset {last.offset}")
+        await self._listener.topic_failed(topic, error)
+        return False
 
     async def _fetch(self) -> None:
         while not self._failed:
@@ -282,9 +334,14 @@ class MemoryFeed:
         begin = self.positions.get(partition)
         if begin is None or self._failed or self._paused or partition.topic in self._throttled:
             return
+        if not await self._check_log(partition):
+            return
         records = self._broker.read(partition, begin, CHUNK_RECORDS)
         if not records:
             return
+        last = self._broker.position(partition, records[-1].offset)
+        if last is not None:
+            self._logs.read(partition, last, records[-1].offset + 1)
         if self._divide is not None:
             records = [_divided(record, self._divide) for record in records]
         end = self.positions[partition] = records[-1].offset + 1

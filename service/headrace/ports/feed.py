@@ -81,6 +81,9 @@ class FeedListener(Protocol):
     async def revoked(self, partitions: Collection[TopicPartition]) -> None:
         """Finish and commit the writes of ``partitions`` within the feed's timeout, then discard the rest."""
 
+    async def topic_failed(self, topic: str, error: Exception) -> None:
+        """A topic is not what the group has read of it: nothing more of it is put until the next assignment."""
+
     def failed(self, error: BaseException) -> None:
         """The feed cannot continue."""
 
@@ -103,7 +106,12 @@ OpenAgent = Callable[[str, Callable[[], Awaitable[None]]], Agent]
 
 
 class Feed(Protocol):
-    """The Kafka side of one sink task: a consumer group member."""
+    """The Kafka side of one sink task: a consumer group member.
+
+    A committed offset is continued only in the log that it was committed for. If a topic was deleted and created again,
+    or the log was cut before the last record that was read, the listener's ``topic_failed`` is called, and no record
+    behind that one is put.
+    """
 
     async def start(self, listener: FeedListener) -> None:
         """Join the group and begin to fetch. Raises ConfigError or Retriable with the cause (wrong password, port…)."""
@@ -137,6 +145,9 @@ class Feed(Protocol):
 
         An offset that was set from outside of the group has no note.
         """
+
+    def topic_ids(self) -> Mapping[str, str]:
+        """Kafka's ids of the assigned topics when the assignment began, without those that are unknown."""
 
     def note(self, notes: Mapping[TopicPartition, str]) -> None:
         """Give the commits of these partitions' offsets another note, until the assignment ends."""

@@ -175,6 +175,10 @@ class ScriptedFeed:
         """The committed offsets of the group when the assignment began."""
         return self._begun
 
+    def topic_ids(self) -> Mapping[str, str]:
+        """Return none: no topic is created again."""
+        return {}
+
     def note(self, notes: Mapping[TopicPartition, str]) -> None:
         """Commit other notes with the offsets from now on."""
         self._notes |= notes

@@ -35,6 +35,9 @@ class Listener:
     async def assigned(self, epoch: int, partitions: Collection[TopicPartition]) -> None:
         """Ignore the assignment."""
 
+    async def topic_failed(self, topic: str, error: Exception) -> None:
+        """Ignore the topic."""
+
     def failed(self, error: BaseException) -> None:
         """Record the failure."""
         self.failures.append(error)

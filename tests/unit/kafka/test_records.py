@@ -9,12 +9,11 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.consumer import fetcher
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
-from aiokafka.record.memory_records import MemoryRecords
 
 from headrace_connectors.kafka import records
 
 READ = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
-AIOKAFKA = fetcher.PartitionRecords
+AIOKAFKA, AIOKAFKAS_BATCHES = fetcher.PartitionRecords, fetcher.MemoryRecords
 
 
 def fetched(kind: type[Any], value_deserializer: Callable[[bytes | None], Any] | None = None) -> list[Any]:
@@ -26,15 +25,18 @@ def fetched(kind: type[Any], value_deserializer: Callable[[bytes | None], Any] |
         builder.append(1, 1_700_000_000_001, None, None, [])
         batch = builder.build()
         batch[:8] = base.to_bytes(8, "big")
+        batch[12:16] = (base // 2).to_bytes(4, "big")
         batches += bytes(batch)
-    return list(kind(TopicPartition("t", 3), MemoryRecords(batches), [], 11, None, value_deserializer, True, 0))
+    return list(
+        kind(TopicPartition("t", 3), records.FetchedBatches(batches), [], 11, None, value_deserializer, True, 0)
+    )
 
 
 @pytest.mark.parametrize("deserializer", [None, lambda value: (value, "deserialized")])
 def test_fetched_records_equal_consumer_records(deserializer: Callable[[bytes | None], Any] | None) -> None:
     """Each field equals that of aiokafka's record, with and without key, value and headers."""
     lean, own = fetched(records.FetchedPartition, deserializer), fetched(AIOKAFKA, deserializer)
-    assert [each.offset for each in lean] == [11, 12, 13]
+    assert [(each.offset, each.leader_epoch) for each in lean] == [(11, 5), (12, 6), (13, 6)]
     for mine, theirs in zip(lean, own, strict=True):
         assert isinstance(mine, records.FetchedRecord)
         expected = {name: getattr(theirs, name) for name in READ} | {"headers": list(theirs.headers)}
@@ -42,8 +44,9 @@ def test_fetched_records_equal_consumer_records(deserializer: Callable[[bytes | 
 
 
 def test_consumers_return_fetched_records(monkeypatch: pytest.MonkeyPatch) -> None:
-    """``use_fetched_records`` replaces the class PartitionRecords that aiokafka's fetcher uses."""
+    """``use_fetched_records`` replaces the classes that aiokafka's fetcher uses."""
     monkeypatch.setattr(fetcher, "PartitionRecords", AIOKAFKA)
+    monkeypatch.setattr(fetcher, "MemoryRecords", AIOKAFKAS_BATCHES)
     records.use_fetched_records()
-    assert "PartitionRecords" in fetcher.Fetcher._proc_fetch_request.__code__.co_names
-    assert fetcher.PartitionRecords is records.FetchedPartition
+    assert {"PartitionRecords", "MemoryRecords"} <= {*fetcher.Fetcher._proc_fetch_request.__code__.co_names}
+    assert (fetcher.PartitionRecords, fetcher.MemoryRecords) == (records.FetchedPartition, records.FetchedBatches)

@@ -102,10 +102,10 @@ class OffsetTracker:
 # -- the note of a committed offset -----------------------------------------------------------------------------------
 # Kafka stores it as the metadata of a consumer group's offset: which tables contain the partition's records, and up to
 # which offset. A table is named by a digest, so that the notes of about two hundred tables that share a partition fit
-# into what brokers accept (``offset.metadata.max.bytes``, 4096 by default).
+# into what brokers accept (``offset.metadata.max.bytes``, 4096 by default), with the entry of ``log_position.py``.
 
-MAX_CHARACTERS = 4000
-_FORM = "headrace1:"
+MAX_CHARACTERS = 3900
+NOTE_FORM = "headrace1:"
 _DIGEST_BYTES = 6
 
 
@@ -122,22 +122,23 @@ def encode_note(tables: Mapping[str, int]) -> str:
     if not tables:
         return ""
     entries: list[str] = []
-    size = len(_FORM)
+    size = len(NOTE_FORM)
     for table, offset in sorted(tables.items(), key=lambda entry: -entry[1]):
         entries.append(f"{table}:{offset}")
         size += len(entries[-1]) + 1
         if size > MAX_CHARACTERS:
             entries.pop()
             break
-    return _FORM + ",".join(entries)
+    return NOTE_FORM + ",".join(entries)
 
 
 def decode_note(note: str) -> dict[str, int]:
     """Return the next offsets by table digest; empty for metadata of another writer."""
-    if not note.startswith(_FORM):
+    if not note.startswith(NOTE_FORM):
         return {}
     try:
-        pairs = [entry.rsplit(":", 1) for entry in note.removeprefix(_FORM).split(",")]
+        entries = note.removeprefix(NOTE_FORM).split(",")
+        pairs = [entry.rsplit(":", 1) for entry in entries if not entry.startswith("@")]  # log_position.py
         return {table: int(offset) for table, offset in pairs}
     except ValueError:
         return {}

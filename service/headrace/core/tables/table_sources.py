@@ -21,13 +21,19 @@ class TableSource:
 
     The lake table stores it, so that it is known to other connectors, to other workers and after a restart. ``table``
     has an empty ``name`` while no record has named its source table (tombstones, flattened records). ``group`` is the
-    consumer group, "" if there is none (a replay of dead letters).
+    consumer group, "" if there is none (a replay of dead letters). ``topic_id`` is Kafka's id of the topic, "" if it is
+    unknown.
     """
 
     connector: str
     group: str
     topic: str
     table: TableId
+    topic_id: str = ""
+
+    def is_of_former_topic(self, other: TableSource) -> bool:
+        """Return whether the topic has been deleted and created again since: its offsets began anew."""
+        return self.topic == other.topic and "" != self.topic_id != other.topic_id != ""
 
     def has_the_writer_of(self, other: TableSource) -> bool:
         """Return whether one reader at a time has both: tasks of a connector, or members of a consumer group."""
@@ -48,13 +54,14 @@ def rivals(stored: Iterable[TableSource], source: TableSource, *, shared: bool) 
     """Return the sources of a lake table beside which ``source`` must not be written to it.
 
     Rows of two source tables with equal keys would be one row, unless the key is unique in all of them (``shared``). A
-    topic that two connectors write to one table has two readers, which is refused in any case.
+    topic that two connectors write to one table has two readers, which is refused in any case. What a topic contains
+    that was created again has lower offsets than the rows of the former one, so that some of it would count as older.
     """
     return [
         each
         for each in stored
         if (
-            not (shared or each.may_be_of(source))
+            not (shared or each.may_be_of(source)) or each.is_of_former_topic(source)
             if each.has_the_writer_of(source)
             else each.topic == source.topic or not shared
         )

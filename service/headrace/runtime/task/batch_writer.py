@@ -65,7 +65,7 @@ class BatchWriter:
         started = time.monotonic()
         name, lake, pipeline = await self._in_thread(self._pipelines.open_table, batch)  # the first one starts Spark
         await self._in_thread(self._tables.check, name, lake, self._tables.required(name))
-        await self._in_thread(self._ownership.register, name, lake, batch.content)
+        await self._in_thread(self._ownership.register, name, lake, batch.content, self._offsets.topic_ids)
         # The commit contains all offsets that the table is known to contain: earlier commits may be expired.
         offsets = {**self._tables.required(name), **partitions_of(batch.offsets)}
         commit = Commit(batch.id, self._connector, self._group, offsets, self._watermarks.reached(batch))

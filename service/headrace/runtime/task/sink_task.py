@@ -301,6 +301,13 @@ class SinkTask:
         self._gate.open()
         log.info("%s: assigned %d partition(s)", self._options.connector, len(partitions))
 
+    async def topic_failed(self, topic: str, error: Exception) -> None:
+        """Fail the tables of a topic that is not what the group has read of it."""
+        if self._options.isolate_tables:
+            await self._lanes.fail_topic(topic, self._table_of(topic), error)
+        else:
+            self.failed(error)
+
     async def revoked(self, partitions: Collection[TopicPartition]) -> None:
         """Finish and commit the writes in progress. Discard the rest, which its new owner reads again."""
         self._gate.close()

@@ -9,7 +9,7 @@ connector, worker or cluster, or one before a restart. The table does: each of i
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from headrace.core.batch.batch import Content
 from headrace.core.model.column_defaults import ColumnDefaults
@@ -33,20 +33,22 @@ class TableOwnership:
         self._shared = shared
         self._adopts_from = adopts_from
 
-    def register(self, name: str, table: LakeTable, content: Content) -> None:
+    def register(self, name: str, table: LakeTable, content: Content, topic_ids: Mapping[str, str]) -> None:
         """Register the source of a batch, unless it is registered. Raises Fatal if the table has another writer.
 
+        ``topic_ids`` are Kafka's ids of the topics that the task reads, as far as they are known.
         Called on a writing thread, before each batch: another connector may have adopted the table since.
         """
         if isinstance(content, ColumnDefaults):  # of the schema-change topic, which contains no rows
             return
-        source = TableSource(self._connector, self._group, content.version.topic, content.table)
+        topic = content.version.topic
+        source = TableSource(self._connector, self._group, topic, content.table, topic_ids.get(topic, ""))
         stored = table.sources()
         adopted = self._adopted(name, rivals(stored, source, shared=self._shared), source)
         # What the topic's tombstones or an earlier release have registered, or a connector of the same group.
         outdated = [each for each in stored if each != source and each.has_the_writer_of(source)]
         outdated = [each for each in outdated if each.topic == source.topic and each.may_be_of(source)]
-        if not source.table.name and any(each.connector == self._connector for each in outdated):
+        if not (source.table.name or adopted) and any(each.connector == self._connector for each in outdated):
             return  # its source table is known already
         if source in stored and not adopted and not outdated:
             return
@@ -66,6 +68,13 @@ class TableOwnership:
 def _refusal(name: str, others: Sequence[TableSource], source: TableSource, *, shared: bool) -> str:
     writers = "; ".join(map(str, others[:3])) + (f" and {len(others) - 3} more" if len(others) > 3 else "")
     names = ",".join(dict.fromkeys(each.connector for each in others))
+    if any(each.is_of_former_topic(source) and each.has_the_writer_of(source) for each in others):
+        return (
+            f"{name}: topic {source.topic} was deleted and created again since the table was written: its snapshot "
+            "reads would count as older than the rows of the former topic, so nothing was written; drop the table, so "
+            f"that it is filled from the topic, or set table.adopt.from={source.connector} for the next start and run "
+            "headrace verify --repair afterwards"
+        )
     ways_out = ["write to another table (collection.name.format, table.namespace)"]
     if not shared and all(each.topic != source.topic for each in others):
         ways_out.append("set primary.key.fields to columns that are unique across all sources")

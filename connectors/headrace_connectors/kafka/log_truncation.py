@@ -1,0 +1,137 @@
+"""Detect logs that are not those that the group has read: cut, or of a topic that was deleted and created again.
+
+Brokers, and Kafka's Java clients, detect a cut log by leader epochs (KIP-320); aiokafka does not, and continues at its
+offset in whatever the log contains there. A record that is written after a cut has a higher leader epoch than those
+before it, because a partition gets a new epoch when its leader ends. So the log is compared
+
+- at the begin of an assignment with what was committed with the offset (``core/batch/log_position.py``): the topic's
+  id, and the record before the offset, which is read again and not delivered. If compaction has removed that record,
+  the end of its leader epoch shows whether it is in the log;
+- whenever a record of another leader epoch arrives: with the end of the epoch before it, as the new leader knows it;
+- if records come again that were read already, which is what aiokafka does if its offset is behind the end of the log;
+- every few seconds with the topic's id.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import zlib
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from aiokafka.errors import KafkaError
+
+from headrace.core.batch.log_position import LogPosition, ReadLogs
+from headrace.core.decode.json_types import whole
+from headrace.core.model.errors import Retriable
+from headrace.ports import OffsetNote, TopicPartition
+from headrace_connectors.kafka.log_requests import epoch_end, topic_logs
+from headrace_connectors.kafka.records import FetchedRecord
+
+_ANSWER_SECONDS = 60.0
+_PAUSE_SECONDS = 0.5
+
+
+class LogTruncation:
+    """The logs of one member's assignment. Everything runs on the consumer thread.
+
+    ``client`` is aiokafka's.
+    """
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self.topic_ids: dict[str, str] = {}
+        self._noted_ids: set[tuple[str, str]] = set()  # topics and ids in the notes of committed offsets
+        self._logs = ReadLogs()
+        self._unread: dict[TopicPartition, LogPosition] = {}  # the record before the offset, until it is read again
+        self._begin: dict[TopicPartition, int] = {}
+
+    def begin(self, committed: Mapping[TopicPartition, OffsetNote]) -> None:
+        """Begin an assignment with the offsets and notes of the group."""
+        self._logs = ReadLogs(committed.items())
+        self._begin = {each: offset for each, (offset, _) in committed.items()}
+        self._unread = {each: last for each in committed if (last := self._logs.last(each)) is not None}
+        self._noted_ids = {(each.topic, position.topic_id) for each, position in self._unread.items()}
+        self.topic_ids = {}
+
+    async def created_again(self, topics: Collection[str]) -> Sequence[str]:
+        """Return the topics that have another id than in their notes, or than before in this assignment.
+
+        Raises KafkaError.
+        """
+        logs = await topic_logs(self._client, topics)
+        found = {topic: log.topic_id for topic, log in logs.items() if log.topic_id}
+        known = {*self._noted_ids, *self.topic_ids.items()}
+        self.topic_ids = found | self.topic_ids
+        return sorted({topic for topic, topic_id in known if topic_id and found.get(topic, topic_id) != topic_id})
+
+    def begins_at(self, first: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        """Return where to begin to read: at the record before the committed offset, if it is not removed yet.
+
+        ``first`` are the offsets of the logs' first records.
+        """
+        self._unread = {each: at for each, at in self._unread.items() if each in first and at.offset >= first[each]}
+        return {each: position.offset for each, position in self._unread.items()}
+
+    async def check(
+        self, partition: TopicPartition, records: Sequence[FetchedRecord]
+    ) -> tuple[Sequence[FetchedRecord], str | None]:
+        """Return the records to deliver, which follow what was read before, or what is wrong with the log.
+
+        Raises Retriable if the leader of the partition does not answer.
+        """
+        last, unread, problem = self._logs.last(partition), self._unread.pop(partition, None), None
+        if unread is not None:
+            problem = unread.difference(_position(records[0]))
+        elif last is not None and records[0].offset <= last.offset:
+            problem = f"the log ended before offset {last.offset + 1}"
+        if problem is None and last is not None and last.leader_epoch != records[-1].leader_epoch:
+            problem = await self._epoch_problem(partition, last, records[-1].leader_epoch)
+        if problem is not None:
+            return (), problem
+        begin = self._begin.get(partition, 0)
+        if records[0].offset < begin:
+            return [record for record in records if record.offset >= begin], None
+        return records, None
+
+    async def _epoch_problem(self, partition: TopicPartition, last: LogPosition, leader_epoch: int) -> str | None:
+        """Compare the end of the last record's leader epoch with that record; ``leader_epoch`` is a later record's."""
+        if last.leader_epoch < 0 or leader_epoch < 0:
+            return None  # the old format of messages has no epochs
+        if leader_epoch < last.leader_epoch:
+            return f"leader epoch {leader_epoch} follows epoch {last.leader_epoch} of offset {last.offset}"
+        deadline = time.monotonic() + _ANSWER_SECONDS
+        while True:
+            try:
+                logs = (await topic_logs(self._client, [partition.topic])).get(partition.topic)
+                if logs is None:
+                    return None  # it was deleted, or the brokers are too old
+                leader = logs.leaders.get(partition.partition)
+                if leader is not None:
+                    end = await epoch_end(self._client, leader, partition, last.leader_epoch)
+                    if end is not None and end <= last.offset:
+                        return f"the log was cut at offset {end}, and the group has read up to {last.offset + 1}"
+                    return None
+            except KafkaError as error:
+                if time.monotonic() > deadline:
+                    raise Retriable(
+                        f"{partition.topic}-{partition.partition}: the leader has changed, and does not report where "
+                        f"the epoch of the leader before it ends: {error}"
+                    ) from error
+            if time.monotonic() > deadline:
+                raise Retriable(f"{partition.topic}-{partition.partition}: the partition has no leader")
+            await asyncio.sleep(_PAUSE_SECONDS)
+
+    def read(self, partition: TopicPartition, record: FetchedRecord, end: int) -> None:
+        """Register the last record before the fetch position ``end``."""
+        self._logs.read(partition, _position(record, self.topic_ids.get(partition.topic, "")), end)
+
+    def before(self, partition: TopicPartition, offset: int) -> LogPosition | None:
+        """Return the position to commit with an offset."""
+        return self._logs.before(partition, offset)
+
+
+def _position(record: FetchedRecord, topic_id: str = "") -> LogPosition:
+    checksum = zlib.crc32(whole(record.value) or b"", zlib.crc32(record.key or b""))
+    return LogPosition(record.offset, record.timestamp, checksum, record.leader_epoch, topic_id)
