@@ -175,7 +175,7 @@ TOMBSTONES_OF_FETCHES = _of(
 
 LEDGER = _of(
     "service/headrace/runtime/pipeline/table_ledger.py",
-    ("the ledger is read as empty", "Tombstones(dict(self._table.ledger()))", "Tombstones({})"),
+    ("the ledger is read as empty", "= Tombstones(ledger), self._now()", "= Tombstones({}), self._now()"),
     ("the ledger of another assignment is kept", "        self._assigned_anew = True\n", "        pass\n"),
     ("what was recorded is not known", "        self.known.update(new)\n", ""),
     ("another worker's deletes are not read", "        if self._table.ledger_moved():", "        if False:"),

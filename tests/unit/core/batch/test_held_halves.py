@@ -173,9 +173,9 @@ def test_the_wait_begins_again_after_a_pause() -> None:
 def test_a_half_whose_other_half_waits_for_an_earlier_one_is_not_released_alone() -> None:
     """Row 1 moves to 2 and row 2 to 3 before, whose other half never arrives: only that one is written alone."""
     batches = manager()
+    add(batches, 1, 0, AWAY, update(9, 50, a=1))
     add(batches, 0, 0, replace(delete(2, 10, moved=True), new_key=3))
-    add(batches, 0, 1, INTO, now=1.0)
-    add(batches, 1, 0, AWAY, update(9, 50, a=1), now=1.0)
+    add(batches, 0, 1, INTO)
     assert taken(batches, 1.0) == [(1, 1)]
     batch = batches.next("t", HALF_TIMEOUT + 1.0)
     assert batch is not None
