@@ -7,7 +7,7 @@ schema, with one msgspec call per run, and one Arrow array per column and run.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from cachetools import LRUCache
@@ -118,7 +118,7 @@ class TopicDecoder:
             self._tables.begin(records)
         for schema, run in self._runs(records, out):
             if self._tables.begins_unknown and not len(events):
-                early.extend(run.leading_tombstones())
+                early.extend(run.leading_tombstones(self._named_nulls(records, run)))
                 if not run.indexes:
                     continue
             altered = self._schema_changes(schema, records, run)
@@ -203,6 +203,11 @@ class TopicDecoder:
         if early.indexes and len(events):
             return self._early(codec, records, early, events, out).followed_by(events)
         return events
+
+    def _named_nulls(self, records: Sequence[KafkaRecord], run: Run) -> Collection[int]:
+        """The indexes of flattened deletes in a run whose headers name their table."""
+        nulls = (index for index, payload in zip(run.indexes, run.payloads, strict=True) if payload is None)
+        return {index for index in nulls if self._options.added.names_table(records[index].headers)}
 
     def _early(
         self, codec: Codec | None, records: Sequence[KafkaRecord], early: Run, events: Events, out: Decoded

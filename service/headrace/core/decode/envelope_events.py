@@ -6,7 +6,7 @@ run holds something else is it read record by record, which says of each record 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -113,9 +113,11 @@ class Run:
         """Remove all records."""
         self.indexes, self.payloads = [], []
 
-    def leading_tombstones(self) -> Run:
-        """Remove and return the tombstones before the first value."""
-        count = next((at for at, payload in enumerate(self.payloads) if payload is not None), len(self.payloads))
+    def leading_tombstones(self, named: Collection[int] = ()) -> Run:
+        """Remove and return the tombstones before the first value, or before a record at an index in ``named``."""
+        pairs = enumerate(zip(self.indexes, self.payloads, strict=True))
+        ends = (at for at, (index, payload) in pairs if payload is not None or index in named)
+        count = next(ends, len(self.payloads))
         leading = Run(self.indexes[:count], self.payloads[:count])
         self.indexes, self.payloads = self.indexes[count:], self.payloads[count:]
         return leading

@@ -171,6 +171,11 @@ class MetadataNames:
         """Whether the transform added one of ``headers``: then a null is the delete itself, and follows no other."""
         return any(name in self._headers for name, _ in headers)
 
+    def names_table(self, headers: Sequence[tuple[str, bytes]]) -> bool:
+        """Whether the transform added ``op`` and the table to ``headers``."""
+        found = {self._headers[name] for name, _ in headers if name in self._headers}
+        return {"op", "source.table"} <= found
+
     def metadata(self, added: Mapping[str, Any], headers: Sequence[tuple[str, bytes]]) -> EventMetadata:
         """The metadata in the fields that were ``added`` to a row, and in the headers of its record."""
         found = {self._headers[name]: _header_value(value) for name, value in headers if name in self._headers}

@@ -291,3 +291,13 @@ def test_an_append_only_table_accepts_flattened_records_without_a_key() -> None:
     assert isinstance(changes, Changes)
     assert changes.operation.tolist() == [Operation.CREATE, Operation.DELETE]
     assert len(decode(*records).errant) == 3
+
+
+@pytest.mark.parametrize("behind", [[], [record({"a": "x"} | SHOP, 2)]])
+def test_a_delete_that_names_its_table_may_begin_a_partition(behind: list[Record]) -> None:
+    """``add.headers=op,source.table``: nothing has to precede it, even if lake tables are named after source tables."""
+    decoded = decode(record(None, __op="d", __lsn=8, __table="items"), *behind, tables_apart=True)
+    assert decoded.errant == []
+    first = decoded.events[0]
+    assert isinstance(first, Changes)
+    assert (first.table.table, first.operation.tolist()[0]) == ("items", Operation.DELETE)
