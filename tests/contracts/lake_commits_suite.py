@@ -14,6 +14,7 @@ from contracts.lake_actions import KEEP, TOPIC, Row, actions, commit, text
 from contracts.lake_harness import DAY, ITEM, NOW, LakeFixtures, LakeHarness, apply, item, items
 
 from headrace.core.model.events import RowVersion
+from headrace.core.model.log_progress import LogProgress, Place
 from headrace.ports import Commit, LakeTable, TopicPartition
 from headrace_connectors.lakehouse import compaction_plan, upkeep
 
@@ -73,6 +74,27 @@ class LakeCommitsSuite(LakeFixtures):
             for each in (table, lake.open(name)):
                 assert each.reached("connect-sink") == {TopicPartition("first", 0): 40, TopicPartition("second", 0): 7}
         assert table.reached("connect-other") is None
+
+    def test_every_commit_carries_the_progress_in_the_sources_logs_on(
+        self, lake: LakeHarness, name: str, table: LakeTable
+    ) -> None:
+        """A new handle reads the furthest progress, also after commits without one and after those of other tasks."""
+        mysql = b"%05d.%010d.%020d.%010d"
+        first, second = Place("first", "shop", 0), Place("second", "shop", 1)
+        without_gtids = LogProgress(mysql % (1, 3, 77, 2), {"2": (mysql % (0, 3, 77, 2))[6:]}, 5, 4)
+        with_gtids = LogProgress(mysql % (0, 9, 7, 0), {"1 a:b": b"%020d" % 70, "2 0-2": b"%020d" % 8}, 6, 12)
+        assert table.log_progress("connect-sink") == {}
+        table.merge(items(item(2, position=11)), replace(commit(1), progress={first: without_gtids}))
+        lake.open(name).merge(items(item(3, position=11)), replace(commit(2), progress={second: with_gtids}))
+        table.merge(items(item(2, position=12)), commit(3))
+        lake.open(name).merge(items(item(4, "repaired", position=14)), Commit(0, "sink"))
+        earlier = {first: LogProgress(mysql % (0, 1, 1, 1), {"1": (mysql % (0, 1, 1, 1))[6:]}, 1, 1)}
+        table.merge(items(item(2, position=13)), replace(commit(4), progress=earlier))
+        lake.forget_history(name)
+        furthest = {first: without_gtids.joined(earlier[first]), second: with_gtids}
+        for each in (table, lake.open(name)):
+            assert each.log_progress("connect-sink") == furthest
+            assert each.log_progress("connect-other") == {}
 
     def test_offsets_never_go_back(self, lake: LakeHarness, name: str, table: LakeTable) -> None:
         """The table ignores the offsets of a batch that is read again after a rewind."""

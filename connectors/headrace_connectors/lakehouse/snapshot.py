@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from itertools import islice
+from types import MappingProxyType
 from typing import NamedTuple
 
+from headrace.core.model import log_progress
 from headrace.core.model.errors import Fatal
 from headrace.ports import Commit, TopicPartition
 
@@ -18,6 +20,7 @@ FORMAT_VERSION = "1"
 CONNECTOR = "headrace.connector"
 GROUP = "headrace.group"
 _OFFSETS = "headrace.offsets"
+_LOGS = "headrace.logs"
 _COMMITS_COMPARED = 10
 """Tasks of one group that write the same table may each miss the other's newest commit, but not several."""
 
@@ -27,13 +30,15 @@ class Progress(NamedTuple):
 
     group: str
     offsets: Mapping[TopicPartition, int]
+    logs: log_progress.Progress = MappingProxyType({})
 
     def with_commit(self, commit: Commit) -> Progress:
         """Return the progress after ``commit``: the highest offsets of its group, without those of another group."""
         if not commit.group:
             return self
-        known = self.offsets if commit.group == self.group else {}
-        return Progress(commit.group, highest(known, commit.offsets))
+        known = self if commit.group == self.group else NO_PROGRESS
+        logs = log_progress.furthest(known.logs, commit.progress)
+        return Progress(commit.group, highest(known.offsets, commit.offsets), logs)
 
 
 NO_PROGRESS = Progress("", {})
@@ -62,16 +67,17 @@ def progress(commits: Iterable[Mapping[str, str]], group: str = "") -> Progress 
     named = (properties for properties in commits if GROUP in properties)
     if not group:
         newest = next(named, None)
-        return None if newest is None else Progress(newest[GROUP], stored_offsets(newest))
-    found = [stored_offsets(each) for each in islice((p for p in named if p[GROUP] == group), _COMMITS_COMPARED)]
-    return Progress(group, highest(*found)) if found else None
+        return None if newest is None else Progress(newest[GROUP], stored_offsets(newest), _stored_logs([newest]))
+    found = list(islice((each for each in named if each[GROUP] == group), _COMMITS_COMPARED))
+    return Progress(group, highest(*map(stored_offsets, found)), _stored_logs(found)) if found else None
 
 
 def commit_properties(commit: Commit, before: Progress = NO_PROGRESS) -> dict[str, str]:
     """Return batch, connector, group, offsets and, if known, watermark as snapshot properties.
 
     ``headrace.offsets`` is JSON, ``{topic: {"id": null, "offsets": {"0": 123}}}``, with next offsets by partition:
-    those of ``commit`` and of the commits ``before`` it.
+    those of ``commit`` and of the commits ``before`` it. ``headrace.logs`` (``log_progress.to_text``) is there if
+    events contained the servers of their logs.
     """
     properties = {FORMAT: FORMAT_VERSION, CONNECTOR: commit.connector}
     properties |= carried_properties(before.with_commit(commit))
@@ -90,7 +96,12 @@ def carried_properties(before: Progress) -> dict[str, str]:
     for (topic, partition), offset in before.offsets.items():
         topics.setdefault(topic, {})[str(partition)] = offset
     offsets = {topic: {"id": None, "offsets": partitions} for topic, partitions in topics.items()}
-    return {GROUP: before.group, _OFFSETS: json.dumps(offsets)}
+    logs = {_LOGS: log_progress.to_text(before.logs)} if before.logs else {}
+    return {GROUP: before.group, _OFFSETS: json.dumps(offsets)} | logs
+
+
+def _stored_logs(commits: Iterable[Mapping[str, str]]) -> log_progress.Progress:
+    return log_progress.newest(properties.get(_LOGS, "") for properties in commits)
 
 
 def stored_offsets(properties: Mapping[str, str]) -> dict[TopicPartition, int]:

@@ -15,6 +15,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 
 from headrace.core.merge.actions import outranking, take_actions
 from headrace.core.merge.history import History
+from headrace.core.model import log_progress
 from headrace.core.model.errors import Fatal, HeadraceError, TableMissing
 from headrace.core.model.events import OWN_PREFIX, Actions, RowVersion
 from headrace.core.tables.table_layout import check_columns
@@ -371,13 +372,22 @@ class SparkTable:
     # -- progress -----------------------------------------------------------------------------------------------------
 
     def reached(self, group: str) -> Mapping[TopicPartition, int] | None:
-        """Return the progress in the newest commits with it; read again only after the table's version has changed."""
+        """Return the offsets in the newest commits with them; read again only after the table's version has changed."""
+        found = self._progress_of(group)
+        return None if found is None else found.offsets
+
+    def log_progress(self, group: str) -> log_progress.Progress:
+        """Return the progress in the logs of the source's servers from the same commits."""
+        found = self._progress_of(group)
+        return {} if found is None else found.logs
+
+    def _progress_of(self, group: str) -> Progress | None:
         if self.schema() is None:
             return None
         with self._naming_the_file():
-            return self._reached(group)
+            return self._newest_of(group)
 
-    def _reached(self, group: str) -> Mapping[TopicPartition, int] | None:
+    def _newest_of(self, group: str) -> Progress | None:
         try:
             version = self._format.version(self._session, self._path)
         except NotThere:
@@ -390,7 +400,7 @@ class SparkTable:
             if found is None:
                 return None
             self._known = version, found
-        return self._known[1].offsets
+        return self._known[1]
 
     def _progress_before(self, commit: Commit) -> Progress:
         """The properties that a commit repeats: those of its group, or without a group those of the newest one."""
@@ -399,7 +409,8 @@ class SparkTable:
         if not commit.group:
             return self._newest_progress()
         if self._known is None or self._known[1].group != commit.group:
-            return Progress(commit.group, self.reached(commit.group) or {})
+            found = self._progress_of(commit.group)
+            return Progress(commit.group, {}) if found is None else found
         return self._known[1]
 
     def _newest_progress(self) -> Progress:

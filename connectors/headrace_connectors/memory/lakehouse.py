@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.core.merge.history import History
+from headrace.core.model import log_progress
 from headrace.core.model.conform import conformed
 from headrace.core.model.errors import Fatal, Retriable, TableMissing
 from headrace.core.model.events import Actions, RowVersion
@@ -343,6 +344,11 @@ class MemoryTable:
         """Return the offsets of the group in its newest commits."""
         found = None if self.schema() is None else progress(reversed(self._stored.summaries), group)
         return None if found is None else found.offsets
+
+    def log_progress(self, group: str) -> log_progress.Progress:
+        """Return the progress in the logs of the source's servers from these commits."""
+        found = None if self.schema() is None else progress(reversed(self._stored.summaries), group)
+        return {} if found is None else found.logs
 
     def offsets(self, group: str) -> Mapping[TopicPartition, int]:
         """Return the same offsets; memory keeps every commit."""

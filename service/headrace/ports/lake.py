@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from headrace.core.merge.history import History
 from headrace.core.model.events import Actions, RowVersion
+from headrace.core.model.log_progress import Progress
 from headrace.core.tables.maintenance import Maintenance
 from headrace.core.tables.table_layout import TableLayout
 from headrace.core.tables.table_sources import TableSource
@@ -22,8 +23,9 @@ class Commit:
     """The properties of a table commit, which are stored with it (``merge.md`` section 9).
 
     ``offsets`` are next offsets by topic and partition; ``watermark`` is the source time (microseconds) up to which all
-    partitions are in, -1 if unknown. Without a ``group`` the commit is not a batch of a topic (a repair) and has no
-    offsets of its own. Every stored commit repeats the offsets of the commit before it, see ``TableReader.reached``.
+    partitions are in, -1 if unknown. ``progress`` is how far the source's logs have been read. Without a ``group`` the
+    commit is not a batch of a topic (a repair) and has no offsets of its own. Every stored commit repeats offsets and
+    progress of the commit before it, see ``TableReader.reached``.
     """
 
     batch_id: int
@@ -31,6 +33,7 @@ class Commit:
     group: str = ""
     offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
     watermark: int = -1
+    progress: Progress = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +106,9 @@ class TableReader(Protocol):
         the highest offset of each partition from the commit before it, so that the newest commit contains all. Commits
         that a rollback or RESTORE has undone do not count. Cheap unless another process commits.
         """
+
+    def log_progress(self, group: str) -> Progress:
+        """How far the source's logs have been read, by the same commits; empty if none of them contains it."""
 
     def offsets(self, group: str) -> Mapping[TopicPartition, int]:
         """The same; if no commit has offsets, those that follow from the rows (of a history, from its events)."""

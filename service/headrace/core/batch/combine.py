@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.core.model.events import CellState, Changes, Column, TableId, Versions
+from headrace.core.model.events import CellState, Changes, Column, LogServers, TableId, Versions
 
 _INTEGERS = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
 
@@ -96,6 +96,7 @@ def combine(runs: Sequence[Changes]) -> Changes:
         new_key={int(s) + i: key for s, run in zip(starts, runs, strict=False) for i, key in run.new_key.items()},
         lost=np.concatenate([run.losses() for run in runs]) if any(run.lost is not None for run in runs) else None,
         omits_generated=any(run.omits_generated for run in runs),
+        servers=_servers(runs),
     )
 
 
@@ -127,6 +128,7 @@ def picked(changes: Changes, kept: npt.NDArray[np.int64]) -> Changes:
         moved=frozenset(place[index] for index in changes.moved if index in place),
         new_key={place[index]: key for index, key in changes.new_key.items() if index in place},
         lost=None if changes.lost is None else changes.lost[kept],
+        servers=None if changes.servers is None else changes.servers.take(kept),
         displaced={place[i]: place.get(by, -1) for i, by in changes.displaced.items() if i in place},
     )
 
@@ -165,6 +167,9 @@ def _slice(changes: Changes, begin: int, end: int) -> Changes:
         new_key={index - begin: key for index, key in changes.new_key.items() if begin <= index < end},
         lost=None if changes.lost is None else changes.lost[part],
         omits_generated=changes.omits_generated,
+        servers=None
+        if changes.servers is None
+        else LogServers(changes.servers.server[part], changes.servers.number[part]),
     )
 
 
@@ -175,6 +180,15 @@ def _versions(parts: Sequence[Versions]) -> Versions:
         np.concatenate([part.partition for part in parts]),
         np.concatenate([part.offset for part in parts]),
         np.concatenate([part.source_time for part in parts]),
+    )
+
+
+def _servers(runs: Sequence[Changes]) -> LogServers | None:
+    if all(run.servers is None for run in runs):
+        return None
+    parts = [run.servers or LogServers(pa.array([""] * len(run), pa.string()), np.full(len(run), b"")) for run in runs]
+    return LogServers(
+        pa.concat_arrays([part.server for part in parts]), np.concatenate([part.number for part in parts])
     )
 
 

@@ -53,6 +53,8 @@ class Source(msgspec.Struct, gc=False, frozen=True):
     file: str | None = None
     pos: Number | None = None
     row: Number | None = None
+    server_id: Number | None = None
+    gtid: str | None = None
     commit_scn: str | int | None = None
     txSeq: Number | None = None  # noqa: N815 - the wire's own spelling
     commit_lsn: str | None = None

@@ -28,6 +28,7 @@ from headrace.core.decode.flattened import (
     tells_too_little,
 )
 from headrace.core.decode.json_types import Document, JsonConverter
+from headrace.core.decode.log_servers import log_servers
 from headrace.core.decode.messages import InsufficientMetadata, RoutedEvents, SnapshotBegan, TableAltered
 from headrace.core.decode.schema_changes import SchemaChange, schema_changes
 from headrace.core.decode.topic_tables import IGNORED_TOMBSTONES, TABLE_UNKNOWN, Astray, TopicTables
@@ -369,7 +370,9 @@ class TopicDecoder:
 
     def _add_truncate(self, _codec: Codec, events: Events, out: Decoded) -> None:
         try:
-            truncate = Truncate(self._tables.current, self._builder.versions(events).row(0))
+            version = self._builder.versions(events)
+            servers = log_servers(events.sources, version.position)
+            truncate = Truncate(self._tables.current, version.row(0), servers)
             out.messages.append(RoutedEvents(self._topic, truncate))
         except BadRecord as error:
             out.errant.append(Errant(events.indexes[0], Stage.TASK_PUT, error))

@@ -16,6 +16,7 @@ from headrace.core.decode import binlog_order
 from headrace.core.decode.codec import Codec, ColumnCells, Source, ordering_attribute
 from headrace.core.decode.envelope_events import NO_SOURCE, OLD_KEY_HEADER, WITH_ROW, Events, KafkaRecord
 from headrace.core.decode.hidden_nulls import doubted, null_may_hide
+from headrace.core.decode.log_servers import log_servers
 from headrace.core.model.catalog import Catalog, CatalogTable, HandlingModes
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.errors import BadRecord, Stage
@@ -153,18 +154,20 @@ class ChangesBuilder:
             self.notes.append(UNREADABLE_KEYS)
         if self._named_keys and not self._keyless:
             _refuse_deletes_of_kept_rows(codec.key_fields, key, new_keys)
+        version = self.versions(events, by_name)
         return Changes(
             table=table,
             key_fields=codec.key_fields,
             operation=operations,
             key=key,
-            version=self.versions(events, by_name),
+            version=version,
             transaction=_transactions(events.sources),
             columns=columns,
             old_key=old_keys,
             moved=frozenset(new_keys),
             new_key=new_keys,
             omits_generated=_connector(events) in _OMIT_GENERATED,
+            servers=log_servers(events.sources, version.position),
         )
 
     def _plain_cells(self, table: TableId, codec: Codec, events: Events) -> Iterable[ColumnCells]:

@@ -208,6 +208,7 @@ def _taken(changes: Changes, index: Ints) -> Changes:
         moved=frozenset(),
         new_key={},
         lost=None if changes.lost is None else changes.lost[index],
+        servers=None,
     )
 
 

@@ -22,14 +22,14 @@ import numpy as np
 
 from headrace.core.merge.actions import take_actions
 from headrace.core.model.events import NO_POSITION, Actions, RowVersion, Versions
-from headrace.core.model.keys import FLOOR_KEY, TAKEN_PREFIX
+from headrace.core.model.keys import FLOOR_KEY, RESTART_PREFIX, TAKEN_PREFIX
 from headrace.core.model.ranking import outranks, succeed
 
 Partition = tuple[str, int]
 """Topic and partition."""
 
-_ALWAYS = TAKEN_PREFIX
-"""Entries for rows that lost their keys always apply: the state of the key that they record cannot be read again."""
+_ALWAYS = (TAKEN_PREFIX, RESTART_PREFIX)
+"""Entries that always apply: the state that they record cannot be read again, or concerns what is read again."""
 
 
 class Tombstones:

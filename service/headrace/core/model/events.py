@@ -133,6 +133,23 @@ class Versions:
 
 
 @dataclass(frozen=True, slots=True)
+class LogServers:
+    """The server that committed each change, and the number of its transaction there (MySQL, MariaDB), in columns.
+
+    ``server`` is the ``server_id`` and, with GTIDs, their source (MySQL: the UUID and tag; MariaDB: domain and server),
+    separated by a blank; "" for an event without them. ``number`` is text that increases with each transaction of a
+    server: the number of the GTID, or without GTIDs the position in the server's log without the epoch.
+    """
+
+    server: pa.StringArray
+    number: npt.NDArray[np.bytes_]
+
+    def take(self, index: npt.NDArray[np.int64]) -> LogServers:
+        """The servers at ``index``, in that order."""
+        return LogServers(self.server.take(pa.array(index)), self.number[index])
+
+
+@dataclass(frozen=True, slots=True)
 class Changes:
     """Change events of one table in order of arrival.
 
@@ -144,7 +161,7 @@ class Changes:
     records of its partition before it that were not applied; None if all were. ``displaced`` contains the first halves
     (and their tombstones) whose row had lost its key to another row before, with the index of the event that took the
     key, or -1 (``core/merge/displaced.py``). ``omits_generated`` is whether the source's streamed events lack generated
-    columns (``core/model/generated_columns.py``).
+    columns (``core/model/generated_columns.py``). ``servers`` is None if no event contains its server.
     """
 
     table: TableId
@@ -160,6 +177,7 @@ class Changes:
     lost: npt.NDArray[np.int64] | None = None
     displaced: Mapping[int, int] = field(default_factory=dict)
     omits_generated: bool = False
+    servers: LogServers | None = None
 
     def losses(self) -> npt.NDArray[np.int64]:
         """``lost``, with zeros instead of None."""
@@ -179,7 +197,9 @@ class Barrier:
 
 @dataclass(frozen=True, slots=True)
 class Truncate(Barrier):
-    """A delete of all rows of a table that ``version`` outranks."""
+    """A delete of all rows of a table that ``version`` outranks; ``servers`` has one entry."""
+
+    servers: LogServers | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,9 @@ TAKEN_PREFIX = "-"
 ORIGINS_PREFIX = "*"
 """The prefix of ledger keys for the origins of columns (``core/model/generated_columns.py``), which never expire."""
 
+RESTART_PREFIX = "~"
+"""The prefix of ledger keys for records at which positions start again (``core/merge/position_restarts.py``)."""
+
 _TAG = "="  # before a single key: distinguishes an empty text key from FLOOR_KEY
 
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from headrace.core.merge.position_restarts import Restart, recorded_restarts, recorded_truncates, truncate_key
 from headrace.core.merge.tombstones import Tombstones
 from headrace.core.model.column_defaults import ColumnDefault, remembered
 from headrace.core.model.events import RowVersion
 from headrace.core.model.generated_columns import ColumnOrigins, recorded_origins
+from headrace.core.model.log_progress import Place, Progress
 from headrace.core.model.ranking import succeed
 from headrace.ports import Ledger
 
@@ -22,13 +24,17 @@ class TableLedger:
     """Keeps a table's ledger in memory. ``now`` returns the time in microseconds, the unit of ``retention``.
 
     ``defaults`` are those of columns that were added, ``to_fill`` those that stored rows may still lack. ``origins``
-    are the columns that reads and streamed events contained.
+    are the columns that reads and streamed events contained. ``restarts`` are the records at which the source's
+    positions start again, ``truncate_progress`` is how far the source's logs had been read with truncates before the
+    table's first row.
     """
 
     def __init__(self, table: Ledger, now: Callable[[], int], retention: int) -> None:
         self.defaults: Mapping[ColumnDefault, RowVersion] = {}
         self.to_fill: set[ColumnDefault] = set()
         self.origins = ColumnOrigins()
+        self.restarts: Sequence[Restart] = ()
+        self.truncate_progress: Progress = {}
         self._table = table
         self._now = now
         self._retention = retention
@@ -75,13 +81,25 @@ class TableLedger:
             ledger = self._table.ledger()
             self.tombstones.learn(ledger)
             self.origins = recorded_origins(ledger)
-            self.defaults = remembered(self.known)
+            self.defaults, self.restarts = remembered(self.known), recorded_restarts(self.known)
+            self.truncate_progress = recorded_truncates(self.known)
 
     def record(self, new: Mapping[str, RowVersion]) -> None:
         """Add durable entries to the ledger, also of a table that does not exist yet."""
         self._table.record_tombstones(new, self._now())
         self.known.update(new)
         self.origins |= recorded_origins(new)
+
+    def record_restarts(self, found: Sequence[Restart]) -> None:
+        """Record restarts that are not in the ledger yet."""
+        if new := {each.ledger_key: each.version for each in found if each.ledger_key not in self.known}:
+            self.record(new)
+            self.restarts = recorded_restarts(self.known)
+
+    def record_truncate(self, progress: Progress, place: Place, version: RowVersion) -> None:
+        """Record how far the source's logs had been read with a truncate, which is at ``place``."""
+        self.record({truncate_key(progress, place): version})
+        self.truncate_progress = recorded_truncates(self.known)
 
     def record_defaults(self, defaults: Sequence[ColumnDefault], version: RowVersion) -> None:
         """Record the defaults of added columns: rows that are older than the columns may still arrive.
@@ -102,3 +120,5 @@ class TableLedger:
     def _update_defaults(self) -> None:
         self.defaults = remembered(self.known)
         self.to_fill = set(self.defaults)
+        self.restarts = recorded_restarts(self.known)
+        self.truncate_progress = recorded_truncates(self.known)

@@ -50,6 +50,7 @@ from headrace.core.reselect.unresolved import OmittedChange, UnresolvedRows
 from headrace.core.tables.table_sources import refuse_truncate_of_others
 from headrace.ports import Commit, LakeTable, MergeCounts
 from headrace.runtime import failpoints
+from headrace.runtime.pipeline.log_epochs import LogEpochs
 from headrace.runtime.pipeline.pipeline_parts import PipelineOptions, Stages, evolve
 from headrace.runtime.pipeline.position_regression import PositionRegression
 from headrace.runtime.pipeline.reconciliation import Reconciler, UnexplainedCounts
@@ -80,6 +81,7 @@ class TablePipeline:
         self._now = now
         self._stages = stages
         self._ledger = TableLedger(table, now, options.tombstone_retention)
+        self._epochs = LogEpochs(name, table, self._ledger)
         self._reconciler = Reconciler(name, self._ledger, reselect, self._resolve, options, stages)
         self._regression = PositionRegression(name, options.position_regression)
         self._omitted: Sequence[OmittedChange] = ()
@@ -106,6 +108,8 @@ class TablePipeline:
         self.prepare()
         self._omitted = ()
         try:
+            if not isinstance(content, ColumnDefaults):
+                content, commit = self._epochs.place(content, commit)
             if isinstance(content, Truncate):
                 self._truncate(content, commit)
             elif isinstance(content, ColumnDefaults):
@@ -117,6 +121,7 @@ class TablePipeline:
         except BaseException:
             self._reselect.cache.discard(content.table)
             self._ledger.reset()
+            self._epochs.reset()
             raise
         self._reselect.cache.commit(content.table)
         return sorted(self._omitted, key=lambda each: (each.version.topic, each.version.partition, each.version.offset))
@@ -124,6 +129,7 @@ class TablePipeline:
     def begin_assignment(self) -> None:
         """Begin an assignment: another worker may have written, and partitions begin at other offsets."""
         self._ledger.begin_assignment()
+        self._epochs.reset()
 
     def maintenance_due(self) -> bool:
         """Return whether ``maintain`` has something to do."""

@@ -1,0 +1,355 @@
+"""Positions that start again on another server: MySQL and MariaDB after a failover (``merge.md`` section 2.6).
+
+The files and positions of two servers' binary logs cannot be compared. After a failover, and after a connector with
+GTIDs has connected to another replica, changes may have lower positions than the changes before them, and would be
+dropped as late ones. GTIDs and server_id show the difference:
+
+- A change that is sent again is of a transaction whose number was read before in its partition.
+- A change whose transaction is new there, with a position that is not higher than those before it, is of another log.
+
+At such a record the table fails, once: a *restart* is recorded in its ledger, and the operator raises
+``source.position.epoch``. The answered restart divides the partition: what lies before it keeps the epoch that it had,
+however often it is read again, and what follows has the new one. The other partitions change their epoch by themselves
+where their records come to the log of the restart, so that one failover needs one answer.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.core.model.events import NO_POSITION, LogServers, RowVersion, Versions
+from headrace.core.model.keys import RESTART_PREFIX
+from headrace.core.model.log_progress import TRUNCATE, LogProgress, Place, Progress, furthest, newest, to_text
+from headrace.core.model.positions import EPOCH
+
+Bools = npt.NDArray[np.bool_]
+Ints = npt.NDArray[np.int64]
+Texts = npt.NDArray[np.bytes_]
+
+_EPOCH_WIDTH = len(EPOCH % 0)
+_TRUNCATE_PREFIX = f"{RESTART_PREFIX}truncate:"
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """The record of a partition at which positions start again. Its ``version`` has the epoch before it.
+
+    ``known`` is whether changes of its server had been read from the partition before.
+    """
+
+    place: Place
+    server: str
+    number: bytes
+    known: bool
+    version: RowVersion
+
+    @property
+    def epoch(self) -> int:
+        """The epoch before the restart."""
+        return _epoch(self.version.position)
+
+    @property
+    def ledger_key(self) -> str:
+        """The key of the restart in the ledger."""
+        parts = [self.place.name, self.epoch, self.server, self.number.decode(), self.known]
+        return RESTART_PREFIX + json.dumps([self.place.topic, self.place.partition, *parts])
+
+
+def recorded_restarts(ledger: Mapping[str, RowVersion]) -> Sequence[Restart]:
+    """Return the restarts in a ledger."""
+    found = []
+    for key, version in ledger.items():
+        if key.startswith(RESTART_PREFIX) and not key.startswith(_TRUNCATE_PREFIX):
+            topic, partition, name, _, server, number, known = json.loads(key.removeprefix(RESTART_PREFIX))
+            found.append(Restart(Place(topic, name, partition), server, number.encode(), known, version))
+    return found
+
+
+def truncate_key(progress: Progress, place: Place) -> str:
+    """Return the key in the ledger for what had been read with a truncate at ``place``."""
+    places = (place, place._replace(partition=TRUNCATE))
+    return _TRUNCATE_PREFIX + to_text({each: progress[each] for each in places if each in progress})
+
+
+def recorded_truncates(ledger: Mapping[str, RowVersion]) -> Progress:
+    """Return what had been read with the truncates in a ledger."""
+    return newest(key.removeprefix(_TRUNCATE_PREFIX) for key in ledger if key.startswith(_TRUNCATE_PREFIX))
+
+
+@dataclass(slots=True)
+class Placed:
+    """Changes with the epochs of their places in the log, and what was read with them.
+
+    ``found`` are the restarts that partitions have reached; ``unanswered`` is the one of them for which the operator
+    has to raise the epoch, ``before`` what was read of its partition before it.
+    """
+
+    versions: Versions
+    progress: Progress
+    found: list[Restart] = field(default_factory=list)
+    unanswered: Restart | None = None
+    before: LogProgress = field(default_factory=LogProgress)
+
+
+def placed(
+    name: str,
+    versions: Versions,
+    servers: LogServers,
+    progress: Progress,
+    restarts: Sequence[Restart],
+    floor: RowVersion | None,
+    *,
+    is_new: bool,
+    truncate: bool = False,
+) -> Placed:
+    """Place changes of the connector ``name`` behind what was read before them (``progress``).
+
+    ``restarts`` are those in the ledger, ``floor`` is the version of the table's last truncate. A ``truncate`` has to
+    be above the rows of all partitions. ``is_new`` is whether the table does not exist yet.
+    """
+    result = Placed(replace(versions, position=versions.position.copy()), progress)
+    encoded = servers.server.dictionary_encode()
+    names, codes = encoded.dictionary.to_pylist(), np.asarray(encoded.indices)
+    unnamed = names.index("") if "" in names else -1
+    named = (versions.position != NO_POSITION) & (codes != unnamed)
+    for partition in np.unique(versions.partition[named]).tolist():
+        index = np.flatnonzero(named & (versions.partition == partition))
+        if (np.diff(versions.offset[index]) < 0).any():  # halves of key changes wait for each other
+            index = index[np.argsort(versions.offset[index], kind="stable")]
+        place = Place(versions.topic, name, partition)
+        servers_of = _Servers(names, codes[index], servers.number[index])
+        walk = _Walk(place, versions.take(index), servers_of, progress, restarts)
+        walk.knows_table = is_new or bool(progress)
+        walk.others = _of_all_partitions(progress, place) if truncate else _at_floor(progress, place, floor)
+        walk.run(result, index)
+    return result
+
+
+def with_truncate(progress: Progress, place: Place, position: bytes) -> Progress:
+    """Return progress with what was read of a truncate's partition when it arrived."""
+    truncate = place._replace(partition=TRUNCATE)
+    read = progress.get(place, LogProgress())
+    return furthest(progress, {truncate: LogProgress(position, read.numbers, read.time, read.offset)})
+
+
+@dataclass(frozen=True, slots=True)
+class _Servers:
+    """The servers of changes, as ``code`` in ``names``, and the numbers of their transactions."""
+
+    names: Sequence[str]
+    code: npt.NDArray[np.int32]
+    number: Texts
+
+    def since(self, begin: int) -> _Servers:
+        """Those from ``begin`` on."""
+        return _Servers(self.names, self.code[begin:], self.number[begin:])
+
+    def of(self, server: str) -> Bools:
+        """The changes of a server."""
+        found: Bools = self.code == (self.names.index(server) if server in self.names else -1)
+        return found
+
+    def behind(self, restart: Restart) -> Bools:
+        """The changes of the restart's server from its transaction on, of a server that was not known all."""
+        its = self.of(restart.server)
+        return its & (self.number >= restart.number) if restart.known else its
+
+    def among(self, chosen: Bools) -> Sequence[str]:
+        """The servers of the chosen changes."""
+        return [self.names[code] for code in np.unique(self.code[chosen]).tolist()]
+
+
+class _Walk:
+    """The changes of one partition."""
+
+    def __init__(
+        self,
+        place: Place,
+        versions: Versions,
+        servers: _Servers,
+        progress: Progress,
+        restarts: Sequence[Restart],
+    ) -> None:
+        self._place = place
+        self._versions = versions
+        self._servers = servers
+        self._before = progress.get(place, LogProgress())
+        self._configured = _epoch(bytes(versions.position[0]))
+        self._answered = [
+            each
+            for each in restarts
+            if each.epoch < self._configured and (each.place.topic, each.place.name) == (place.topic, place.name)
+        ]
+        self._own = sorted((each for each in self._answered if each.place == place), key=lambda each: each.epoch)
+        self.knows_table = True
+        """Whether the progress contains all partitions that the table has records of."""
+        self.others: LogProgress | None = None
+        """What was read of other partitions before these changes, if they have to be above it as well."""
+        self._found: list[Restart] = []
+
+    def run(self, result: Placed, index: Ints) -> None:
+        """Place the changes, which are at ``index`` of all."""
+        position = self._in_epochs()
+        again = self._first_restart(position, self._before, 0)
+        if again is not None:
+            before = self._progress(position, again)
+            result.before = before if position[again] <= before.position else self.others or before
+            result.unanswered = self._restart(again, position)
+            self._found.append(result.unanswered)
+        result.found += self._found
+        result.versions.position[index] = position
+        result.progress = furthest(result.progress, {self._place: self._progress(position, len(index))})
+
+    # -- epochs ---------------------------------------------------------------------------------------------------
+
+    def _in_epochs(self) -> Texts:
+        """The positions with the epochs of their places."""
+        offset = self._versions.offset
+        before = {each.epoch: self._before_restart(each) for each in self._own}
+        begin = int(np.searchsorted(offset, max((each.version.offset for each in self._own), default=0)))
+        for epoch in self._open_epochs():
+            before[epoch] = np.ones(len(offset), np.bool_)
+            position = self._with_epochs(before)
+            end = self._end_of(epoch, position, begin)
+            if end is None:
+                break
+            restart = self._restart(end, position)
+            self._found.append(restart)
+            before[epoch], begin = self._before_restart(restart), end
+        return self._with_epochs(before)
+
+    def _before_restart(self, restart: Restart) -> Bools:
+        """The changes before a restart of this partition. Its first record may have waited for another one."""
+        return (self._versions.offset < restart.version.offset) & ~self._servers.behind(restart)
+
+    def _with_epochs(self, before: Mapping[int, Bools]) -> Texts:
+        """The positions with the lowest epoch before whose end they are, all others as configured."""
+        position = self._versions.position
+        if not before:
+            return position
+        epochs = np.full(len(position), self._configured)
+        for epoch in sorted(before, reverse=True):
+            epochs[before[epoch]] = epoch
+        changed = position.copy()
+        digits = changed.view(np.uint8).reshape(len(changed), -1)
+        for epoch in np.unique(epochs).tolist():
+            digits[epochs == epoch, :_EPOCH_WIDTH] = np.frombuffer((EPOCH % epoch).encode(), np.uint8)
+        return changed
+
+    def _open_epochs(self) -> Sequence[int]:
+        """The epochs below the configured one that this partition has not left yet.
+
+        None if the operator has raised the epoch without a restart: then the configured one counts at once.
+        """
+        answered = {each.epoch for each in self._answered}
+        if not answered or not self.knows_table:
+            return ()
+        if self._own:
+            first = self._own[-1].epoch + 1
+        else:
+            first = _epoch(self._before.position) if self._before.position else min(answered)
+        missing = range(first, self._configured)
+        return missing if answered.issuperset(missing) else ()
+
+    def _end_of(self, epoch: int, position: Texts, begin: int) -> int | None:
+        """The first change from ``begin`` on that does not belong to ``epoch`` any more."""
+        before, servers = self._progress(position, begin), self._servers.since(begin)
+        behind = np.zeros(len(position) - begin, np.bool_)
+        for each in (each for each in self._answered if each.epoch == epoch):
+            behind |= servers.behind(replace(each, known=each.known or each.server in before.numbers))
+        ends = np.flatnonzero(behind)[:1].tolist()
+        again = self._first_restart(position[begin:], before, begin)
+        ends += [] if again is None else [again]
+        return begin + min(ends) if ends else None
+
+    # -- restarts -------------------------------------------------------------------------------------------------
+
+    def _first_restart(self, position: Texts, before: LogProgress, begin: int) -> int | None:
+        """The first of the changes from ``begin`` on whose transaction is new but whose position is not the highest."""
+        servers = self._servers.since(begin)
+        restarts = _below_before(position, servers, before)
+        if self.others is not None:
+            time = self._versions.source_time[begin:]
+            restarts |= _below_other_partitions(position, servers, time, self.others)
+        # A record below the last offset is read again, or has waited for another one: what follows it shows a restart.
+        restarts &= self._versions.offset[begin:] > self._before.offset
+        found = np.flatnonzero(restarts)
+        return int(found[0]) if len(found) else None
+
+    def _restart(self, index: int, position: Texts) -> Restart:
+        server = self._servers.names[self._servers.code[index]]
+        known = server in self._progress(position, index).numbers
+        version = replace(self._versions.row(index), position=bytes(position[index]))
+        return Restart(self._place, server, bytes(self._servers.number[index]), known, version)
+
+    def _progress(self, position: Texts, end: int) -> LogProgress:
+        """What was read of the partition with the changes before ``end``."""
+        if not end:
+            return self._before
+        servers = _Servers(self._servers.names, self._servers.code[:end], self._servers.number[:end])
+        all_of_them = np.ones(end, np.bool_)
+        numbers = {name: _highest(servers.number[servers.of(name)]) for name in servers.among(all_of_them)}
+        time, offset = int(self._versions.source_time[:end].max()), int(self._versions.offset[end - 1])
+        return self._before.joined(LogProgress(_highest(position[:end]), numbers, time, offset))
+
+
+def _below_before(position: Texts, servers: _Servers, before: LogProgress) -> Bools:
+    """The changes of new transactions whose position is not higher than all positions before them."""
+    none = np.zeros(len(position), np.bool_)
+    if not len(position) or (position[0] > before.position and (position[1:] > position[:-1]).all()):
+        return none
+    new = none
+    for server in servers.among(np.ones(len(position), np.bool_)):
+        its, known = servers.of(server), before.numbers.get(server, b"")
+        if _highest(servers.number[its]) > known:  # otherwise all of them are sent or read again, which is common
+            new[its] = _exceeding(servers.number[its], known)
+    return new & ~_exceeding(position, before.position) if new.any() else none
+
+
+def _below_other_partitions(position: Texts, servers: _Servers, time: Ints, others: LogProgress) -> Bools:
+    """The changes that are below what was read of other partitions, although their transactions are newer.
+
+    A partition that is behind may also have a new transaction of one server below an older one of another: it has an
+    earlier time.
+    """
+    below: Bools = (position <= others.position) & (time > others.time)
+    for server in servers.among(below):
+        its = below & servers.of(server)
+        below[its] = servers.number[its] > others.numbers.get(server, b"")
+    return below
+
+
+def _at_floor(progress: Progress, place: Place, floor: RowVersion | None) -> LogProgress | None:
+    """What had been read of the last truncate's partition when it arrived, if that is another partition."""
+    known = progress.get(place._replace(partition=TRUNCATE))
+    if floor is None or known is None or known.position != floor.position:
+        return None
+    return None if (floor.topic, floor.partition) == (place.topic, place.partition) else known
+
+
+def _of_all_partitions(progress: Progress, place: Place) -> LogProgress:
+    found = LogProgress()
+    for other, known in progress.items():
+        if (other.topic, other.name) == (place.topic, place.name) and other.partition != TRUNCATE:
+            found = found.joined(known)
+    return found
+
+
+def _exceeding(texts: Texts, before: bytes) -> Bools:
+    """Whether each text is higher than all texts before it, ``before`` included."""
+    ranks = np.unique(np.append(np.array([before], texts.dtype), texts), return_inverse=True)[1].ravel()
+    exceeding: Bools = ranks[1:] > np.maximum.accumulate(ranks)[:-1]
+    return exceeding
+
+
+def _highest(texts: Texts) -> bytes:
+    return bytes(texts[texts.argmax()])
+
+
+def _epoch(position: bytes) -> int:
+    return int(position[:_EPOCH_WIDTH])
