@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from properties.source_database import wire
-from properties.source_database.database import Change, Database, Restart, Snapshot, Transaction
+from properties.source_database.database import Change, Database, Failover, Restart, Snapshot, Transaction
 from properties.source_database.dialects import DIALECTS, Dialect
 from properties.source_database.tables import Column, Row, is_stored_out_of_line, key_columns
+
+if TYPE_CHECKING:
+    from properties.source_database.flattening import Flattening
 
 OLD_KEY, NEW_KEY = "__debezium.oldkey", "__debezium.newkey"
 
@@ -22,7 +26,7 @@ class Setup:
     """The setup of tables, connector and topics.
 
     ``identity`` is PostgreSQL's replica identity; ``headers`` the header converter; ``salt`` changes the partition of
-    each key.
+    each key; ``gtids`` is whether MySQL has GTIDs; ``flattened`` are the options of ``ExtractNewRecordState``.
     """
 
     dialect: str = "postgresql"
@@ -35,6 +39,8 @@ class Setup:
     schemas: bool = True
     headers: str = "json"
     salt: int = 0
+    gtids: bool = True
+    flattened: Flattening | None = None
 
     def topic(self, table: int) -> str:
         """The topic of a table."""
@@ -86,9 +92,17 @@ class Connector:
                 self._read(entry)
                 streamed.clear()  # a snapshot is not resent
             elif isinstance(entry, Restart):
-                for transaction in streamed[len(streamed) - entry.back :] if entry.back < len(streamed) else streamed:
-                    self._stream(transaction)
+                self._stream_again(streamed, entry.back)
+            elif isinstance(entry, Failover) and self._setup.gtids:
+                streamed = [replace(each, log=entry.log) for each in streamed]
+                self._stream_again(streamed, entry.back)
+            elif isinstance(entry, Failover):
+                streamed.clear()  # without GTIDs, the operator lets the connector begin at a place of the new log
         return self._records
+
+    def _stream_again(self, streamed: Sequence[Transaction], back: int) -> None:
+        for transaction in streamed[len(streamed) - back :] if back < len(streamed) else streamed:
+            self._stream(transaction)
 
     # -- streaming ----------------------------------------------------------------------------------------------------
 
@@ -98,6 +112,8 @@ class Connector:
 
     def _change(self, transaction: Transaction, change: Change, number: int) -> None:
         source = self._dialect.source(transaction, change, number) | self._names(change.table)
+        if "gtid" in source and not self._setup.gtids:
+            source["gtid"] = None
         kind, old, new = self._setup.key_kind, self._key(change.key), self._key(change.new_key)
         send = _Sender(self, change, transaction, source)
         if change.what == "truncate":
@@ -197,14 +213,23 @@ class Connector:
         setup = self._setup
         topic, value = setup.topic(table), None
         document = None if key is None else wire.key_document(setup.key_kind, key, schemas=setup.schemas)
-        if op:
+        if setup.flattened is not None:
+            flat = setup.flattened.record(op, before, after, source)
+            if flat is None:
+                return
+            row, added = flat
+            value = None if row is None else wire.flat(setup.key_kind, columns, topic, row, schemas=setup.schemas)
+            headers = (*headers, *added)
+        elif op:
             value = wire.envelope(
                 setup.key_kind, columns, topic, op=op, before=before, after=after, source=source, schemas=setup.schemas
             )
         partition = hash((setup.salt, *uid)) % setup.partitions if document is None else setup.partition(document)
         offset = self._offsets.get((topic, partition), 0)
         self._offsets[topic, partition] = offset + 1
-        named = ", ".join(f"{name.removeprefix('__debezium.')}={text.decode()[-30:]}" for name, text in headers)
+        named = ", ".join(
+            f"{name.removeprefix('__debezium.')}={text.decode()[-30:]}" for name, text in headers if "key" in name
+        )
         where = "" if not op else f" {self._dialect.position_text(source)}"
         text = f"{op or 'tombstone'} t{table} {dict(key or {})}{where} {named} {dict(after) if after else ''}".rstrip()
         self._records.append(

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from properties.source_database.servers import Reading
 from properties.source_database.statements import KEYS, Statement
 from properties.source_database.tables import ARRAYS, COLUMNS, Column, Row, key_columns, new_value
 
@@ -35,12 +36,14 @@ class Change:
 
 @dataclass(frozen=True)
 class Transaction:
-    """Changes that became visible in one commit."""
+    """Changes that became visible in one commit of ``server``, as the connector reads them from ``log``."""
 
     id: int
     changes: tuple[Change, ...]
     time: int
     version: int
+    server: int = 0
+    log: int = 0
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,15 @@ class Restart:
     back: int
 
 
-Entry = Transaction | Snapshot | Restart
+@dataclass(frozen=True)
+class Failover:
+    """The connector reads another ``log`` from now on, with GTIDs from ``back`` transactions before."""
+
+    log: int
+    back: int
+
+
+Entry = Transaction | Snapshot | Restart | Failover
 Rows = dict[int, Row]
 
 
@@ -94,8 +105,12 @@ class Database:
     tables after each transaction.
     """
 
-    def __init__(self, tables: int, key_kind: str, arrays: bool, together: str = "moves") -> None:
+    def __init__(
+        self, tables: int, key_kind: str, arrays: bool, together: str = "moves", *, gtids: bool = True
+    ) -> None:
         self._together = together
+        self._gtids = gtids
+        self._reading = Reading()
         columns = COLUMNS + (ARRAYS if arrays else ())
         self.tables = [Table(number, key_kind, columns) for number in range(tables)]
         self.log: list[Entry] = []
@@ -132,6 +147,8 @@ class Database:
         elif statement.what == "restart":
             self._commit(session)
             self.log += [Restart(statement.number, statement.other)] * self._connected
+        elif statement.what == "failover":
+            self._fail_over(statement)
         elif statement.what in ("add column", "widen", "drop column"):
             self._alter(table, statement)
         else:
@@ -276,7 +293,10 @@ class Database:
             table.locks = {key: holder for key, holder in table.locks.items() if holder != session}
         self._remember_version()
         if self._connected:
-            self.log.append(Transaction(self._transactions, tuple(changes), self._time, len(self.versions) - 1))
+            reading, version = self._reading, len(self.versions) - 1
+            self.log.append(
+                Transaction(self._transactions, tuple(changes), self._time, version, reading.server, reading.log)
+            )
 
     def _remember_version(self) -> None:
         self.versions.append([dict(table.committed) for table in self.tables])
@@ -304,6 +324,13 @@ class Database:
         self._commit(1)
         self._connected = True
         self.log.append(self._read("initial", statement, range(len(self.tables))))
+
+    def _fail_over(self, statement: Statement) -> None:
+        if self._connected:
+            self._commit(0)
+            self._commit(1)
+            self._reading = self._reading.after_failover(statement.pick, gtids=self._gtids)
+            self.log.append(Failover(self._reading.log, statement.other))
 
     def _snapshot(self, statement: Statement) -> None:
         if not self._connected:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from properties.source_database.database import Change, Snapshot, Transaction
+from properties.source_database.servers import FIRST_FILES, identity
 
 EPOCH = 1_700_000_000_000
 Source = dict[str, Any]
@@ -41,7 +42,7 @@ class Dialect:
 
     def position_text(self, source: Mapping[str, Any]) -> str:
         """The position as text, for reports."""
-        shown = ("txId", "lsn", "file", "pos", "row", "commit_scn", "txSeq", "commit_lsn", "change_lsn")
+        shown = ("txId", "lsn", "file", "pos", "row", "commit_scn", "txSeq", "commit_lsn", "change_lsn", "gtid")
         if source["snapshot"] != "false":
             return "read"
         return " ".join(f"{name} {source[name]}" for name in shown if name in source)
@@ -70,10 +71,11 @@ class MySql(Dialect):
 
     def source(self, transaction: Transaction, change: Change, number: int) -> Source:
         row = self._row(transaction, number)
-        return self._at(transaction.time, "false", transaction.changes[number - row].position, row)
+        return self._at(transaction, number - row, row)
 
     def read_source(self, snapshot: Snapshot, mark: str) -> Source:
-        return self._at(snapshot.time, mark, 4, 0)
+        no_server = {"server_id": 0, "gtid": None}
+        return self._common(snapshot.time, mark) | {"file": "mysql-bin.000001", "pos": 4, "row": 0} | no_server
 
     def _row(self, transaction: Transaction, number: int) -> int:
         """The index of a change within its statement: only keys that are moved together share one."""
@@ -86,16 +88,25 @@ class MySql(Dialect):
             row += 1
         return row
 
-    def _at(self, time: int, mark: str, position: int, row: int) -> Source:
-        file = f"mysql-bin.{999_998 + position // 500:06d}"
-        return self._common(time, mark) | {"file": file, "pos": position, "row": row}
+    def _at(self, transaction: Transaction, number: int, row: int) -> Source:
+        """The source block of a change; a transaction is written into the log when it is committed."""
+        position = 1_000 * (transaction.id - 500) + 10 * number
+        file = f"mysql-bin.{FIRST_FILES[transaction.log] + position // 5_000:06d}"
+        server = identity(self.connector, transaction.server, transaction.id)
+        return self._common(transaction.time, "false") | {"file": file, "pos": position, "row": row} | server
+
+
+class MariaDb(MySql):
+    """Its GTIDs have another form."""
+
+    connector = "mariadb"
 
 
 class CompressedMySql(MySql):
     """With ``binlog_transaction_compression=ON`` every event of a transaction has the position of its commit."""
 
     def source(self, transaction: Transaction, change: Change, number: int) -> Source:
-        return self._at(transaction.time, "false", transaction.changes[-1].position, self._row(transaction, number))
+        return self._at(transaction, len(transaction.changes), self._row(transaction, number))
 
 
 class Oracle(Dialect):
@@ -145,6 +156,7 @@ class SqlServer(Dialect):
 DIALECTS: Mapping[str, Dialect] = {
     "postgresql": Dialect(),
     "mysql": MySql(),
+    "mariadb": MariaDb(),
     "mysql, compressed": CompressedMySql(),
     "oracle": Oracle(),
     "sqlserver": SqlServer(),

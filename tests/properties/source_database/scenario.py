@@ -100,7 +100,8 @@ class Simulation:
 def simulate(scenario: Scenario) -> Simulation:
     """Run the statements and send the connector's records."""
     setup = scenario.setup
-    database = Database(setup.tables, setup.key_kind, setup.arrays, DIALECTS[setup.dialect].together)
+    together = DIALECTS[setup.dialect].together
+    database = Database(setup.tables, setup.key_kind, setup.arrays, together, gtids=setup.gtids)
     database.run(scenario.statements)
     records = Connector(setup, database).records()
     ends = {(record.topic, record.partition): record.offset + 1 for record in records}

@@ -8,6 +8,8 @@ from random import Random
 
 from properties.source_database.connector import Setup
 from properties.source_database.dialects import DIALECTS
+from properties.source_database.failovers import with_failovers
+from properties.source_database.flattening import with_flattening
 from properties.source_database.scenario import POINTS, Death, Overtaking, Pace, Scenario, Sink
 from properties.source_database.statements import Features, statements
 
@@ -95,6 +97,7 @@ def of_seed(seed: int, *, avoided: Collection[str] = NOT_YET_FIXED) -> Scenario:
     scenario = _with_unread_partitions(Random(~seed), scenario)
     for defect in avoided:
         scenario = DEFECTS[defect](scenario)
+    scenario = with_flattening(with_failovers(scenario))
     if scenario.setup.dialect == "mysql, compressed":  # docs/guarantees.md, Compressed transactions of MySQL
         scenario = replace(scenario, deaths=(), moves=(), overtaking=None)
     if scenario.features.deferred:

@@ -47,6 +47,7 @@ class Features:
     snapshots: bool = False
     incremental: bool = False
     restarts: bool = False
+    failovers: bool = False
 
     @property
     def whats(self) -> tuple[str, ...]:
@@ -61,6 +62,7 @@ class Features:
             (self.snapshots, ("snapshot", "snapshot")),
             (self.incremental, ("incremental",)),
             (self.restarts, ("restart", "restart")),
+            (self.failovers, ("failover", "failover")),
         ):
             found += words if flag else ()
         return tuple(found)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from properties.source_database.connector import Connector, SentRecord, Setup
-from properties.source_database.database import Database, Snapshot, Transaction
+from properties.source_database.database import Database, Failover, Snapshot, Transaction
 from properties.source_database.dialects import DIALECTS
 from properties.source_database.scenario import Scenario, simulate
 from properties.source_database.seeds import of_seed
@@ -119,6 +119,7 @@ _WANTED = (
     *DIALECTS,
     *("shared topic", "schemaless", "simple", "composite", "decimal", "database", "full", "arrays"),
     *("deaths", "moves", "overtaking", "pauses", "unread"),
+    *("flattened", "failover", "without gtids"),
 )
 
 
@@ -142,6 +143,9 @@ def _properties(scenario: Scenario) -> set[str]:
         "overtaking": scenario.overtaking is not None,
         "pauses": scenario.pace.pauses > 0,
         "unread": scenario.pace.unread > 0,
+        "flattened": setup.flattened is not None,
+        "failover": any(isinstance(entry, Failover) for entry in truth.database.log),
+        "without gtids": not setup.gtids,
         "across partitions": len({record.partition for record in truth.records}) > 1,
     }
     return found | {name for name, flag in flags.items() if flag}

@@ -80,6 +80,12 @@ def envelope(
     return _document(_envelope_schema(key_kind, tuple(columns), name) if schemas else None, payload)
 
 
+def flat(key_kind: str, columns: Sequence[Column], name: str, row: Mapping[str, Any], *, schemas: bool) -> bytes:
+    """A row with the fields that ``ExtractNewRecordState`` has added."""
+    added = tuple((field, isinstance(value, int)) for field, value in row.items() if field.startswith("__"))
+    return _document(_flat_schema(key_kind, tuple(columns), name, added) if schemas else None, _payload(row))
+
+
 def _document(schema: str | None, payload: Any) -> bytes:
     text = json.dumps(payload, separators=(",", ":"), ensure_ascii=False)
     return (text if schema is None else f'{{"schema":{schema},"payload":{text}}}').encode()
@@ -110,9 +116,7 @@ def _key_schema(kind: str) -> str:
 
 @lru_cache(256)
 def _envelope_schema(key_kind: str, columns: tuple[Column, ...], name: str) -> str:
-    fields = [{**form, "optional": False, "field": field} for field, form in _KEY_TYPES[key_kind].items()]
-    fields += [{**_TYPES[column.type], "optional": True, "field": column.name} for column in columns]
-    row = {"type": "struct", "fields": fields, "optional": True, "name": f"{name}.Value"}
+    row = {"type": "struct", "fields": _fields(key_kind, columns), "optional": True, "name": f"{name}.Value"}
     source = [
         {"type": "string", "optional": False, "field": "connector"},
         {"type": "int64", "optional": False, "field": "ts_ms"},
@@ -125,3 +129,17 @@ def _envelope_schema(key_kind: str, columns: tuple[Column, ...], name: str) -> s
         {"type": "int64", "optional": True, "field": "ts_ms"},
     ]
     return json.dumps({"type": "struct", "fields": members, "optional": False, "name": f"{name}.Envelope"})
+
+
+@lru_cache(256)
+def _flat_schema(key_kind: str, columns: tuple[Column, ...], name: str, added: tuple[tuple[str, bool], ...]) -> str:
+    fields = _fields(key_kind, columns)
+    fields += [
+        {"type": "int64" if is_number else "string", "optional": True, "field": field} for field, is_number in added
+    ]
+    return json.dumps({"type": "struct", "fields": fields, "optional": False, "name": f"{name}.Value"})
+
+
+def _fields(key_kind: str, columns: Sequence[Column]) -> list[dict[str, Any]]:
+    fields = [{**form, "optional": False, "field": field} for field, form in _KEY_TYPES[key_kind].items()]
+    return fields + [{**_TYPES[column.type], "optional": True, "field": column.name} for column in columns]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import lru_cache
 from threading import Event, Thread
 from typing import Any
 
+from properties.source_database.failovers import advised_epoch, most_answers
 from properties.source_database.judge import Judge
 from properties.source_database.row_source import LaterSource
 from properties.source_database.scenario import Place, Scenario, chance, simulate
@@ -52,13 +53,15 @@ class World:
         self.clock = 1_000.0
         self.overtaken: Life | None = None
         self.handed_back = Event()
+        self.epoch = 0
+        self.answers = 0
         self.version = 0
 
     def run(self) -> None:
         """Run workers until all offsets are committed, or a problem is found."""
         while not self.is_done and not self.wrong and not self.stops:
-            if self.lives == LIVES:
-                self.wrong.append(f"not done after {LIVES} lives")
+            if self.lives == LIVES + self.epoch:
+                self.wrong.append(f"not done after {self.lives} lives")
                 return
             Life(self).run()
 
@@ -80,6 +83,18 @@ class World:
     def rows(self, number: int) -> list[Mapping[str, Any]]:
         """The rows of the lake table of a source table."""
         return list(self.lakehouse.table(NAMESPACE, self.table_name(number), TableOptions()).rows().values())
+
+    def stop(self, failures: Sequence[BaseException]) -> None:
+        """Handle the failures of a task: the operator sets the epoch that an error names, and restarts the task."""
+        for failure in failures:
+            epoch = advised_epoch(failure, self.scenario)
+            if epoch is None:
+                self.stops.append(failure)
+            else:
+                self.epoch = max(self.epoch, epoch)
+                self.answers += 1
+        if self.answers > (limit := most_answers(self.scenario, self.truth)):
+            self.wrong.append(f"the epoch was raised {self.answers} times, although {limit} times should do")
 
     def judge_commit(self, name: str) -> None:
         """Judge a new commit of a table."""
@@ -185,7 +200,7 @@ class Life:
             WorkerThreads(Inline(), Inline(), Inline(), writers=2),
             unlimited(),
         )
-        self.task = await factory("oracle", 0, config(world.scenario), failures.append)
+        self.task = await factory("oracle", 0, config(world.scenario, world.epoch), failures.append)
         await self.task.start()
         loop = asyncio.get_running_loop()
         end = loop.time() + TIMEOUT
@@ -197,7 +212,7 @@ class Life:
         if self.is_overtaken:
             await asyncio.sleep(30)
         else:
-            world.stops += failures
+            world.stop(failures)
         await self.task.stop()
 
     def _delay(self) -> float:
@@ -242,14 +257,14 @@ class _Feeds:
         """Nothing to close."""
 
 
-def config(scenario: Scenario) -> SinkConnectorConfig:
+def config(scenario: Scenario, epoch: int) -> SinkConnectorConfig:
     """The connector's configuration."""
     setup, sink = scenario.setup, scenario.sink
-    return _config(setup.shared_topic, setup.schemas, setup.dialect == "oracle", sink)
+    return _config(setup.shared_topic, setup.schemas, setup.dialect == "oracle", sink, epoch)
 
 
 @lru_cache(512)
-def _config(shared_topic: bool, schemas: bool, lobs: bool, sink: Any) -> SinkConnectorConfig:
+def _config(shared_topic: bool, schemas: bool, lobs: bool, sink: Any, epoch: int) -> SinkConnectorConfig:
     converter = "org.apache.kafka.connect.json.JsonConverter"
     given = {
         "name": "oracle",
@@ -266,6 +281,7 @@ def _config(shared_topic: bool, schemas: bool, lobs: bool, sink: Any) -> SinkCon
         "reselect.unresolved.insert.mode": sink.unresolved,
         "reselect.null.values": str(sink.null_values).lower(),
         "reselect.cache.enabled": str(sink.cache).lower(),
+        "source.position.epoch": str(epoch),
     }
     if lobs:
         given["lob.enabled"] = "true"
