@@ -23,13 +23,14 @@ from headrace.config import SinkConnectorConfig, WorkerConfig
 from headrace.core.model.errors import ConfigError, HeadraceError
 from headrace.core.model.events import TableId
 from headrace.core.reselect.options import DatabaseOptions, ReselectOptions
-from headrace.core.tables.naming import TableNaming, table_of_topic
+from headrace.core.tables.table_sources import TableSource as StoredSource
 from headrace.core.verify.verification import Verdict, comparison
-from headrace.ports import Stores, TableSource, TopicPartition
+from headrace.ports import LakeTable, Stores, TableSource, TopicPartition
 from headrace.runtime.clock import now
 from headrace.runtime.task.task_factory import sink_task_options
 from headrace.runtime.verify.connector_rest import connector_rest
 from headrace.runtime.verify.lake_progress import LakeProgress
+from headrace.runtime.verify.source_tables import SourceTables, refuse_shared_table, topic_form
 from headrace.runtime.verify.table_repair import Sink, TableRepair
 from headrace.runtime.verify.table_verifier import (
     KEYS_AT_ONCE,
@@ -191,21 +192,29 @@ class Verification:
         wanted = self._connector.framework.topics
         names = "|".join(map(re.escape, wanted.names))
         topics = self._offsets.topics(wanted.pattern or names)
-        found = [(topic, *source) for topic in topics if (source := self._source_of(topic))]
-        selected = self._arguments.tables
-        for name in selected:
+        selected = set(self._arguments.tables)
+        tables = SourceTables(self._databases, self._task.naming, self._stored, selected)
+        # Each lake table is opened for its sources: first those of the topics that --table names.
+        found: list[tuple[str, TableId, TableSource]] = []
+        for topic in sorted(topics, key=lambda topic: not any(topic.endswith(topic_form(name)) for name in selected)):
+            found += [(topic, *each) for each in tables.of(topic)]
+            if selected and selected <= set().union(*(_names(*each[:2]) for each in found)):
+                break
+        for name in self._arguments.tables:
             if not any(name in _names(topic, table) for topic, table, _ in found):
                 known = ", ".join(f"{table.schema}.{table.table}" for _, table, _ in found) or "none"
                 raise ConfigError(f"--table {name}: the connector has no such table; it has: {known}")
-        return [each for each in found if not selected or set(selected) & _names(*each[:2])]
+        return [each for each in found if not selected or selected & _names(*each[:2])]
 
-    def _source_of(self, topic: str) -> tuple[TableId, TableSource] | None:
-        """Return the table of a topic, in the first database that may have it, or None for a topic without a table."""
-        for database, source in self._databases:
-            table = table_of_topic(topic, database.source_db or database.dbname)
-            if table is not None and database.holds(table):
-                return table, source
-        return None
+    def _stored(self, name: str) -> Sequence[StoredSource]:
+        """Return the sources that a lake table stores. An error is reported when the table is compared."""
+        try:
+            return self._lake_table(name).sources()
+        except HeadraceError:
+            return ()
+
+    def _lake_table(self, name: str) -> LakeTable:
+        return self._lakehouse.table(self._task.namespace, name, replace(self._task.tables, adopt=False))
 
     def _table(self, topic: str, id: TableId, source: TableSource) -> None:
         table, name = self._opened(topic, id, source)
@@ -220,10 +229,15 @@ class Verification:
     def _opened(self, topic: str, id: TableId, source: TableSource) -> tuple[VerifiedTable, str]:
         catalog = source.catalog(id)
         if catalog is None:
-            raise ConfigError(f"{id.schema}.{id.table}: the source database has no such table")
+            raise ConfigError(
+                f"{id.schema}.{id.table}: the source database has no such table. If topic {topic} has the rows of a "
+                "table whose name a topic cannot have, name the table with --table SCHEMA.TABLE, or let the connector "
+                "write a batch of it first: the lake table then stores its source table"
+            )
         options = self._task
-        name = TableNaming.name(options.naming, topic, id)
-        lake = self._lakehouse.table(options.namespace, name, replace(options.tables, adopt=False))
+        name = options.naming.name(topic, id)
+        lake = self._lake_table(name)
+        refuse_shared_table(name, topic, id, lake.sources())
         key_fields = options.envelope.key_fields or lake.key_fields() or tuple(part.name for part in catalog.key)
         schema = source.schema(catalog)
         stored = lake.schema()
