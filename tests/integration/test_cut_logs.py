@@ -179,7 +179,7 @@ def test_a_topic_that_is_created_again(logs: Logs, stopped: bool) -> None:
     new = logs.send("again", 8)
     if stopped:
         logs.worker.start()
-    logs.wait_for_refusal("again", "was deleted and created again", "the table")
+    logs.wait_for_refusal("again", "was deleted and created again", "drop the table")
     logs.worker.call("PUT", f"/connectors/{logs.topic('again')}/stop")
     wait_until(lambda: logs.worker.states(logs.topic("again")) == ["STOPPED"], "stopped", SECONDS)
     for folder in (logs.warehouse / "shop").glob("again*"):

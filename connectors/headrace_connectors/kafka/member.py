@@ -60,6 +60,12 @@ _NOT_THE_LOG = (
     "/connectors/NAME/offsets) to 0 to read it from its beginning, or to their current values to continue, and resume; "
     "headrace verify --repair then adds what is missing. See docs/guarantees.md, 'A log that was cut'"
 )
+_CREATED_AGAIN = (
+    "{topic}: the topic was deleted and created again since group {group} has read it; nothing more of it is read, "
+    "because its snapshot reads would count as older than the rows of the former topic. Stop the connector, drop the "
+    "table, remove the topic's offsets (DELETE /connectors/NAME/offsets), and resume. See docs/guarantees.md, 'A log "
+    "that was cut'"
+)
 _NO_NOTES = (
     "Offsets are committed without metadata, because the brokers' limit is too low: a missing table, or one behind the "
     "group, will not be detected after a restart; raise offset.metadata.max.bytes on the brokers"
@@ -234,7 +240,7 @@ class GroupMember(Service):
             await self._begin_again()
         if self._assigned.is_set():
             for topic in self._created_again:
-                await self._fail_topic(topic, topic, "the topic was deleted and created again")
+                await self._fail_topic(topic, _CREATED_AGAIN.format(topic=topic, group=self._settings.group))
             self._created_again = ()
         partitions = self._fetchable()
         if partitions == (NOWHERE,):
@@ -276,7 +282,9 @@ class GroupMember(Service):
         if problem is not None:
             await self._find_topics_created_again([partition])  # whose log is another one as well
             if partition.topic not in self._created_again:
-                await self._fail_topic(partition.topic, f"{partition.topic}-{partition.partition}", problem)
+                log_name = f"{partition.topic}-{partition.partition}"
+                message = _NOT_THE_LOG.format(log=log_name, problem=problem, group=self._settings.group)
+                await self._fail_topic(partition.topic, message)
         elif records:
             self._lag.read(partition, records[0].offset, end)
             chunk = self._numbering.chunk(partition, records, end, behind)
@@ -287,12 +295,10 @@ class GroupMember(Service):
             if epoch == self._numbering.epoch:
                 await self._listener.deliver(chunk)
 
-    async def _fail_topic(self, topic: str, log_name: str, problem: str) -> None:
+    async def _fail_topic(self, topic: str, message: str) -> None:
         """Read nothing more of a topic until the next assignment."""
         self._failed_topics.add(topic)
-        await self._listener.topic_failed(
-            topic, Fatal(_NOT_THE_LOG.format(log=log_name, problem=problem, group=self._settings.group))
-        )
+        await self._listener.topic_failed(topic, Fatal(message))
 
     def _fetchable(self) -> tuple[aiokafka.TopicPartition, ...]:
         """Return the partitions to poll: NOWHERE for none, an empty tuple for all assigned, or those not excluded.
