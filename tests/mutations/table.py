@@ -190,8 +190,8 @@ PIPELINE = _of(
     ),
     (
         "a failed batch leaves the ledger as it is",
-        "            self._ledger.reset()\n            raise",
-        "            raise",
+        "            self._ledger.reset()\n            self._epochs.reset()",
+        "            self._epochs.reset()",
     ),
     (
         "a row that another worker removed is missed",

@@ -59,7 +59,7 @@ _NO_DROP_OF_DELETED_ROWS = Edit(
 _NO_DROP = Edit(RESELECT_CACHE, "np.flatnonzero(actions.delete | actions.fresh).tolist()", "[]")
 _NO_DROP_AT_ASSIGNMENT = Edit(CACHE, 'self._drop_partition(partition, "assign")\n', "pass\n")
 _ANY_GENERATION = Edit(CACHE, " or cell.generation != self._assignments.generation(stamp.partition):", ":")
-_LARGE_OBJECTS_TELL_ALL = Edit(RULES, "not (masked or truncated or silent)", "not (masked or truncated)")
+_LARGE_OBJECTS_TELL_ALL = Edit(RULES, "masked or truncated or silent or generated", "masked or truncated or generated")
 
 RULES_OF_CASES = (
     Rule(
