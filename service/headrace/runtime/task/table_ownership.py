@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 from headrace.core.batch.batch import Content
 from headrace.core.model.column_defaults import ColumnDefaults
@@ -44,6 +45,10 @@ class TableOwnership:
         topic = content.version.topic
         source = TableSource(self._connector, self._group, topic, content.table, topic_ids.get(topic, ""))
         stored = table.sources()
+        for each in stored:
+            if (each.connector, each.topic, each.table) == (source.connector, source.topic, source.table):
+                # A replay of dead letters has no group, and brokers may not have reported the id of the topic yet.
+                source = replace(source, group=source.group or each.group, topic_id=source.topic_id or each.topic_id)
         adopted = self._adopted(name, rivals(stored, source, shared=self._shared), source)
         # What the topic's tombstones or an earlier release have registered, or a connector of the same group.
         outdated = [each for each in stored if each != source and each.has_the_writer_of(source)]

@@ -134,9 +134,18 @@ def test_defaults_of_columns_are_of_no_topic_of_rows(table: MemoryTable) -> None
 
 def test_a_topic_that_was_created_again_is_refused(table: MemoryTable) -> None:
     """Its reads have lower offsets than the rows. The table learns the id with the first batch that knows it."""
-    for topic_id in ("", "old", "", "old"):
+    for topic_id, stored in (("", ""), ("old", "old"), ("", "old")):
         owner("d1").register("dd.same", table, content(), {"p.public.s1": topic_id})
+        assert [source.topic_id for source in table.sources()] == [stored]
     with pytest.raises(Fatal, match=r"p\.public\.s1 was deleted and created again.*drop the table"):
         owner("d1").register("dd.same", table, content(), {"p.public.s1": "new"})
     owner("d1", adopts_from=("d1",)).register("dd.same", table, content(), {"p.public.s1": "new"})
     assert [source.topic_id for source in table.sources()] == ["new"]
+
+
+def test_a_replay_of_dead_letters_changes_nothing(table: MemoryTable) -> None:
+    """It has no group, and does not know the id of the topic."""
+    owner("d1").register("dd.same", table, content(), {"p.public.s1": "id"})
+    before = list(table.sources())
+    TableOwnership("d1", "", shared=False).register("dd.same", table, content(), NO_IDS)
+    assert list(table.sources()) == before
