@@ -394,12 +394,12 @@ class TopicDecoder:
                 return
             except BadRecord as error:
                 refused = dict.fromkeys((error.culprit, *error.also), error)
-                if len(refused) == 1 and not searched:
-                    # Find all at once: if none of thousands fits, removing one at a time takes minutes.
-                    refused = self._builder.misfits(self._tables.current, codec, events) or refused
-                    searched = True
-                for place, problem in sorted(refused.items(), reverse=True):
-                    out.errant.append(Errant(events.remove(place), Stage.TASK_PUT, problem))
+            if len(refused) == 1 and not searched:
+                # Find all at once: if none of thousands fits, removing one at a time takes minutes.
+                refused = self._builder.misfits(self._tables.current, codec, events) or refused
+                searched = True
+            for place, problem in sorted(refused.items(), reverse=True):
+                out.errant.append(Errant(events.remove(place), Stage.TASK_PUT, problem))
 
     def _judge(self, changes: Changes, flattened: bool, out: Decoded) -> None:
         """Report what the metadata of the changes lacks."""

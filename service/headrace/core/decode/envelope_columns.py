@@ -132,11 +132,13 @@ class ChangesBuilder:
         except BadRecord as error:
             if len(events) == 1:
                 return {0: error}
-            half = len(events) // 2
-            first = self.misfits(table, codec, events.slice(0, half))
-            second = self.misfits(table, codec, events.slice(half, len(events)))
-            return first | {half + place: problem for place, problem in second.items()}
-        return {}
+        else:
+            return {}
+        # Outside of the handler: there the error of all events would be shown as the cause of each event's own error.
+        half = len(events) // 2
+        first = self.misfits(table, codec, events.slice(0, half))
+        second = self.misfits(table, codec, events.slice(half, len(events)))
+        return first | {half + place: problem for place, problem in second.items()}
 
     def _changes(self, table: TableId, codec: Codec, events: Events) -> Changes:
         if codec.key_fields or not self._keyless:

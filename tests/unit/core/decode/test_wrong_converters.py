@@ -139,6 +139,7 @@ def test_key_columns_that_no_event_has_are_found_before_any_cell_is_converted() 
     [(stage, text)] = refusals(result)
     assert stage is Stage.TASK_PUT
     assert text.startswith("primary.key.fields names number, which the event's row does not have; correct the option")
+    assert [each for each in result.errant if each.error.__context__] == []  # no trace repeats it as its own cause
     assert catalog.conversions == 0
 
 
