@@ -28,7 +28,7 @@ MISTAKES: dict[str, tuple[bool, dict[str, str], str]] = {
     "value": (True, PLAIN_VALUES, "value.converter.schemas.enable=true"),
     "key": (True, PLAIN_KEYS, "key.converter.schemas.enable=true"),
     "both": (True, {**PLAIN_KEYS, **PLAIN_VALUES}, "key.converter.schemas.enable=true"),
-    "text": (True, {"value.converter": TEXT}, "a value converter that returns structs"),
+    "text": (True, {"value.converter": TEXT}, "set value.converter to the converter with which the source"),
     "avro": (True, AVRO_VALUES, "magic byte"),
     "column": (True, OTHER_COLUMN, "primary.key.fields names number, which the event's row does not have"),
     "plain": (False, {}, "set schemas.enable=false"),

@@ -90,6 +90,7 @@ def test_a_value_that_is_no_row_is_a_bad_record() -> None:
     (errant,) = decoded(Conversion(value=StringConverter()), Record(key, b"text")).errant
     assert errant.stage is Stage.TASK_PUT
     assert "string instead of a row" in str(errant.error)
+    assert "set value.converter to the converter with which the source connector writes its values" in str(errant.error)
     assert "JsonConverter" in str(errant.error)
 
 

@@ -52,7 +52,10 @@ _BEGIN_OF_SNAPSHOT = ("first", "first_in_data_collection")
 _SCHEMA_CHANGE = "SchemaChangeValue"
 _NOT_ROWS = ("Heartbeat", "TransactionMetadataValue", "Notification", _SCHEMA_CHANGE, "MessageValue")
 
-_ADVICE = "use a value converter that returns structs (JsonConverter, AvroConverter…), or a transform that makes one"
+_ADVICE = (
+    "set value.converter to the converter with which the source connector writes its values (Debezium's default is "
+    "org.apache.kafka.connect.json.JsonConverter), or use a transform that makes structs"
+)
 
 NO_POSITIONS = Note(
     "the source block has no position that orders changes, so they are applied in order of arrival, and late ones "

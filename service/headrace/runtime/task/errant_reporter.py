@@ -71,8 +71,7 @@ class ErrantReporter:
             raise Fatal(f"Tolerance exceeded in error handler: {_describe(reported[0])}") from reported[0].error
 
     def _errant_record(self, record: Record, errant: Errant) -> ErrantRecord:
-        converter = errant.stage.name.endswith("CONVERTER")
-        class_name = self._converters.get(errant.stage, _JSON) if converter else _SINK_TASK
+        class_name = self._converters.get(errant.stage, _JSON) if _converts(errant.stage) else _SINK_TASK
         return ErrantRecord(record, errant.stage, errant.error.class_name or class_name, errant.error)
 
     async def _keep(self, reported: Sequence[ErrantRecord]) -> None:
@@ -108,8 +107,16 @@ def _log_line(task: str, errant: ErrantRecord, with_message: bool) -> str:
 
 
 def _describe(errant: ErrantRecord) -> str:
+    """Return where a record failed and why: at a converter with the option that names it, which may be the cause."""
     record = errant.record
+    option = f" ({errant.stage.name.lower().replace('_', '.')}={errant.class_name})" if _converts(errant.stage) else ""
+    problem = str(errant.error).removesuffix(".")
     return (
-        f"{record.topic}-{record.partition} at offset {record.offset}, stage {errant.stage}: {errant.error}. "
-        "Correct the record at its source, or set errors.tolerance=all with errors.deadletterqueue.topic.name"
+        f"{record.topic}-{record.partition} at offset {record.offset}, stage {errant.stage}{option}: {problem}. If "
+        "only this record is at fault, correct it at its source, or set errors.tolerance=all with "
+        "errors.deadletterqueue.topic.name"
     )
+
+
+def _converts(stage: Stage) -> bool:
+    return stage.name.endswith("CONVERTER")

@@ -16,6 +16,7 @@ from headrace_connectors.memory.feed import MemoryRecord
 
 pytestmark = pytest.mark.anyio
 
+JSON = "org.apache.kafka.connect.json.JsonConverter"
 CONNECT_LINE = (
     "Error encountered in task d1-0. Executing stage 'VALUE_CONVERTER' with class "
     "'org.apache.kafka.connect.json.JsonConverter', where consumed record is {topic='snk-dlqin', partition=0, "
@@ -76,3 +77,26 @@ async def test_without_tolerance_the_first_bad_record_is_the_last_that_is_report
         await reporter.report(records, errants)
     assert [letter.value for letter in queue.letters] == [b"1"]
     assert [line.partition("offset=")[2][0] for line in caplog.messages] == ["1"]
+
+
+@pytest.mark.parametrize(
+    ("stage", "where"),
+    [
+        (
+            Stage.VALUE_CONVERTER,
+            "stage VALUE_CONVERTER (value.converter=com.example.Converter): no magic byte. If only",
+        ),
+        (Stage.KEY_CONVERTER, f"stage KEY_CONVERTER (key.converter={JSON}): no magic byte. If only this record is at"),
+        (Stage.TASK_PUT, "stage TASK_PUT: no magic byte. If only this record is at fault, correct it at its source"),
+    ],
+)
+async def test_the_error_of_a_converter_names_its_option(stage: Stage, where: str) -> None:
+    """A wrong converter fails at the first record: the error names the option and the class, not only the record."""
+    converters = {Stage.VALUE_CONVERTER: "com.example.Converter"}
+    reporter = ErrantReporter(
+        "d1-0", None, tolerate_errors=False, log_errors=False, log_messages=False, converters=converters
+    )
+    record = MemoryRecord("t", 0, 1, 0, b"k", b"v", ())
+    with pytest.raises(Fatal) as failure:
+        await reporter.report([record], [Errant(0, stage, BadRecord("no magic byte."))])
+    assert f"t-0 at offset 1, {where}" in str(failure.value)
