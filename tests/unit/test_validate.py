@@ -80,7 +80,9 @@ def test_the_file_of_another_sink_is_answered_with_the_guide(
 def test_files_that_cannot_be_validated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """An unknown class is an error of the file with status 1. A missing file gives status 2."""
     assert main(["validate", written(tmp_path, {"name": "shop", "connector.class": "FileStreamSink"})]) == 1
-    assert "Failed to find any class" in capsys.readouterr().out
+    output = capsys.readouterr().out
+    assert "Failed to find any class" in output
+    assert "run other connectors, such as Debezium's source connectors, in Kafka Connect" in output
     assert main(["validate", str(tmp_path / "none.json")]) == 2
     assert "none.json: cannot be read as a connector" in capsys.readouterr().out
 

@@ -237,8 +237,8 @@ def _widened(table: str, wanted: pa.Field, stored: pa.DataType) -> pa.Field:
         return wanted
     raise Fatal(
         f"{table}: column {wanted.name!r} is {sql_type(stored)} in the table and {sql_type(wanted.type)} in the "
-        "events, which cannot be widened to one another; exclude the column, or move the table away, so that a new one "
-        "is created"
+        "events, which cannot be widened to one another; exclude the column (field.exclude.list), or move the table "
+        "away, so that a new one is created"
     )
 
 

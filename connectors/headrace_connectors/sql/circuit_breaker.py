@@ -25,6 +25,10 @@ class Unreachable(Retriable):
     """The database did not answer: no connection, or one that was lost."""
 
 
+CHECK_SERVER = "check that the server is up, and reselect.database.hostname and reselect.database.port"
+"""What to do about a server that accepts no connection."""
+
+
 class CircuitState(StrEnum):
     """The state, which decides about the next call."""
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 import oracledb
 
 from headrace.core.model.errors import Fatal, HeadraceError, Retriable
-from headrace_connectors.sql.circuit_breaker import Unreachable
+from headrace_connectors.sql.circuit_breaker import CHECK_SERVER, Unreachable
 from headrace_connectors.sql.refused_logins import RefusedConnection, RefusedLogin
 
 _CODE = re.compile(r"\b(?:ORA|DPY|DPI|TNS)-\d{4,5}\b")
@@ -102,7 +102,9 @@ def translated(where: str) -> Iterator[None]:
     except oracledb.Error as error:
         raise _translate(error, where) from error
     except OSError as error:
-        raise Unreachable(f"{where} cannot be reached: {error.strerror or type(error).__name__}") from error
+        raise Unreachable(
+            f"{where} cannot be reached: {error.strerror or type(error).__name__}; {CHECK_SERVER}"
+        ) from error
 
 
 def _translate(error: BaseException, where: str) -> HeadraceError:

@@ -10,7 +10,7 @@ import psycopg
 import psycopg_pool
 
 from headrace.core.model.errors import Fatal, HeadraceError, Retriable, TimedOut
-from headrace_connectors.sql.circuit_breaker import Unreachable
+from headrace_connectors.sql.circuit_breaker import CHECK_SERVER, Unreachable
 from headrace_connectors.sql.refused_logins import RefusedConnection, RefusedLogin
 
 _GONE = re.compile(r"08|57P0|53300")
@@ -88,7 +88,7 @@ def _translate(error: psycopg.Error, where: str, certificate_problem: Callable[[
     if state is None and isinstance(error, psycopg.OperationalError):
         if _UNVERIFIED in message and (problem := certificate_problem()):
             message = message.replace(_UNVERIFIED, f"{_UNVERIFIED}: {problem}")
-        return _refusal(where, message) or Unreachable(f"{where} cannot be reached: {message}")
+        return _refusal(where, message) or Unreachable(f"{where} cannot be reached: {message}; {CHECK_SERVER}")
     if state is not None and _SETTINGS.match(state):
         refusal = RefusedLogin if state == _REFUSED_LOGIN else RefusedConnection
         return refusal(f"{where} refuses the connection: {message}; {_CORRECT}", "reselect.database.user")

@@ -49,6 +49,12 @@ def test_a_broken_connection_is_unreachable(message: str) -> None:
     assert type(_raised(psycopg.OperationalError(message))) is Unreachable
 
 
+def test_the_error_of_a_server_that_does_not_answer_names_the_options_of_its_address() -> None:
+    """A wrong host or port raises Unreachable as a server that is down does, so the message names all of them."""
+    error = _raised(psycopg.OperationalError(_AT + "Connection refused"))
+    assert str(error).endswith("check that the server is up, and reselect.database.hostname and reselect.database.port")
+
+
 @pytest.mark.parametrize("message", REFUSED)
 def test_a_refused_login_is_a_config_error(message: str) -> None:
     """A refused password, certificate or role raises ConfigError, because a retry cannot succeed."""

@@ -13,13 +13,16 @@ _SHARED = re.compile(r"(Converter|Transform(ation)?|\$(Key|Value))$")
 """Ends of the names of classes that a user leaves out or guesses."""
 
 
-def suggestion(name: str, known: Iterable[str]) -> str:
-    """Return a sentence that names the closest known options, or refers to the documentation."""
+_SEE = "See docs/configuration.md for the list."
+
+
+def suggestion(name: str, known: Iterable[str], otherwise: str = _SEE) -> str:
+    """Return a sentence that names the closest known options, or ``otherwise`` if none is similar."""
     name = name[:_COMPARED]
     close = difflib.get_close_matches(name, list(known), n=2, cutoff=0.6)
     if close:
         return f"Did you mean {' or '.join(repr(key) for key in close)}?"
-    return "See docs/configuration.md for the list."
+    return otherwise
 
 
 def class_suggestion(name: str, known: Iterable[str]) -> str:

@@ -26,6 +26,7 @@ ConnectorCheck = Callable[[str, KafkaSettings], None]
 _CLOSING_LINE = (
     "You can also find the above list of errors at the endpoint `/connector-plugins/{connectorType}/config/validate`"
 )
+_ELSEWHERE = "Set LakehouseSink, and run other connectors, such as Debezium's source connectors, in Kafka Connect."
 
 
 class ConnectorValidator:
@@ -87,7 +88,7 @@ class ConnectorValidator:
         return (
             f"Failed to find any class that implements Connector and which name matches {name}, "
             f"available connectors are: {described}. "
-            f"{migration(name, config) or suggestion(name, known)}"
+            f"{migration(name, config) or suggestion(name, known, _ELSEWHERE)}"
         )
 
     def _infos(self, plugin: ConnectorPlugin, config: Properties) -> ConfigInfos:
