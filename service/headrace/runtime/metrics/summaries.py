@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from contextvars import copy_context
 from dataclasses import dataclass, field
 
 from headrace.core.connect.lifecycle import State, TableState
@@ -131,6 +132,9 @@ class SummaryLog:
 
     def log(self) -> None:
         """Log one line per connector, none of one that does not run or was idle before."""
+        copy_context().run(self._log)  # each line has the context of its connector, and the caller keeps its own
+
+    def _log(self) -> None:
         idle = set()
         for summary in self._summaries():
             if not summary.runs:
