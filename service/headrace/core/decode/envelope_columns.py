@@ -72,7 +72,7 @@ HIDDEN_NULL = Note(
 )
 DEFAULT_OF_NULLABLE = Note(
     "the column accepts NULL and has a default, and no null of it has arrived since the task started: the source "
-    "connector's converter writes the default in the place of NULL unless it is told not to, which events do not show; "
+    "connector's converter writes the default in the place of NULL by default, which events do not show; "
     "set value.converter.replace.null.with.default=false there (AvroConverter of Confluent: "
     "value.converter.ignore.default.for.nullables=true)"
 )
