@@ -102,11 +102,6 @@ FOLD = _of(
         "folded[is_known & (doubted > known)]",
     ),
     (
-        "a value behind a doubtful null is doubted, and one before it is not",
-        "((doubted > known) | contradiction)",
-        "((doubted < known) | contradiction)",
-    ),
-    (
         "the first position forgets a new image",
         "np.minimum(oldest, rows.begin, out=oldest, where=rows.fresh & ~rows.deleted)",
         "np.minimum(oldest, rows.begin, out=oldest, where=rows.deleted)",
@@ -175,7 +170,6 @@ TOMBSTONES_OF_FETCHES = _of(
 
 LEDGER = _of(
     "service/headrace/runtime/pipeline/table_ledger.py",
-    ("the ledger is read as empty", "= Tombstones(ledger), self._now()", "= Tombstones({}), self._now()"),
     ("the ledger of another assignment is kept", "        self._assigned_anew = True\n", "        pass\n"),
     ("what was recorded is not known", "        self.known.update(new)\n", ""),
     ("another worker's deletes are not read", "        if self._table.ledger_moved():", "        if False:"),
@@ -318,11 +312,20 @@ HEADER_KEYS = _of(
 
 FOUND_BY_HISTORIES = (
     *_of(
+        "service/headrace/runtime/pipeline/table_ledger.py",
+        ("the ledger is read as empty", "= Tombstones(ledger), self._now()", "= Tombstones({}), self._now()"),
+    ),
+    *_of(
         f"{CORE}/merge/fold.py",
         (
             "a new image keeps the stored cells",
             "        fresh=rows.fresh,\n",
             "        fresh=np.zeros_like(rows.fresh),\n",
+        ),
+        (
+            "a value behind a doubtful null is doubted, and one before it is not",
+            "((doubted > known) | contradiction)",
+            "((doubted < known) | contradiction)",
         ),
     ),
     *_of(

@@ -8,7 +8,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from properties.source_database import wire
-from properties.source_database.database import Change, Database, Failover, Restart, Snapshot, Transaction
+from properties.source_database.database import (
+    AddedPartitions,
+    Change,
+    Database,
+    Failover,
+    Restart,
+    Snapshot,
+    Transaction,
+)
 from properties.source_database.dialects import DIALECTS, Dialect
 from properties.source_database.tables import Column, Row, is_stored_out_of_line, key_columns
 
@@ -27,6 +35,7 @@ class Setup:
 
     ``identity`` is PostgreSQL's replica identity; ``headers`` the header converter; ``salt`` changes the partition of
     each key; ``gtids`` is whether MySQL has GTIDs; ``flattened`` are the options of ``ExtractNewRecordState``.
+    ``null_arrays``: arrays are set to NULL. ``first_partitions``: the topics' partitions before some were added.
     """
 
     dialect: str = "postgresql"
@@ -36,19 +45,21 @@ class Setup:
     key_kind: str = "int"
     identity: str = "default"
     arrays: bool = False
+    null_arrays: bool = False
     schemas: bool = True
     headers: str = "json"
     salt: int = 0
     gtids: bool = True
     flattened: Flattening | None = None
+    first_partitions: int | None = None
 
     def topic(self, table: int) -> str:
         """The topic of a table."""
         return "shop.public.all" if self.shared_topic else f"shop.public.t{table}"
 
-    def partition(self, key: bytes) -> int:
-        """The partition that a producer chooses."""
-        return zlib.crc32(key, self.salt) % self.partitions
+    def partition(self, key: bytes, partitions: int | None = None) -> int:
+        """The partition that a producer chooses among all ``partitions``, or as many as there were then."""
+        return zlib.crc32(key, self.salt) % (partitions or self.partitions)
 
 
 @dataclass(slots=True)
@@ -80,6 +91,7 @@ class Connector:
         self._offsets: dict[tuple[str, int], int] = {}
         self._sent: dict[tuple[int, int], int] = {}
         self._records: list[SentRecord] = []
+        self._partitions = setup.first_partitions or setup.partitions
 
     def records(self) -> Sequence[SentRecord]:
         """All records in the order in which they are sent."""
@@ -93,6 +105,8 @@ class Connector:
                 streamed.clear()  # a snapshot is not resent
             elif isinstance(entry, Restart):
                 self._stream_again(streamed, entry.back)
+            elif isinstance(entry, AddedPartitions):
+                self._partitions = self._setup.partitions
             elif isinstance(entry, Failover) and self._setup.gtids:
                 streamed = [replace(each, log=entry.log) for each in streamed]
                 self._stream_again(streamed, entry.back)
@@ -224,7 +238,9 @@ class Connector:
             value = wire.envelope(
                 setup.key_kind, columns, topic, op=op, before=before, after=after, source=source, schemas=setup.schemas
             )
-        partition = hash((setup.salt, *uid)) % setup.partitions if document is None else setup.partition(document)
+        partition = hash((setup.salt, *uid)) % self._partitions
+        if document is not None:
+            partition = setup.partition(document, self._partitions)
         offset = self._offsets.get((topic, partition), 0)
         self._offsets[topic, partition] = offset + 1
         named = ", ".join(

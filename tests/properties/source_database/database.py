@@ -9,7 +9,7 @@ from typing import Any
 
 from properties.source_database.servers import Reading
 from properties.source_database.statements import KEYS, Statement
-from properties.source_database.tables import ARRAYS, COLUMNS, Column, Row, key_columns, new_value
+from properties.source_database.tables import ARRAYS, COLUMNS, NULL_ARRAYS, Column, Row, key_columns, new_value
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,12 @@ class Failover:
     back: int
 
 
-Entry = Transaction | Snapshot | Restart | Failover
+@dataclass(frozen=True)
+class AddedPartitions:
+    """The topics get more partitions: from now on, keys may be in another partition than before."""
+
+
+Entry = Transaction | Snapshot | Restart | Failover | AddedPartitions
 Rows = dict[int, Row]
 
 
@@ -106,12 +111,19 @@ class Database:
     """
 
     def __init__(
-        self, tables: int, key_kind: str, arrays: bool, together: str = "moves", *, gtids: bool = True
+        self,
+        tables: int,
+        key_kind: str,
+        arrays: bool,
+        together: str = "moves",
+        *,
+        gtids: bool = True,
+        null_arrays: bool = False,
     ) -> None:
         self._together = together
         self._gtids = gtids
         self._reading = Reading()
-        columns = COLUMNS + (ARRAYS if arrays else ())
+        columns = COLUMNS + (NULL_ARRAYS if null_arrays else ARRAYS if arrays else ())
         self.tables = [Table(number, key_kind, columns) for number in range(tables)]
         self.log: list[Entry] = []
         self.states: defaultdict[tuple[int, int], list[Row]] = defaultdict(list)
@@ -149,6 +161,8 @@ class Database:
             self.log += [Restart(statement.number, statement.other)] * self._connected
         elif statement.what == "failover":
             self._fail_over(statement)
+        elif statement.what == "add partitions":
+            self.log.append(AddedPartitions())
         elif statement.what in ("add column", "widen", "drop column"):
             self._alter(table, statement)
         else:

@@ -9,7 +9,7 @@ from typing import Any
 from properties.source_database.database import Change, Snapshot, Transaction
 from properties.source_database.dialects import DIALECTS
 from properties.source_database.scenario import Scenario, Simulation
-from properties.source_database.tables import OMITTED, is_stored_out_of_line, key_columns
+from properties.source_database.tables import NULL_ARRAYS, OMITTED, is_stored_out_of_line, key_columns
 from properties.source_database.wire import key_document
 
 LakeRow = Mapping[str, Any]
@@ -28,6 +28,7 @@ class Judge:
             column.name for layout in truth.database.layouts for each in layout for column in each
             if column.type in OMITTED
         }  # fmt: skip
+        self._hidden = {each.name for each in NULL_ARRAYS if each.type == "doubles" and scenario.setup.null_arrays}
         features = scenario.features
         self._by_cell = scenario.sink.database or features.snapshots
         self.answers: defaultdict[tuple[int, str], list[tuple[int, Any]]] = defaultdict(list)
@@ -72,6 +73,7 @@ class Judge:
             any(self._cell(table, key, name, value, state, at_end=False) for state in states)
             or (value is None and name in self._omitted)  # the database answered that the row does not exist
             or self._came_along(table, key, name, value)
+            or self._is_behind_a_null(table, key, name, value)
             for name, value in row.items()
         )
 
@@ -82,6 +84,23 @@ class Judge:
         """
         known = self.answers.get((table, name), ())
         return any(value == answer for origin, answer in known if origin in self._origins.get((table, key), ()))
+
+    def _is_behind_a_null(self, table: int, key: int, name: str, value: Any) -> bool:
+        """Whether a key change carried an array because its NULL might have hidden it.
+
+        This happens if the row has left its new key too, so that the database does not have it (docs/guarantees.md,
+        "Nulls of PostgreSQL's types that have no placeholder").
+        """
+        states = self._truth.database.states
+        return (
+            name in self._hidden
+            and any(state.get(name) is None for state in states.get((table, key), ()))
+            and any(
+                value == state.get(name)
+                for origin in self._origins.get((table, key), ())
+                for state in states.get((table, origin), ())
+            )
+        )
 
     def _is_of_a_read_ahead(self, table: int, key: int, name: str, value: Any) -> bool:
         """Whether a key change carried a cell from a later row with its old key that a snapshot had read before.

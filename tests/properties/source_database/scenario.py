@@ -101,7 +101,9 @@ def simulate(scenario: Scenario) -> Simulation:
     """Run the statements and send the connector's records."""
     setup = scenario.setup
     together = DIALECTS[setup.dialect].together
-    database = Database(setup.tables, setup.key_kind, setup.arrays, together, gtids=setup.gtids)
+    database = Database(
+        setup.tables, setup.key_kind, setup.arrays, together, gtids=setup.gtids, null_arrays=setup.null_arrays
+    )
     database.run(scenario.statements)
     records = Connector(setup, database).records()
     ends = {(record.topic, record.partition): record.offset + 1 for record in records}
@@ -116,7 +118,7 @@ def chance(scenario: Scenario, *what: int) -> int:
 def _arrivals(scenario: Scenario, records: Sequence[SentRecord]) -> Sequence[SentRecord]:
     """Each partition in its order, at different speeds."""
     lag, latest = scenario.pace.lag + 1, dict[Place, int]()
-    late = chance(scenario, 13) % scenario.setup.partitions
+    late = chance(scenario, 13) % (scenario.setup.first_partitions or scenario.setup.partitions)
     timed = []
     for index, record in enumerate(records):
         partition = record.topic, record.partition

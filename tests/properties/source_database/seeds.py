@@ -98,6 +98,7 @@ def of_seed(seed: int, *, avoided: Collection[str] = NOT_YET_FIXED) -> Scenario:
     for defect in avoided:
         scenario = DEFECTS[defect](scenario)
     scenario = with_flattening(with_failovers(scenario))
+    scenario = _with_null_arrays(_with_added_partitions(scenario))
     if scenario.setup.dialect == "mysql, compressed":  # docs/guarantees.md, Compressed transactions of MySQL
         scenario = replace(scenario, deaths=(), moves=(), overtaking=None)
     if scenario.features.deferred:
@@ -111,6 +112,53 @@ def _with_unread_partitions(choose: Random, scenario: Scenario) -> Scenario:
     if choose.randrange(5) or scenario.setup.partitions == 1:
         return scenario
     return replace(scenario, pace=replace(scenario.pace, unread=choose.choice((10, 40))))
+
+
+def _with_null_arrays(scenario: Scenario) -> Scenario:
+    """Arrays that are set to NULL, in half of the scenarios with a database, in large batches.
+
+    An event shows such a NULL as it shows an unchanged value. Only the database distinguishes them, and cannot if the
+    column has been dropped since (docs/guarantees.md, "Nulls of PostgreSQL's types that have no placeholder").
+    """
+    choose = Random(f"null arrays {scenario.seed}")
+    if choose.randrange(2) or not scenario.sink.database or scenario.features.drops:
+        return scenario
+    return replace(
+        scenario,
+        setup=replace(scenario.setup, arrays=True, null_arrays=True),
+        sink=replace(scenario.sink, max_records=500_000, linger_ms=1000),
+    )
+
+
+def _with_added_partitions(scenario: Scenario) -> Scenario:
+    """Partitions that are added to the topics, in one of eight scenarios: events of a key are in two partitions.
+
+    One of the first partitions brings its records late, and the partitions are assigned again and again. So an older
+    event of a row may be read after the row's delete, which the worker has only in the ledger. There are no failovers
+    and no later snapshots (docs/guarantees.md, "Sources whose positions start again" and "Keys in two partitions"). If
+    no database supplies a value that an event omits, events contain all values.
+    """
+    choose = Random(f"added partitions {scenario.seed}")
+    if choose.randrange(8) or scenario.features.failovers or scenario.setup.dialect == "mysql, compressed":
+        return scenario
+    partitions = choose.choice((2, 2, 3))
+    setup = replace(scenario.setup, partitions=partitions, first_partitions=choose.randrange(1, partitions))
+    features = Features(
+        moves=choose.randrange(4) == 0,
+        truncates=scenario.features.truncates,
+        restarts=scenario.features.restarts,
+        added_partitions=True,
+    )
+    pace = replace(
+        scenario.pace, lag=choose.choice((0, 8)), chunk=choose.choice((1, 2)), stall=40, unread=choose.choice((10, 40))
+    )
+    return replace(
+        scenario,
+        setup=setup if scenario.sink.database else replace(setup, identity="full"),
+        features=features,
+        pace=pace,
+        moves=sorted(choose.sample(range(2, 14), 4)),
+    )
 
 
 def _within_limits_of_late_keys(scenario: Scenario) -> Scenario:

@@ -48,6 +48,7 @@ class Features:
     incremental: bool = False
     restarts: bool = False
     failovers: bool = False
+    added_partitions: bool = False
 
     @property
     def whats(self) -> tuple[str, ...]:
@@ -63,6 +64,7 @@ class Features:
             (self.incremental, ("incremental",)),
             (self.restarts, ("restart", "restart")),
             (self.failovers, ("failover", "failover")),
+            (self.added_partitions, ("add partitions",) * 2),
         ):
             found += words if flag else ()
         return tuple(found)

@@ -19,15 +19,17 @@ class Column:
     """A column that is not part of the key.
 
     ``type``: ``int32``, ``int64``, ``text``; ``large`` text, ``texts`` (an array), ``doubles`` (an array whose
-    unchanged value arrives as null).
+    unchanged value arrives as null). ``null``: whether statements set an array to NULL.
     """
 
     name: str
     type: str
+    null: bool = False
 
 
 COLUMNS = (Column("n", "int32"), Column("name", "text"), Column("big", "large"))
 ARRAYS = (Column("tags", "texts"), Column("points", "doubles"))
+NULL_ARRAYS = (Column("tags", "texts", null=True), Column("points", "doubles", null=True))
 OMITTED = ("large", "texts", "doubles")
 """Types whose values may be left out of an update that keeps them."""
 
@@ -56,10 +58,12 @@ def is_stored_out_of_line(column: Column, value: Any) -> bool:
 def new_value(column: Column, number: int, choice: int) -> Any:
     """A value that no other statement writes.
 
-    An array is never set to null, because without a database a null could hide a value (docs/guarantees.md).
+    A null array may hide a value, so without a database no array is set to null (docs/guarantees.md).
     """
     if column.type in ("int32", "int64"):
         return number + (1 << 40 if column.type == "int64" else 0)
+    if column.null and choice % 2 == 0:
+        return None
     if column.type == "texts":
         return [f"t{number}", "x"]
     if column.type == "doubles":

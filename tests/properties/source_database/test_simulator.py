@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from properties.source_database.connector import Connector, SentRecord, Setup
-from properties.source_database.database import Database, Failover, Snapshot, Transaction
+from properties.source_database.database import AddedPartitions, Database, Failover, Snapshot, Transaction
 from properties.source_database.dialects import DIALECTS
 from properties.source_database.scenario import Scenario, simulate
 from properties.source_database.seeds import of_seed
@@ -119,6 +119,7 @@ _WANTED = (
     *DIALECTS,
     *("shared topic", "schemaless", "simple", "composite", "decimal", "database", "full", "arrays"),
     *("deaths", "moves", "overtaking", "pauses", "unread"),
+    *("null arrays", "added partitions", "keys in two partitions"),
     *("flattened", "failover", "without gtids"),
 )
 
@@ -137,6 +138,10 @@ def _properties(scenario: Scenario) -> set[str]:
         "shared topic": setup.shared_topic,
         "schemaless": not setup.schemas,
         "arrays": setup.arrays,
+        "null arrays": setup.null_arrays,
+        "added partitions": AddedPartitions() in truth.database.log,
+        "keys in two partitions": len({(each.topic, each.key) for each in truth.records if each.key})
+        < len({(each.topic, each.key, each.partition) for each in truth.records if each.key}),
         "database": scenario.sink.database,
         "deaths": bool(scenario.deaths),
         "moves": bool(scenario.moves),
