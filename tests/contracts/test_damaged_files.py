@@ -49,8 +49,15 @@ def remove(file: Path) -> None:
     file.unlink()
 
 
-WAYS = (cut, empty, overwrite, remove)
-DAMAGES = [*((way, False) for way in WAYS), (cut, True), (overwrite, True)]
+WAYS = (cut, *(pytest.param(way, marks=pytest.mark.long) for way in (empty, overwrite, remove)))
+DAMAGES = (
+    (cut, False),
+    (remove, False),
+    *(
+        pytest.param(way, checksum, marks=pytest.mark.long)
+        for way, checksum in ((empty, False), (overwrite, False), (cut, True), (overwrite, True))
+    ),
+)
 """Ways, and whether the file has a checksum beside it, as in a file system; a checksum of nothing is not compared."""
 
 ICEBERG = {
@@ -196,7 +203,13 @@ def test_a_file_of_an_iceberg_ledger(iceberg: Lake, part: str, way: Callable[[Pa
 
 
 @pytest.mark.parametrize(
-    ("part", "way"), [*((("data"), way) for way in WAYS), ("log", cut), ("log", empty), ("log", overwrite)]
+    ("part", "way"),
+    [
+        ("data", cut),
+        ("log", cut),
+        *(pytest.param("data", way, marks=pytest.mark.long) for way in (empty, overwrite, remove)),
+        *(pytest.param("log", way, marks=pytest.mark.long) for way in (empty, overwrite)),
+    ],
 )
 def test_a_file_of_a_delta_ledger(delta: Lake, part: str, way: Callable[[Path], None]) -> None:
     """The error names the file, and that it is one of the ledger."""

@@ -15,7 +15,7 @@ from integration.two_table_shop import OTHER, SECONDS, Shop
 from headrace_dev.kafka import Kafka
 from headrace_dev.server import http, wait_until
 
-pytestmark = [pytest.mark.stack, pytest.mark.spark]
+pytestmark = [pytest.mark.stack, pytest.mark.spark, pytest.mark.long]
 
 FORMATS = ("iceberg", pytest.param("delta", marks=pytest.mark.long))
 DATA = {"iceberg": "metadata/*-m*.avro", "delta": "_delta_log/*.json"}
