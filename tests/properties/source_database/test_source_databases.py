@@ -36,6 +36,12 @@ def test_two_thousand_databases() -> None:
         check(of_seed(seed))
 
 
+@pytest.mark.parametrize("seed", [1_000_699, 1_000_758, 1_001_267, 3_000_066])
+def test_a_column_that_is_dropped_before_its_first_streamed_change_may_become_null(seed: int) -> None:
+    """Without a database it looks like a generated column (docs/guarantees.md, "Generated columns of PostgreSQL")."""
+    check(of_seed(seed))
+
+
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 def test_twenty_thousand_databases(capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,6 +18,7 @@ from headrace.core.model.events import RowVersion, TableId, Truncate
 from headrace.runtime.metrics import summaries
 from headrace.runtime.metrics.metrics import Metrics, TaskMetrics
 from headrace.runtime.metrics.summaries import ConnectorSummary, SummaryLog
+from headrace.runtime.worker.log_format import TextFormatter
 
 IDLE = "Connector shop: is idle: nothing was read or written in the last minute (logged once)"
 
@@ -117,6 +118,14 @@ def test_a_deleted_connector_is_not_logged(scene: Scene) -> None:
     scene.written(scene.task, 1.0)
     scene.metrics.task_state("shop", 0, State.DESTROYED)
     assert scene.minute() == []
+
+
+def test_the_caller_keeps_its_context(scene: Scene) -> None:
+    """The lines name their connectors; later lines of the caller do not."""
+    scene.written(scene.task, 1.0)
+    assert len(scene.minute()) == 1
+    record = logging.LogRecord("headrace", logging.INFO, __file__, 1, "later", None, None)
+    assert "shop" not in TextFormatter("%(context)s%(message)s").format(record)
 
 
 @pytest.mark.anyio
