@@ -265,35 +265,40 @@ class GroupMember(Service):
         for partition, records, end, behind, fetched_at in fetched:
             failed = partition.topic in {*self._failed_topics, *self._created_again}
             if epoch == self._numbering.epoch and not failed:
-                await self._deliver(partition, records, end, behind)
+                chunk = await self._next_chunk(partition, records, end, behind)
+                if chunk is not None and epoch == self._numbering.epoch:
+                    await self._listener.deliver(chunk)
                 if not behind:
                     self._caught_up(partition, fetched_at, epoch)
             self._undelivered.discard(partition)
         return None
 
-    async def _deliver(
+    async def _next_chunk(
         self, partition: TopicPartition, records: Sequence[FetchedRecord], end: int, behind: int
-    ) -> None:
-        """Deliver fetched records as a chunk, if they belong to the log that was read before."""
+    ) -> Chunk | None:
+        """Return a chunk of fetched records that belong to the log that was read before, or None without any.
+
+        Fails the topic if its log is another one.
+        """
         epoch = self._numbering.epoch
         records, problem = await self._logs.check(partition, records)
         if epoch != self._numbering.epoch:
-            return
+            return None
         if problem is not None:
             await self._find_topics_created_again([partition])  # whose log is another one as well
             if partition.topic not in self._created_again:
                 log_name = f"{partition.topic}-{partition.partition}"
                 message = _NOT_THE_LOG.format(log=log_name, problem=problem, group=self._settings.group)
                 await self._fail_topic(partition.topic, message)
-        elif records:
-            self._lag.read(partition, records[0].offset, end)
-            chunk = self._numbering.chunk(partition, records, end, behind)
-            self._logs.read(partition, records[-1], end)
-            self._size.observe(chunk.records)
-            if chunk.records[0].offset > chunk.begin:
-                chunk = replace(chunk, gone=await self._are_gone(chunk.partition, chunk.begin))
-            if epoch == self._numbering.epoch:
-                await self._listener.deliver(chunk)
+        if not records:
+            return None
+        self._lag.read(partition, records[0].offset, end)
+        chunk = self._numbering.chunk(partition, records, end, behind)
+        self._logs.read(partition, records[-1], end)
+        self._size.observe(chunk.records)
+        if chunk.records[0].offset > chunk.begin:
+            chunk = replace(chunk, gone=await self._are_gone(chunk.partition, chunk.begin))
+        return chunk
 
     async def _fail_topic(self, topic: str, message: str) -> None:
         """Read nothing more of a topic until the next assignment."""
