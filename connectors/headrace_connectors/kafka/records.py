@@ -51,7 +51,7 @@ class FetchedBatches(MemoryRecords):
                 epoch = -1
             if not self.epochs or self.epochs[-1][1] != epoch:
                 self.epochs.append((offset, epoch))
-            at += _LENGTH_END + length
+            at += _LENGTH_END + max(length, 0)  # aiokafka refuses a batch whose length is wrong
 
 
 class FetchedPartition(fetcher.PartitionRecords):

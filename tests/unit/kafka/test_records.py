@@ -50,3 +50,10 @@ def test_consumers_return_fetched_records(monkeypatch: pytest.MonkeyPatch) -> No
     records.use_fetched_records()
     assert {"PartitionRecords", "MemoryRecords"} <= {*fetcher.Fetcher._proc_fetch_request.__code__.co_names}
     assert (fetcher.PartitionRecords, fetcher.MemoryRecords) == (records.FetchedPartition, records.FetchedBatches)
+
+
+@pytest.mark.timeout(10)
+def test_a_length_that_is_wrong_ends_the_search_for_epochs() -> None:
+    """A damaged batch must not keep the consumer thread in a loop; aiokafka itself finds no batch in it."""
+    batches = records.FetchedBatches(bytes(8) + (-12).to_bytes(4, "big", signed=True) + bytes(80))
+    assert batches.epochs == [(0, -1)]
