@@ -32,6 +32,13 @@ def lane(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lan
         yield lane
 
 
+@pytest.fixture(autouse=True)
+def _load_of_one_test(lane: Lane) -> Iterator[None]:
+    """The next test waits until all offsets are committed, which does not happen under load."""
+    yield
+    lane.end_load()
+
+
 def verify(lane: Lane, folder: Path, *arguments: str, name: str = "", **changes: str) -> tuple[int, list[str]]:
     """Exit status and lines of the command, for the lane's connector or for ``name``, which has ``changes``."""
     connector = folder / "connector.json"

@@ -159,7 +159,11 @@ class ConnectorDirectory:
                 entries.append(DirectoryEntry(step, EntryState.PENDING, "waits for the deletion of other connectors"))
             else:
                 entries.append(await self._entry(folder, step))
-            deletes = deletes and (step.action is not Action.DELETE or entries[-1].state is EntryState.IN_SYNC)
+            if step.action is Action.DELETE:
+                deleted = entries[-1].state is EntryState.IN_SYNC
+                deletes = deletes and deleted
+                if deleted:
+                    entries.pop()  # the report lists connectors that exist
         return entries
 
     async def _entry(self, folder: Path, step: Step) -> DirectoryEntry:
