@@ -12,15 +12,15 @@ ARG VARIANT=core
 ARG BASE=python:3.11-slim-bookworm
 
 FROM ${BASE} AS base
-# libnss-wrapper gives a name to a uid without an entry in /etc/passwd (docs/why.md). Debian serves only its newest version
-# of a package, so a pinned one (DL3008) would soon break the build.
+# libnss-wrapper gives a name to a uid without an entry in /etc/passwd (docs/decisions/delivery.md). Debian serves only
+# its newest version of a package, so a pinned one (DL3008) would soon break the build.
 # hadolint ignore=DL3008
 RUN apt-get update \
  && apt-get install -y --no-install-recommends libnss-wrapper \
  && rm -rf /var/lib/apt/lists/*
 
 # A Java runtime with the modules that Spark, Hadoop, Iceberg, Delta and their libraries use, a third of the complete one
-# (docs/why.md). The Java packages link manual pages, whose folder the slim image lacks.
+# (docs/decisions/delivery.md). The Java packages link manual pages, whose folder the slim image lacks.
 FROM base AS java
 # hadolint ignore=DL3008
 RUN mkdir -p /usr/share/man/man1 \

@@ -2,7 +2,8 @@
 
 The worker's own connection properties come first, then its ``consumer.*`` (``producer.*``, ``admin.*``), then the
 connector's ``consumer.override.*``. The first two are the operator's. The author of a connector must not obtain the
-worker's credentials by sending them to other brokers, or in a form that others can read (``docs/why.md``).
+worker's credentials by sending them to other brokers, or in a form that others can read
+(``docs/decisions/credentials.md``).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A broker with ``connections.max.reauth.ms`` (KIP-368) ends a connection with the first request after that time, and
 after the end of its token; aiokafka 0.14 does not log in again. The next request after three quarters of that time goes
 to a new connection, which is logged in first. The old one is closed when its last request has been answered, so nothing
-is interrupted (``docs/why.md``).
+is interrupted (``docs/decisions/kafka.md``).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The event-loop thread that all Kafka clients of a worker share.
 
 Fetching, decompressing and heartbeats stay off the worker's main loop: the REST server answers quickly under full load,
-and a main loop that is blocked for seconds costs no group membership (``docs/why.md``).
+and a main loop that is blocked for seconds costs no group membership (``docs/decisions/kafka.md``).
 """
 
 from __future__ import annotations

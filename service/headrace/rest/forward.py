@@ -1,7 +1,7 @@
 """Forward a request to the worker that can answer it, at most once (``connect.md`` section 1.6).
 
 Workers are reached at the addresses that they advertise. A forwarded request has the credentials of its caller, and the
-other worker verifies them again: a worker trusts no other worker (``docs/why.md``).
+other worker verifies them again: a worker trusts no other worker (``docs/decisions/credentials.md``).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The owner of a connector: what created it from a file, and may therefore change and delete it.
 
-The worker stores the owner beside the configuration, not in it (``docs/why.md``). A connector without an owner was
-created over REST by a user or another tool.
+The worker stores the owner beside the configuration, not in it (``docs/decisions/workers.md``). A connector without an
+owner was created over REST by a user or another tool.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The membership of this worker in its cluster: the tasks assigned to it, and whether it is the leader.
 
 Only the leader writes the config topic. A term as leader begins with three steps. Their order proves that the topic has
-one writer (``docs/why.md``): fence the earlier writers; let Kafka confirm that the assignment is still in force; read
-the topic to its end.
+one writer (``docs/decisions/workers.md``): fence the earlier writers; let Kafka confirm that the assignment is still in
+force; read the topic to its end.
 """
 
 from __future__ import annotations
