@@ -1,7 +1,8 @@
 """Tests that the sections, modules and tests that design pages and their citations name exist.
 
 A citation is "``page.md`` section 2.1", or "``page.md`` sections 2 and 3". A file that cites pages may then write
-"section 2.1" alone.
+"section 2.1" alone. docs/guarantees.md has no numbers: a citation names the title of a section or of a row in quotation
+marks, or only the page.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ FILES = sorted(
 NUMBER = r"\d+(?:\.\d+)*"
 NUMBERS = rf"sections? ({NUMBER}(?:(?:, | and | to |, and ){NUMBER})*)"
 CITATION = re.compile(rf"\b([\w-]+\.md) {NUMBERS}")
+TITLE = r"""(?:"[^"]+"|'[^']+')"""
+TITLES = re.compile(rf"guarantees\.md,? ({TITLE}(?: and {TITLE})*)")
+JOIN = re.compile(r"""(["']) \1""")  # between two parts of a text in code
 BARE = re.compile(rf"\b[Ss]ection{NUMBERS.removeprefix('section')}")
 
 on_every_page = pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
@@ -37,6 +41,14 @@ on_every_page = pytest.mark.parametrize("page", PAGES, ids=lambda path: path.nam
 def sections() -> Mapping[str, Collection[str]]:
     """Return the numbers of the headings of each design page, by its file name."""
     return {page.name: re.findall(rf"^#+ ({NUMBER})\.? ", page.read_text(), re.MULTILINE) for page in PAGES}
+
+
+@cache
+def guarantee_titles() -> Collection[str]:
+    """Return the headings of docs/guarantees.md and what is bold in it: promises and situations."""
+    text = (ROOT / "docs" / "guarantees.md").read_text().replace("`", "")
+    bold = re.findall(r"\*\*(.+?)\.?\*\*", text)
+    return {*re.findall(r"^#+ (.*)$", text, re.MULTILINE), *bold}
 
 
 @cache
@@ -78,6 +90,9 @@ def wrong_citations(text: str, own: str | None = None) -> Iterator[str]:
             yield f"{page} is not in the repository"
         elif page in sections():
             cited.add(page)
+    for titles in TITLES.findall(JOIN.sub("", text)):
+        named = (title[1:-1] for title in re.findall(TITLE, titles))
+        yield from (f"guarantees.md has no {title!r}" for title in named if title not in guarantee_titles())
     unnamed = rf"\b(?:{'|'.join(sections())})\)?,? \(?\d[\d.]*"
     yield from (f"'{found}' lacks the word section" for found in re.findall(unnamed, text))
     for page, numbers in CITATION.findall(text):
@@ -113,6 +128,8 @@ def test_citations_name_existing_sections() -> None:
         '"""Docs (section 3)."""',
         '"""Docs of ``connect.md``: see section 99."""',
         "see [merge.md](merge.md) section 99",
+        '"""Docs (``docs/guarantees.md``, "Late events are wrong")."""',
+        'TEXT = "docs/guarantees.md, \'A log "\n    "that was lost\'"',
     ],
 )
 def test_a_wrong_citation_is_found(text: str) -> None:
@@ -126,6 +143,8 @@ def test_a_wrong_citation_is_found(text: str) -> None:
         '"""Docs (``merge.md`` section 2.6), then section 3."""',
         "# ``reselect.md``\n# sections 5.3 and 5.4; connector 3.4.1",
         '"""Docs (``docs/states.md``)."""',
+        'TEXT = "docs/guarantees.md, \'A log "\n    "that was cut\'"',
+        '# docs/guarantees.md, "Late events are harmless" and "Sources without positions"',
     ],
 )
 def test_a_right_citation_is_accepted(text: str) -> None:

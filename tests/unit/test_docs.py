@@ -21,7 +21,7 @@ from headrace_connectors.lakehouse.schema import VERSION_COLUMNS, lake_type, sql
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
     page
-    for folder in (".", "docs", "docs/design", "changelog.d", "helm/headrace")
+    for folder in (".", "docs", "docs/decisions", "docs/design", "changelog.d", "helm/headrace")
     for page in (ROOT / folder).glob("*.md")
 )
 MAKEFILE = (ROOT / "Makefile").read_text()
@@ -52,6 +52,9 @@ FOREIGN = (
     "table.exclude.",
     "column.propagate.",
     "bigint.",
+    "replace.null.",
+    "ignore.default.",
+    "offset.metadata.",
     "add.",
     "value.converter.",
     "message.",
@@ -120,6 +123,30 @@ def test_every_page_is_reached_from_the_readme() -> None:
     """``README.md`` names each page of ``docs``."""
     text = (ROOT / "README.md").read_text()
     assert [page.name for page in ROOT.glob("docs/*.md") if f"docs/{page.name}" not in text] == []
+
+
+DECISIONS = [page for page in PAGES if page.parent.name == "decisions"]
+LONGEST_RECORD = 12
+
+
+@pytest.mark.parametrize("page", DECISIONS, ids=lambda path: path.name)
+def test_decision_records_are_short_and_complete(page: Path) -> None:
+    """Each record has at most 12 lines, in the parts that docs/why.md names; figures may be absent."""
+    records = re.split(r"^## ", page.read_text(), flags=re.MULTILINE)[1:]
+    assert records
+    for record in records:
+        title, *lines = [line for line in record.splitlines() if line]
+        parts = re.findall(r"^- \*\*(\w+)\.\*\* ", record, re.MULTILINE)
+        assert [part for part in parts if part != "Figures"] == ["Context", "Decision", "Consequences"], title
+        assert len(lines) <= LONGEST_RECORD, f"{title}: {len(lines)} lines"
+
+
+def test_the_index_has_every_decision() -> None:
+    """``docs/why.md`` lists each record under its title, in the order of its page."""
+    listed = re.findall(r"^- \[(.*)]\(decisions/([\w.-]+)#.*\)$", (ROOT / "docs" / "why.md").read_text(), re.MULTILINE)
+    for page in DECISIONS:
+        titles = re.findall(r"^## (.*)$", page.read_text(), re.MULTILINE)
+        assert [title for title, name in listed if name == page.name] == titles, page.name
 
 
 OTHER_SINKS_PAGE = "migration.md"

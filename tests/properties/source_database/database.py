@@ -169,7 +169,7 @@ class Database:
             statement = _aimed(table, statement)
             together = statement.what in ("shift", "swap")
             if together and any(change.what == "move" for change in self._open.get(session, ())):
-                self._commit(session)  # docs/guarantees.md, "Keys that are checked late": one statement per transaction
+                self._commit(session)  # docs/guarantees.md, "Keys that the database checks late"
             if statement.what == "truncate" and self._together != "moves":
                 self._commit(session)
             keys = set(table.rows) if statement.what in ("shift", "truncate") else {statement.key, statement.other}

@@ -108,7 +108,7 @@ class Judge:
     def _is_of_a_read_ahead(self, table: int, key: int, name: str, value: Any) -> bool:
         """Whether a key change carried a cell from a later row with its old key that a snapshot had read before.
 
-        docs/guarantees.md, "Key changes behind a snapshot that reads ahead".
+        docs/guarantees.md, "Key changes that follow a newer snapshot read".
         """
         states = self._truth.database.states
         return (table, key) in self._updated_behind_reads and any(

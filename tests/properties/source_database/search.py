@@ -26,13 +26,13 @@ class AllowedStop:
 ALLOWED_STOPS = (
     AllowedStop(
         "omits column(s)",
-        "docs/guarantees.md, Key changes that leave a value out, when a worker goes on that stood still; Key changes "
-        "behind a snapshot that reads ahead",
+        'docs/guarantees.md, "Key changes that omit a value, when a worker resumes" and "Key changes that follow a '
+        'newer snapshot read"',
         lambda scenario, truth: not scenario.sink.database and bool(hollow_keys(scenario, truth)),
     ),
     AllowedStop(
         "binary log position of another change of its row",
-        "docs/guarantees.md, Compressed transactions of MySQL",
+        'docs/guarantees.md, "Compressed transactions of MySQL"',
         lambda scenario, truth: scenario.setup.dialect == "mysql, compressed",
     ),
     AllowedStop(
@@ -59,7 +59,7 @@ def judged(world: World) -> str:
 
 
 def _are_halves_apart(world: World) -> bool:
-    """Whether a half was written alone (docs/guarantees.md, "Halves of a key change that stay alone")."""
+    """Whether a half was written alone (docs/guarantees.md, "Halves of a key change that are applied alone")."""
     return (
         world.judge.halves_apart
         and not world.scenario.sink.database

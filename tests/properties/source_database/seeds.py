@@ -99,7 +99,7 @@ def of_seed(seed: int, *, avoided: Collection[str] = NOT_YET_FIXED) -> Scenario:
         scenario = DEFECTS[defect](scenario)
     scenario = with_flattening(with_failovers(scenario))
     scenario = _with_null_arrays(_with_added_partitions(scenario))
-    if scenario.setup.dialect == "mysql, compressed":  # docs/guarantees.md, Compressed transactions of MySQL
+    if scenario.setup.dialect == "mysql, compressed":  # docs/guarantees.md, "Compressed transactions of MySQL"
         scenario = replace(scenario, deaths=(), moves=(), overtaking=None)
     if scenario.features.deferred:
         scenario = _within_limits_of_late_keys(scenario)
@@ -162,7 +162,7 @@ def _with_added_partitions(scenario: Scenario) -> Scenario:
 
 
 def _within_limits_of_late_keys(scenario: Scenario) -> Scenario:
-    """Remove what docs/guarantees.md, "Keys that are checked late", excludes.
+    """Remove what docs/guarantees.md, "Keys that the database checks late", excludes.
 
     Values that the second of two moves omits are lost if a batch ends between the two moves, and may be another row's
     if a worker is fenced there.

@@ -168,7 +168,7 @@ class Life:
     def before(self, point: str) -> None:
         """Call this before a step becomes durable. Raises Killed.
 
-        A fenced worker is not killed: docs/guarantees.md excludes that under "A worker that stands still".
+        A fenced worker is not killed: docs/guarantees.md excludes that under "A worker that stops responding".
         """
         if not self.is_overtaken:
             self.world.fate.before(point)

@@ -16,7 +16,7 @@ from headrace.core.reselect.options import ReselectOptions
 from headrace.core.reselect.plan import ReselectPlan
 from headrace.core.reselect.rows import ReadRows
 
-_FLATTENED = "(docs/guarantees.md, 'What a transform at the source takes away')"
+_FLATTENED = "(docs/guarantees.md, 'What a transform at the source removes')"
 
 
 @dataclass(frozen=True, slots=True)
