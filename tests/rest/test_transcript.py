@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from fastapi import FastAPI
+from fix_asyncio import eventually
 from rest.asgi import Answer, request
 from rest.stand_in import FileStreamSinkConnector, StandInTasks, application
 
@@ -111,7 +112,7 @@ async def test_recorded_requests_get_the_recorded_answers() -> None:
         _progress(worker, stores, recorded["id"])
         await _failure(tasks, recorded["id"])
         answer = await _send(app, recorded)
-        await _let_happen()
+        await _let_happen(worker)
         problem = _difference(recorded, answer)
         if (problem is not None) != (recorded["id"] in DIFFERENT):
             differences.append(f"{recorded['id']} {recorded['method']} {recorded['path']}: {problem}")
@@ -143,8 +144,18 @@ async def _send(app: FastAPI, recorded: dict[str, Any]) -> Answer:
     return await request(app, recorded["method"], recorded["path"], recorded["request_headers"], encoded)
 
 
-async def _let_happen() -> None:
-    """Run the event loop until requested changes have taken effect; they wait for no other process."""
+async def _let_happen(worker: Worker) -> None:
+    """Run the event loop until requested changes have taken effect.
+
+    They wait for no other process, but a new task may wait for the clock: between two rebalances the leader pauses in
+    proportion to the tasks of the cluster, and a status lists only tasks that are assigned.
+    """
+    await _turns()
+    await eventually(lambda: all(worker.cluster.owns(*task) for task in worker.configs.state.tasks()))
+    await _turns()
+
+
+async def _turns() -> None:
     for _ in range(30):
         await asyncio.sleep(0)
 
@@ -152,7 +163,7 @@ async def _let_happen() -> None:
 async def _failure(tasks: StandInTasks, request: int) -> None:
     if request in FAILURES:
         tasks.tasks[f"{FAILURES[request]}-0"].fail(Fatal("a record that cannot be used"))
-        await _let_happen()
+        await _turns()
 
 
 def _difference(recorded: dict[str, Any], answer: Answer) -> str | None:
