@@ -20,8 +20,8 @@ from headrace.config.framework import DeadLetterSettings
 from headrace.core.decode.json_types import whole
 from headrace.core.model.errors import Fatal, Retriable
 from headrace.ports import ErrantRecord
+from headrace.runtime.threads import LoopThread
 from headrace_connectors.errant_headers import context_headers
-from headrace_connectors.kafka.consumer_loop import ConsumerLoop
 from headrace_connectors.kafka.errors import is_transient, translated
 from headrace_connectors.kafka.new_topics import create_topic
 from headrace_connectors.kafka.stopping import stopped
@@ -54,7 +54,7 @@ class KafkaDeadLetterQueue:
         settings: DeadLetterSettings,
         producer: Mapping[str, Any],
         admin: Mapping[str, Any],
-        loop: ConsumerLoop,
+        loop: LoopThread,
     ) -> None:
         """``producer`` and ``admin`` are aiokafka's arguments for its two clients."""
         self._connector = connector

@@ -17,7 +17,7 @@ from aiokafka.errors import KafkaError
 
 from headrace.core.model.errors import Fenced, Retriable
 from headrace.ports import Chunk, FeedListener, OffsetNote, TopicPartition
-from headrace_connectors.kafka.consumer_loop import ConsumerLoop
+from headrace.runtime.threads import LoopThread
 from headrace_connectors.kafka.errors import translated
 from headrace_connectors.kafka.member import GroupMember
 from headrace_connectors.kafka.preflight import check_brokers
@@ -36,7 +36,7 @@ class KafkaFeed:
     def __init__(
         self,
         settings: ConsumerSettings,
-        consumers: ConsumerLoop,
+        consumers: LoopThread,
         revoke_seconds: float = REVOKE_SECONDS,
     ) -> None:
         self._settings = settings

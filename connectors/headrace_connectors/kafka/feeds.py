@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from headrace.config.kafka import KafkaSettings
 from headrace.ports import DeadLetterQueue, Divide, Feed, Record
+from headrace.runtime.threads import LoopThread
 from headrace_connectors.kafka.agent import Body, FaustHost, TableAgent
-from headrace_connectors.kafka.consumer_loop import ConsumerLoop
 from headrace_connectors.kafka.dead_letter_queue import KafkaDeadLetterQueue
 from headrace_connectors.kafka.dead_letters import read_topic
 from headrace_connectors.kafka.feed import KafkaFeed
@@ -31,7 +31,7 @@ class KafkaFeedFactory:
         check_worker(properties)
         self._properties = dict(properties)
         self._host = FaustHost("headrace")
-        self._consumers = ConsumerLoop()
+        self._consumers = LoopThread("headrace-kafka")
 
     async def start(self) -> None:
         """Start the Faust app on the running loop, and the consumer thread."""

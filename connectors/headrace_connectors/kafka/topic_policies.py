@@ -18,7 +18,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError, for_code
 
-from headrace_connectors.kafka.consumer_loop import ConsumerLoop
+from headrace.runtime.threads import LoopThread
 from headrace_connectors.kafka.settings import connection_arguments
 
 log = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ class CompactedTopics:
     """Checks whether Kafka compacts a topic. It may block, and is called on any thread except the consumer thread."""
 
     def __init__(
-        self, arguments: Mapping[str, Any], loop: ConsumerLoop, clock: Callable[[], float] = time.monotonic
+        self, arguments: Mapping[str, Any], loop: LoopThread, clock: Callable[[], float] = time.monotonic
     ) -> None:
         """``arguments`` are those of a consumer."""
         self._arguments = {**connection_arguments(arguments), "request_timeout_ms": int(REQUEST_SECONDS * 1000)}

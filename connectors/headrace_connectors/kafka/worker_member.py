@@ -38,8 +38,8 @@ from headrace.core.connect.work import (
     encode_worker_state,
 )
 from headrace.core.model.errors import Fenced, HeadraceError, Retriable
+from headrace.runtime.threads import LoopThread
 from headrace_connectors.kafka.aiokafka_patches import check_alive, pace_requests
-from headrace_connectors.kafka.consumer_loop import ConsumerLoop
 from headrace_connectors.kafka.errors import translated
 from headrace_connectors.kafka.group_offsets import group_coordinator
 from headrace_connectors.kafka.stopping import stopped
@@ -121,7 +121,7 @@ class KafkaWorkerMember:
         self._request_ms = timeouts["rebalance_timeout_ms"] + _REQUEST_MARGIN_MS
         self._stable_at = self._coordinated_at = 0.0
         self._assignor = work_assignor(worker)
-        self._loop = ConsumerLoop()
+        self._loop = LoopThread("headrace-kafka")
         self._consumer: aiokafka.AIOKafkaConsumer | None = None
         self._assigned: Callable[[Assignment], None] | None = None
         self._running: asyncio.Task[None] | None = None

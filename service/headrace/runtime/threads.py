@@ -1,14 +1,21 @@
-"""The threads of a worker, in separate pools, so that slow merges do not stop decoding, nor upkeep the merges."""
+"""The threads of a worker.
+
+Its work runs in separate pools, so that slow merges do not stop decoding, nor upkeep the merges. Clients of other
+servers run on event loops beside the worker's: REST answers quickly while they are busy, and they while it is blocked.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 _T = TypeVar("_T")
@@ -51,3 +58,53 @@ class WorkerThreads:
 async def run_in(executor: Executor | None, function: Callable[..., _T], *args: Any) -> _T:
     """Run a function in a pool with the caller's context; None is the loop's own pool."""
     return await asyncio.get_running_loop().run_in_executor(executor, partial(copy_context().run, function, *args))
+
+
+class LoopThread:
+    """A daemon thread that runs an event loop from ``start`` to ``close``."""
+
+    def __init__(self, name: str) -> None:
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Start the thread. Call it before all other methods."""
+        self._loop = asyncio.new_event_loop()
+        self._thread.start()
+
+    async def call(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Run ``work`` on the thread and wait for it. A cancellation of the caller cancels ``work``."""
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+
+    def result(self, work: Coroutine[Any, Any, _T], seconds: float | None = None) -> _T:
+        """Run ``work`` on the thread, and block the calling thread until it ends. Raises TimeoutError."""
+        running = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return running.result(seconds)
+        finally:
+            running.cancel()
+
+    def soon(self, callback: Callable[[], object]) -> None:
+        """Schedule ``callback`` on the thread."""
+        self._loop.call_soon_threadsafe(callback)
+
+    def close(self) -> None:
+        """Cancel all tasks and end the thread. Idempotent."""
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+
+    def _run(self) -> None:
+        with suppress(OSError):  # a name for ``top -H``, which Python 3.14 sets itself; no /proc on some systems
+            Path(f"/proc/self/task/{threading.get_native_id()}/comm").write_text(self._thread.name)
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_forever()
+        finally:
+            self._cancel_all()
+            self._loop.close()
+
+    def _cancel_all(self) -> None:
+        tasks = asyncio.all_tasks(self._loop)
+        for task in tasks:
+            task.cancel()
+        self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
