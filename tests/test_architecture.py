@@ -7,7 +7,7 @@ import re
 import tomllib
 from collections.abc import Iterator
 from importlib import import_module
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 from pkgutil import walk_packages
 from types import ModuleType
@@ -29,13 +29,17 @@ def modules(*roots: Path) -> Iterator[Path]:
 
 
 def imported(path: Path) -> set[str]:
-    """Return the top-level names of all imports in a module."""
+    """Return the modules that a module imports, and the packages that contain them."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            found |= {alias.name.partition(".")[0] for alias in node.names}
+            names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:
-            found.add(node.module.partition(".")[0])
+            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        else:
+            continue
+        for name in names:
+            found.update(accumulate(name.split("."), "{}.{}".format))
     return found
 
 
@@ -60,10 +64,14 @@ def test_only_one_file_imports_faust() -> None:
     assert importers("faust") == {"kafka/agent.py"}
 
 
-def test_only_two_files_send_http_requests_on_the_event_loop() -> None:
-    """Move what needs an HTTP client behind rest/forward.py (other workers) or rest/key_set.py (keys of tokens)."""
-    found = [path.name for path in modules(SERVICE, CONNECTORS) if "aiohttp" in imported(path)]
-    assert found == ["forward.py", "key_set.py"]
+CLIENTS = {"aiohttp", "http.client", "httpx", "requests", "urllib.request", "urllib3"}
+"""Modules that send HTTP requests."""
+
+
+def test_only_one_file_sends_http_requests() -> None:
+    """Use headrace.runtime.http_client: requests have a deadline and a limit, and credentials stay at one server."""
+    found = [path.name for path in modules(SERVICE, CONNECTORS) if CLIENTS & imported(path)]
+    assert found == ["http_client.py"]
 
 
 def test_drivers_stay_in_their_packages() -> None:
@@ -127,12 +135,10 @@ def test_pure_packages_read_no_clock_and_no_url() -> None:
     """Take the time as an argument, and content as a value."""
     clocks = {"now", "utcnow", "today", "time_ns", "monotonic", "perf_counter"}
     for path in modules(*PURE):
+        assert not CLIENTS & imported(path), path
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
                 assert not (node.value.id in {"datetime", "date", "time"} and node.attr in clocks), path
-            if isinstance(node, ast.ImportFrom | ast.Import):
-                names = {node.module} if isinstance(node, ast.ImportFrom) else {each.name for each in node.names}
-                assert "urllib.request" not in names, path
 
 
 _STATEMENT = re.compile(

@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 from chaos.lane import Lane
@@ -63,8 +62,7 @@ def fill(stack: Stack, lane: Lane, rows: int) -> None:
 
 def resting(lane: Lane) -> AbstractContextManager[None]:
     """The lane's connector, paused as a repair does it."""
-    url = urlsplit(lane.worker.url)
-    return ConnectorRest(url.hostname or "", url.port or 0, lane.name, Clock(time.monotonic, time.sleep)).paused()
+    return ConnectorRest(lane.worker.url, lane.name, Clock(time.monotonic, time.sleep)).paused()
 
 
 def change_unseen(stack: Stack, lane: Lane, statement: str) -> None:

@@ -64,7 +64,7 @@ def worker(request: pytest.FixtureRequest) -> Iterator[Worker]:
 
 
 def rest(port: int) -> ConnectorRest:
-    return ConnectorRest("127.0.0.1", port, "our shop", Clock(lambda: 0.0, lambda seconds: None))
+    return ConnectorRest(f"http://127.0.0.1:{port}", "our shop", Clock(lambda: 0.0, lambda seconds: None))
 
 
 @pytest.mark.parametrize("worker", ["RUNNING"], indirect=True)

@@ -17,13 +17,13 @@ from typing import Any, ClassVar
 
 from headrace.core.model.errors import ConfigError, HeadraceError, Retriable
 from headrace_connectors.kafka.jaas import LOGIN, LoginModule
-from headrace_connectors.kafka.tokens import RefreshWindow, Token, TokenProvider
+from headrace_connectors.kafka.tokens import RefreshWindow, TokenProvider
+from headrace_connectors.tokens import Token
 
 MECHANISM = "AWS_MSK_IAM"
 _SIGNER = "aws_msk_iam_sasl_signer"
 _HOST = re.compile(r"\.kafka(?:-serverless)?\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?(?::\d+)?$")
 _WINDOW = RefreshWindow(factor=0.8, jitter=0.05, period=60, buffer=300)
-_BACKOFF = 0.1, 10.0
 _ADVICE = "allow kafka-cluster:Connect for the AWS identity of the worker"
 _OPTIONS = ("awsProfileName", "awsRoleArn", "awsRoleSessionName", "awsStsRegion", "awsDebugCreds")
 """The options of AWS's ``IAMLoginModule``. The last two have no effect."""
@@ -52,7 +52,7 @@ def msk_tokens(properties: Mapping[str, str], module: LoginModule) -> TokenProvi
 
 @lru_cache(maxsize=16)
 def _provider(source: MskTokens) -> TokenProvider:
-    return TokenProvider(source, _WINDOW, _BACKOFF, advice=_ADVICE)
+    return TokenProvider(source, _WINDOW, advice=_ADVICE)
 
 
 def _region(servers: str) -> str:

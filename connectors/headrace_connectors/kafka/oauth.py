@@ -19,8 +19,10 @@ from headrace.core.connect.config_def import Importance, Type
 from headrace.core.connect.config_validators import InvalidValue, between, one_of
 from headrace.core.connect.typed_options import definition, option, parsed, seconds
 from headrace.core.model.errors import ConfigError
+from headrace.runtime.http_client import HttpClient
 from headrace_connectors.kafka.jaas import LOGIN, LoginModule
 from headrace_connectors.kafka.tokens import FileTokens, HttpTokens, RefreshWindow, TokenProvider
+from headrace_connectors.tokens import ClientCredentials
 
 Properties = Mapping[str, str]
 
@@ -152,17 +154,15 @@ def _provider(settings: OAuthSettings, login: tuple[tuple[str, str], ...]) -> To
     if not client or not secret:
         missing, alternative = (CLIENT_SECRET, "clientSecret") if client else (CLIENT_ID, "clientId")
         raise ConfigError(f"{missing}: is not set; set it, or {alternative} in {LOGIN}", missing)
-    source = HttpTokens(
-        url=url,
-        client=client.strip(),
-        secret=secret.strip(),
-        scope=settings.scope or options.get("scope"),
-        urlencode=settings.urlencode,
+    http = HttpClient(
+        settings.connect_seconds + settings.read_seconds,
+        _tls(options) if url.startswith("https:") else None,
+        environment_proxies=True,
         connect_seconds=settings.connect_seconds,
-        read_seconds=settings.read_seconds,
-        tls=_tls(options) if url.startswith("https:") else None,
     )
-    return TokenProvider(source, window, backoff, extensions)
+    scope = settings.scope or options.get("scope")
+    credentials = ClientCredentials(url, client.strip(), secret.strip(), scope, http, settings.urlencode)
+    return TokenProvider(HttpTokens(credentials), window, backoff, extensions)
 
 
 def _tls(options: Properties) -> ssl.SSLContext:

@@ -1,21 +1,17 @@
-"""Tokens for SASL/OAUTHBEARER: fetched when a connection needs one, kept, and replaced before they expire.
-
-Clients run on several event loops, so a thread of its own fetches the tokens, one request at a time.
-"""
+"""Tokens for SASL/OAUTHBEARER: where they come from, and when Kafka's clients replace them."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
-import http.client
 import json
-import logging
 import random
 import ssl
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import urlsplit
@@ -24,10 +20,8 @@ from aiokafka.abc import AbstractTokenProvider
 from aiokafka.errors import KafkaError
 
 from headrace.core.model.errors import ConfigError, HeadraceError, Retriable
-from headrace_connectors.client_credentials import ClientCredentials, NoToken
-from headrace_connectors.http_transport import TooLarge
-
-log = logging.getLogger(__name__)
+from headrace.runtime.http_client import TooLarge
+from headrace_connectors.tokens import RETRY_PAUSES, ClientCredentials, NoToken, Token, TokenCache
 
 _LOGIN = "sasl.jaas.config"
 _URL = "sasl.oauthbearer.token.endpoint.url"
@@ -46,15 +40,6 @@ class LoginError(KafkaError):
     def __init__(self, failure: HeadraceError) -> None:
         super().__init__(str(failure))
         self.failure = failure
-
-
-@dataclass(frozen=True, slots=True)
-class Token:
-    """A token; times are seconds since 1970. ``ends`` is None if the token does not show it."""
-
-    text: str = field(repr=False)
-    begins: float
-    ends: float | None
 
 
 class TokenSource(Protocol):
@@ -96,7 +81,7 @@ class TokenProvider(AbstractTokenProvider):
         self,
         source: TokenSource,
         window: RefreshWindow,
-        backoff: tuple[float, float],
+        backoff: tuple[float, float] = RETRY_PAUSES,
         extensions: Mapping[str, str] | None = None,
         now: Callable[[], float] = time.time,
         advice: str = _ADVICE,
@@ -107,52 +92,24 @@ class TokenProvider(AbstractTokenProvider):
         """
         self.advice = advice
         self.name = source.name
-        self._source, self._window, self._now = source, window, now
-        self._first_pause, self._longest_pause = backoff
+        self._cache = TokenCache(source.fetch, window.refresh_at, backoff, now)
         self._extensions = dict(extensions or {})
-        self._token: Token | None = None
-        self._refresh_at = self._pause = self._next_try = 0.0
-        self._failure: HeadraceError | None = None
-        self._thread = ThreadPoolExecutor(1, "kafka-token")
+        self._thread = ThreadPoolExecutor(1, "kafka-token")  # clients run on several event loops
 
     async def token(self) -> str:
         """Return a token that is valid now. Raises LoginError."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._current)
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, self._cache.token)
+        except HeadraceError as error:
+            raise LoginError(error) from error
 
     def extensions(self) -> Mapping[str, str]:
         """Return the SASL extensions (KIP-342)."""
         return self._extensions
 
     def reject(self, text: str) -> None:
-        """Do not use a token again that a broker has rejected: the provider may have changed its keys."""
-        if self._token is not None and self._token.text == text:
-            self._token = None
-
-    def _current(self) -> str:
-        now, token = self._now(), self._token
-        if token is not None and now < self._refresh_at:
-            return token.text
-        try:
-            token = self._fetched(now)
-        except HeadraceError as error:
-            if token is None or token.ends is None or token.ends <= now:
-                raise LoginError(error) from error
-            log.warning("%s; the current token stays in use until it ends in %.0f s", error, token.ends - now)
-        return token.text
-
-    def _fetched(self, now: float) -> Token:
-        """Fetch a token, not again within the pause after a failure. Raises ConfigError or Retriable."""
-        if self._failure is not None and now < self._next_try:
-            raise self._failure
-        try:
-            token = self._source.fetch()
-        except HeadraceError as error:
-            self._pause = min(max(2 * self._pause, self._first_pause), self._longest_pause)
-            self._next_try, self._failure = self._now() + self._pause, error
-            raise
-        self._failure, self._pause = None, 0.0
-        self._token, self._refresh_at = token, self._window.refresh_at(token, self._now())
-        return token
+        """Do not use a token again that a broker has rejected."""
+        self._cache.discard(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,20 +139,19 @@ class FileTokens:
 class HttpTokens:
     """Tokens for OAuth's client credentials, from a token endpoint."""
 
-    url: str
-    client: str
-    secret: str = field(repr=False)
-    scope: str | None
-    urlencode: bool
-    connect_seconds: float
-    read_seconds: float
-    tls: ssl.SSLContext | None
+    credentials: ClientCredentials
+
+    @property
+    def name(self) -> str:
+        """The endpoint, without a query or user of its URL."""
+        parts = urlsplit(self.credentials.url)
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        return f"Token endpoint {parts.scheme}://{parts.hostname}:{port}{parts.path}"
 
     def fetch(self) -> Token:
         """Request a token. Raises ConfigError if the endpoint refuses the client, else Retriable."""
-        asked = time.time()
         try:
-            granted = self._client().fetch()
+            granted = self.credentials.fetch()
         except NoToken as answer:
             raise self._refusal(answer) from answer
         except TooLarge as error:
@@ -209,31 +165,10 @@ class HttpTokens:
         except OSError as error:
             raise Retriable(f"{self.name}: cannot be reached: {error.strerror or error}; check {_URL}") from error
         begins, ends = _times(granted.text)
-        if ends is None and granted.seconds:
-            ends = asked + granted.seconds
-        return Token(granted.text, begins or asked, ends)
-
-    @property
-    def name(self) -> str:
-        """The endpoint, without a query or user of its URL."""
-        parts = urlsplit(self.url)
-        port = parts.port or (443 if parts.scheme == "https" else 80)
-        return f"Token endpoint {parts.scheme}://{parts.hostname}:{port}{parts.path}"
-
-    def _client(self) -> ClientCredentials:
-        return ClientCredentials(
-            self.url,
-            self.client,
-            self.secret,
-            self.scope,
-            self.tls,
-            encodes=self.urlencode,
-            seconds=self.connect_seconds + self.read_seconds,
-            connect_seconds=self.connect_seconds,
-        )
+        return Token(granted.text, begins or granted.begins, granted.ends if ends is None else ends)
 
     def _refusal(self, answer: NoToken) -> HeadraceError:
-        if answer.status >= http.client.INTERNAL_SERVER_ERROR or answer.status in (408, 429):
+        if answer.status >= HTTPStatus.INTERNAL_SERVER_ERROR or answer.status in (408, 429):
             return Retriable(f"{self.name}: answers {answer.status}; check the identity provider")
         if answer.code == "invalid_scope":
             return ConfigError(
@@ -242,8 +177,8 @@ class HttpTokens:
             )
         if answer.code in _REFUSED_CLIENT or answer.status in (401, 403):
             return ConfigError(
-                f"{self.name}: rejects the client {self.client}: {answer.code or answer.status}; correct client id and "
-                "secret",
+                f"{self.name}: rejects the client {self.credentials.client}: {answer.code or answer.status}; correct "
+                "client id and secret",
                 _LOGIN,
             )
         cause = answer.code or "without an access token"

@@ -10,16 +10,8 @@ from headrace.config.registry_converters import ApicurioOptions
 from headrace.converters.registered import IdKind, RegisteredSchema, SchemaId
 from headrace.core.connect.typed_options import parsed
 from headrace.core.model.errors import ConfigError, Retriable
-from headrace_connectors.http_transport import basic
-from headrace_connectors.registry.http import (
-    Authorize,
-    RegistryClient,
-    addresses,
-    constant,
-    content,
-    no_authorization,
-    tls_context,
-)
+from headrace.runtime.http_client import basic
+from headrace_connectors.registry.client import RegistryClient, addresses, content, http_client
 
 URL = "apicurio.registry.url"
 _USER, _PASSWORD = "apicurio.registry.auth.username", "apicurio.registry.auth.password"
@@ -38,13 +30,13 @@ class ApicurioRegistry:
         """Raises ConfigError for options that cannot be right; asks nothing yet."""
         given = parsed(ApicurioOptions, options)
         urls = addresses(URL, given.urls)
-        authorize: Authorize = no_authorization
+        headers: Mapping[str, str] = {}
         if given.user:
             if not given.password:
                 raise ConfigError(f"{_USER} needs {_PASSWORD}", _PASSWORD)
-            authorize = constant({"Authorization": basic(f"{given.user}:{given.password}")})
+            headers = {"Authorization": basic(f"{given.user}:{given.password}")}
         self._schema_type = schema_type
-        self._client = RegistryClient(URL, urls, authorize, tls_context(options, "apicurio.registry.request.ssl."))
+        self._client = RegistryClient(URL, urls, http_client(options, "apicurio.registry.request.ssl."), headers)
 
     def fetch(self, schema_id: SchemaId) -> RegisteredSchema:
         """By global or content id, hash or version, with all that it refers to."""

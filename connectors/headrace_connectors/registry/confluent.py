@@ -4,30 +4,29 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from headrace.config.registry_converters import OAUTHBEARER, ConfluentOptions
 from headrace.converters.registered import IdKind, RegisteredSchema, SchemaId
 from headrace.core.connect.typed_options import parsed
 from headrace.core.model.errors import ConfigError, Retriable
-from headrace_connectors.http_transport import basic
-from headrace_connectors.registry.http import (
-    Authorize,
-    RegistryClient,
-    addresses,
-    constant,
-    content,
-    no_authorization,
-    tls_context,
-)
-from headrace_connectors.registry.oauth import BearerTokens
+from headrace.runtime.http_client import HttpClient, TooLarge, basic
+from headrace_connectors.registry.client import SECONDS, RegistryClient, addresses, content, failure, http_client
+from headrace_connectors.tokens import ClientCredentials, NoToken, Token, TokenCache
 
 URL = "schema.registry.url"
 _SOURCE = "basic.auth.credentials.source"
 _USER_INFO = "basic.auth.user.info"
 _TOKEN_SOURCE = "bearer.auth.credentials.source"  # noqa: S105 - the name of an option
 _TOKEN = "bearer.auth.token"  # noqa: S105 - the name of an option
+_ISSUER = "bearer.auth.issuer.endpoint.url"
+_CLIENT_ID = "bearer.auth.client.id"
+_CLIENT_SECRET = "bearer.auth.client.secret"  # noqa: S105 - the name of an option
+_REFUSED = (400, 401, 403)
+_DEFAULT_SECONDS = 300.0
+"""The life of a token for which the provider states none."""
 
 
 class ConfluentRegistry:
@@ -37,8 +36,8 @@ class ConfluentRegistry:
         """Raises ConfigError for options that cannot be right; asks nothing yet."""
         given = parsed(ConfluentOptions, options)
         urls = addresses(URL, given.urls)
-        tls = tls_context(options, "schema.registry.ssl.")
-        self._client = RegistryClient(URL, urls, _authorization(given, tls), tls, _proxy(given))
+        http = http_client(options, "schema.registry.ssl.", _proxy(given))
+        self._client = RegistryClient(URL, urls, http, _headers(given), _tokens(given, http.tls))
 
     def fetch(self, schema_id: SchemaId) -> RegisteredSchema:
         """By id or GUID, with all that it refers to."""
@@ -70,21 +69,70 @@ def _context(subject: str) -> str:
     return subject[: subject.find(":", 1) + 1] if subject.startswith(":.") else ""
 
 
-def _authorization(given: ConfluentOptions, tls: ssl.SSLContext | None) -> Authorize:
+def _headers(given: ConfluentOptions) -> Mapping[str, str]:
+    """Return the headers of each request: credentials that do not change, and what a cluster needs beside a token."""
     if given.credentials_source == "USER_INFO":
         info = given.registry_user_info or given.user_info or ""
         if ":" not in info:
             raise ConfigError(f"{_SOURCE}=USER_INFO needs {_USER_INFO} with user:password", _USER_INFO)
-        return constant({"Authorization": basic(info)})
+        return {"Authorization": basic(info)}
     if not given.token_source:
-        return no_authorization
-    scope = {"target-sr-cluster": given.logical_cluster, "Confluent-Identity-Pool-Id": given.identity_pool}
-    headers = {header: value for header, value in scope.items() if value}
+        return {}
+    cluster = {"target-sr-cluster": given.logical_cluster, "Confluent-Identity-Pool-Id": given.identity_pool}
+    headers = {header: value for header, value in cluster.items() if value}
     if given.token_source == OAUTHBEARER:
-        return BearerTokens(given, tls, headers)
+        return headers
     if not given.token:
         raise ConfigError(f"{_TOKEN_SOURCE}=STATIC_TOKEN needs {_TOKEN}", _TOKEN)
-    return constant({"Authorization": f"Bearer {given.token}", **headers})
+    return {"Authorization": f"Bearer {given.token}", **headers}
+
+
+def _tokens(given: ConfluentOptions, tls: ssl.SSLContext | None) -> TokenCache | None:
+    """Return the tokens of OAuth's client credentials, None for other credentials. Requests nothing yet."""
+    if given.credentials_source == "USER_INFO" or given.token_source != OAUTHBEARER:
+        return None
+    for name, value in ((_ISSUER, given.issuer_url), (_CLIENT_ID, given.client_id)):
+        if not value:
+            raise ConfigError(f"bearer.auth.credentials.source=OAUTHBEARER needs {name}", name)
+    if not given.client_secret:
+        raise ConfigError(f"bearer.auth.credentials.source=OAUTHBEARER needs {_CLIENT_SECRET}", _CLIENT_SECRET)
+    url = given.issuer_url or ""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or "@" in parts.netloc:
+        raise ConfigError(f"{_ISSUER}: a URL begins with http:// or https:// and has no user", _ISSUER)
+    http = HttpClient(SECONDS, tls, environment_proxies=True)
+    credentials = ClientCredentials(url, given.client_id or "", given.client_secret, given.scope, http)
+
+    def refresh_at(token: Token, _: float) -> float:
+        life = (token.begins if token.ends is None else token.ends) - token.begins
+        return token.begins + max(life - given.expiry_buffer, life / 2)
+
+    return TokenCache(lambda: _token(credentials), refresh_at)
+
+
+def _token(credentials: ClientCredentials) -> Token:
+    provider = f"the OAuth provider at {credentials.url}"
+    try:
+        token = credentials.fetch()
+    except NoToken as error:
+        raise _refusal(error, provider) from error
+    except TooLarge as error:
+        raise ConfigError(f"{_ISSUER}: the answer of {credentials.url} is too large for a token", _ISSUER) from error
+    except OSError as error:
+        raise failure(error, provider, _ISSUER) from error
+    return token if token.ends is not None else replace(token, ends=token.begins + _DEFAULT_SECONDS)
+
+
+def _refusal(answer: NoToken, provider: str) -> ConfigError | Retriable:
+    if answer.status in _REFUSED:
+        return ConfigError(
+            f"{_CLIENT_ID}: {provider} refuses the client ({answer}); correct {_CLIENT_ID}, {_CLIENT_SECRET} and "
+            "bearer.auth.scope",
+            _CLIENT_ID,
+        )
+    if 300 <= answer.status < 400:
+        return ConfigError(f"{_ISSUER}: {provider} redirects, which is not followed with credentials", _ISSUER)
+    return Retriable(f"{provider} answers {answer.status} without an access token")
 
 
 def _proxy(given: ConfluentOptions) -> str:

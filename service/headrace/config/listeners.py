@@ -44,6 +44,11 @@ def advertised(listeners: Sequence[Listener], scheme: str | None) -> Listener:
     raise ConfigError(f"{name}: listeners has no {scheme} address; add one, or remove {name}", name)
 
 
+def authority(host: str, port: int) -> str:
+    """Return ``host:port`` as a URL contains it: with an IPv6 address in brackets."""
+    return f"[{host}]:{port}" if ":" in host and not host.startswith("[") else f"{host}:{port}"
+
+
 def _listener(option: str, address: str) -> Listener:
     try:
         url = urlsplit(address.lower())

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import argparse
-import base64
-import http.client
 import json
 import os
 import ssl
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from headrace.core.model.errors import ConfigError, RestError
+from headrace.runtime.http_client import HttpClient, TooLarge, basic
 
 DEFAULT_URL = "http://127.0.0.1:8083"
 _ANSWER_SECONDS = 100.0
 """Longer than the time in which a worker answers (``rest.request.timeout.ms``)."""
+_MAX_ANSWER_BYTES = 256 * 1024 * 1024
 _REBALANCE_SECONDS = 60.0
 _RETRY_SECONDS = 1.0
 _REBALANCING = ("Cannot complete request momentarily", "Cannot complete request because of a conflicting operation")
@@ -50,8 +51,7 @@ class Credentials:
             return {"Authorization": f"Bearer {self.token}"}
         if self.user is None:
             return {}
-        pair = base64.b64encode(f"{self.user}:{self.password or ''}".encode()).decode()
-        return {"Authorization": f"Basic {pair}"}
+        return {"Authorization": basic(f"{self.user}:{self.password or ''}")}
 
 
 class ConnectClient:
@@ -69,15 +69,16 @@ class ConnectClient:
     ) -> None:
         try:
             parts = urlsplit(url)
-            host, port = parts.hostname, parts.port
+            host, _ = parts.hostname, parts.port  # the second is invalid only when it is read
         except ValueError as error:
             raise ConfigError(f"--url: {url!r} is not http://host:port or https://host:port") from error
         if parts.username is not None:
             raise ConfigError("--url: the URL contains credentials; set --user and HEADRACE_PASSWORD instead")
         if parts.scheme not in ("http", "https") or not host:
             raise ConfigError(f"--url: {url!r} is not http://host:port or https://host:port")
-        self._host, self._port, self._path = host, port, parts.path.rstrip("/")
-        self._tls = _tls_context(credentials) if parts.scheme == "https" else None
+        tls = _tls_context(credentials) if parts.scheme == "https" else None
+        self._http = HttpClient(_ANSWER_SECONDS, tls, max_bytes=_MAX_ANSWER_BYTES)
+        self._base = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
         self._headers = {"Accept": "application/json", **credentials.header()}
         self._url, self._clock, self._sleep = url, clock, sleep
 
@@ -89,14 +90,14 @@ class ConnectClient:
         self, method: str, path: str, query: Mapping[str, str | list[str]] | None = None, body: object = None
     ) -> Any:
         """Return the JSON answer, None for an empty one. Repeats the request while the workers rebalance."""
-        target = self._path + path + (f"?{urlencode(query, doseq=True)}" if query else "")
+        target = self._base + path + (f"?{urlencode(query, doseq=True)}" if query else "")
         deadline = self._clock() + _REBALANCE_SECONDS
         while True:
             status, answer = self._exchange(method, target, body)
             message = answer.get("message") if isinstance(answer, dict) else None
-            if status < http.client.MULTIPLE_CHOICES:
+            if status < HTTPStatus.MULTIPLE_CHOICES:
                 return answer
-            busy = status == http.client.CONFLICT and str(message).startswith(_REBALANCING)
+            busy = status == HTTPStatus.CONFLICT and str(message).startswith(_REBALANCING)
             if not busy or self._clock() > deadline:
                 raise RestError(self._error(method, status, message), status)
             self._sleep(_RETRY_SECONDS)
@@ -104,32 +105,22 @@ class ConnectClient:
     def _exchange(self, method: str, target: str, body: object) -> tuple[int, Any]:
         content = None if body is None else json.dumps(body).encode()
         headers = self._headers | ({} if content is None else {"Content-Type": "application/json"})
-        connection = self._connection()
         try:
-            connection.request(method, target, content, headers)
-            answer = connection.getresponse()
-            text = answer.read()
-        except (OSError, http.client.HTTPException) as error:
+            answer = self._http.send(method, target, headers, content)
+        except (OSError, TooLarge) as error:
             cause = str(error) or type(error).__name__
             raise ConfigError(f"{self._url}: does not answer: {cause}; start a worker there, or set --url") from error
-        finally:
-            connection.close()
         try:
-            return answer.status, json.loads(text) if text.strip() else None
+            return answer.status, json.loads(answer.body) if answer.body.strip() else None
         except ValueError as error:
-            if answer.status >= http.client.BAD_REQUEST:
+            if answer.status >= HTTPStatus.BAD_REQUEST:
                 return answer.status, None
             raise ConfigError(f"{self._url}: the answer is not JSON; set --url to a worker's REST API") from error
 
-    def _connection(self) -> http.client.HTTPConnection:
-        if self._tls is None:
-            return http.client.HTTPConnection(self._host, self._port, timeout=_ANSWER_SECONDS)
-        return http.client.HTTPSConnection(self._host, self._port, timeout=_ANSWER_SECONDS, context=self._tls)
-
     def _error(self, method: str, status: int, message: object) -> str:
-        if status == http.client.UNAUTHORIZED:
+        if status == HTTPStatus.UNAUTHORIZED:
             return f"{self._url}: refused (401); set --user and HEADRACE_PASSWORD, or HEADRACE_TOKEN"
-        if status == http.client.FORBIDDEN:
+        if status == HTTPStatus.FORBIDDEN:
             verb = "read" if method == "GET" else "change"
             return (
                 f"{self._url}: refused (403); this user may not {verb} connectors: use another one, or grant the role"

@@ -7,19 +7,17 @@ other worker verifies them again: a worker trusts no other worker (``docs/decisi
 from __future__ import annotations
 
 import logging
-import ssl
 from http import HTTPStatus
 
-import aiohttp
 from fastapi import Request, Response
 from starlette.datastructures import QueryParams
 from starlette.types import Scope
-from yarl import URL
 
 from headrace.config import WorkerConfig
 from headrace.config.tls import client_context
 from headrace.config.worker_options import LISTENER_TLS
 from headrace.core.model.errors import RestError
+from headrace.runtime.http_client import HttpClient, TooLarge
 from headrace.runtime.worker.cluster import NO_LEADER, RequestTargetError
 
 log = logging.getLogger(__name__)
@@ -31,6 +29,8 @@ _FORWARDED_TWICE = "Cannot complete request because of a conflicting operation (
 _COPIED_HEADERS = ("content-type", "location")
 _SENT_HEADERS = ("accept", "content-type", "authorization")
 _HTTPS = "https://"
+_CONNECT_SECONDS = 5.0
+_MAX_ANSWER_BYTES = 256 * 1024 * 1024
 
 
 class Forwarder:
@@ -38,8 +38,10 @@ class Forwarder:
 
     def __init__(self, config: WorkerConfig) -> None:
         """Read the stores of TLS if this worker advertises https, and so the others do. Raises ConfigError."""
-        self._seconds = config.rest.request_timeout
-        self._tls = client_context(*config.tls(LISTENER_TLS)) if config.advertises_https else None
+        tls = client_context(*config.tls(LISTENER_TLS)) if config.advertises_https else None
+        self._http = HttpClient(
+            config.rest.request_timeout, tls, connect_seconds=_CONNECT_SECONDS, max_bytes=_MAX_ANSWER_BYTES
+        )
 
     async def forwarded(self, request: Request, target: RequestTargetError) -> Response:
         """Return the other worker's answer.
@@ -50,35 +52,23 @@ class Forwarder:
         if is_forwarded(request.scope):
             raise RestError(_FORWARDED_TWICE, 409)
         url = target.worker if "://" in target.worker else f"http://{target.worker}"
-        if self._tls is not None and not url.startswith(_HTTPS):
+        if self._http.tls is not None and not url.startswith(_HTTPS):
             log.warning("Worker %s: does not advertise https, and gets no request in clear", target.worker)
             raise RestError(NO_LEADER, 409)
         path = request.scope["raw_path"].decode("latin-1").partition("?")[0]
         query = "&".join(part for part in (request.url.query, f"{FORWARD}=false") if part)
         headers = {name: value for name in _SENT_HEADERS if (value := request.headers.get(name))}
         try:
-            return await self._answer(request.method, f"{url}{path}?{query}", headers, await request.body())
-        except (aiohttp.ClientError, ssl.CertificateError, OSError) as error:
+            answer = await self._http.request(request.method, f"{url}{path}?{query}", headers, await request.body())
+        except TooLarge as error:
+            raise RestError(f"Worker {target.worker}: {error}; send the request to that worker", 500) from error
+        except OSError as error:
             log.warning("Worker %s: cannot be reached to forward a request: %s", target.worker, _cause(error))
             raise RestError(NO_LEADER, 409) from error
-
-    async def _answer(self, method: str, url: str, headers: dict[str, str], body: bytes) -> Response:
-        timeout = aiohttp.ClientTimeout(self._seconds, connect=5)
-        async with (
-            aiohttp.ClientSession(timeout=timeout) as session,
-            session.request(
-                method,
-                URL(url, encoded=True),
-                data=body,
-                headers=headers,
-                allow_redirects=False,
-                ssl=self._tls if self._tls is not None else True,
-            ) as answer,
-        ):
-            if answer.status == HTTPStatus.SERVICE_UNAVAILABLE:
-                raise RestError(NO_LEADER, 409)
-            copied = {name: answer.headers[name] for name in _COPIED_HEADERS if name in answer.headers}
-            return Response(await answer.read(), answer.status, copied)
+        if answer.status == HTTPStatus.SERVICE_UNAVAILABLE:
+            raise RestError(NO_LEADER, 409)
+        copied = {name: answer.headers[name] for name in _COPIED_HEADERS if name in answer.headers}
+        return Response(answer.body, answer.status, copied)
 
 
 def is_forwarded(scope: Scope) -> bool:
@@ -88,5 +78,5 @@ def is_forwarded(scope: Scope) -> bool:
 
 def _cause(error: Exception) -> str:
     """Return the kind of an error, with OpenSSL's reason if it is about a certificate."""
-    reason = getattr(getattr(error, "certificate_error", error), "verify_message", "")
+    reason = getattr(error, "verify_message", "")
     return f"{type(error).__name__}: {reason}" if reason else type(error).__name__

@@ -8,13 +8,14 @@ import logging
 import ssl
 import time
 from collections.abc import Callable, Mapping
+from http import HTTPStatus
 from typing import Any
 
-import aiohttp
 from joserfc.errors import JoseError
 from joserfc.jwk import ECKey, OKPKey, RSAKey, import_key
 
 from headrace.config.rest_options import is_secure_url
+from headrace.runtime.http_client import HttpClient, TooLarge
 
 log = logging.getLogger(__name__)
 Key = RSAKey | ECKey | OKPKey
@@ -41,7 +42,7 @@ class KeySet:
         """``url`` is that of the keys; without it the issuer's OpenID configuration contains it."""
         self._issuer = issuer
         self._url = url
-        self._tls = tls
+        self._http = HttpClient(_FETCH_SECONDS, tls, max_bytes=_MAX_BYTES)
         self._now = now
         self._keys: Mapping[str | None, Key] = {}
         self._fetched: float | None = None
@@ -79,7 +80,7 @@ class KeySet:
             self._keys = _keys(await self._document(url))
             self._fetched = self._now()
             log.info("rest.oauth.issuer: %d keys of %s are in use", len(self._keys), self._issuer)
-        except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
+        except (OSError, ValueError) as error:
             log.error("rest.oauth.issuer: the keys of %s cannot be fetched: %s", self._issuer, _cause(error))
             if self._is_old():
                 self._keys, self._fetched = {}, None
@@ -97,21 +98,14 @@ class KeySet:
         return url
 
     async def _document(self, url: str) -> dict[str, Any]:
-        timeout = aiohttp.ClientTimeout(_FETCH_SECONDS)
-        tls = self._tls if self._tls is not None else True
-        content = bytearray()
-        async with (
-            aiohttp.ClientSession(timeout=timeout) as session,
-            session.get(url, allow_redirects=False, ssl=tls, headers={"Accept": "application/json"}) as answer,
-        ):
-            if answer.status != 200:
-                raise ValueError(f"{url} answers {answer.status}")
-            async for part in answer.content.iter_chunked(65_536):
-                content += part
-                if len(content) > _MAX_BYTES:
-                    raise ValueError(f"the answer of {url} is larger than 1 MiB")
         try:
-            document = json.loads(content)
+            answer = await self._http.request("GET", url, {"Accept": "application/json"})
+        except TooLarge as error:
+            raise ValueError(f"the answer of {url} is larger than 1 MiB") from error
+        if answer.status != HTTPStatus.OK:
+            raise ValueError(f"{url} answers {answer.status}")
+        try:
+            document = json.loads(answer.body)
         except (ValueError, RecursionError) as error:
             raise ValueError(f"the answer of {url} is not JSON") from error
         if not isinstance(document, dict):

@@ -55,7 +55,7 @@ def test_a_token_is_a_signed_request_for_the_region_of_the_brokers(monkeypatch: 
     assert "/eu-central-1/kafka-cluster/" in query["X-Amz-Credential"]
     assert query["X-Amz-Expires"] == "900"
     assert "secret-of-aws" not in url.geturl()
-    token = arguments["sasl_oauth_token_provider"]._token
+    token = arguments["sasl_oauth_token_provider"]._cache._token
     assert token.ends - time.time() == pytest.approx(900, abs=30)
 
 

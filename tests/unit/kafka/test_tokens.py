@@ -13,9 +13,10 @@ from kafka_settings import settings_of
 from token_endpoint import CLIENT, SECRET, TokenEndpoint, token_endpoint
 
 from headrace.core.model.errors import ConfigError, Retriable
-from headrace_connectors.http_transport import LARGEST
+from headrace.runtime.http_client import MAX_BYTES
 from headrace_connectors.kafka.settings import client_arguments, connection_arguments, consumer_settings
-from headrace_connectors.kafka.tokens import LoginError, RefreshWindow, Token, TokenProvider
+from headrace_connectors.kafka.tokens import LoginError, RefreshWindow, TokenProvider
+from headrace_connectors.tokens import Token
 
 WORKER = {"bootstrap.servers": "broker:9092", "security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}
 URL = "sasl.oauthbearer.token.endpoint.url"
@@ -199,6 +200,6 @@ def test_a_wrong_property_is_named(endpoint: TokenEndpoint, change: dict[str, st
 
 def test_an_answer_is_bounded(endpoint: TokenEndpoint) -> None:
     """A document of more than 16 MiB is not a token, and is not read to its end."""
-    endpoint.answer = 200, json.dumps({"access_token": "x", "more": "y" * LARGEST})
+    endpoint.answer = 200, json.dumps({"access_token": "x", "more": "y" * MAX_BYTES})
     with pytest.raises(LoginError, match=r"too large for a token; correct sasl\.oauthbearer\.token\.endpoint\.url"):
         token(client_arguments({**WORKER, **endpoint.properties()})["sasl_oauth_token_provider"])

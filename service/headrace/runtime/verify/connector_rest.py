@@ -6,23 +6,24 @@ fails, so a task that always commits first would never let a repair succeed.
 
 from __future__ import annotations
 
-import base64
-import http.client
 import json
 import logging
 import os
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from headrace.config import WorkerConfig
+from headrace.config.listeners import authority
 from headrace.config.password_file import read_users
 from headrace.config.tls import client_context
 from headrace.config.worker_options import LISTENER_TLS
 from headrace.core.connect.lifecycle import State
+from headrace.runtime.http_client import HttpClient, TooLarge, basic
 from headrace.runtime.verify.table_verifier import Clock
 
 log = logging.getLogger(__name__)
@@ -35,23 +36,21 @@ _RESUME_ATTEMPTS = 5
 
 
 class ConnectorRest:
-    """Pauses and resumes one connector, whose worker listens at ``host`` and ``port``.
+    """Pauses and resumes one connector, whose worker's REST API is at ``url``.
 
-    With ``tls`` the worker listens over https. ``authorization`` is the header of that name in each request.
+    ``authorization`` is the header of that name in each request.
     """
 
     def __init__(
         self,
-        host: str,
-        port: int,
+        url: str,
         connector: str,
         clock: Clock,
         tls: ssl.SSLContext | None = None,
         authorization: str | None = None,
     ) -> None:
-        self._host = host
-        self._port = port
-        self._tls = tls
+        self._url = f"{url}/connectors/{quote(connector, safe='')}"
+        self._http = HttpClient(ANSWER_SECONDS, tls)
         self._headers = {} if authorization is None else {"Authorization": authorization}
         self._connector = connector
         self._clock = clock
@@ -92,24 +91,13 @@ class ConnectorRest:
 
     def _request(self, method: str, path: str) -> Any:
         """Return the answer's JSON, ``{}`` if it is empty, and None after an error or without an answer."""
-        connection = self._connection()
         try:
-            target = f"/connectors/{quote(self._connector, safe='')}/{path}"
-            connection.request(method, target, headers=self._headers)
-            answer = connection.getresponse()
-            body = answer.read()
-            if answer.status in (http.client.UNAUTHORIZED, http.client.FORBIDDEN):
+            answer = self._http.send(method, f"{self._url}/{path}", self._headers)
+            if answer.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
                 log.warning("connector %s: the worker refuses %s %s: %s", self._connector, method, path, answer.status)
-            return json.loads(body or b"{}") if answer.status < http.client.BAD_REQUEST else None
-        except (OSError, http.client.HTTPException, ValueError):
+            return json.loads(answer.body or b"{}") if answer.status < HTTPStatus.BAD_REQUEST else None
+        except (OSError, TooLarge, ValueError):
             return None
-        finally:
-            connection.close()
-
-    def _connection(self) -> http.client.HTTPConnection:
-        if self._tls is None:
-            return http.client.HTTPConnection(self._host, self._port, timeout=ANSWER_SECONDS)
-        return http.client.HTTPSConnection(self._host, self._port, timeout=ANSWER_SECONDS, context=self._tls)
 
 
 def connector_rest(config: WorkerConfig, connector: str, clock: Clock) -> ConnectorRest:
@@ -120,11 +108,11 @@ def connector_rest(config: WorkerConfig, connector: str, clock: Clock) -> Connec
     environment variable ``HEADRACE_REST_TOKEN``.
     """
     listener = config.listener
-    if not config.advertises_https:
-        return ConnectorRest(reachable(listener.host), listener.port, connector, clock, None, _authorization(config))
-    host = config.rest.advertised_host or reachable(listener.host)
-    tls = client_context(*config.tls(LISTENER_TLS))
-    return ConnectorRest(host, listener.port, connector, clock, tls, _authorization(config))
+    host, tls = reachable(listener.host), None
+    if config.advertises_https:
+        host, tls = config.rest.advertised_host or host, client_context(*config.tls(LISTENER_TLS))
+    url = f"{'http' if tls is None else 'https'}://{authority(host, listener.port)}"
+    return ConnectorRest(url, connector, clock, tls, _authorization(config))
 
 
 def _authorization(config: WorkerConfig) -> str | None:
@@ -135,7 +123,7 @@ def _authorization(config: WorkerConfig) -> str | None:
     only_reads = {user for user, role in config.basic_auth.roles if role == "read"}
     users = read_users(Path(config.basic_auth.file))
     found = next((f"{user}:{password}" for user, password in users.items() if user not in only_reads), None)
-    return None if found is None else f"Basic {base64.b64encode(found.encode()).decode()}"
+    return None if found is None else basic(found)
 
 
 def reachable(host: str) -> str:

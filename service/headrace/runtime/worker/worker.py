@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from headrace import __version__
 from headrace.config import WorkerConfig
+from headrace.config.listeners import authority
 from headrace.config.validation import WorkerDefaults
 from headrace.core.connect.config_state import RestartRequest
 from headrace.core.connect.status import TopicStatus
@@ -103,9 +104,8 @@ class Worker:
 
     @property
     def worker_id(self) -> str:
-        """``host:port`` at which clients reach this worker, with an IPv6 address in brackets as in a URL."""
-        host, port = self.advertised
-        return f"[{host}]:{port}" if ":" in host and not host.startswith("[") else f"{host}:{port}"
+        """``host:port`` at which clients reach this worker."""
+        return authority(*self.advertised)
 
     @property
     def url(self) -> str:

@@ -1,57 +1,39 @@
-"""GET requests to a registry, with its errors in our words.
-
-The standard library's client: three kinds of requests, each answered once and then remembered, need no other
-(``docs/why.md``).
-"""
+"""GET requests to a registry, and what each answer means (``docs/decisions/decoding.md``)."""
 
 from __future__ import annotations
 
 import json
-import logging
 import ssl
-import urllib.request
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from headrace.config.tls import client_context
 from headrace.core.model.errors import BadRecord, ConfigError, Retriable
-from headrace_connectors.http_transport import LARGEST, Reply, TooLarge, basic, send
+from headrace.runtime.http_client import HttpClient, HttpResponse, TooLarge, basic
+from headrace_connectors.tokens import TokenCache
 
-log = logging.getLogger(__name__)
-
-Authorize = Callable[[Mapping[str, str] | None], Mapping[str, str]]
-"""Returns the headers with credentials; others than those that the registry has refused, if there are any."""
-
-_OK, _UNAUTHORIZED = 200, 401
-_REFUSED = (401, 403)
-_NOT_FOUND = 404
+SECONDS = 10.0
+_MAX_REDIRECTS = 10
 _UNKNOWN = (40401, 40402, 40403)
-
-
-def no_authorization(refused: Mapping[str, str] | None) -> Mapping[str, str]:
-    """Return no headers."""
-    return {}
-
-
-def constant(headers: Mapping[str, str]) -> Authorize:
-    """Return credentials that do not change."""
-    return lambda refused: headers
 
 
 @dataclass(frozen=True, slots=True)
 class RegistryClient:
-    """Asks the addresses of one registry in turn. ``option`` names the property that has them."""
+    """Queries the addresses of one registry in turn. ``option`` names the property that contains them.
+
+    ``headers`` are sent with each request, and a bearer token if there are ``tokens``.
+    """
 
     option: str
     urls: Sequence[str]
-    authorize: Authorize = no_authorization
-    tls: ssl.SSLContext | None = None
-    proxy: str = ""
-    """``host:port`` of an HTTP proxy for all addresses."""
+    http: HttpClient
+    headers: Mapping[str, str] = field(default_factory=dict)
+    tokens: TokenCache | None = None
 
-    def get(self, path: str, what: str) -> Reply:
+    def get(self, path: str, what: str) -> HttpResponse:
         """Return the answer for ``path``. Raises BadRecord if it does not exist, Retriable or ConfigError."""
         failed: Retriable | None = None
         for url in self.urls:
@@ -61,40 +43,43 @@ class RegistryClient:
                 failed = error
         raise failed or ConfigError(f"{self.option} is empty", self.option)
 
-    def _get(self, url: str, path: str, what: str) -> Reply:
-        authorization = self.authorize(None)
-        reply = self._send(url, path, authorization)
-        if reply.status == _UNAUTHORIZED and (renewed := self.authorize(authorization)) != authorization:
-            reply = self._send(url, path, renewed)
-        if reply.status == _OK:
-            return reply
-        raise self._meant(reply, without_credentials(url)[0], what)
+    def _get(self, url: str, path: str, what: str) -> HttpResponse:
+        token = None if self.tokens is None else self.tokens.token()
+        answer = self._send(url, path, token)
+        if answer.status == HTTPStatus.UNAUTHORIZED and self.tokens is not None and token is not None:
+            self.tokens.discard(token)
+            if (renewed := self.tokens.token()) != token:
+                answer = self._send(url, path, renewed)
+        if answer.status == HTTPStatus.OK:
+            return answer
+        raise self._error(answer, without_credentials(url)[0], what)
 
-    def _send(self, url: str, path: str, authorization: Mapping[str, str]) -> Reply:
+    def _send(self, url: str, path: str, token: str | None) -> HttpResponse:
         bare, credentials = without_credentials(url)
-        headers = {"Accept": "*/*", **authorization}
+        headers = {"Accept": "*/*", **self.headers}
+        if token is not None:
+            headers["Authorization"] = f"Bearer {token}"
         if credentials:
             headers.setdefault("Authorization", basic(credentials))
-        request = urllib.request.Request(f"{bare.rstrip('/')}/{path}", headers=headers)  # noqa: S310 - scheme is checked
         try:
-            return send(request, self.tls, self.proxy)
+            return self.http.send("GET", f"{bare.rstrip('/')}/{path}", headers)
         except TooLarge as error:
             raise ConfigError(
-                f"the answer of the schema registry at {bare} is larger than {LARGEST >> 20} MiB: it is no schema; "
-                f"correct {self.option}",
+                f"the answer of the schema registry at {bare} is larger than {self.http.max_bytes >> 20} MiB: it is no "
+                f"schema; correct {self.option}",
                 self.option,
             ) from error
         except OSError as error:
             raise failure(error, f"the schema registry at {bare}", self.option) from error
 
-    def _meant(self, reply: Reply, url: str, what: str) -> Exception:
-        if reply.status in _REFUSED:
-            return ConfigError(f"the schema registry at {url} refuses the connector ({reply.status})", self.option)
-        if reply.status == _NOT_FOUND and _is_registrys(reply.body):
+    def _error(self, answer: HttpResponse, url: str, what: str) -> Exception:
+        if answer.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+            return ConfigError(f"the schema registry at {url} refuses the connector ({answer.status})", self.option)
+        if answer.status == HTTPStatus.NOT_FOUND and _is_registrys(answer.body):
             return BadRecord(f"the schema registry has no {what}")
-        if reply.status == _NOT_FOUND:
+        if answer.status == HTTPStatus.NOT_FOUND:
             return ConfigError(f"there is no schema registry at {url} (404, but not for a schema)", self.option)
-        return Retriable(f"the schema registry at {url} answers {reply.status}")
+        return Retriable(f"the schema registry at {url} answers {answer.status}")
 
 
 def failure(error: OSError, server: str, option: str) -> ConfigError | Retriable:
@@ -104,10 +89,10 @@ def failure(error: OSError, server: str, option: str) -> ConfigError | Retriable
     return Retriable(f"{server} does not answer: {error}")
 
 
-def content(reply: Reply) -> Any:
+def content(answer: HttpResponse) -> Any:
     """Return the body as JSON. Raises Retriable for anything else, which a proxy may have sent."""
     try:
-        return json.loads(reply.body)
+        return json.loads(answer.body)
     except (ValueError, RecursionError) as error:
         raise Retriable("the schema registry's answer is no JSON") from error
 
@@ -117,7 +102,7 @@ def _is_registrys(body: bytes) -> bool:
     try:
         document = json.loads(body)
         code, name = int(document.get("error_code", 0)), str(document.get("name", ""))
-    except (ValueError, TypeError, AttributeError):
+    except (ValueError, TypeError, AttributeError, RecursionError):
         return False
     return code in _UNKNOWN or (name.endswith("NotFoundException") and name != "NotFoundException")
 
@@ -140,7 +125,11 @@ def without_credentials(url: str) -> tuple[str, str]:
     return urlunsplit(parts._replace(netloc=host)), unquote(credentials) if at else ""
 
 
-def tls_context(options: Mapping[str, str], prefix: str) -> ssl.SSLContext | None:
-    """Return the context of Kafka's ssl options below ``prefix``, None without any. Raises ConfigError."""
+def http_client(options: Mapping[str, str], prefix: str, proxy: str = "") -> HttpClient:
+    """Return a client with the TLS of Kafka's ssl options below ``prefix``. Raises ConfigError.
+
+    ``proxy`` is ``host:port`` of an HTTP proxy for all addresses.
+    """
     given = {name: value for name, value in options.items() if name.startswith(prefix)}
-    return client_context(given, prefix) if given else None
+    tls = client_context(given, prefix) if given else None
+    return HttpClient(SECONDS, tls, proxy, environment_proxies=True, redirects=_MAX_REDIRECTS)
