@@ -21,7 +21,8 @@ demo: $(or $(wildcard $(READY)),$(DEMO)) ## a shop database under live load, its
 	@$(BIN)/python -m headrace_dev jars kafka connect debezium-postgres lakehouse
 	@$(BIN)/python -m headrace_dev demo $(if $(ONCE),--once)
 
-test: setup jars $(CLASSES) coverage ## everything that has to pass: unit, properties, contracts, end to end on the real stack, short lanes
+test: setup jars $(CLASSES) ## everything that has to pass: unit, properties, contracts, end to end on the real stack, short lanes
+	@$(call in_halves,$(BIN)/pytest -q)
 	$(BIN)/pytest -m "not long" --ignore=tests/unit --durations=40 $(SIDE_BY_SIDE)
 
 # The seed of a simulated database means the same history in every run.

@@ -27,7 +27,56 @@ def delta(warehouse: Warehouse) -> DeltaHarness:
 
 
 class TestDeltaTable(LakeTableSuite):
-    """Delta tables pass the suite."""
+    """Delta tables pass the suite.
+
+    The short form has one test of each kind of statement, and those of what only ``delta.py`` does: properties of a
+    commit, wider types, column mapping, versions, ledgers and upkeep. Iceberg tables run the complete suite.
+    """
+
+    SHORT_FORM = (
+        # CREATE, and tables of others
+        "test_first_rows_are_all_there",
+        "test_a_table_of_others_is_adopted",
+        "test_a_table_of_others_is_refused",
+        "test_a_table_that_does_not_exist",
+        "test_a_table_that_is_not_there_has_no_rows",
+        "test_a_layout_with_a_column_that_the_table_does_not_have",
+        "test_the_creation_of_a_table_stores_its_source",
+        # ALTER: columns, members, wider types, names and types
+        "test_new_columns_are_added",
+        "test_members_are_added_to_structs",
+        "test_types_get_wider",
+        "test_names_and_keys_of_any_kind",
+        "test_names_that_look_like_secrets_are_stored",
+        "test_every_type_comes_back_as_it_went",
+        "test_other_types_are_refused",
+        "test_a_column_that_another_writer_added",
+        # MERGE and DELETE, and their counts
+        "test_a_batch_of_every_kind_is_counted",
+        "test_deletes",
+        "test_kept_cells_stay",
+        "test_a_moved_row_takes_its_cells_along",
+        "test_truncate_of_a_table_without_rows",
+        "test_truncate_removes_what_it_outranks",
+        # SELECT
+        "test_a_scan_brings_every_row_once",
+        "test_reading_by_key_brings_rows_with_their_versions",
+        # properties of commits and of the table
+        "test_a_commit_contains_its_metadata",
+        "test_a_commit_without_a_group_carries_the_offsets_before_it",
+        "test_a_table_of_an_earlier_release_shows_who_committed_last",
+        # the ledger, which Delta keeps under CREATE OR REPLACE
+        "test_an_early_ledger_stores_the_source",
+        "test_tombstones_are_there_after_a_restart",
+        "test_the_ledger_of_a_dropped_table_does_not_count_for_the_next",
+        "test_a_ledger_that_is_gone_is_no_empty_one",
+        "test_a_ledger_that_others_add_to_has_moved",
+        # other writers, older versions
+        "test_a_table_that_another_handle_has_created_is_not_written",
+        "test_an_older_copy_is_noticed_at_once",
+        # OPTIMIZE and VACUUM
+        "test_upkeep_changes_no_row",
+    )
 
     @pytest.fixture
     def lake(self, warehouse: Warehouse) -> DeltaHarness:
