@@ -19,7 +19,7 @@ from mutations.table import MUTATIONS, Mutation
 
 FAST = ("-x", "-m", "not long and not spark and not stack")
 STAGES: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("histories", ("tests/properties/source_database",)),
+    ("histories", ("tests/properties/source_database", "-m", "", "-k", "not test_twenty_thousand_databases")),
     ("laws", ("tests/properties", "--ignore=tests/properties/source_database")),
     (
         "unit tests",
