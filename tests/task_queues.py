@@ -66,11 +66,13 @@ class TaskQueues:
 
     def complete(self, batch: Batch) -> Mapping[Hashable, int]:
         """Return the offsets that a completed batch releases."""
-        return self._offsets.done(self._queues[batch.table].complete(batch))
+        for origin in self._queues[batch.table].complete(batch):
+            origin.missing -= 1
+        return self._offsets.durable()
 
     def settled(self) -> Mapping[Hashable, int]:
         """Return the offsets that are released without a batch."""
-        return self._offsets.done([])
+        return self._offsets.durable()
 
     def crowded(self) -> set[str]:
         """Return the tables with a full batch that waits."""
@@ -95,7 +97,7 @@ class TaskQueues:
 
     def reset(self) -> None:
         """Discard all events that are not complete."""
-        self._offsets.clear()
+        self._offsets = OffsetTracker()
         self._backlog.clear()
         self._caught_up.clear()
         for queue in self._queues.values():

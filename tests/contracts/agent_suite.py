@@ -7,64 +7,63 @@ import asyncio
 import pytest
 from fix_asyncio import eventually
 
-from headrace.ports import OpenAgent
+from headrace.ports import Messages, OpenAgent
 
 
 class AgentSuite:
     """Run by a subclass per agent."""
 
-    async def test_the_body_runs_once_for_wake_ups_that_come_together(self, open_agent: OpenAgent) -> None:
-        """An agent runs its body once more for wake-ups that arrive while it runs, and never twice at the same time."""
-        running, most, calls = 0, 0, 0
+    async def test_messages_arrive_in_order(self, open_agent: OpenAgent) -> None:
+        """The body takes one message after the other, and all those that wait without waiting itself."""
+        taken: list[object] = []
         entered, leave = asyncio.Event(), asyncio.Event()
 
-        async def body() -> None:
-            nonlocal running, most, calls
-            running, calls = running + 1, calls + 1
-            most = max(most, running)
-            entered.set()
-            await leave.wait()
-            running -= 1
+        async def body(messages: Messages[int]) -> None:
+            async for message in messages:
+                taken.append(message)
+                entered.set()
+                await leave.wait()
+                taken.append(list(messages.waiting()))
 
         agent = open_agent("table", body)
         await agent.start()
         try:
-            agent.wake()
-            agent.wake()
+            agent.send(1)
             await asyncio.wait_for(entered.wait(), 10)
-            agent.wake()
-            agent.wake()
+            agent.send(2)
+            agent.send(3)
             leave.set()
-            await eventually(lambda: calls == 2 and running == 0)
-            agent.wake()
-            await eventually(lambda: calls == 3 and running == 0)
-            assert most == 1
+            await eventually(lambda: taken == [1, [2, 3]])
+            agent.send(4)
+            agent.send(5)
+            await eventually(lambda: taken in ([1, [2, 3], 4, [5]], [1, [2, 3], 4, [], 5, []]))
         finally:
             await agent.stop()
 
     async def test_nothing_runs_after_a_stop(self, open_agent: OpenAgent) -> None:
-        """Stop cancels the running call; a wake-up of a stopped agent has no effect."""
-        entered, cancelled = asyncio.Event(), asyncio.Event()
+        """Stop cancels the body; a message to a stopped agent has no effect."""
+        taken: list[int] = []
+        cancelled = asyncio.Event()
 
-        async def body() -> None:
-            entered.set()
+        async def body(messages: Messages[int]) -> None:
             try:
-                await asyncio.Event().wait()
+                async for message in messages:
+                    taken.append(message)
+                    await asyncio.Event().wait()
             except asyncio.CancelledError:
                 cancelled.set()
                 raise
 
         agent = open_agent("table", body)
         await agent.start()
-        agent.wake()
-        await asyncio.wait_for(entered.wait(), 10)
-        entered.clear()
+        agent.send(1)
+        await eventually(lambda: taken == [1])
         await agent.stop()
         await agent.stop()
         assert cancelled.is_set()
-        agent.wake()
-        await asyncio.sleep(0)
-        assert not entered.is_set()
+        agent.send(2)
+        await _turns(5)
+        assert taken == [1]
 
     @pytest.mark.parametrize("how", ["stopped", "cancelled", "cancelled twice"])
     async def test_a_stop_at_any_moment_of_a_start_leaves_nothing_running(
@@ -76,7 +75,7 @@ class AgentSuite:
         """
         for turns in _MOMENTS:
             before = asyncio.all_tasks()
-            agent = open_agent("table", _never_called)
+            agent = open_agent("table", _no_message)
             starting = asyncio.create_task(agent.start())
             await _turns(turns)
             if how == "stopped":
@@ -95,7 +94,7 @@ class AgentSuite:
         """The agent ends although nobody waits for its stop any more."""
         for turns in _MOMENTS[1:]:
             before = asyncio.all_tasks()
-            agent = open_agent("table", _never_called)
+            agent = open_agent("table", _no_message)
             await agent.start()
             stopping = asyncio.create_task(agent.stop())
             await _turns(turns)
@@ -112,5 +111,6 @@ async def _turns(count: int) -> None:
         await asyncio.sleep(0)
 
 
-async def _never_called() -> None:
-    raise AssertionError("nothing wakes this agent")
+async def _no_message(messages: Messages[int]) -> None:
+    async for _ in messages:
+        raise AssertionError("nothing is sent to this agent")

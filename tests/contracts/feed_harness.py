@@ -70,7 +70,7 @@ class Recorder:
         self.commits_on_revoke = False
         self.raises: Exception | None = None
         self.running = 0
-        self._sequence = ChunkSequence()
+        self._epoch, self._sequence = -1, ChunkSequence()
 
     async def put(self, chunk: Chunk) -> None:
         self.running += 1
@@ -88,15 +88,15 @@ class Recorder:
         if self.raises is not None:
             raise self.raises
         await self.open.wait()
-        admitted = self._sequence.admit(chunk.epoch, chunk.sequence, chunk.partition, chunk.begin, chunk.end)
-        assert admitted, "a chunk of another assignment"
+        assert chunk.epoch == self._epoch, "a chunk of another assignment"
+        self._sequence.admit(chunk.sequence, chunk.partition, chunk.begin, chunk.end)
         self.values += [record.value or b"" for record in chunk.records]
         self.ends[chunk.partition] = chunk.end
 
     async def assigned(self, epoch: int, partitions: Collection[TopicPartition]) -> None:
         assert self.running == 0, "calls of a listener overlap"
         self.calls.append("assigned")
-        self._sequence.begin(epoch)
+        self._epoch, self._sequence = epoch, ChunkSequence()
         self.assignments.append(set(partitions))
 
     async def revoked(self, partitions: Collection[TopicPartition]) -> None:

@@ -9,7 +9,7 @@ import pytest
 from contracts.agent_suite import AgentSuite
 from fix_asyncio import eventually
 
-from headrace.ports import OpenAgent
+from headrace.ports import Messages, OpenAgent
 from headrace.runtime.task.asyncio_agent import AsyncioAgent
 from headrace_connectors.kafka.agent import FaustHost
 
@@ -32,13 +32,14 @@ class TestFaustAgent(AgentSuite):
         host, running = FaustHost("test"), asyncio.Event()
         await host.start()
 
-        async def body() -> None:
-            running.set()
-            await asyncio.Event().wait()
+        async def body(messages: Messages[int]) -> None:
+            async for _ in messages:
+                running.set()
+                await asyncio.Event().wait()
 
         agent = host.agent("table", body)
         await agent.start()
-        agent.wake()
+        agent.send(1)
         await asyncio.wait_for(running.wait(), 10)
         await host.stop()
         await eventually(lambda: asyncio.all_tasks() <= before)

@@ -24,7 +24,6 @@ from fix_spark import Warehouse
 from headrace.config.validation import WorkerDefaults, sink_connector_config
 from headrace.core.connect.table_status import LastBatch
 from headrace.core.decode.envelope import TopicDecoder
-from headrace.runtime.task.batch_writer import BatchWriter
 from headrace.runtime.task.chunk_decoder import ChunkDecoder
 from headrace.runtime.task.memory_budget import unlimited
 from headrace.runtime.task.sink_task import SinkTask
@@ -93,7 +92,7 @@ def traced(way: Way, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         noting(ChunkDecoder, "decode")
         noting(TopicDecoder, "decode")
         noting(TableLane, "put")
-        noting(BatchWriter, "write")
+        noting(TableLane, "_write")
         noting(TableSession, "run", lambda session, statement: statement.startswith("MERGE"))
         yield
 
@@ -156,4 +155,5 @@ def test_the_way_of_an_update(
     for _, function in way.frames:
         name = function.rpartition(".")[2]
         assert f"`{name}`" in section, f"{name} is on the way, but not on the page"
-    assert len(way.frames) <= 22, list(way.frames)
+    assert len(way.frames) <= 20, list(way.frames)
+    assert len(way.modules) <= 12, way.modules

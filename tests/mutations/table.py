@@ -299,10 +299,25 @@ BATCH = _of(
 TABLE_LANE = _of(
     "service/headrace/runtime/task/table_lane.py",
     (
-        "a new assignment keeps its queues",
-        "        self._batch = None\n        self.queue.clear()\n",
-        "        self._batch = None\n",
+        "a table is written while a dropped assignment writes it",
+        "                async with self.table.turn:\n",
+        "                async with asyncio.Lock():\n",
     ),
+    (
+        "a half is closed before what has arrived is in the queue",
+        "                        for message in messages.waiting():\n",
+        "                        for message in ():\n",
+    ),
+)
+
+ASSIGNMENT = _of(
+    "service/headrace/runtime/task/assignment.py",
+    (
+        "a dropped assignment commits its late results",
+        "        if self.is_over:\n            return\n        self._task",
+        "        self._task",
+    ),
+    ("a half that is held keeps its topic paused", "not lane.is_full:", "lane.is_full:"),
 )
 
 HEADER_KEYS = _of(
@@ -396,6 +411,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     *HELD_HALVES[1:],
     *BATCH,
     *TABLE_LANE,
+    *ASSIGNMENT,
     *RANKING,
     *GATE,
     *FOLD,

@@ -1,20 +1,24 @@
 """The Faust agents, one per table of a task. The only file that imports faust.
 
 Faust hosts the agents. It does not consume or acknowledge, because its acknowledgements would move offsets past events
-that were not written. The channel of an agent contains at most one wake-up. The body of an agent must not raise: Faust
-would drop the event and restart the agent, which then looks healthy. Agents are created with the ``Agent`` class,
-because ``app.agent()`` keeps the objects of every task until the app ends.
+that were not written. The channel of an agent carries the messages of its table. Its size is not limited here: the
+worker's memory budget stops the topics of a table that has too many. The body of an agent must not raise: Faust would
+drop the event and restart the agent, which then looks healthy. Agents are created with the ``Agent`` class, because
+``app.agent()`` keeps the objects of every task until the app ends.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, Generic, TypeVar
 
 import faust
 from faust.app.base import BootStrategy
 
-Body = Callable[[], Awaitable[None]]
+from headrace.ports import Messages
+
+_Message = TypeVar("_Message")
 
 _START_SECONDS = 10.0
 
@@ -38,15 +42,31 @@ class FaustApp(faust.App):
         """Create no directories: tables, which Faust would keep there, are not used."""
 
 
-class TableAgent:
+class MessageStream(faust.Stream):
+    """The stream of an agent (``headrace.ports.Messages``)."""
+
+    def waiting(self) -> Iterator[Any]:
+        """Take the messages that have arrived, without waiting."""
+        queue = self.channel.queue
+        while not queue.empty():
+            yield queue.get_nowait()
+
+
+class TableAgent(Generic[_Message]):
     """One table's agent and its channel (``headrace.ports.Agent``). ``running`` contains it from start to stop.
 
     A stop runs to its end in an asyncio task of its own, also if its caller is cancelled.
     """
 
-    def __init__(self, app: FaustApp, name: str, body: Body, running: set[TableAgent]) -> None:
-        self._channel = app.channel(maxsize=1)
-        self._agent = faust.Agent(_repeated(body), app=app, name=name, channel=self._channel)
+    def __init__(
+        self,
+        app: FaustApp,
+        name: str,
+        body: Callable[[Messages[_Message]], Awaitable[None]],
+        running: set[TableAgent[Any]],
+    ) -> None:
+        self._channel = app.channel(maxsize=0)
+        self._agent = faust.Agent(body, app=app, name=name, channel=self._channel)
         self._running = running
         self._stopping: asyncio.Task[None] | None = None
 
@@ -65,11 +85,10 @@ class TableAgent:
             await self.stop()
             raise
 
-    def wake(self) -> None:
-        """Run the body once more. No effect while a wake-up waits."""
+    def send(self, message: _Message) -> None:
+        """Send a message; without an effect after ``stop``."""
         for subscriber in () if self._stopping else self._channel._subscribers:
-            if subscriber.queue.empty():
-                subscriber.queue.put_nowait(True)
+            subscriber.queue.put_nowait(message)
 
     async def stop(self) -> None:
         """Cancel the body, and detach the agent from the app. Idempotent."""
@@ -89,17 +108,17 @@ class FaustHost:
     def __init__(self, app_id: str) -> None:
         self._app_id = app_id
         self._app: FaustApp | None = None
-        self._agents: set[TableAgent] = set()
+        self._agents: set[TableAgent[Any]] = set()
 
     async def start(self) -> None:
         """Start the app on the running loop."""
-        app = FaustApp(self._app_id, broker="kafka://not-used", loop=asyncio.get_running_loop())
+        app = FaustApp(self._app_id, broker="kafka://not-used", Stream=MessageStream, loop=asyncio.get_running_loop())
         app.finalize()
         await app.start()
         app.flow_control.resume()  # once, before the first channel: a suspended queue never returns events
         self._app = app
 
-    def agent(self, name: str, body: Body) -> TableAgent:
+    def agent(self, name: str, body: Callable[[Messages[_Message]], Awaitable[None]]) -> TableAgent[_Message]:
         """Create an agent without starting it."""
         if self._app is None:
             raise RuntimeError("the Faust host has not been started")
@@ -117,11 +136,3 @@ class FaustHost:
             await app.stop()
             # Faust creates a consumer without starting it. Nothing else closes that consumer's event loop.
             app.consumer._thread.thread_loop.close()
-
-
-def _repeated(body: Body) -> Callable[[AsyncIterable[bool]], Awaitable[None]]:
-    async def run(wake_ups: AsyncIterable[bool]) -> None:
-        async for _ in wake_ups:
-            await body()
-
-    return run

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from headrace.config.kafka import KafkaSettings
-from headrace.ports import DeadLetterQueue, Divide, Feed, Record
+from headrace.ports import DeadLetterQueue, Divide, Feed, Messages, Record
 from headrace.runtime.threads import LoopThread
-from headrace_connectors.kafka.agent import Body, FaustHost, TableAgent
+from headrace_connectors.kafka.agent import FaustHost, TableAgent
 from headrace_connectors.kafka.dead_letter_queue import KafkaDeadLetterQueue
 from headrace_connectors.kafka.dead_letters import read_topic
 from headrace_connectors.kafka.feed import KafkaFeed
@@ -21,6 +22,8 @@ from headrace_connectors.kafka.settings import (
     producer_arguments,
 )
 from headrace_connectors.kafka.topic_policies import CompactedTopics
+
+_Message = TypeVar("_Message")
 
 
 class KafkaFeedFactory:
@@ -59,7 +62,7 @@ class KafkaFeedFactory:
             consumer = replace(consumer, arguments={**consumer.arguments, "value_deserializer": divide})
         return KafkaFeed(consumer, self._consumers)
 
-    def agent(self, name: str, body: Body) -> TableAgent:
+    def agent(self, name: str, body: Callable[[Messages[_Message]], Awaitable[None]]) -> TableAgent[_Message]:
         """The agent of a table, hosted by Faust; not started yet."""
         return self._host.agent(name, body)
 

@@ -15,6 +15,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
+from typing import TypeVar
 
 from headrace.config.framework import TopicSettings
 from headrace.config.kafka import KafkaSettings
@@ -22,11 +23,12 @@ from headrace.core.batch.log_position import LogPosition, ReadLogs, with_log_pos
 from headrace.core.connect.assignment import assign_topics
 from headrace.core.decode.json_types import Document, whole
 from headrace.core.model.errors import ConfigError, Fatal, Fenced
-from headrace.ports import Chunk, DeadLetterQueue, Divide, FeedListener, OffsetNote, Record, TopicPartition
+from headrace.ports import Chunk, DeadLetterQueue, Divide, FeedListener, Messages, OffsetNote, Record, TopicPartition
 from headrace.runtime.task.asyncio_agent import AsyncioAgent
 from headrace_connectors.memory.dead_letter_queue import MemoryDeadLetterQueue
 
 CHUNK_RECORDS = 1_000
+_Message = TypeVar("_Message")
 
 
 @dataclass(slots=True)
@@ -400,7 +402,7 @@ class MemoryFeeds:
         group = settings.consumer.get("group.id", f"connect-{connector}")
         return MemoryFeed(self._broker, group, f"{connector}-{task}", settings.topics, divide)
 
-    def agent(self, name: str, body: Callable[[], Awaitable[None]]) -> AsyncioAgent:
+    def agent(self, name: str, body: Callable[[Messages[_Message]], Awaitable[None]]) -> AsyncioAgent[_Message]:
         """Open the agent of a table."""
         return AsyncioAgent(name, body)
 

@@ -22,6 +22,7 @@ from headrace.ports.feed import ErrantRecord as ErrantRecord
 from headrace.ports.feed import Feed as Feed
 from headrace.ports.feed import FeedListener as FeedListener
 from headrace.ports.feed import Feeds as Feeds
+from headrace.ports.feed import Messages as Messages
 from headrace.ports.feed import OffsetNote as OffsetNote
 from headrace.ports.feed import OpenAgent as OpenAgent
 from headrace.ports.feed import Record as Record

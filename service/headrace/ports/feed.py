@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 from headrace.config.kafka import KafkaSettings
 from headrace.core.decode.envelope_events import KafkaRecord
@@ -88,21 +88,39 @@ class FeedListener(Protocol):
         """The feed cannot continue."""
 
 
-class Agent(Protocol):
-    """Calls the body of one table of a task, one call at a time, when it is woken."""
+_Message = TypeVar("_Message")
+_Sent = TypeVar("_Sent", contravariant=True)
+_Received = TypeVar("_Received", covariant=True)
+
+
+class Messages(Protocol[_Received]):
+    """The messages of an agent, in the order in which they were sent."""
+
+    def __aiter__(self) -> AsyncIterator[_Received]:
+        """Iterate over the messages, and wait for each."""
+
+    def waiting(self) -> Iterator[_Received]:
+        """Take the messages that have arrived, without waiting."""
+
+
+class Agent(Protocol[_Sent]):
+    """Runs the body of one table of a task, which takes the messages that are sent to it."""
 
     async def start(self) -> None:
-        """Begin."""
+        """Run the body."""
 
-    def wake(self) -> None:
-        """Call the body soon; once more if it runs already. Several calls before that count as one."""
+    def send(self, message: _Sent) -> None:
+        """Send a message; without an effect after ``stop``."""
 
     async def stop(self) -> None:
-        """Cancel the call under way and make no other. Idempotent."""
+        """Cancel the body. Idempotent."""
 
 
-OpenAgent = Callable[[str, Callable[[], Awaitable[None]]], Agent]
-"""Makes an agent with a name and a body that never raises. It is not started yet."""
+class OpenAgent(Protocol):
+    """Makes agents."""
+
+    def __call__(self, name: str, body: Callable[[Messages[_Message]], Awaitable[None]]) -> Agent[_Message]:
+        """Make an agent with a name and a body that never raises. It is not started yet."""
 
 
 class Feed(Protocol):
@@ -207,7 +225,7 @@ class Feeds(Protocol):
     def open(self, connector: str, task: int, settings: KafkaSettings, divide: Divide | None = None) -> Feed:
         """A feed for one task; it joins the connector's group when it is started. ``divide`` makes the values."""
 
-    def agent(self, name: str, body: Callable[[], Awaitable[None]]) -> Agent:
+    def agent(self, name: str, body: Callable[[Messages[_Message]], Awaitable[None]]) -> Agent[_Message]:
         """The agent of one table of a task (``ports.OpenAgent``)."""
 
     def compacted(self, connector: str, task: int, settings: KafkaSettings) -> Callable[[str], bool]:

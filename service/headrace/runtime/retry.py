@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_exponential_jitter
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
 
 from headrace.core.model.errors import remedy
 
 _INITIAL_SECONDS = 0.3
+
+
+def pause_after(attempts: int, maximum_seconds: float) -> float:
+    """Return the seconds to wait after so many attempts that failed, from 1 on."""
+    exponential: float = _INITIAL_SECONDS * 2.0 ** min(attempts - 1, 30)
+    return min(exponential + random.uniform(0, _INITIAL_SECONDS), maximum_seconds)
 
 
 def retrying(maximum_seconds: float, failed: Callable[[BaseException, float], None]) -> AsyncRetrying:
@@ -23,7 +30,7 @@ def retrying(maximum_seconds: float, failed: Callable[[BaseException, float], No
 
     return AsyncRetrying(
         retry=retry_if_exception(lambda error: isinstance(error, Exception) and remedy(error).retry),
-        wait=wait_exponential_jitter(multiplier=_INITIAL_SECONDS, max=maximum_seconds, jitter=_INITIAL_SECONDS),
+        wait=lambda state: pause_after(state.attempt_number, maximum_seconds),
         before_sleep=before_sleep,
         reraise=True,
     )

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from headrace.runtime.task import batch_writer, committed_offsets, sink_task, table_lane
+from headrace.runtime.task import assignment, committed_offsets, table_lane, task_tables
 
 START = 1_000.0
 _current = threading.local()
@@ -58,6 +58,9 @@ class VirtualLoop(base_events.BaseEventLoop):
 
     def _process_events(self, event_list: Any) -> None:
         """Do nothing: there are no files."""
+
+    def _check_closed(self) -> None:
+        """Raise nothing: what waits in an asynchronous generator of a killed process is cancelled when it is freed."""
 
     def _write_to_self(self) -> None:
         """Do nothing: no thread waits in ``select``."""
@@ -114,6 +117,6 @@ def virtual_time() -> Iterator[None]:
     """Replace the clock of the modules that read the time by that of the loop in their thread."""
     clock = SimpleNamespace(monotonic=_now, time=_now)
     with pytest.MonkeyPatch.context() as patched:
-        for module in (sink_task, table_lane, batch_writer, committed_offsets):
+        for module in (assignment, table_lane, task_tables, committed_offsets):
             patched.setattr(module, "time", clock)
         yield

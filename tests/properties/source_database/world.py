@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import lru_cache
 from threading import Event, Thread
-from typing import Any
+from typing import Any, TypeVar
 
 from properties.source_database.failovers import advised_epoch, most_answers
 from properties.source_database.judge import Judge
@@ -19,7 +19,7 @@ from properties.source_database.virtual_time import Killed, NothingLeft, Virtual
 from headrace.config import SinkConnectorConfig
 from headrace.config.kafka import KafkaSettings
 from headrace.config.validation import WorkerDefaults, sink_connector_config
-from headrace.ports import DeadLetterQueue, Divide, Feed, TableOptions
+from headrace.ports import DeadLetterQueue, Divide, Feed, Messages, TableOptions
 from headrace.runtime.task.asyncio_agent import AsyncioAgent
 from headrace.runtime.task.memory_budget import unlimited
 from headrace.runtime.task.sink_task import SinkTask
@@ -27,6 +27,7 @@ from headrace.runtime.task.task_factory import SinkTaskFactory
 from headrace.runtime.threads import WorkerThreads
 from headrace_connectors.memory import MemoryLakehouse
 
+_Message = TypeVar("_Message")
 LIVES = 12
 TIMEOUT = 900.0
 """Virtual seconds within which a life has to come to rest."""
@@ -241,7 +242,7 @@ class _Feeds:
         """The feed of the life."""
         return ScriptedFeed(self._life, divide)
 
-    def agent(self, name: str, body: Callable[[], Awaitable[None]]) -> AsyncioAgent:
+    def agent(self, name: str, body: Callable[[Messages[_Message]], Awaitable[None]]) -> AsyncioAgent[_Message]:
         """Agents without Faust."""
         return AsyncioAgent(name, body)
 

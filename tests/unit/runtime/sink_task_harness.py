@@ -33,6 +33,7 @@ from headrace.runtime.task.memory_budget import MemoryBudget, unlimited
 from headrace.runtime.task.options import SinkTaskOptions
 from headrace.runtime.task.resources import TaskResources
 from headrace.runtime.task.sink_task import SinkTask
+from headrace.runtime.task.task_parts import SinkTaskParts
 from headrace.runtime.task.write_slots import WriteSlots
 from headrace.runtime.threads import WorkerThreads
 from headrace.transforms.chain import Chain
@@ -98,19 +99,19 @@ class Harness:
             **logged,
         )
         feed = MemoryFeeds(self.broker).open("items", number, settings_of({"topics.regex": "shop.*"}))
-        return SinkTask(
+        parts = SinkTaskParts.of(
             options,
             feed,
             self.lakehouse,
             processor or Reselect(ReselectOptions()),
             self.dead_letters,
             TaskResources(self.threads, WriteSlots(self.threads.writers), self.memory, AsyncioAgent),
-            on_failure or self.failures.append,
             observer,
             conversion,
             {"cassandra": CassandraDecoder},
             blocked,
         )
+        return SinkTask(parts, on_failure or self.failures.append)
 
     def rows(self, table: str = "shop_public_items") -> dict[str, dict[str, Any]]:
         return self.lakehouse.table("lake", table, TableOptions()).rows()

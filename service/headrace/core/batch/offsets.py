@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64encode
 from collections import deque
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -15,26 +15,21 @@ from headrace.core.model.errors import Fatal
 
 
 class ChunkSequence:
-    """Checks that the chunks of an assignment arrive without a gap.
+    """Checks that the chunks of one assignment arrive without a gap.
 
     Any defect between consumer and task (a dropped chunk, an unexpected restart) shows as a gap in the sequence numbers
     or in a partition's offsets. The task then fails without a further commit, so that no record is lost.
     """
 
     def __init__(self) -> None:
-        self.epoch = -1
         self._next = 0
         self._ends: dict[Hashable, int] = {}
 
-    def begin(self, epoch: int) -> None:
-        """Begin an assignment: sequence numbers restart at 0, offsets at those of the group."""
-        self.epoch, self._next = epoch, 0
-        self._ends.clear()
+    def admit(self, sequence: int, partition: Hashable, begin: int, end: int) -> None:
+        """Register the next chunk. Raises Fatal if a chunk or a record before it is missing.
 
-    def admit(self, epoch: int, sequence: int, partition: Hashable, begin: int, end: int) -> bool:
-        """Return whether the chunk belongs to the current assignment. Raises Fatal at a gap."""
-        if epoch != self.epoch:
-            return False
+        Sequence numbers begin at 0, and each partition at the offset of the group.
+        """
         expected = self._ends.get(partition, begin)
         if sequence != self._next or begin != expected or end < begin:
             raise Fatal(
@@ -43,7 +38,6 @@ class ChunkSequence:
             )
         self._next += 1
         self._ends[partition] = end
-        return True
 
 
 @dataclass(slots=True, eq=False)
@@ -52,7 +46,7 @@ class Origin:
 
     ``end`` is the offset behind it, ``since`` the time of its read (monotonic seconds), and ``behind`` the number of
     the partition's records that were still in Kafka then. ``missing`` is the number of its parts that are not durable
-    yet.
+    yet; one that cannot be written is never subtracted, so that its partition's offset stays before the chunk.
     """
 
     partition: Hashable
@@ -60,10 +54,6 @@ class Origin:
     since: float
     behind: int = 0
     missing: int = 0
-
-    def block(self) -> None:
-        """Register a part that cannot be written: its partition's offset stays before the chunk."""
-        self.missing += 1
 
 
 class OffsetTracker:
@@ -76,27 +66,18 @@ class OffsetTracker:
         self._chunks: dict[Hashable, deque[Origin]] = {}
 
     def begin(self, partition: Hashable, end: int, since: float, behind: int = 0) -> Origin:
-        """Register a chunk. Its distribution to tables counts as one part, which ends with ``done([origin])``."""
+        """Register a chunk. Its distribution to tables counts as one part, which has to be subtracted."""
         origin = Origin(partition, end, since, behind, missing=1)
         self._chunks.setdefault(partition, deque()).append(origin)
         return origin
 
-    def done(self, origins: Iterable[Origin]) -> Mapping[Hashable, int]:
-        """Register one durable part per entry of ``origins``.
-
-        Returns the partitions whose offset advances, each with the end of its last chunk without a gap before it.
-        """
-        for origin in origins:
-            origin.missing -= 1
+    def durable(self) -> Mapping[Hashable, int]:
+        """Return the partitions whose offset advances, each with the end of its last chunk without a gap before it."""
         moved: dict[Hashable, int] = {}
         for partition, chunks in self._chunks.items():
             while chunks and chunks[0].missing == 0:
                 moved[partition] = chunks.popleft().end
         return moved
-
-    def clear(self) -> None:
-        """Discard all chunks: a new assignment reads again what is not committed."""
-        self._chunks.clear()
 
 
 # -- the note of a committed offset -----------------------------------------------------------------------------------

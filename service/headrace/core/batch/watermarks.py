@@ -15,16 +15,14 @@ _TIMED = (Operation.CREATE, Operation.UPDATE, Operation.DELETE)
 
 
 class Watermarks:
-    """The newest source time by table and partition in the current assignment."""
+    """The newest source time by table and partition in one assignment.
 
-    def __init__(self) -> None:
-        self._partitions: Counter[str] = Counter()
-        self._newest: dict[str, dict[tuple[str, int], int]] = {}
+    ``topics`` contains each topic once for each of its assigned partitions.
+    """
 
-    def begin(self, topics: Iterable[str]) -> None:
-        """Begin an assignment; ``topics`` contains each topic once for each of its partitions."""
+    def __init__(self, topics: Iterable[str]) -> None:
         self._partitions = Counter(topics)
-        self._newest.clear()
+        self._newest: dict[str, dict[tuple[str, int], int]] = {}
 
     def reached(self, batch: Batch) -> int:
         """Return the watermark that a table has with this batch, in microseconds.

@@ -27,9 +27,10 @@ InThread = Callable[..., Awaitable[Any]]
 
 
 class CommittedOffsets:
-    """The offsets of one task in an assignment.
+    """The offsets of one assignment.
 
-    ``mark_durable`` is called, on a thread, with offsets before which nothing is read again.
+    ``mark_durable`` is called, on a thread, with offsets before which nothing is read again. ``turn`` orders the
+    commits of all assignments of a task.
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class CommittedOffsets:
         mark_durable: Callable[..., None],
         observer: Observer,
         in_thread: InThread,
+        turn: asyncio.Lock,
     ) -> None:
         self._connector = connector
         self._feed = feed
@@ -47,14 +49,7 @@ class CommittedOffsets:
         self._in_thread = in_thread
         self._uncommitted: dict[TopicPartition, int] = {}
         self._durable: dict[TopicPartition, int] = {}
-        self._assignment = 0
-        self._turn = asyncio.Lock()
-
-    def clear(self) -> None:
-        """Begin an assignment."""
-        self._assignment += 1
-        self._uncommitted.clear()
-        self._durable.clear()
+        self._turn = turn
 
     def begins(self, partition: TopicPartition, offset: int) -> bool:
         """Return whether this is the first chunk of a partition; its offset is where the assignment begins."""
@@ -96,7 +91,6 @@ class CommittedOffsets:
         if not offsets:
             return
         self._durable.update(offsets)
-        assignment = self._assignment
         try:
             await self._in_thread(failpoints.reach, "before-offset-commit")
             began = time.monotonic()
@@ -109,15 +103,10 @@ class CommittedOffsets:
         except Retriable as error:
             self._observer.uncommitted(refused=False)
             log.warning("%s: offsets could not be committed yet: %s", self._connector, error)
-            self._keep(offsets, assignment)
-        except asyncio.CancelledError:
-            self._keep(offsets, assignment)
-            raise
-
-    def _keep(self, offsets: Mapping[TopicPartition, int], assignment: int) -> None:
-        """Keep the offsets for the next commit, unless another assignment has begun."""
-        if assignment == self._assignment:
             self._uncommitted = {**offsets, **self._uncommitted}
+        except asyncio.CancelledError:
+            self._uncommitted = {**offsets, **self._uncommitted}
+            raise
 
     async def confirm(self, partitions: Mapping[TopicPartition, int]) -> None:
         """Check that the group still assigns the partitions to this task, which may have been suspended. Raises Fenced.

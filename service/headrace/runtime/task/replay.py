@@ -11,6 +11,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
+from typing import TypeVar
 
 from headrace.config import SinkConnectorConfig
 from headrace.config.kafka import KafkaSettings
@@ -24,6 +25,7 @@ from headrace.ports import (
     Feed,
     FeedListener,
     Lakehouse,
+    Messages,
     OffsetNote,
     Record,
     TopicPartition,
@@ -34,6 +36,8 @@ from headrace.runtime.task.memory_budget import unlimited
 from headrace.runtime.task.options import SinkTaskOptions
 from headrace.runtime.task.task_factory import OpenRowSource, SinkTaskFactory
 from headrace.runtime.threads import WorkerThreads
+
+_Message = TypeVar("_Message")
 
 
 @dataclass(slots=True)
@@ -191,7 +195,7 @@ class _ReplayFeeds:
         """The feed of letters."""
         return self.feed
 
-    def agent(self, name: str, body: Callable[[], Awaitable[None]]) -> AsyncioAgent:
+    def agent(self, name: str, body: Callable[[Messages[_Message]], Awaitable[None]]) -> AsyncioAgent[_Message]:
         """The agent of a table; a single run needs no Faust."""
         return AsyncioAgent(name, body)
 

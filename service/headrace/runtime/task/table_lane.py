@@ -1,13 +1,10 @@
-"""One table of a task: an agent closes the table's batches when they are due and writes them, one after the other.
+"""One table of a task in one assignment: an agent that is sent the table's changes and writes them, batch by batch.
 
-The lane owns the queue, the retries and the state of its table. A write that fails for a passing reason is repeated
-without end, with back-off, while the other tables continue; any other error fails the table until it is restarted, and
-so does a damaged file that stays damaged (``lasting_damage.py``).
-``errors.isolation=task`` is Kafka Connect's way: the task fails instead, after ``RETRY_SECONDS``.
-
-The changes wait in the lane's queue (``core/batch/table_queue.py``) and not in the agent's channel, which only carries
-wake-ups: a batch closes by rows, bytes, age and the halves of key changes, and Faust's ``stream.take`` knows rows and
-age alone.
+``TableLane.run`` is the story of a table. Only the agent's coroutine touches the queue, the retries and the state of
+its table; the assignment sends messages, and gets results. A write that fails for a passing reason is repeated without
+end, with back-off, while the other tables continue; any other error fails the table until it is restarted, and so does
+a damaged file that stays damaged (``lasting_damage.py``). ``errors.isolation=task`` is Kafka Connect's way: the task
+fails instead, after ``RETRY_SECONDS``.
 """
 
 from __future__ import annotations
@@ -15,26 +12,32 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 
-from tenacity import RetryCallState
-
-from headrace.core.batch.batch import Batch, Content, newest_source_time, record_count
+from headrace.core.batch.batch import Batch, Content, Unwritten, content_size, newest_source_time, record_count
+from headrace.core.batch.event_pairs import TooLarge, divide
 from headrace.core.batch.offsets import Origin
-from headrace.core.batch.table_queue import TableQueue
-from headrace.core.connect.lifecycle import LAKE_TABLE, TableEvent, TableState, next_state
-from headrace.core.connect.table_status import LastBatch, TableReport, TableStatus
-from headrace.core.model.errors import DamagedFile, EngineFailed, TableDamaged, remedy
+from headrace.core.batch.table_queue import Backlog, TableQueue
+from headrace.core.batch.watermarks import Watermarks
+from headrace.core.connect.lifecycle import TableEvent, TableState
+from headrace.core.connect.table_status import LastBatch, TableReport
+from headrace.core.merge.history import next_offsets
+from headrace.core.model.errors import DamagedFile, EngineFailed, EngineOutOfMemory, Fenced, TableDamaged, remedy
+from headrace.core.model.events import Changes
 from headrace.core.reselect.unresolved import OmittedChange
-from headrace.ports import OpenAgent
-from headrace.runtime.retry import retrying
-from headrace.runtime.task.batch_writer import BatchWriter
+from headrace.ports import Agent, Commit, Messages, TopicPartition
+from headrace.runtime.pipeline.table_pipeline import TablePipeline
+from headrace.runtime.retry import pause_after
+from headrace.runtime.task.committed_offsets import CommittedOffsets
 from headrace.runtime.task.lasting_damage import LastingDamage
+from headrace.runtime.task.task_parts import SinkTaskParts
+from headrace.runtime.task.task_tables import TaskTable
 from headrace.runtime.task.write_gate import WriteGate
-from headrace.runtime.task.write_slots import WriteSlots
-from headrace.runtime.trace import render, summary
+from headrace.runtime.task.written_tables import WrittenTables
+from headrace.runtime.threads import run_in
+from headrace.runtime.trace import summary
 
 log = logging.getLogger(__name__)
 
@@ -47,262 +50,393 @@ BACKOFF = 30.0
 Rows are to arrive within a minute of the end of an outage, and the attempt takes time as well.
 """
 
+_MOST_PORTIONS = 256
 
-class LaneListener(Protocol):
-    """Follows the lanes of a task."""
 
-    def closed(self, lane: TableLane) -> None:
-        """Handle a closed batch: the lane's queue can accept more."""
-
-    async def written(self, lane: TableLane, batch: Batch, omitted: Sequence[OmittedChange]) -> None:
-        """Handle a durable batch of the current assignment. Raises an error that fails the table."""
-
-    def idle(self) -> None:
-        """Handle a lane that has nothing to do now."""
-
-    def failed(self, lane: TableLane, error: Exception) -> None:
-        """Handle an error of a table."""
-
-    def moved(self) -> None:
-        """Handle a new state of a lane."""
+# -- what a lane is sent -----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class LaneParts:
-    """What the lanes of a task share. ``isolation`` is False with ``errors.isolation=task``."""
+class Part:
+    """Content of a chunk: changes, a truncate, or the defaults of new columns."""
 
-    connector: str
-    isolation: bool
-    writer: BatchWriter
+    content: Content
+    origin: Origin
+
+
+class Tick:
+    """A batch may be due: its linger has passed, or the pause before a retry."""
+
+
+class Flush:
+    """Write what has arrived without a linger."""
+
+
+class Resume:
+    """A pause has ended, in which nothing was read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """The topic of the table cannot be read."""
+
+    error: Exception
+
+
+Message = Part | Tick | Flush | Resume | Fail
+
+
+# -- what comes of it --------------------------------------------------------------------------------------------------
+
+
+class BatchClosed:
+    """A batch is written now, and the queue can accept more."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchDurable:
+    """A batch is durable, without the ``omitted`` changes of rows that cannot be completed."""
+
+    batch: Batch
+    omitted: Sequence[OmittedChange]
+
+
+@dataclass(frozen=True, slots=True)
+class TableFailed:
+    """The table has failed; its topics cannot be read until it is restarted."""
+
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFailed:
+    """An error after which the task cannot continue."""
+
+    error: Exception
+
+
+class Waiting:
+    """There is nothing to write before the next message."""
+
+
+Result = BatchClosed | BatchDurable | TableFailed | TaskFailed | Waiting
+
+
+@dataclass(frozen=True, slots=True)
+class LaneContext:
+    """What the lanes of an assignment share."""
+
+    task: SinkTaskParts
     gate: WriteGate
-    slots: WriteSlots
-    open_agent: OpenAgent
-    listener: LaneListener
+    backlog: Backlog
+    offsets: CommittedOffsets
+    written: WrittenTables
+    watermarks: Watermarks
 
 
 class TableLane:
     """The lane of one table. All methods run on the worker's event loop."""
 
-    def __init__(self, table: str, queue: TableQueue, parts: LaneParts) -> None:
+    def __init__(self, table: TaskTable, context: LaneContext) -> None:
         self.table = table
-        self.queue = queue
-        self.state = TableState.RUNNING
-        self._last_error: TableStatus | None = None
-        self._last_batch: LastBatch | None = None
-        self.hurried = False
-        self._parts = parts
-        self._agent = parts.open_agent(f"{parts.connector} {table}", self._run)
-        self._status: TableStatus | None = None
+        self._context, self._task, self._gate = context, context.task, context.gate
+        options = self._task.options
+        self._connector, self._isolated = options.connector, options.isolate_tables
+        self._queue = TableQueue(table.name, options.batches, context.backlog, holds_halves=not options.tables.history)
+        # Of content that was sent and is not in the queue yet, because a write is in progress.
+        self._arriving_bytes = self._arriving_events = 0
+        self._flush_is_sent = self._is_flushing = False
+        self._failure: Exception | None = None
         self._batch: Batch | None = None
-        self._assignment = 0
-        self._attempts_since: float | None = None
+        self._portions = 1  # of the open batch; more than one after it ran out of memory
+        self._failures, self._first_failure, self._next_attempt = 0, 0.0, 0.0
         self._damage = LastingDamage()
         self._timer: asyncio.TimerHandle | None = None
 
-    async def start(self) -> None:
-        """Begin to write."""
-        await self._agent.start()
+    async def start(self, agent: Agent[Message]) -> None:
+        """Begin to send messages to the table's agent, which runs ``run``."""
+        self._agent = agent
+        await agent.start()
 
     async def stop(self) -> None:
-        """Cancel the agent. The gate is closed."""
+        """Cancel the agent. No write is in progress."""
         self._disarm()
         await self._agent.stop()
 
-    def put(self, content: Content, origin: Origin) -> None:
-        """Queue content of a chunk. A failed table discards it and blocks the offset of the chunk."""
-        if self.state is TableState.FAILED:
-            origin.block()
-        else:
-            self.queue.put(content, origin)
-            self.wake()
+    # -- the story of a table ------------------------------------------------------------------------------------------
 
-    def wake(self) -> None:
-        """Check whether a batch is due."""
-        self._agent.wake()
-
-    def hurry(self, hurried: bool) -> None:
-        """Write the queue without a linger: nothing more is read, or the connector pauses."""
-        was, self.hurried = self.hurried, hurried
-        if hurried and not was:
-            self.wake()
-
-    def clear(self) -> None:
-        """Discard the queue: the next assignment reads it again, here or on another worker."""
-        self._disarm()
-        self._assignment += 1
-        self._batch = None
-        self.queue.clear()
-
-    @property
-    def status(self) -> TableStatus | None:
-        """State and error of a table that is retried or has failed, None of any other."""
-        return self._status
-
-    def report(self, topics: Sequence[str]) -> TableReport:
-        """Return a report on the table; ``topics`` are those of its changes."""
-        oldest, to_epoch = self.queue.unwritten, time.time() - time.monotonic()
-        return TableReport(
-            self.table,
-            self.state,
-            topics,
-            self.queue.records + (record_count(self._batch.content) if self._batch is not None else 0),
-            self.queue.memory,
-            None if oldest is None else oldest.since + to_epoch,
-            None if oldest is None or not oldest.source_time else oldest.source_time / 1_000_000,
-            self._last_batch,
-            self._last_error,
-        )
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether the queue contains nothing that can be written now."""
-        return self.state in (TableState.RETRYING, TableState.FAILED) or self.queue.is_idle
-
-    # -- state ---------------------------------------------------------------------------------------------------------
-
-    def fail(self, error: Exception) -> None:
-        """Set the state FAILED until the table is restarted."""
-        self.clear()
-        self._move(TableEvent.FAIL, error)
-        log.error(
-            "%s: table %s failed; its topics are not read until it is restarted: %s",
-            self._parts.connector,
-            self.table,
-            summary(error),
-        )
-
-    def restart(self) -> None:
-        """Run again with an empty queue."""
-        self.clear()
-        self._move(TableEvent.RESTART)
-
-    def pause(self) -> None:
-        """Set the state PAUSED. The closed gate keeps the lane from writing."""
-        self._move(TableEvent.PAUSE)
-
-    def resume(self) -> None:
-        """End the state PAUSED, and continue."""
-        self._move(TableEvent.RESUME)
-        self.queue.resume(time.monotonic())
-        self.wake()
-
-    def _move(self, event: TableEvent, error: BaseException | None = None, next_attempt: float | None = None) -> None:
-        before, self.state = self.state, next_state(LAKE_TABLE, self.state, event)
-        if error is not None:
-            since = self._status.since if self._status is not None and before is self.state else time.time()
-            self._status = self._last_error = TableStatus(self.table, self.state, render(error), since, next_attempt)
-        elif self.state is not before:
-            self._status = None
-        if error is not None or self.state is not before:
-            self._parts.listener.moved()
-
-    # -- the agent's body ----------------------------------------------------------------------------------------------
-
-    async def _run(self) -> None:
-        """Write the batches that are due, with retries. Raises nothing."""
-        longest = BACKOFF if self._parts.isolation else RETRY_SECONDS / 3
-        retry = retrying(longest, self._retried).copy(sleep=self._parts.gate.sleep, stop=self._gives_up)
-        try:
+    async def run(self, messages: Messages[Message]) -> AsyncGenerator[Result]:
+        """Write the batches that are due, until the agent is cancelled. Raises nothing."""
+        slots = self._task.resources.slots
+        async for message in messages:
+            self._receive(message)
             while self._is_due:
-                self._attempts_since = None
-                self._damage.begin()
-                await retry(self._write)
-                self._parts.listener.idle()
+                async with self.table.turn:
+                    slot = await slots.acquire(self._connector, self._oldest)
+                    try:
+                        # The batch contains what arrived until a thread was free. And a half of a key change is not
+                        # written alone while the other one waits here.
+                        for message in messages.waiting():
+                            self._receive(message)
+                        if self._batch is None and self._may_write:
+                            self._batch = self._queue.next(time.monotonic(), flush=self._is_flushing)
+                            self._portions, self._failures = 1, 0
+                            self._damage.begin()
+                        if self._batch is None or not self._may_write:
+                            continue
+                        with self._gate.writing():
+                            yield BatchClosed()
+                            try:
+                                result = await self._write(self._batch)
+                            except Exception as error:
+                                result = self._on_error(error)
+                            slot.release()
+                            if result is not None:
+                                yield result
+                    finally:
+                        slot.release()
+            if self._failure is not None:
+                yield self._fail(self._failure)
+            self._is_flushing &= not self._queue.is_idle
             self._arm()
-        except Exception as error:
-            if self._may_write or not remedy(error).retry:
-                lasts = isinstance(error, DamagedFile)
-                self._parts.listener.failed(self, TableDamaged(str(error)) if lasts else error)
-            else:  # the gate has closed, and the batch is kept for a resume
-                self._parts.listener.idle()
+            yield Waiting()
+
+    def _receive(self, message: Message) -> None:
+        match message:
+            case Part(content, origin):
+                self._arriving_bytes -= content_size(content)
+                self._arriving_events -= record_count(content)
+                if self.table.state is not TableState.FAILED:  # otherwise its part stays, and no offset passes it
+                    self._queue.put(content, origin)
+                    origin.missing -= 1
+            case Flush():
+                self._flush_is_sent, self._is_flushing = False, True
+            case Resume():
+                self._queue.resume(time.monotonic())
+            case Fail(error):
+                self._failure = error
+            case Tick():
+                pass
 
     @property
     def _may_write(self) -> bool:
-        return self._parts.gate.is_open and self.state is not TableState.FAILED
+        return self._gate.is_open and self.table.state is not TableState.FAILED and self._failure is None
 
     @property
     def _is_due(self) -> bool:
         if not self._may_write:
             return False
-        if self._batch is not None or (self.hurried and not self.queue.is_idle):
+        if self._is_flushing and self._batch is None and not self._queue.is_idle:
             return True
-        due = self.queue.due()
+        due = self._due()
         return due is not None and due <= time.monotonic()
 
+    def _due(self) -> float | None:
+        """When (monotonic seconds) the open batch is tried again, or the queue closes one."""
+        return self._next_attempt if self._batch is not None else self._queue.due()
+
     def _arm(self) -> None:
-        """Set a timer for the time at which the queue is due."""
+        """Set a timer for the time at which something is due."""
         self._disarm()
-        due = self.queue.due() if self._may_write else None
+        due = self._due() if self._may_write else None
         if due is not None:
             delay = max(due - time.monotonic(), 0.0)
-            self._timer = asyncio.get_running_loop().call_later(delay, self._agent.wake)
+            self._timer = asyncio.get_running_loop().call_later(delay, self._agent.send, Tick())
 
     def _disarm(self) -> None:
         timer, self._timer = self._timer, None
         if timer is not None:
             timer.cancel()
 
-    # -- one batch -----------------------------------------------------------------------------------------------------
-
-    async def _write(self) -> None:
-        """Wait for a slot, then write the open batch, or close a batch and write it."""
-        parts, assignment = self._parts, self._assignment
-        slot = await parts.slots.acquire(parts.connector, self._oldest)
-        try:
-            if not self._may_write:
-                return
-            if self._batch is None:
-                self._batch = self.queue.next(time.monotonic(), flush=self.hurried)
-                parts.listener.closed(self)
-            if (batch := self._batch) is None:
-                return
-            with parts.gate.writing():
-                began = time.monotonic()
-                omitted = await parts.writer.write(batch)
-                slot.release()
-                await self._written(batch, omitted, assignment, time.monotonic() - began)
-        finally:
-            slot.release()
-
-    async def _written(
-        self, batch: Batch, omitted: Sequence[OmittedChange] | None, assignment: int, seconds: float
-    ) -> None:
-        if self.state is TableState.RETRYING:
-            log.info("%s: table %s is written again", self._parts.connector, self.table)
-            self._move(TableEvent.SUCCEED)
-        if assignment != self._assignment:  # fenced: the new owner writes the batch again, without effect
-            return
-        if omitted is None:
-            self._parts.gate.close()  # until the next assignment
-            return
-        self._batch = None
-        newest = newest_source_time(batch.content) / 1_000_000 or None
-        if self._last_batch is None:
-            log.info(
-                "%s: table %s: the first batch of this run is committed: %d event(s), written in %.1f s",
-                *(self._parts.connector, self.table, record_count(batch.content), seconds),
-            )
-        self._last_batch = LastBatch(record_count(batch.content), batch.size, seconds, time.time(), newest)
-        await self._parts.listener.written(self, batch, omitted)
-
     def _oldest(self) -> float:
-        unwritten = self.queue.unwritten
+        unwritten = self._queue.unwritten
         return unwritten.since if unwritten is not None else time.monotonic()
 
-    def _retried(self, error: BaseException, pause: float) -> None:
-        log.warning("%s: writing %s failed and is repeated: %s", self._parts.connector, self.table, error)
-        reopen = isinstance(error, EngineFailed) or self._attempts_for > RETRY_SECONDS
-        self._parts.writer.failed(reopen, self.table)
-        if self._parts.isolation:
-            self._move(TableEvent.RETRY, error, time.time() + pause)
+    # -- one attempt to write a batch ----------------------------------------------------------------------------------
 
-    def _gives_up(self, state: RetryCallState) -> bool:
-        now = time.monotonic()
-        self._attempts_since = now if self._attempts_since is None else self._attempts_since
-        if self._damage.lasts(None if state.outcome is None else state.outcome.exception(), now):
-            return True
-        return not self._may_write or (not self._parts.isolation and self._attempts_for > RETRY_SECONDS)
+    async def _write(self, batch: Batch) -> Result | None:
+        """Make a batch durable. Return None if it is left to another worker.
+
+        After an error that passes it is called again with the same batch.
+        """
+        task, written, offsets = self._task, self._context.written, self._context.offsets
+        group = task.options.group
+        in_thread = partial(run_in, task.resources.threads.writing)
+        started = time.monotonic()
+        name, lake, pipeline = await in_thread(task.pipelines.open_table, batch)  # the first one starts Spark
+        await in_thread(written.check, name, lake, written.required(name))
+        await in_thread(task.ownership.register, name, lake, batch.content, task.feed.topic_ids())
+        # The commit contains all offsets that the table is known to contain: earlier commits may be expired.
+        reached = {**written.required(name), **partitions_of(batch.offsets)}
+        commit = Commit(batch.id, self._connector, group, reached, self._context.watermarks.reached(batch))
+        omitted: list[OmittedChange] = []
+        changes = batch.content if isinstance(batch.content, Changes) else None
+        rest = [batch.content] if changes is None or self._portions == 1 else [*divide(changes, self._portions)]
+        while rest:
+            if await in_thread(pipeline.prepare) and not await self._still_ours(batch):
+                self._succeed()
+                self._gate.close()  # until the next assignment
+                return None
+            content = rest.pop(0)
+            portion = replace(commit, offsets=_offsets_after(content), watermark=-1) if rest else commit
+            try:
+                omitted += await in_thread(pipeline.write, content, portion)
+            except EngineOutOfMemory:
+                # Tables that were written beside it as well: their rows go into the same heap, so that nobody knows
+                # which of them were too many.
+                self._portions = min(2 * self._portions, _MOST_PORTIONS)
+                log.warning(
+                    "%s: %s: the batch ran out of memory and is written in %d parts",
+                    *(self._connector, self.table.name, self._portions),
+                )
+                raise
+            except TooLarge as error:
+                if not isinstance(content, Changes):
+                    raise
+                log.info("%s: %s: %s", self._connector, self.table.name, error)
+                rest[:0] = divide(content, error.parts)
+        notes = pipeline.notes if isinstance(pipeline, TablePipeline) else []
+        while notes:
+            topic, note = notes.pop(0)
+            log.warning("%s: %s: %s", self._connector, note.subject(topic), note.text)
+            task.observer.noted(note.text, note.subject(topic))
+        if group:
+            offsets.note(written.written(name, await in_thread(lake.reached, group)))
+        seconds = time.monotonic() - started
+        task.observer.written(batch, seconds, time.time())
+        return self._on_durable(batch, omitted, seconds)
+
+    def _on_durable(self, batch: Batch, omitted: Sequence[OmittedChange], seconds: float) -> Result:
+        self._succeed()
+        self._batch = None
+        self._queue.complete(batch)
+        events = record_count(batch.content)
+        if self.table.last_batch is None:
+            log.info(
+                "%s: table %s: the first batch of this run is committed: %d event(s), written in %.1f s",
+                *(self._connector, self.table.name, events, seconds),
+            )
+        newest = newest_source_time(batch.content) / 1_000_000 or None
+        self.table.last_batch = LastBatch(events, batch.size, seconds, time.time(), newest)
+        return BatchDurable(batch, omitted)
+
+    def _succeed(self) -> None:
+        if self.table.state is TableState.RETRYING:
+            log.info("%s: table %s is written again", self._connector, self.table.name)
+            self.table.move(TableEvent.SUCCEED)
+
+    async def _still_ours(self, batch: Batch) -> bool:
+        try:
+            await self._context.offsets.confirm(partitions_of(batch.offsets))
+        except Fenced as error:
+            log.warning("%s: %s is left to another worker: %s", self._connector, self.table.name, error)
+            return False
+        return True
+
+    def _on_error(self, error: Exception) -> Result | None:
+        """Repeat the write after a pause (None), or fail."""
+        now, name = time.monotonic(), self.table.name
+        self._failures += 1
+        if self._failures == 1:
+            self._first_failure = now
+        takes_long = now - self._first_failure > RETRY_SECONDS
+        lasts = self._damage.lasts(error, now)
+        if lasts or not remedy(error).retry:
+            return self._fail(TableDamaged(str(error)) if lasts else error)
+        if not self._may_write:  # the gate has closed, and the batch is kept for a resume
+            return None
+        if takes_long and not self._isolated:
+            return TaskFailed(TableDamaged(str(error)) if isinstance(error, DamagedFile) else error)
+        log.warning("%s: writing %s failed and is repeated: %s", self._connector, name, error)
+        pause = pause_after(self._failures, BACKOFF if self._isolated else RETRY_SECONDS / 3)
+        self._next_attempt = now + pause
+        self._task.observer.retried()
+        if takes_long or isinstance(error, EngineFailed):
+            self._task.pipelines.discard(name)
+        if self._isolated:
+            self.table.move(TableEvent.RETRY, error, time.time() + pause)
+        return None
+
+    def _fail(self, error: Exception) -> Result:
+        """Discard the queue, and set the state FAILED until the table is restarted."""
+        self._failure = None
+        if not self._isolated or remedy(error).retry:
+            return TaskFailed(error)
+        self._batch = None
+        self._queue.clear()
+        self.table.move(TableEvent.FAIL, error)
+        log.error(
+            "%s: table %s failed; its topics are not read until it is restarted: %s",
+            *(self._connector, self.table.name, summary(error)),
+        )
+        return TableFailed(error)
+
+    # -- what the assignment sends and asks ----------------------------------------------------------------------------
+
+    def put(self, content: Content, origin: Origin) -> None:
+        """Send content of a chunk. It is a part of its origin until it is durable."""
+        origin.missing += 1
+        self._arriving_bytes += content_size(content)
+        self._arriving_events += record_count(content)
+        self._agent.send(Part(content, origin))
+
+    def send(self, message: Resume | Fail) -> None:
+        """Send a message behind the content that was put."""
+        self._agent.send(message)
+
+    def flush(self) -> None:
+        """Write without a linger what waits."""
+        if not self._flush_is_sent:
+            self._flush_is_sent = True
+            self._agent.send(Flush())
 
     @property
-    def _attempts_for(self) -> float:
-        return 0.0 if self._attempts_since is None else time.monotonic() - self._attempts_since
+    def memory(self) -> int:
+        """Bytes of all changes that are not durable."""
+        return self._queue.memory + self._arriving_bytes
+
+    @property
+    def waiting_events(self) -> int:
+        """The number of events that wait for a batch."""
+        return self._queue.records + self._arriving_events
+
+    @property
+    def is_full(self) -> bool:
+        """Whether a full batch waits already: reading more for the table would only take memory."""
+        policy = self._task.options.batches
+        return self._queue.size + self._arriving_bytes >= policy.max_bytes or self.waiting_events >= policy.max_records
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing waits that can be written now."""
+        return self.table.state in (TableState.RETRYING, TableState.FAILED) or (
+            not self._arriving_events and self._queue.is_idle
+        )
+
+    @property
+    def unwritten(self) -> Unwritten | None:
+        """What has waited longest of the queue and the open batch."""
+        return self._queue.unwritten
+
+    def report(self) -> TableReport:
+        """Return a report on the table."""
+        oldest, to_epoch = self._queue.unwritten, time.time() - time.monotonic()
+        in_batch = record_count(self._batch.content) if self._batch is not None else 0
+        return replace(
+            self.table.report(),
+            waiting_events=self.waiting_events + in_batch,
+            waiting_bytes=self.memory,
+            oldest=None if oldest is None else oldest.since + to_epoch,
+            oldest_source_time=None if oldest is None or not oldest.source_time else oldest.source_time / 1_000_000,
+        )
+
+
+def partitions_of(offsets: Mapping[object, int]) -> dict[TopicPartition, int]:
+    """Return the offsets of Kafka's partitions; batches accept any key."""
+    return {partition: offset for partition, offset in offsets.items() if isinstance(partition, TopicPartition)}
+
+
+def _offsets_after(content: Content) -> dict[TopicPartition, int]:
+    """Return the next offsets after a portion of a batch."""
+    reached = next_offsets(content.version) if isinstance(content, Changes) else {}
+    return {TopicPartition(*partition): offset for partition, offset in reached.items()}

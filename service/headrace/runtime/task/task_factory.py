@@ -28,6 +28,7 @@ from headrace.runtime.task.memory_budget import MemoryBudget
 from headrace.runtime.task.options import SinkTaskOptions
 from headrace.runtime.task.resources import TaskResources
 from headrace.runtime.task.sink_task import SinkTask
+from headrace.runtime.task.task_parts import SinkTaskParts
 from headrace.runtime.task.write_slots import WriteSlots
 from headrace.runtime.threads import WorkerThreads
 from headrace.runtime.worker import plugins
@@ -101,19 +102,19 @@ class SinkTaskFactory:
             if dead_letter_queue is not None:
                 await dead_letter_queue.close()
             raise
-        return SinkTask(
+        parts = SinkTaskParts.of(
             self._adjust(replace(sink_task_options(config), task=number)),
             feed,
             self._lakehouse,
             reselect,
             dead_letter_queue,
             self._resources,
-            on_failure,
             self._observe(connector, number),
             conversion,
             self._sources,
             self._blocked(connector, number),
         )
+        return SinkTask(parts, on_failure)
 
     def _reselect(self, connector: str, number: int, config: SinkConnectorConfig, options: ReselectOptions) -> Reselect:
         compacted = self._feeds.compacted(connector, number, config.kafka)

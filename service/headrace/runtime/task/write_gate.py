@@ -1,59 +1,38 @@
-"""Control whether a task may write batches, and wait for the writes in progress."""
+"""Control whether the lanes of an assignment may write batches, and wait for the writes in progress."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 
 class WriteGate:
-    """Open during an assignment, unless the connector is paused. Not thread-safe."""
+    """Open until it is closed, unless the connector is paused: then it is held. Not thread-safe."""
 
-    def __init__(self) -> None:
-        self._open = True
-        self._held = False
+    def __init__(self, *, held: bool = False) -> None:
+        self._is_closed = False
+        self._is_held = held
         self._writes = 0
-        self._shut = asyncio.Event()
         self._quiet = asyncio.Event()
         self._quiet.set()
 
     @property
     def is_open(self) -> bool:
         """Whether a write may begin."""
-        return self._open and not self._held
-
-    def open(self) -> None:
-        """Open the gate: an assignment begins. A pause continues."""
-        self._open = True
-        self._note()
+        return not (self._is_closed or self._is_held)
 
     def close(self) -> None:
-        """Close the gate until the next assignment."""
-        self._open = False
-        self._note()
+        """Close the gate for good: the next assignment has its own."""
+        self._is_closed = True
 
     def hold(self) -> None:
         """Begin a pause."""
-        self._held = True
-        self._note()
+        self._is_held = True
 
     def release(self) -> None:
         """End the pause."""
-        self._held = False
-        self._note()
-
-    async def sleep(self, seconds: float) -> None:
-        """Sleep between two attempts of a write, as long as the gate is open."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._shut.wait()
-
-    def _note(self) -> None:
-        if self.is_open:
-            self._shut.clear()
-        else:
-            self._shut.set()
+        self._is_held = False
 
     @contextmanager
     def writing(self) -> Iterator[None]:

@@ -28,19 +28,18 @@ _WAYS_OUT = (
 
 
 class WrittenTables:
-    """The notes of one task's partitions in an assignment. Not thread-safe, except ``check``.
+    """The notes of one assignment's partitions. Not thread-safe, except ``check``.
 
-    With ``recreate`` a table that is missing or behind continues at the group's offset.
+    ``notes`` are those that the group has committed. Records above the group's offset are read again, so they do not
+    count. With ``recreate`` a table that is missing or behind continues at the group's offset.
     """
 
-    def __init__(self, connector: str, group: str, *, recreate: bool = False) -> None:
+    def __init__(
+        self, connector: str, group: str, notes: Mapping[TopicPartition, OffsetNote], *, recreate: bool = False
+    ) -> None:
         self._connector = connector
         self._group = group
         self._recreate = recreate
-        self._tables: dict[TopicPartition, dict[str, int]] = {}
-
-    def begin(self, notes: Mapping[TopicPartition, OffsetNote]) -> None:
-        """Begin an assignment of these partitions. Records above the group's offset are read again."""
         self._tables = {
             partition: {table: min(offset, committed.offset) for table, offset in decode_note(committed.note).items()}
             for partition, committed in notes.items()

@@ -58,6 +58,7 @@ class World:
 
     def __init__(self) -> None:
         self.threads, self.network = Steps(), Steps()
+        self._turn = asyncio.Lock()
         self.broker = MemoryBroker()
         self.broker.commit_arrives = self._arrives
         self.seen: list[Mapping[TopicPartition, int]] = []
@@ -69,7 +70,12 @@ class World:
         await self.broker.create_topic("orders", 2)
         self.feed = MemoryFeeds(self.broker).open("orders", 0, settings_of({"topics": "orders"}))
         await self.feed.start(NullListener())  # type: ignore[arg-type]  # it has every method
-        self.offsets = CommittedOffsets("orders", self.feed, self.settled.append, NO_OBSERVER, self._in_thread)
+        self.assign()
+
+    def assign(self) -> None:
+        """Begin an assignment."""
+        settled, in_thread = self.settled.append, self._in_thread
+        self.offsets = CommittedOffsets("orders", self.feed, settled, NO_OBSERVER, in_thread, self._turn)
         for place in PARTITIONS:
             self.offsets.begins(place, 0)
 
@@ -159,7 +165,7 @@ async def test_failed_commit_of_an_ended_assignment_is_not_retried() -> None:
     await world.rest()
     world.threads.end(0)
     await world.rest()
-    world.offsets.clear()
+    world.assign()
     world.network.end(0, Retriable("the broker is away"))
     await world.finish()
     assert world.broker.committed(GROUP) == {}

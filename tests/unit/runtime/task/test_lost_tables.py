@@ -175,8 +175,7 @@ async def test_offsets_that_no_commit_contains_any_more_are_no_loss(harness: Har
 async def test_a_note_names_only_partitions_of_the_assignment() -> None:
     """A task writes no offset metadata for partitions that are assigned to another task of the group."""
     mine, others = TopicPartition("a", 0), TopicPartition("b", 0)
-    tables = WrittenTables("items", GROUP)
-    tables.begin({mine: OffsetNote(0, "")})
+    tables = WrittenTables("items", GROUP, {mine: OffsetNote(0, "")})
     assert set(tables.written("lake.item", {mine: 5, others: 9})) == {mine}
     assert tables.written("lake.item", {mine: 5, others: 10}) == {}
     assert tables.required("lake.item") == {mine: 5}

@@ -98,6 +98,19 @@ async def test_small_batches_keep_both_halves_together(harness: Harness, most: i
     assert names(harness) == {2: "one"}
 
 
+async def test_a_half_that_is_held_does_not_keep_its_topic_paused(harness: Harness) -> None:
+    """A half in another chunk than the first one fills a batch of one record only until it is held: reading goes on."""
+    insert(harness, 1, 10, "one")
+    async with running(harness.task(max_records=1)) as task:
+        await eventually(lambda: harness.offset() == 1)
+        delete(harness, 1, 20, new=2)
+        await eventually(lambda: task.reports()[0].waiting_bytes > 0 and task.waiting("shop_public_items") == 0)
+        create_moved(harness, 2, 20, old=1)
+        await eventually(lambda: harness.offset() == 4 or bool(harness.failures))
+    assert not harness.failures
+    assert names(harness) == {2: "one"}
+
+
 async def test_a_pause_between_the_halves_does_not_write_the_first(harness: Harness) -> None:
     """The task neither writes nor commits the first half before a pause, so the next worker reads both halves."""
     insert(harness, 1, 10, "one")

@@ -1,0 +1,300 @@
+"""What belongs to one assignment of partitions to a task: lanes, chunks that are not durable, offsets to commit.
+
+A rebalance makes a new ``Assignment`` and drops this one with all that it has, so that a late result (a batch that was
+being written, a commit on its way) reaches an object that nobody listens to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import aclosing
+from functools import partial
+from typing import NamedTuple
+
+from headrace.core.batch.batch import Content, Unwritten
+from headrace.core.batch.event_pairs import resumable
+from headrace.core.batch.held_halves import Progress
+from headrace.core.batch.offsets import ChunkSequence, OffsetTracker
+from headrace.core.batch.table_queue import Backlog
+from headrace.core.batch.watermarks import Watermarks
+from headrace.core.decode.envelope_events import Errant
+from headrace.core.model.errors import Stage
+from headrace.core.reselect.unresolved import OmittedChange
+from headrace.ports import Chunk, Messages, TopicPartition
+from headrace.runtime.task.committed_offsets import CommittedOffsets
+from headrace.runtime.task.table_lane import (
+    BatchClosed,
+    BatchDurable,
+    Fail,
+    LaneContext,
+    Message,
+    Resume,
+    TableFailed,
+    TableLane,
+    TaskFailed,
+    Waiting,
+    partitions_of,
+)
+from headrace.runtime.task.task_parts import SinkTaskParts
+from headrace.runtime.task.uncommitted_records import UncommittedRecords
+from headrace.runtime.task.write_gate import WriteGate
+from headrace.runtime.task.written_tables import WrittenTables
+from headrace.runtime.threads import run_in
+
+
+class Addressed(NamedTuple):
+    """Content for a table, and the topic that is paused while the table cannot accept more."""
+
+    table: str
+    topic: str
+    content: Content
+
+
+class Assignment:
+    """All methods run on the worker's event loop. ``commit_turn`` orders the commits of all assignments of a task."""
+
+    def __init__(
+        self,
+        epoch: int,
+        partitions: Collection[TopicPartition],
+        task: SinkTaskParts,
+        commit_turn: asyncio.Lock,
+        on_failure: Callable[[BaseException], None],
+        *,
+        paused: bool = False,
+    ) -> None:
+        options, feed = task.options, task.feed
+        self.epoch = epoch
+        self.partitions = Counter(partition.topic for partition in partitions)
+        """How many partitions of each topic; a task has all of a topic's."""
+        self.gate = WriteGate(held=paused)
+        self.is_over = False
+        self._task = task
+        self._on_failure = on_failure
+        self._sequence = ChunkSequence()
+        self._chunks = OffsetTracker()
+        self._offsets = CommittedOffsets(
+            options.connector,
+            feed,
+            task.reselect.cache.mark_durable,
+            task.observer,
+            partial(run_in, task.resources.threads.decoding),
+            commit_turn,
+        )
+        self._records = UncommittedRecords(options.dead_letters_unresolved)
+        self._records = UncommittedRecords(options.dead_letters_unresolved)
+        self._backlog = Backlog(self._progress)
+        committed = feed.committed()
+        self._context = LaneContext(
+            task,
+            self.gate,
+            self._backlog,
+            self._offsets,
+            WrittenTables(options.connector, options.group, committed, recreate=options.tables.recreate),
+            Watermarks(partition.topic for partition in committed),
+        )
+        self.lanes: dict[str, TableLane] = {}
+        self._crowded: set[str] = set()
+        self._is_flushing = False
+        self._idle = asyncio.Event()
+
+    async def revoke(self) -> None:
+        """Finish and commit the writes in progress. Their new owner reads the rest again."""
+        self.close()
+        await self.gate.quiet()
+        await self.commit()
+        await self.end()
+
+    def close(self) -> None:
+        """Begin no other write."""
+        self.gate.close()
+        self._wake_flush()
+
+    def drop(self) -> None:
+        """Ignore what comes of the writes in progress: a rebalance did not wait for them."""
+        self.is_over = True
+        self.close()
+
+    async def end(self) -> None:
+        """Discard everything when the writes in progress have ended. Idempotent."""
+        self.close()
+        await self.gate.quiet()
+        await self._offsets.quiet()  # a commit that is cancelled on its way may arrive behind the last one
+        self.is_over = True
+        lanes, self.lanes = self.lanes, {}
+        for lane in lanes.values():
+            self._task.resources.memory.hold(lane, 0)
+        await asyncio.gather(*(lane.stop() for lane in lanes.values()))
+
+    # -- chunks --------------------------------------------------------------------------------------------------------
+
+    def admit(self, chunk: Chunk) -> bool:
+        """Return whether the chunk belongs to this assignment. Raises Fatal if one is missing before it."""
+        if self.is_over or chunk.epoch != self.epoch:
+            return False
+        self._sequence.admit(chunk.sequence, chunk.partition, chunk.begin, chunk.end)
+        return True
+
+    def begins(self, chunk: Chunk) -> bool:
+        """Return whether this is the first chunk of its partition."""
+        return self._offsets.begins(chunk.partition, chunk.begin)
+
+    def block(self, chunk: Chunk) -> None:
+        """Let no offset pass a chunk that cannot be written."""
+        self._chunks.begin(chunk.partition, chunk.end, time.monotonic())
+
+    async def put(self, chunk: Chunk, contents: Sequence[Addressed]) -> None:
+        """Send the contents of a chunk to the lanes of their tables."""
+        self._records.keep(chunk)
+        now = time.monotonic()
+        end = resumable(chunk.end, [content for _, _, content in contents], chunk.behind)
+        origin = self._chunks.begin(chunk.partition, end, now, chunk.behind)
+        lanes = [await self._lane(table, topic) for table, topic, _ in contents]
+        is_crowded, memory = False, self._task.resources.memory
+        for lane, (_, _, content) in zip(lanes, contents, strict=True):
+            if lane is None:
+                return
+            lane.put(content, origin)
+            memory.hold(lane, lane.memory)
+            is_crowded |= lane.is_full
+        self._backlog.read(chunk.partition, chunk.behind, now)
+        origin.missing -= 1  # its distribution to tables
+        # Other lanes have not changed, and with 200 of them the question takes longer than the chunk.
+        if is_crowded or memory.is_scarce:
+            self.throttle()
+
+    async def fail_topic(self, topic: str, tables: Collection[str], error: Exception) -> None:
+        """Fail the tables of a topic."""
+        for name in tables:
+            if (lane := await self._lane(name, topic)) is not None:
+                lane.send(Fail(error))
+
+    async def _lane(self, name: str, topic: str) -> TableLane | None:
+        """Return the lane of a table; its first changes start it. Return None if the assignment has ended."""
+        if self.is_over:
+            return None
+        table = self._task.tables.open(name, topic)
+        if name not in self.lanes:
+            lane = self.lanes[name] = TableLane(table, self._context)
+            agent_name = f"{self._task.options.connector} {name}"
+            try:
+                await lane.start(self._task.resources.open_agent(agent_name, partial(self._follow, lane)))
+            except BaseException:  # also a cancelled chunk, which is read again: the next one must not find this lane
+                self.lanes.pop(name, None)
+                raise
+        return self.lanes.get(name)
+
+    def throttle(self) -> None:
+        """Pause the topics of tables that have failed, have a full batch in the queue, or exceed their share of memory.
+
+        A table above its share writes at once, because its batch does not fill any further.
+        """
+        memory, crowded = self._task.resources.memory, set()
+        for lane in self.lanes.values():
+            memory.hold(lane, lane.memory)
+        for name, lane in self.lanes.items():
+            is_above_share = memory.is_exceeded_by(lane)
+            if is_above_share or self._is_flushing:
+                lane.flush()
+            if is_above_share or lane.is_full:
+                crowded.add(name)
+        self._crowded = crowded
+        self._task.feed.throttle(self._task.tables.topics_of(crowded) | self._task.tables.failed_topics)
+
+    def _progress(self) -> Progress:
+        """How far the assigned partitions were read."""
+        caught_up, failed = self._task.feed.last_caught_up(), self._task.tables.failed_topics
+        return Progress(caught_up, {partition for partition in caught_up if partition.topic in failed})
+
+    # -- what the lanes return -----------------------------------------------------------------------------------------
+
+    async def _follow(self, lane: TableLane, messages: Messages[Message]) -> None:
+        """Run a lane: the body of a table's agent. Raises nothing, because Faust would start it again."""
+        try:
+            async with aclosing(lane.run(messages)) as results:
+                async for result in results:
+                    match result:
+                        case BatchClosed():
+                            self.throttle()
+                        case BatchDurable():
+                            await self._on_batch_durable(lane, result)
+                        case TableFailed(error):
+                            self.throttle()
+                            if self._task.tables.failed_topics >= self.partitions.keys():
+                                self._on_failure(error)
+                        case TaskFailed(error):
+                            self._on_failure(error)
+                        case Waiting():
+                            if lane.table.name in self._crowded and not lane.is_full:  # halves are held instead
+                                self.throttle()
+                            self._wake_flush()
+        except Exception as error:
+            self._on_failure(error)
+
+    async def _on_batch_durable(self, lane: TableLane, result: BatchDurable) -> None:
+        """Commit the offsets of a durable batch, and maintain its table if that is due."""
+        if self.is_over:
+            return
+        self._task.tables.on_batch_durable(lane.table)
+        self.throttle()
+        await self._report_omitted(result.omitted)
+        for origin in result.batch.origins:
+            origin.missing -= 1
+        await self.commit()
+        await self._task.upkeep.run(result.batch)
+
+    async def _report_omitted(self, omitted: Sequence[OmittedChange]) -> None:
+        """Report the records of omitted changes as bad records, before their offsets are committed."""
+        for change in omitted:
+            partition = TopicPartition(change.version.topic, change.version.partition)
+            record = self._records.record(partition, change.version.offset)
+            await self._task.errants.report([record], [Errant(0, Stage.TASK_PUT, change.error)])
+            self._task.reselect.cache.lose(*partition, change.version.offset)
+
+    async def commit(self) -> None:
+        """Commit the offsets over what is durable in every table."""
+        offsets = partitions_of(self._chunks.durable())
+        self._offsets.moved(offsets)
+        self._records.discard(offsets)
+        await self._offsets.commit()
+
+    # -- pause and resume ----------------------------------------------------------------------------------------------
+
+    async def pause(self) -> None:
+        """Write what has arrived without a linger, and commit it; begin no other write. Reading is paused already."""
+        self._is_flushing = True
+        try:
+            while not self._is_idle:
+                self._idle.clear()
+                self.throttle()
+                await self._idle.wait()
+        finally:
+            self._is_flushing = False
+        self.gate.hold()
+        await self.gate.quiet()
+        await self.commit()
+
+    @property
+    def _is_idle(self) -> bool:
+        """Whether nothing waits that could be written; nothing can while the gate is closed."""
+        return not self.gate.is_open or all(lane.is_idle for lane in self.lanes.values())
+
+    def _wake_flush(self) -> None:
+        if self._is_flushing and self._is_idle:
+            self._idle.set()
+
+    def resume(self) -> None:
+        """Continue after a pause."""
+        self.gate.release()
+        for lane in self.lanes.values():
+            lane.send(Resume())
+
+    # -- what a status shows -------------------------------------------------------------------------------------------
+
+    def unwritten(self) -> Mapping[str, Unwritten]:
+        """Return the oldest events that are not durable, by table."""
+        oldest = {name: lane.unwritten for name, lane in self.lanes.items()}
+        return {name: unwritten for name, unwritten in oldest.items() if unwritten is not None}

@@ -1,0 +1,178 @@
+"""The tables of a task and their states, which outlive its assignments: a failed table stays failed in the next one."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
+
+from headrace.core.connect.lifecycle import LAKE_TABLE, TableEvent, TableState, next_state
+from headrace.core.connect.table_status import LastBatch, TableReport, TableStatus, report_of
+from headrace.runtime.observation import Observer
+from headrace.runtime.trace import render
+
+
+class TaskTable:
+    """A table of a task. In an assignment, only its lane changes the state.
+
+    ``turn`` is held during a write. If a rebalance did not wait for a write to end, the next assignment does.
+    """
+
+    def __init__(self, name: str, on_change: Callable[[], None]) -> None:
+        self.name = name
+        self.topics: set[str] = set()
+        self.state = TableState.RUNNING
+        self.status: TableStatus | None = None
+        """State and error of a table that is retried or has failed, None of any other."""
+        self.last_batch: LastBatch | None = None
+        self.last_error: TableStatus | None = None
+        self.turn = asyncio.Lock()
+        self._on_change = on_change
+
+    def move(self, event: TableEvent, error: BaseException | None = None, next_attempt: float | None = None) -> None:
+        """Change the state; ``next_attempt`` is in seconds since the epoch."""
+        before, self.state = self.state, next_state(LAKE_TABLE, self.state, event)
+        if error is not None:
+            since = self.status.since if self.status is not None and before is self.state else time.time()
+            self.status = self.last_error = TableStatus(self.name, self.state, render(error), since, next_attempt)
+        elif self.state is not before:
+            self.status = None
+        if error is not None or self.state is not before:
+            self._on_change()
+
+    def report(self) -> TableReport:
+        """Return a report on the table without changes that wait."""
+        return TableReport(
+            self.name, self.state, sorted(self.topics), 0, 0, None, None, self.last_batch, self.last_error
+        )
+
+
+class TaskTables:
+    """The tables of one task. All methods run on the worker's event loop.
+
+    ``blocked`` are the tables that did not run in an earlier run of the task. What they lack is read and written again,
+    and nobody knows yet whether that succeeds. So they are shown as RETRYING, with the cause of that run, until they
+    have a durable batch, fail again, or nothing of their topics is left to read.
+    """
+
+    def __init__(self, observer: Observer, blocked: Sequence[TableStatus] = ()) -> None:
+        self._observer = observer
+        self._tables: dict[str, TaskTable] = {}
+        self._recovering = {status.table: _recovering(status) for status in blocked}
+        self._to_restart: set[str] = set()
+        self._assigned: Collection[str] = ()
+        self._paused = False
+
+    def open(self, name: str, topic: str) -> TaskTable:
+        """Return a table that has changes of ``topic``."""
+        if name not in self._tables:
+            table = self._tables[name] = TaskTable(name, self.report_states)
+            if self._paused:
+                table.move(TableEvent.PAUSE)
+        self._tables[name].topics.add(topic)
+        return self._tables[name]
+
+    def of_topic(self, topic: str) -> list[str]:
+        """Return the names of the tables that have changes of a topic, or had them in an earlier run."""
+        names = [table.name for table in self._tables.values() if topic in table.topics]
+        return names or [name for name, status in self._recovering.items() if topic in status.topics]
+
+    def topics_of(self, names: Iterable[str]) -> set[str]:
+        """Return the topics of these tables."""
+        return {topic for name in names for topic in self._tables[name].topics}
+
+    @property
+    def failed_topics(self) -> set[str]:
+        """The topics of failed tables. Their records cannot be written."""
+        return self.topics_of(name for name, table in self._tables.items() if table.state is TableState.FAILED)
+
+    # -- events of the task --------------------------------------------------------------------------------------------
+
+    def begin_assignment(self, topics: Collection[str]) -> None:
+        """Begin an assignment: run what is to be restarted, and remove tables whose topics another task has."""
+        self._assigned = topics
+        restarts, self._to_restart = self._to_restart, set()
+        for name in restarts & self._tables.keys():
+            table = self._tables[name]
+            if table.status is not None:
+                self._recovering[name] = _recovering(replace(table.status, topics=tuple(sorted(table.topics))))
+            table.move(TableEvent.RESTART)
+            if self._paused:
+                table.move(TableEvent.PAUSE)
+        elsewhere = [name for name, table in self._tables.items() if table.topics.isdisjoint(topics)]
+        for name in elsewhere:
+            del self._tables[name]
+        self._recovering = {
+            name: status for name, status in self._recovering.items() if not set(topics).isdisjoint(status.topics)
+        }
+        self._observer.left(elsewhere)
+        self.report_states()
+
+    def restart(self, name: str) -> bool:
+        """Restart a table when the next assignment begins. Return False for a table without changes.
+
+        Not at once: records that are read now must not be written before the earlier ones are read again.
+        """
+        if name in self._tables:
+            self._to_restart.add(name)
+        return name in self._tables or name in self._recovering
+
+    def pause(self) -> None:
+        """Set the state PAUSED of tables that run."""
+        self._paused = True
+        for table in self._tables.values():
+            table.move(TableEvent.PAUSE)
+
+    def resume(self) -> None:
+        """End the state PAUSED."""
+        self._paused = False
+        for table in self._tables.values():
+            table.move(TableEvent.RESUME)
+
+    def on_batch_durable(self, table: TaskTable) -> None:
+        """Show a table as it is: it has recovered from an earlier run."""
+        if self._recovering.pop(table.name, None) is not None:
+            self.report_states()
+
+    def on_caught_up(self, topics: Collection[str]) -> None:
+        """Show tables as RUNNING that had failed before, if all of their ``topics`` are read and committed to the end.
+
+        The task that had failed may have ended after the commit of the table and before it wrote its status, or the
+        broker has removed the records that the table lacks.
+        """
+        for name, status in list(self._recovering.items()):
+            assigned = set(status.topics) & set(self._assigned)  # none before the first assignment
+            if assigned and assigned <= set(topics):
+                del self._recovering[name]
+                self.report_states()
+
+    # -- what a status shows -------------------------------------------------------------------------------------------
+
+    def report_states(self) -> None:
+        """Report the tables that are retried or have failed to the observer."""
+        for name, table in self._tables.items():
+            if table.status is not None:  # its own attempt has failed
+                self._recovering.pop(name, None)
+        self._observer.tables(self.statuses())
+
+    def statuses(self) -> Sequence[TableStatus]:
+        """Return the tables that are retried or have failed."""
+        statuses = dict(self._recovering)
+        for name, table in self._tables.items():
+            if table.status is not None:
+                statuses[name] = replace(table.status, topics=tuple(sorted(table.topics)))
+        return list(statuses.values())
+
+    def reports(self, report: Callable[[TaskTable], TableReport]) -> Sequence[TableReport]:
+        """Return a report on each table, by name; ``report`` makes that of a table that has changes."""
+        reports = {name: report_of(status) for name, status in self._recovering.items()}
+        for name, table in self._tables.items():
+            reports[name] = report(table)
+            if (earlier := self._recovering.get(name)) is not None and table.state is TableState.RUNNING:
+                reports[name] = replace(reports[name], state=earlier.state, last_error=earlier)
+        return [reports[name] for name in sorted(reports)]
+
+
+def _recovering(status: TableStatus) -> TableStatus:
+    return replace(status, state=TableState.RETRYING, next_attempt=None)

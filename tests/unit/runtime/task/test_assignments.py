@@ -1,0 +1,81 @@
+"""What remains of an assignment that a rebalance has dropped: nothing that the next one could meet."""
+
+from __future__ import annotations
+
+import asyncio
+from threading import Event
+from typing import Any
+
+import pytest
+from envelopes import change, key
+from fix_asyncio import eventually
+from unit.runtime.sink_task_harness import FIRST, TOPIC, Harness
+
+from headrace.ports import Chunk, Commit, TableOptions
+from headrace.runtime.threads import run_in
+from headrace_connectors.memory.feed import MemoryRecord
+
+pytestmark = pytest.mark.anyio
+
+
+class SlowMerge:
+    """Merges of a table that wait until the test lets them end; ``most`` is how many ran at the same time."""
+
+    def __init__(self, table: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.began, self.go = Event(), Event()
+        self.most = self.count = 0
+        merge, running = table.merge, [0]
+
+        def wait(table: Any, actions: Any, commit: Commit) -> Any:
+            running[0] += 1
+            self.count += 1
+            self.most = max(self.most, running[0])
+            self.began.set()
+            assert self.go.wait(10)
+            running[0] -= 1
+            return merge(table, actions, commit)
+
+        monkeypatch.setattr(table, "merge", wait)
+
+
+def chunk(epoch: int, offset: int) -> Chunk:
+    """Return the first chunk of an assignment, with an insert."""
+    row = {"id": offset, "name": "new"}
+    record = MemoryRecord(TOPIC, 0, offset, 0, key({"id": offset}), change("c", row, 10 + offset))
+    return Chunk(epoch, 0, FIRST, [record], offset, offset + 1)
+
+
+async def test_a_write_that_a_rebalance_did_not_wait_for(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rebalance drops a write after its timeout, while Spark still works on it.
+
+    The next assignment writes the table after that one has ended, and its late result moves no offset.
+    """
+    merge = SlowMerge(type(harness.lakehouse.table("lake", "x", TableOptions())), monkeypatch)
+    task = harness.task()
+    await task.start()
+    try:
+        harness.insert(1, 10)
+        await eventually(merge.began.is_set)
+        revoking = asyncio.create_task(task.revoked([FIRST]))
+        await asyncio.sleep(0)
+        revoking.cancel()
+        await asyncio.gather(revoking, return_exceptions=True)
+        await task.assigned(task.epoch + 1, [FIRST])
+        commits: list[Any] = []
+        harness.broker.commit_arrives = lambda offsets: _append(commits, dict(offsets))
+        await task.put(chunk(task.epoch, 7))
+        for _ in range(50):  # more steps than a lane takes on these threads before a merge
+            await run_in(harness.threads.writing, lambda: None)
+        assert merge.count == 1, "the table is still written"
+        merge.go.set()
+        await eventually(lambda: {FIRST: 8} in commits)
+    finally:
+        merge.go.set()
+        await task.stop()
+    assert merge.most == 1
+    assert {FIRST: 1} not in commits, "the late result of the first assignment"
+    assert not harness.failures
+
+
+async def _append(commits: list[Any], offsets: Any) -> None:
+    commits.append(offsets)
