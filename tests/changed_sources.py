@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-SOURCES = ("service", "connectors")
+SOURCES = ("service", "connectors", "dev/headrace_dev/memory")
 """The folders that are copied. All others are linked."""
-LINKED = ("dev", "tests", "pyproject.toml")
+LINKED = ("tests", "pyproject.toml")
 PASSED, FAILED, NOTHING = 0, 1, 5
 """pytest's exit statuses."""
 
@@ -38,8 +38,9 @@ def copied() -> Iterator[Path]:
         root.chmod(0o711)
         for folder in SOURCES:
             shutil.copytree(ROOT / folder, root / folder, ignore=shutil.ignore_patterns("__pycache__"))
-        for other in LINKED:
-            (root / other).symlink_to(ROOT / other)
+        tools = [path for path in (ROOT / "dev" / "headrace_dev").iterdir() if path.name != "memory"]
+        for other in (*(ROOT / name for name in LINKED), *tools):
+            (root / other.relative_to(ROOT)).symlink_to(other)
         yield root
 
 
@@ -54,7 +55,7 @@ def apply(root: Path, edit: Edit) -> None:
 
 def run_pytest(root: Path, *arguments: str) -> tuple[int, str]:
     """Run pytest with the sources below ``root``. Returns its exit status and its last line."""
-    paths = os.pathsep.join(str(root / part) for part in (*SOURCES, "dev", "tests"))
+    paths = os.pathsep.join(str(root / part) for part in ("service", "connectors", "dev", "tests"))
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", "--no-header"]
     done = subprocess.run(
         [*command, "--rootdir", str(root), *arguments],

@@ -13,7 +13,7 @@ import pytest
 from headrace.core.decode.json_types import Document, JsonConverter
 from headrace.core.model.errors import BadRecord, Stage
 from headrace.ports import DeadLetterQueue, ErrantRecord
-from headrace_connectors.memory import MemoryRecord
+from headrace_dev.memory import MemoryRecord
 
 Letter = tuple[bytes | None, bytes | None, int, list[tuple[str, bytes | None]]]
 """Key, value, timestamp, headers."""

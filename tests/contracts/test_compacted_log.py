@@ -18,8 +18,8 @@ from headrace.ports import TopicPartition
 from headrace.runtime.worker.stores import ConfigStore
 from headrace_connectors.kafka.log import KafkaLog, LogTopic
 from headrace_connectors.kafka.stores import KafkaStores
-from headrace_connectors.memory.stores import MemoryLog
 from headrace_dev.kafka import Kafka
+from headrace_dev.memory.stores import MemoryLog
 
 
 class TestMemoryLog(CompactedLogSuite):

@@ -14,8 +14,8 @@ from headrace.core.model.errors import Fenced
 from headrace.ports import LogRecord
 from headrace_connectors.kafka.fenced_log import KafkaFencedLog
 from headrace_connectors.kafka.log import LogTopic
-from headrace_connectors.memory.stores import MemoryLog
 from headrace_dev.kafka import Kafka
+from headrace_dev.memory.stores import MemoryLog
 
 
 class TestMemoryLog(FencedLogSuite):

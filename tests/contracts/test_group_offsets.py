@@ -13,8 +13,8 @@ from fix_asyncio import eventually
 from headrace.core.model.errors import Fatal, Fenced
 from headrace.ports import GroupOffsets, TopicPartition
 from headrace_connectors.kafka.group_offsets import KafkaGroupOffsets
-from headrace_connectors.memory.stores import MemoryGroupOffsets
 from headrace_dev.kafka import Kafka
+from headrace_dev.memory.stores import MemoryGroupOffsets
 
 
 class Cluster(Protocol):

@@ -10,7 +10,7 @@ from contracts.feed_harness import FeedHarness
 from contracts.feed_suite import FeedSuite
 
 from headrace.ports import TopicPartition
-from headrace_connectors.memory import MemoryBroker, MemoryFeeds
+from headrace_dev.memory import MemoryBroker, MemoryFeeds
 
 
 class MemoryCluster:

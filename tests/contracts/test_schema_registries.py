@@ -9,8 +9,8 @@ from contracts.schema_registry_suite import PART, WHOLE, RegistryCase, SchemaReg
 
 from headrace.converters.registered import IdKind, RegisteredSchema
 from headrace.ports import SchemaRegistry
-from headrace_connectors.memory import MemorySchemaRegistry
 from headrace_connectors.registry import ApicurioRegistry, ConfluentRegistry
+from headrace_dev.memory import MemorySchemaRegistry
 from headrace_dev.registry import Registry
 from headrace_dev.server import LOOPBACK, free_ports
 

@@ -10,8 +10,8 @@ from contracts.worker_member_suite import Join, WorkerMemberSuite
 
 from headrace.core.connect.work import WorkerState, encode_worker_state
 from headrace_connectors.kafka.worker_member import KafkaWorkerMember, work_assignor
-from headrace_connectors.memory.group import MemoryGroup, MemoryMember
 from headrace_dev.kafka import Kafka
+from headrace_dev.memory.group import MemoryGroup, MemoryMember
 
 TIMEOUTS = {"session_timeout_ms": 30_000, "heartbeat_interval_ms": 200, "rebalance_timeout_ms": 60_000}
 

@@ -20,9 +20,9 @@ from pyiceberg.table import StaticTable
 from headrace.core.model.errors import BadRecord, Stage
 from headrace.ports import ErrantRecord
 from headrace_connectors.kafka import KafkaFeedFactory
-from headrace_connectors.memory.feed import MemoryRecord
 from headrace_dev import jars
 from headrace_dev.kafka import Kafka
+from headrace_dev.memory.feed import MemoryRecord
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark, pytest.mark.long]
 

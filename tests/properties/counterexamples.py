@@ -10,7 +10,7 @@ from properties.workers import NO_OPTIONS, expected, written, written_or_left_ou
 
 from headrace.core.model.errors import Fatal
 from headrace.ports import TableOptions
-from headrace_connectors.memory import MemoryLakehouse
+from headrace_dev.memory import MemoryLakehouse
 
 Tables = Mapping[int, Rows]
 

@@ -18,7 +18,7 @@ from properties.workers import NO_OPTIONS, expected, written, written_or_left_ou
 
 from headrace.core.model.events import CellState, Operation
 from headrace.ports import TableOptions
-from headrace_connectors.memory import MemoryLakehouse
+from headrace_dev.memory import MemoryLakehouse
 
 RANDOMS = st.randoms(use_true_random=False)
 

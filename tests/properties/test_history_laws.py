@@ -21,7 +21,7 @@ from headrace.runtime.pipeline.history_pipeline import HistoryPipeline
 from headrace.runtime.pipeline.pipeline_parts import PipelineOptions
 from headrace.runtime.pipeline.reselect import Reselect
 from headrace.runtime.task.task_factory import sink_task_options
-from headrace_connectors.memory import MemoryLakehouse
+from headrace_dev.memory import MemoryLakehouse
 
 LENGTH = 12
 DEFAULTS = WorkerDefaults({"key.converter": "x", "value.converter": "x"}, "1.0")

@@ -15,8 +15,8 @@ from unit.runtime.sink_task_harness import GROUP, TOPIC, Harness, running
 from headrace.core.model.errors import TableMissing
 from headrace.ports import TopicPartition
 from headrace.runtime.threads import WorkerThreads
-from headrace_connectors.memory import MemoryLakehouse
-from headrace_connectors.memory.feed import MemoryBroker
+from headrace_dev.memory import MemoryLakehouse
+from headrace_dev.memory.feed import MemoryBroker
 
 TABLE = "shop_public_items"
 PARTITIONS = [TopicPartition(TOPIC, number) for number in range(2)]

@@ -20,7 +20,7 @@ from headrace.ports import Commit, TableOptions
 from headrace.runtime.pipeline.pipeline_parts import PipelineOptions
 from headrace.runtime.pipeline.reselect import Reselect
 from headrace.runtime.pipeline.table_pipeline import TablePipeline
-from headrace_connectors.memory import MemoryLakehouse
+from headrace_dev.memory import MemoryLakehouse
 
 OPERATIONS = {
     "c": Operation.CREATE,

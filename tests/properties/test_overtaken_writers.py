@@ -21,7 +21,7 @@ from properties.workers import NO_OPTIONS, Fate, Mortal, Warehouse, Worker, expe
 
 from headrace.core.model.events import Actions, Operation
 from headrace.ports import Commit, LakeTable, MergeCounts, TableOptions
-from headrace_connectors.memory import MemoryLakehouse
+from headrace_dev.memory import MemoryLakehouse
 
 NEVER = 10**6
 AFTER_THE_LEDGER = 2

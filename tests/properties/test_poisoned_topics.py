@@ -26,9 +26,9 @@ from headrace.runtime.task.memory_budget import unlimited
 from headrace.runtime.task.task_factory import SinkTaskFactory
 from headrace.runtime.threads import WorkerThreads
 from headrace.runtime.trace import render
-from headrace_connectors.memory import MemoryLakehouse, MemoryRowSource
-from headrace_connectors.memory.dead_letter_queue import QueuedLetter
-from headrace_connectors.memory.feed import MemoryBroker, MemoryFeeds
+from headrace_dev.memory import MemoryLakehouse, MemoryRowSource
+from headrace_dev.memory.dead_letter_queue import QueuedLetter
+from headrace_dev.memory.feed import MemoryBroker, MemoryFeeds
 
 TOPIC = "shop.public.items"
 PLACE = TopicPartition(TOPIC, 0)

@@ -28,7 +28,7 @@ from headrace.ports import Commit, RowSource, TableOptions, TopicPartition
 from headrace.runtime.pipeline.pipeline_parts import PipelineOptions
 from headrace.runtime.pipeline.reselect import Reselect
 from headrace.runtime.pipeline.table_pipeline import TablePipeline
-from headrace_connectors.memory import MemoryLakehouse
+from headrace_dev.memory import MemoryLakehouse
 
 _NOW = 1_800_000_000_000_000  # microseconds; no tombstone of a test expires
 _TABLE = "table"

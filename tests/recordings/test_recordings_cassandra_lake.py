@@ -29,7 +29,7 @@ from headrace.core.model.cell_writes import CassandraTable, Key
 from headrace.core.model.schema import Schema
 from headrace.ports import Commit, Lakehouse, TableOptions, TopicPartition
 from headrace.runtime.pipeline.cassandra_pipeline import CassandraPipeline
-from headrace_connectors.memory import MemoryLakehouse
+from headrace_dev.memory import MemoryLakehouse
 
 FOLDER = Path(__file__).parent.parent / "fixtures" / "cassandra"
 NOW = 1_795_247_440_000_000

@@ -16,7 +16,7 @@ from headrace.core.decode.envelope_events import OLD_KEY_HEADER
 from headrace.core.model.catalog import CatalogColumn, CatalogTable, KeyColumn, SqlType
 from headrace.core.model.events import TableId
 from headrace.core.model.schema import Field, Schema
-from headrace_connectors.memory import MemoryRowSource
+from headrace_dev.memory import MemoryRowSource
 
 TABLES = ("parts.kv", "parts.whole", "parts.cleared")
 SEEDS = range(6)

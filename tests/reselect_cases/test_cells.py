@@ -23,7 +23,7 @@ from headrace.core.model.schema import Schema
 from headrace.core.reselect.options import ReselectOptions
 from headrace.core.reselect.rules import table_rules
 from headrace.ports import TableOptions
-from headrace_connectors.memory import MemoryLakehouse
+from headrace_dev.memory import MemoryLakehouse
 
 BASE64, HEX = base64.b64encode(P.encode()).decode(), P.encode().hex()
 UUID = "b68a35a7-17ad-35b3-af2a-ae46edb4545a"

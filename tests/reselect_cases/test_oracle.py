@@ -18,8 +18,8 @@ from unit.sql.oracle_tables import DATABASE, orders_request, orders_server, row_
 from headrace.core.model.catalog import Dialect, HandlingModes, SqlType
 from headrace.core.model.errors import Retriable
 from headrace.core.reselect.options import ReselectOptions
-from headrace_connectors.memory import MemoryRowSource
 from headrace_connectors.sql import OracleRowSource
+from headrace_dev.memory import MemoryRowSource
 
 LOB_ENABLED = replace(CACHE, modes=HandlingModes(lob_enabled=True))
 

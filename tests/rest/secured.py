@@ -15,7 +15,7 @@ from rest.worker_api import WORKER, Api
 from headrace.config import WorkerConfig
 from headrace.config.tls import client_context
 from headrace.rest.servers import Endpoints, rest_servers
-from headrace_connectors.memory.stores import MemoryStores
+from headrace_dev.memory.stores import MemoryStores
 
 HTTPS = "https://127.0.0.1:0"
 USERS = "ann=ann's password\nbob=bob-password\neve=eve-password\n"

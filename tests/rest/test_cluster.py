@@ -13,7 +13,7 @@ from rest.worker_api import SHOP, Api
 from headrace.core.connect.lifecycle import State, TargetState
 from headrace.core.model.errors import RestError
 from headrace.runtime.worker.cluster import RequestTargetError
-from headrace_connectors.memory.stores import MemoryStores
+from headrace_dev.memory.stores import MemoryStores
 
 pytestmark = pytest.mark.anyio
 TWO = {**SHOP, "tasks.max": "2"}

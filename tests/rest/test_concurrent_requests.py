@@ -16,7 +16,7 @@ from rest.worker_api import SHOP, Api
 
 from headrace.core.connect.lifecycle import TargetState
 from headrace.ports import LogRecord
-from headrace_connectors.memory.stores import MemoryLog, MemoryStores
+from headrace_dev.memory.stores import MemoryLog, MemoryStores
 
 pytestmark = pytest.mark.anyio
 

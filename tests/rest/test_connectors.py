@@ -16,7 +16,7 @@ from headrace.core.connect.lifecycle import State, TargetState
 from headrace.core.connect.status import Status
 from headrace.core.model.errors import Fatal, Retriable
 from headrace.runtime.worker.loggers import Loggers
-from headrace_connectors.memory.stores import MemoryStores
+from headrace_dev.memory.stores import MemoryStores
 
 pytestmark = pytest.mark.anyio
 

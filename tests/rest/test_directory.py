@@ -17,7 +17,7 @@ from headrace.core.connect.lifecycle import TargetState
 from headrace.core.connect.ownership import DIRECTORY
 from headrace.runtime.worker.connector_directory import ConnectorDirectory
 from headrace.runtime.worker.connector_files import ConnectorFiles, read_folder
-from headrace_connectors.memory.stores import MemoryStores
+from headrace_dev.memory.stores import MemoryStores
 
 pytestmark = pytest.mark.anyio
 NAMED = {**SHOP, "name": "shop"}

@@ -12,7 +12,7 @@ from rest.worker_api import SHOP, Api
 from headrace.core.model.errors import ConfigError
 from headrace.rest.server import Endpoint, RestServer, bind
 from headrace.runtime.worker.cluster import NO_LEADER
-from headrace_connectors.memory.stores import MemoryStores
+from headrace_dev.memory.stores import MemoryStores
 
 pytestmark = pytest.mark.anyio
 

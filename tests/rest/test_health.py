@@ -13,7 +13,7 @@ from fix_asyncio import eventually
 from rest.worker_api import SHOP, Api
 
 from headrace.ports import LogRecord, TopicPartition
-from headrace_connectors.memory.stores import MemoryGroupOffsets, MemoryLog, MemoryStores
+from headrace_dev.memory.stores import MemoryGroupOffsets, MemoryLog, MemoryStores
 
 pytestmark = pytest.mark.anyio
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -17,7 +17,7 @@ from rest.worker_api import SHOP, Api
 
 from headrace.config.framework import TASK_CLASS
 from headrace.ports import LogRecord
-from headrace_connectors.memory.stores import MemoryLog, MemoryStores
+from headrace_dev.memory.stores import MemoryLog, MemoryStores
 
 pytestmark = pytest.mark.anyio
 

@@ -26,8 +26,8 @@ from headrace.core.connect.work import Task
 from headrace.ports import LogRecord
 from headrace.runtime.worker import cluster
 from headrace.runtime.worker.plugins import LakehouseSinkConnector
-from headrace_connectors.memory.group import MemoryGroup, MemoryMember
-from headrace_connectors.memory.stores import MemoryStores
+from headrace_dev.memory.group import MemoryGroup, MemoryMember
+from headrace_dev.memory.stores import MemoryStores
 
 pytestmark = pytest.mark.anyio
 MANY = 150

@@ -11,7 +11,7 @@ from rest.worker_api import SHOP, Api
 
 from headrace.core.connect.config_state import owner_record
 from headrace.core.connect.ownership import DIRECTORY, Ownership, digest
-from headrace_connectors.memory.stores import MemoryStores
+from headrace_dev.memory.stores import MemoryStores
 
 pytestmark = pytest.mark.anyio
 NONE = {"owner": None, "source": None, "drifted": None}

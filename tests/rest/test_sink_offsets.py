@@ -17,8 +17,8 @@ from headrace.core.model.errors import Retriable
 from headrace.core.model.ranking import UNVERSIONED
 from headrace.ports import Commit, TableOptions, TopicPartition
 from headrace.runtime.task.history_offsets import HistoryOffsets
-from headrace_connectors.memory.lakehouse import MemoryLakehouse
-from headrace_connectors.memory.stores import MemoryGroupOffsets, MemoryStores
+from headrace_dev.memory.lakehouse import MemoryLakehouse
+from headrace_dev.memory.stores import MemoryGroupOffsets, MemoryStores
 
 pytestmark = pytest.mark.anyio
 TOPIC = "shop.public.orders"

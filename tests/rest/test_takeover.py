@@ -13,7 +13,7 @@ from headrace.core.connect import config_state, status
 from headrace.core.connect.lifecycle import TargetState
 from headrace.core.connect.status import StatusState
 from headrace.ports import LogRecord, TopicPartition
-from headrace_connectors.memory.stores import MemoryStores
+from headrace_dev.memory.stores import MemoryStores
 
 pytestmark = pytest.mark.anyio
 

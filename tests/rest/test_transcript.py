@@ -28,7 +28,7 @@ from headrace.ports import TopicPartition
 from headrace.runtime.worker.loggers import Loggers
 from headrace.runtime.worker.plugins import Plugins
 from headrace.runtime.worker.worker import Worker
-from headrace_connectors.memory.stores import MemoryStores
+from headrace_dev.memory.stores import MemoryStores
 
 FIXTURE = Path(__file__).parent.parent / "fixtures" / "connect-rest" / "transcript.jsonl"
 WORKER = {

@@ -22,7 +22,7 @@ from headrace.runtime.worker.plugins import LakehouseSinkConnector, Plugins
 from headrace.runtime.worker.sink_offsets import StoredOffsets, no_stored_offsets
 from headrace.runtime.worker.worker import Worker, always_running
 from headrace.runtime.worker.worker_stage import utc_now
-from headrace_connectors.memory.stores import MemoryStores
+from headrace_dev.memory.stores import MemoryStores
 
 WORKER = {
     "bootstrap.servers": "127.0.0.1:9092",

@@ -7,7 +7,7 @@ from contracts.row_source_suite import ROWS, SCHEMAS, TABLE, RowSourceSuite
 
 from headrace.core.model.catalog import CatalogColumn, CatalogTable, SqlType
 from headrace.core.model.schema import Field, Schema
-from headrace_connectors.memory import MemoryRowSource
+from headrace_dev.memory import MemoryRowSource
 
 
 class TestMemoryRowSource(RowSourceSuite):

@@ -17,9 +17,9 @@ from headrace.core.model.errors import BadRecord, Stage
 from headrace.ports import ErrantRecord, TableOptions
 from headrace.replay_dlq import ReplayReport, oldest, survey, write
 from headrace.runtime.task.replay import Edges
-from headrace_connectors.memory import MemoryLakehouse, MemoryRowSource
-from headrace_connectors.memory.dead_letter_queue import MemoryDeadLetterQueue, QueuedLetter
-from headrace_connectors.memory.feed import MemoryBroker, MemoryFeeds, MemoryRecord
+from headrace_dev.memory import MemoryLakehouse, MemoryRowSource
+from headrace_dev.memory.dead_letter_queue import MemoryDeadLetterQueue, QueuedLetter
+from headrace_dev.memory.feed import MemoryBroker, MemoryFeeds, MemoryRecord
 
 pytestmark = pytest.mark.anyio
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -65,7 +66,7 @@ import asyncio, logging, os, signal, sys
 from headrace import service
 from headrace.config import WorkerConfig
 from headrace.runtime.worker import plugins
-from headrace_connectors.memory import MemoryLakehouse
+from headrace_dev.memory import MemoryLakehouse
 
 async def stubborn():
     while True:
@@ -99,6 +100,7 @@ def test_a_stopped_worker_ends_although_an_asyncio_task_does_not(tmp_path: Path)
         capture_output=True,
         text=True,
         timeout=60,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
     assert ended.returncode == 1, ended.stderr
     _, stopped, after = ended.stderr.partition("Stopped")

@@ -15,7 +15,7 @@ from headrace.__main__ import main
 from headrace.config import WorkerConfig
 from headrace.runtime.worker import plugins
 from headrace.runtime.worker.worker import Worker
-from headrace_connectors.memory.stores import MemoryStores
+from headrace_dev.memory.stores import MemoryStores
 
 GOOD = {"connector.class": "LakehouseSink", "topics": "shop.public.items"}
 BAD = {**GOOD, "insert.mode": "update", "use.reduction.buffer": "true", "topcs": "x"}

@@ -14,7 +14,7 @@ from aiokafka.errors import KafkaError
 from headrace.config.kafka import KafkaSettings
 from headrace.config.worker_options import IdentitySettings, StorageSettings
 from headrace.core.connect.typed_options import below, parsed
-from headrace.ports import TopicPartition, WorkerMember
+from headrace.ports import CompactedLog, FencedLog, TopicPartition, WorkerMember
 from headrace_connectors.kafka.errors import translated
 from headrace_connectors.kafka.fenced_log import KafkaFencedLog
 from headrace_connectors.kafka.group_offsets import KafkaGroupOffsets
@@ -23,8 +23,6 @@ from headrace_connectors.kafka.preflight import check_brokers
 from headrace_connectors.kafka.settings import client_arguments, group_arguments, topic_arguments
 from headrace_connectors.kafka.stopping import stopped
 from headrace_connectors.kafka.worker_member import KafkaWorkerMember
-from headrace_connectors.memory.group import MemoryGroup, MemoryMember
-from headrace_connectors.memory.stores import MemoryLog
 
 _CONFIG, _STATUS = "config.storage", "status.storage"
 _OWN_SETTINGS = ("topic", "partitions", "replication.factor")
@@ -62,12 +60,43 @@ class KafkaTopicOffsets:
         return [ClientPartition(each["topic"], part["partition"]) for each in described for part in each["partitions"]]
 
 
-class KafkaStores:
-    """``headrace.ports.Stores`` on the topics in the worker's ``properties``, which include the defaults."""
+class KafkaCluster:
+    """The part of ``headrace.ports.Stores`` that any worker has: consumer groups and topics of the cluster."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         self._properties = properties
         self._arguments = client_arguments(properties)
+
+    async def start(self) -> None:
+        """Check that a broker accepts the connection. Raises ConfigError or Retriable with the cause."""
+        await check_brokers(self._arguments)
+
+    def group_offsets(self, connector: str, settings: KafkaSettings) -> KafkaGroupOffsets:
+        """Return the group offsets of a connector, with its ``admin.*`` settings."""
+        return KafkaGroupOffsets(group_arguments(self._properties, connector, settings))
+
+    def topic_offsets(self, connector: str, settings: KafkaSettings) -> KafkaTopicOffsets:
+        """Return the topic offsets of a connector, with its consumers' connection settings."""
+        return KafkaTopicOffsets(topic_arguments(self._properties, settings))
+
+    async def cluster_id(self) -> str | None:
+        """Return the cluster's id for ``GET /``, None if it cannot be read."""
+        admin = AIOKafkaAdminClient(**self._arguments)
+        try:
+            await admin.start()
+            answer: dict[str, Any] = await admin.describe_cluster()
+        except (KafkaError, OSError):
+            return None
+        finally:
+            await admin.close()
+        return answer.get("cluster_id")
+
+
+class KafkaStores(KafkaCluster):
+    """``headrace.ports.Stores`` on the topics in the worker's ``properties``, which include the defaults."""
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        super().__init__(properties)
         identity, storage = parsed(IdentitySettings, properties), parsed(StorageSettings, properties)
         self._group, self._config_topic = identity.group_id or "", storage.config_topic or ""
         self._timeouts = {
@@ -85,79 +114,17 @@ class KafkaStores:
             storage.status_replication,
             _topic_settings(properties, _STATUS),
         )
-        self.configs = KafkaFencedLog(configs, self._arguments, self._group)
-        self.statuses = KafkaLog(statuses, self._arguments)
-
-    async def start(self) -> None:
-        """Check that a broker accepts the connection. Raises ConfigError or Retriable with the cause."""
-        await check_brokers(self._arguments)
+        self.configs: FencedLog = KafkaFencedLog(configs, self._arguments, self._group)
+        self.statuses: CompactedLog = KafkaLog(statuses, self._arguments)
 
     def member(self, worker: str) -> WorkerMember:
         """Create a member of the group ``group.id``."""
         return KafkaWorkerMember(worker, self._group, self._config_topic, self._arguments, self._timeouts)
 
-    def group_offsets(self, connector: str, settings: KafkaSettings) -> KafkaGroupOffsets:
-        """Return the group offsets of a connector, with its ``admin.*`` settings."""
-        return KafkaGroupOffsets(group_arguments(self._properties, connector, settings))
-
-    def topic_offsets(self, connector: str, settings: KafkaSettings) -> KafkaTopicOffsets:
-        """Return the topic offsets of a connector, with its consumers' connection settings."""
-        return KafkaTopicOffsets(topic_arguments(self._properties, settings))
-
-    async def cluster_id(self) -> str | None:
-        """Return the cluster's id for ``GET /``, None if it cannot be read."""
-        return await cluster_id(self._arguments)
-
     async def close(self) -> None:
         """Close both logs. Idempotent."""
         await self.configs.close()
         await self.statuses.close()
-
-
-class StandaloneStores:
-    """The stores of standalone mode: configurations and statuses in memory, consumer groups in Kafka."""
-
-    def __init__(self, properties: Mapping[str, str]) -> None:
-        self._properties = properties
-        self._arguments = client_arguments(properties)
-        self.configs = MemoryLog()
-        self.statuses = MemoryLog()
-
-    async def start(self) -> None:
-        """Check that a broker accepts the connection. Raises ConfigError or Retriable."""
-        await check_brokers(self._arguments)
-
-    def member(self, worker: str) -> WorkerMember:
-        """Create the only member of a group in memory."""
-        return MemoryMember(MemoryGroup(), worker)
-
-    def group_offsets(self, connector: str, settings: KafkaSettings) -> KafkaGroupOffsets:
-        """Return the group offsets of a connector, with its ``admin.*`` settings."""
-        return KafkaGroupOffsets(group_arguments(self._properties, connector, settings))
-
-    def topic_offsets(self, connector: str, settings: KafkaSettings) -> KafkaTopicOffsets:
-        """Return the topic offsets of a connector, with its consumers' connection settings."""
-        return KafkaTopicOffsets(topic_arguments(self._properties, settings))
-
-    async def cluster_id(self) -> str | None:
-        """Return the cluster's id for ``GET /``."""
-        return await cluster_id(self._arguments)
-
-    async def close(self) -> None:
-        """Do nothing, because nothing is open."""
-
-
-async def cluster_id(arguments: Mapping[str, Any]) -> str | None:
-    """Return the Kafka cluster's id, None if it cannot be read."""
-    admin = AIOKafkaAdminClient(**arguments)
-    try:
-        await admin.start()
-        answer: dict[str, Any] = await admin.describe_cluster()
-    except (KafkaError, OSError):
-        return None
-    finally:
-        await admin.close()
-    return answer.get("cluster_id")
 
 
 def _topic_settings(properties: Mapping[str, str], storage: str) -> dict[str, str]:

@@ -9,7 +9,7 @@
 
 A protocol that a connector package implements is declared here. A protocol between two modules of the service is
 declared where it is used; so are those that the core itself calls (``RowStore``), which are only named here, since the
-core imports nothing above it. Each port has a real version and a memory version (``headrace_connectors/memory/``), and
+core imports nothing above it. Each port has a real version and a memory version (``headrace_dev/memory/``), and
 one suite in ``tests/contracts`` that both pass. An implementer may raise ``Retriable`` (call again with the same
 arguments) or ``Fatal``; errors of drivers and clients never get through.
 """

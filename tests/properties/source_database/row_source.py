@@ -10,7 +10,7 @@ from headrace.core.model.catalog import CatalogColumn, CatalogTable, KeyColumn, 
 from headrace.core.model.events import TableId
 from headrace.core.model.schema import Field, Schema
 from headrace.core.reselect.rows import RowAnswer, RowRequest
-from headrace_connectors.memory import MemoryRowSource
+from headrace_dev.memory import MemoryRowSource
 
 if TYPE_CHECKING:
     from properties.source_database.world import World

@@ -25,7 +25,7 @@ from headrace.ports import (
     TableOptions,
     TopicPartition,
 )
-from headrace_connectors.memory.feed import MemoryRecord
+from headrace_dev.memory.feed import MemoryRecord
 
 if TYPE_CHECKING:
     from properties.source_database.world import Life

@@ -25,7 +25,7 @@ from headrace.runtime.task.memory_budget import unlimited
 from headrace.runtime.task.sink_task import SinkTask
 from headrace.runtime.task.task_factory import SinkTaskFactory
 from headrace.runtime.threads import WorkerThreads
-from headrace_connectors.memory import MemoryLakehouse
+from headrace_dev.memory import MemoryLakehouse
 
 _Message = TypeVar("_Message")
 LIVES = 12

@@ -3,7 +3,7 @@
 from headrace.core.batch.offsets import ChunkSequence
 from headrace.ports import TopicPartition
 from headrace_connectors.kafka.chunking import CHUNK_BYTES, ChunkNumbering, PollSize
-from headrace_connectors.memory import MemoryRecord
+from headrace_dev.memory import MemoryRecord
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 0)
 

@@ -8,8 +8,8 @@ import pytest
 from unit.runtime.sink_task_harness import TOPIC, Harness
 
 from headrace.runtime.threads import WorkerThreads
-from headrace_connectors.memory import MemoryLakehouse
-from headrace_connectors.memory.feed import MemoryBroker
+from headrace_dev.memory import MemoryLakehouse
+from headrace_dev.memory.feed import MemoryBroker
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from headrace.core.reselect.options import ReselectOptions
 from headrace.ports import Connections
 from headrace.runtime.pipeline.reselect import MAY_CACHE, Reselect
 from headrace.runtime.pipeline.source_reader import Query
-from headrace_connectors.memory import MemoryRowSource
+from headrace_dev.memory import MemoryRowSource
 
 TABLE = TableId("shop", "inventory", "public", "orders")
 TEXT_TYPE = SqlType(25, "pg_catalog", "text")

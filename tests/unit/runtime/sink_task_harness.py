@@ -37,9 +37,9 @@ from headrace.runtime.task.task_parts import SinkTaskParts
 from headrace.runtime.task.write_slots import WriteSlots
 from headrace.runtime.threads import WorkerThreads
 from headrace.transforms.chain import Chain
-from headrace_connectors.memory import MemoryLakehouse, MemoryRowSource
-from headrace_connectors.memory.dead_letter_queue import MemoryDeadLetterQueue
-from headrace_connectors.memory.feed import MemoryBroker, MemoryFeeds
+from headrace_dev.memory import MemoryLakehouse, MemoryRowSource
+from headrace_dev.memory.dead_letter_queue import MemoryDeadLetterQueue
+from headrace_dev.memory.feed import MemoryBroker, MemoryFeeds
 
 TOPIC = "shop.public.items"
 GROUP = "connect-items"

@@ -19,7 +19,7 @@ from headrace.core.model.events import Changes
 from headrace.runtime.task.conversions import no_registries, open_conversion
 from headrace.transforms.decoder import TransformingDecoder
 from headrace.transforms.registry import chain
-from headrace_connectors.memory.feed import MemoryRecord
+from headrace_dev.memory.feed import MemoryRecord
 
 TOPIC = "shop.public.items"
 TRANSFORMS = {

@@ -12,7 +12,7 @@ from hostile_records import HOSTILE
 from headrace.converters.decoder import converting_decoder
 from headrace.core.decode.envelope import EnvelopeOptions
 from headrace.core.decode.messages import RoutedEvents
-from headrace_connectors.memory.feed import MemoryRecord
+from headrace_dev.memory.feed import MemoryRecord
 
 TOPIC = "shop.public.items"
 SECONDS, BYTES = 3.0, 64 << 20

@@ -20,7 +20,7 @@ from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.errors import BadRecord
 from headrace.transforms.decoder import TransformingDecoder
 from headrace.transforms.registry import chain
-from headrace_connectors.memory.feed import MemoryRecord
+from headrace_dev.memory.feed import MemoryRecord
 
 TOPIC = "shop.public.items"
 SCHEMA = b'{"type":"int32"}'

@@ -15,7 +15,7 @@ from headrace.core.model.errors import Stage
 from headrace.core.model.events import Changes
 from headrace.transforms.decoder import TransformingDecoder
 from headrace.transforms.registry import chain
-from headrace_connectors.memory.feed import MemoryRecord
+from headrace_dev.memory.feed import MemoryRecord
 
 TOPIC = "shop.public.items"
 FIELDS = [

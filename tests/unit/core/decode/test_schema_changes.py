@@ -17,7 +17,7 @@ from headrace.core.model.events import NO_POSITION, TableId
 from headrace.core.model.notes import Note
 from headrace.transforms.decoder import TransformingDecoder
 from headrace.transforms.registry import chain
-from headrace_connectors.memory.feed import MemoryRecord
+from headrace_dev.memory.feed import MemoryRecord
 
 CUSTOMERS = TableId("my", "inv", "", "customers")
 

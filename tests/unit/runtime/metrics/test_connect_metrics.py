@@ -18,7 +18,7 @@ from headrace.ports import ErrantRecord, TopicPartition
 from headrace.runtime.metrics.metrics import Metrics, TaskMetrics
 from headrace.runtime.metrics.recent import Recent
 from headrace.runtime.task.errant_reporter import ErrantReporter
-from headrace_connectors.memory.feed import MemoryRecord
+from headrace_dev.memory.feed import MemoryRecord
 
 ORDERS = TopicPartition("shop.orders", 0)
 TASK = {"connector": "shop", "task": "0"}

@@ -30,7 +30,7 @@ from headrace.core.model.events import RowVersion, TableId
 from headrace.core.model.schema import Field, Schema
 from headrace.ports import Commit, TableOptions
 from headrace.runtime.pipeline.cassandra_pipeline import CassandraPipeline
-from headrace_connectors.memory import MemoryLakehouse, MemoryTable
+from headrace_dev.memory import MemoryLakehouse, MemoryTable
 
 TABLE = TableId("shop", "", "hr", "kv")
 INT, TEXT = Schema("int32"), Schema("string", optional=True)

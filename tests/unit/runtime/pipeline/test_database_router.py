@@ -13,7 +13,7 @@ from headrace.core.model.events import TableId
 from headrace.core.reselect.options import DatabaseOptions, ReselectOptions
 from headrace.ports import Connections
 from headrace.runtime.pipeline.database_router import DatabaseRouter
-from headrace_connectors.memory import MemoryRowSource
+from headrace_dev.memory import MemoryRowSource
 
 SHOP, CRM = DatabaseOptions("a", dbname="inventory"), DatabaseOptions("b", dbname="crm")
 

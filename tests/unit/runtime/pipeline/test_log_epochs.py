@@ -16,7 +16,7 @@ from headrace.core.decode.envelope import EnvelopeOptions, TopicDecoder
 from headrace.core.model.errors import Fatal
 from headrace.core.model.events import Changes, Truncate
 from headrace.ports import TableOptions
-from headrace_connectors.memory import MemoryLakehouse, MemoryTable
+from headrace_dev.memory import MemoryLakehouse, MemoryTable
 
 UUIDS = {1: "3e11fa47-71ca-11e1-9e33-c80aa9429562", 2: "7b21fa47-71ca-11e1-9e33-c80aa9429562"}
 

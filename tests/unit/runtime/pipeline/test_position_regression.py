@@ -12,7 +12,7 @@ from headrace.core.model.errors import Fatal
 from headrace.core.model.events import CellState, Operation, RowVersion, Truncate
 from headrace.ports import TableOptions
 from headrace.runtime.pipeline.table_pipeline import TablePipeline
-from headrace_connectors.memory import MemoryLakehouse, MemoryTable
+from headrace_dev.memory import MemoryLakehouse, MemoryTable
 
 HOUR = 3_600_000_000
 

@@ -23,7 +23,7 @@ from headrace.runtime.pipeline.history_pipeline import HistoryPipeline
 from headrace.runtime.pipeline.pipeline_parts import PipelineOptions
 from headrace.runtime.pipeline.reselect import Reselect
 from headrace.runtime.pipeline.table_pipeline import TablePipeline
-from headrace_connectors.memory import MemoryLakehouse, MemoryTable
+from headrace_dev.memory import MemoryLakehouse, MemoryTable
 
 COMMIT = Commit(1, "sink", "connect-sink", {})
 

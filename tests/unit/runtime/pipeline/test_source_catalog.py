@@ -13,7 +13,7 @@ from headrace.core.model.events import TableId
 from headrace.core.model.schema import Field, Schema
 from headrace.runtime.pipeline.source_catalog import SourceCatalog
 from headrace.runtime.pipeline.source_reader import NoMetrics, SourceReader
-from headrace_connectors.memory import MemoryRowSource
+from headrace_dev.memory import MemoryRowSource
 
 BEFORE = catalog()
 AFTER = catalog(not_null=True)

@@ -15,8 +15,8 @@ from headrace.core.model.errors import Fatal
 from headrace.core.model.schema import Field, Schema
 from headrace.core.reselect.options import ReselectOptions
 from headrace.runtime.pipeline.reselect import Reselect
-from headrace_connectors.memory import MemoryRowSource
-from headrace_connectors.memory.dead_letter_queue import MemoryDeadLetterQueue
+from headrace_dev.memory import MemoryRowSource
+from headrace_dev.memory.dead_letter_queue import MemoryDeadLetterQueue
 
 pytestmark = pytest.mark.anyio
 

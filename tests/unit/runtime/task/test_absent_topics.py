@@ -13,8 +13,8 @@ from headrace.runtime.metrics.metrics import Metrics
 from headrace.runtime.task import sink_task
 from headrace.runtime.task.absent_topics import ABSENT
 from headrace.runtime.threads import WorkerThreads
-from headrace_connectors.memory import MemoryLakehouse
-from headrace_connectors.memory.feed import MemoryBroker
+from headrace_dev.memory import MemoryLakehouse
+from headrace_dev.memory.feed import MemoryBroker
 
 pytestmark = pytest.mark.anyio
 

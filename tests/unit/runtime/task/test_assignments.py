@@ -13,7 +13,7 @@ from unit.runtime.sink_task_harness import FIRST, TOPIC, Harness
 
 from headrace.ports import Chunk, Commit, TableOptions
 from headrace.runtime.threads import run_in
-from headrace_connectors.memory.feed import MemoryRecord
+from headrace_dev.memory.feed import MemoryRecord
 
 pytestmark = pytest.mark.anyio
 

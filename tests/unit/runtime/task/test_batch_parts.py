@@ -12,7 +12,7 @@ from headrace.core.model.errors import EngineFailed, EngineOutOfMemory
 from headrace.core.model.events import Actions
 from headrace.ports import Commit, MergeCounts, TableOptions
 from headrace.runtime.task import table_lane
-from headrace_connectors.memory import MemoryLakehouse
+from headrace_dev.memory import MemoryLakehouse
 
 pytestmark = pytest.mark.anyio
 

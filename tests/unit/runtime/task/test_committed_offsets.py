@@ -17,7 +17,7 @@ from headrace.core.model.errors import Retriable
 from headrace.ports import TopicPartition
 from headrace.runtime.observation import NO_OBSERVER
 from headrace.runtime.task.committed_offsets import CommittedOffsets
-from headrace_connectors.memory.feed import MemoryBroker, MemoryFeeds
+from headrace_dev.memory.feed import MemoryBroker, MemoryFeeds
 
 PARTITIONS = (TopicPartition("orders", 0), TopicPartition("orders", 1))
 GROUP = "connect-orders"

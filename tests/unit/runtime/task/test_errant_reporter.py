@@ -11,8 +11,8 @@ from headrace.core.decode.envelope_events import Errant
 from headrace.core.model.errors import BadRecord, Fatal, Stage
 from headrace.ports import ErrantRecord
 from headrace.runtime.task.errant_reporter import ErrantReporter
-from headrace_connectors.memory.dead_letter_queue import MemoryDeadLetterQueue
-from headrace_connectors.memory.feed import MemoryRecord
+from headrace_dev.memory.dead_letter_queue import MemoryDeadLetterQueue
+from headrace_dev.memory.feed import MemoryRecord
 
 pytestmark = pytest.mark.anyio
 

@@ -23,8 +23,8 @@ from headrace.runtime.task import sink_task
 from headrace.runtime.task.errant_reporter import DROPS
 from headrace.runtime.task.fetched_schemas import FetchedSchemas
 from headrace.transforms.registry import chain
-from headrace_connectors.memory import MemorySchemaRegistry
-from headrace_connectors.memory.dead_letter_queue import MemoryDeadLetterQueue
+from headrace_dev.memory import MemorySchemaRegistry
+from headrace_dev.memory.dead_letter_queue import MemoryDeadLetterQueue
 
 pytestmark = pytest.mark.anyio
 

@@ -12,8 +12,8 @@ from unit.runtime.sink_task_harness import FIRST, GROUP, TOPIC, Harness, flatten
 
 from headrace.ports import TopicPartition
 from headrace.runtime.threads import WorkerThreads
-from headrace_connectors.memory import MemoryLakehouse
-from headrace_connectors.memory.feed import MemoryBroker
+from headrace_dev.memory import MemoryLakehouse
+from headrace_dev.memory.feed import MemoryBroker
 
 pytestmark = pytest.mark.anyio
 

@@ -16,7 +16,7 @@ from headrace.core.decode.json_data import JsonData
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.errors import Retriable
 from headrace.ports import Commit, TableOptions
-from headrace_connectors.memory import feed
+from headrace_dev.memory import feed
 
 pytestmark = pytest.mark.anyio
 

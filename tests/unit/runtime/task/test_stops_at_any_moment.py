@@ -21,9 +21,9 @@ from headrace.runtime.task.memory_budget import MemoryBudget
 from headrace.runtime.task.sink_task import SinkTask
 from headrace.runtime.threads import WorkerThreads
 from headrace.runtime.worker.worker_task import Supervision, WorkerTask
-from headrace_connectors.memory import MemoryLakehouse
-from headrace_connectors.memory.dead_letter_queue import MemoryDeadLetterQueue
-from headrace_connectors.memory.feed import MemoryBroker
+from headrace_dev.memory import MemoryLakehouse
+from headrace_dev.memory.dead_letter_queue import MemoryDeadLetterQueue
+from headrace_dev.memory.feed import MemoryBroker
 
 pytestmark = pytest.mark.anyio
 _MOMENTS = range(60)

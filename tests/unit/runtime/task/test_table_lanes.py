@@ -19,7 +19,7 @@ from headrace.ports import LakeTable, TableOptions, TopicPartition
 from headrace.runtime.metrics.metrics import Metrics
 from headrace.runtime.task import lasting_damage, sink_task, table_lane
 from headrace.runtime.task.sink_task import SinkTask
-from headrace_connectors.memory import MemoryLakehouse
+from headrace_dev.memory import MemoryLakehouse
 
 pytestmark = pytest.mark.anyio
 

@@ -14,7 +14,7 @@ from headrace.core.model.errors import Fatal
 from headrace.core.model.events import RowVersion, TableId, Truncate
 from headrace.ports import TableOptions
 from headrace.runtime.task.table_ownership import TableOwnership
-from headrace_connectors.memory import MemoryLakehouse, MemoryTable
+from headrace_dev.memory import MemoryLakehouse, MemoryTable
 
 ROWS = TableId("p", "shop", "public", "s1")
 OTHER_ROWS = TableId("p", "shop", "public", "s2")

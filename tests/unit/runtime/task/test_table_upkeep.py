@@ -14,7 +14,7 @@ from headrace.core.model.errors import Fatal
 from headrace.core.tables.maintenance import Maintenance
 from headrace.ports import TableOptions, UpkeepReport
 from headrace.runtime.metrics.metrics import Metrics
-from headrace_connectors.memory import MemoryLakehouse
+from headrace_dev.memory import MemoryLakehouse
 
 pytestmark = pytest.mark.anyio
 

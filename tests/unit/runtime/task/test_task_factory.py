@@ -24,9 +24,9 @@ from headrace.runtime.task.memory_budget import unlimited
 from headrace.runtime.task.options import SinkTaskOptions
 from headrace.runtime.task.task_factory import SinkTaskFactory, sink_task_options
 from headrace.runtime.threads import WorkerThreads
-from headrace_connectors.memory import MemoryLakehouse, MemoryRowSource
-from headrace_connectors.memory.dead_letter_queue import MemoryDeadLetterQueue
-from headrace_connectors.memory.feed import MemoryBroker, MemoryFeeds
+from headrace_dev.memory import MemoryLakehouse, MemoryRowSource
+from headrace_dev.memory.dead_letter_queue import MemoryDeadLetterQueue
+from headrace_dev.memory.feed import MemoryBroker, MemoryFeeds
 
 CACHED = {
     "post.processors": "r",

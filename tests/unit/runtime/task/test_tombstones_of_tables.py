@@ -15,8 +15,8 @@ from headrace.runtime.task import sink_task
 from headrace.runtime.task.memory_budget import unlimited
 from headrace.runtime.task.task_factory import SinkTaskFactory
 from headrace.runtime.threads import WorkerThreads
-from headrace_connectors.memory import MemoryLakehouse, MemoryRowSource
-from headrace_connectors.memory.feed import MemoryBroker, MemoryFeeds
+from headrace_dev.memory import MemoryLakehouse, MemoryRowSource
+from headrace_dev.memory.feed import MemoryBroker, MemoryFeeds
 
 pytestmark = pytest.mark.anyio
 TOPIC = "shop.all"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from headrace.ports import LogPosition, TopicPartition
 from headrace.runtime.verify.lake_progress import LakeProgress
-from headrace_connectors.memory import MemoryRowSource
+from headrace_dev.memory import MemoryRowSource
 
 ONE, TWO = TopicPartition("t", 0), TopicPartition("t", 1)
 

@@ -13,7 +13,7 @@ from headrace.core.reselect.options import DatabaseOptions
 from headrace.core.tables.naming import TableNaming
 from headrace.core.tables.table_sources import TableSource
 from headrace.runtime.verify.source_tables import SourceTables, refuse_shared_table, topic_form
-from headrace_connectors.memory import MemoryRowSource
+from headrace_dev.memory import MemoryRowSource
 
 SHOP = DatabaseOptions("shop-db", dbname="shop")
 ODD = TableId("p", "shop", "public", "Größen & Maße")

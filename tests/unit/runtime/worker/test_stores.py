@@ -16,7 +16,7 @@ from headrace.core.model.errors import Retriable
 from headrace.ports import LogRecord
 from headrace.runtime.worker import stores
 from headrace.runtime.worker.stores import ConfigStore, StatusStore
-from headrace_connectors.memory.stores import MemoryLog
+from headrace_dev.memory.stores import MemoryLog
 
 pytestmark = pytest.mark.anyio
 CONFIG_M = b'{"properties":{}}'

@@ -69,7 +69,7 @@ class Batch:
         states = self._states[name]
         if states is None or states[index] in _KNOWN:
             return values[index]
-        assert states[index] in _LEFT, f"{name!r} is {CellState(states[index]).name}"  # noqa: S101 - the caller's defect
+        assert states[index] in _LEFT, f"{name!r} is {CellState(states[index]).name}"
         if states[index] == CellState.CARRIED:
             key = self.keys[int(self.actions.carry_from[index])]
             row = before.get(key)

@@ -37,7 +37,7 @@ from headrace_connectors.lakehouse.schema import (
 )
 from headrace_connectors.lakehouse.snapshot import NO_PROGRESS, commit_properties, progress
 from headrace_connectors.lakehouse.source_properties import source_properties, sources_of_commits, stored_sources
-from headrace_connectors.memory.lake_rows import Batch, Cells, Row
+from headrace_dev.memory.lake_rows import Batch, Cells, Row
 
 _SCANNED_AT_ONCE = 7
 
@@ -417,7 +417,7 @@ class MemoryTable:
 def _grown(cell: pa.Scalar, wider: pa.DataType) -> pa.Scalar:
     """Return a struct with nulls for its new members."""
     grown = conformed(pa.array([cell], cell.type), wider)
-    assert grown is not None  # noqa: S101 - narrows the type; a struct with a known type keeps it
+    assert grown is not None
     return grown[0]
 
 

@@ -1,4 +1,4 @@
-"""The stores of a worker in memory, for standalone mode and tests."""
+"""The stores of one worker, or of several workers in one process, in memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from headrace.config.kafka import KafkaSettings
 from headrace.core.model.errors import Fatal, Fenced, Retriable
 from headrace.ports import LogRecord, TopicPartition
-from headrace_connectors.memory.group import MemoryGroup, MemoryMember
+from headrace_dev.memory.group import MemoryGroup, MemoryMember
 
 
 class _Storage:

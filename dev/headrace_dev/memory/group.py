@@ -1,4 +1,4 @@
-"""A group of workers in memory: one member in standalone mode, several in one process in tests."""
+"""A group of workers in memory, all of them in one process."""
 
 from __future__ import annotations
 

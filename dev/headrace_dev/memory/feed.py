@@ -25,7 +25,7 @@ from headrace.core.decode.json_types import Document, whole
 from headrace.core.model.errors import ConfigError, Fatal, Fenced
 from headrace.ports import Chunk, DeadLetterQueue, Divide, FeedListener, Messages, OffsetNote, Record, TopicPartition
 from headrace.runtime.task.asyncio_agent import AsyncioAgent
-from headrace_connectors.memory.dead_letter_queue import MemoryDeadLetterQueue
+from headrace_dev.memory.dead_letter_queue import MemoryDeadLetterQueue
 
 CHUNK_RECORDS = 1_000
 _Message = TypeVar("_Message")
