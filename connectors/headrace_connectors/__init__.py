@@ -1,1 +1,1 @@
-"""The edges of Headrace: Kafka, source databases, the lakehouse. Found by entry point, not imported by the service."""
+"""The edges of Headrace: Kafka, source databases, the lakehouse. ``headrace_app/composition.py`` constructs them."""

@@ -31,7 +31,8 @@ def packages_svg(root: Path = ROOT) -> str:
     edges = "headrace_connectors"
     layers = {edges: [sorted(each.parent.name for each in connectors.glob("*/__init__.py"))], **layers}
     titles = {
-        edges: f"{edges}: loaded by entry point; imports {', '.join(sorted(_imported(connectors)))} of the service",
+        "headrace_app": "headrace_app: the command; composition constructs the connectors and the worker",
+        edges: f"{edges}: imports {', '.join(sorted(_imported(connectors)))} of the service",
         "headrace": "headrace: a box imports only from rows below its own; boxes side by side are independent",
     }
     shapes: list[str] = []
@@ -55,7 +56,8 @@ def _layers(pyproject: Mapping[str, dict[str, dict[str, list[dict[str, list[str]
     found: dict[str, Sequence[Sequence[str]]] = {}
     for contract in pyproject["tool"]["importlinter"]["contracts"]:
         rows = [[name.strip(" ()") for name in row.split("|")] for row in contract.get("layers", ())]
-        for container in contract.get("containers", ["headrace"]) if rows else ():
+        within = contract.get("containers", ["headrace"] if rows and rows[0][0].startswith("headrace.") else [])
+        for container in within if rows else ():
             found[container] = [[name.removeprefix(f"{container}.") for name in row] for row in rows]
     return found
 

@@ -1,5 +1,7 @@
 """A worker process: creates, starts and stops its parts in order (``kafka-client.md`` section 4).
 
+It is given its connectors (``headrace_app/composition.py``).
+
 At a stop the worker is not ready any more, tasks finish the write in flight and leave their groups, then feeds, REST
 server and Spark are closed. If a step hangs, a timer ends the process. Records that are not committed are read again.
 """
@@ -21,6 +23,7 @@ from pathlib import Path
 from headrace.config import SinkConnectorConfig, WorkerConfig
 from headrace.core.connect.lifecycle import TargetState
 from headrace.core.connect.table_status import TableStatus
+from headrace.core.decode.record_decoder import Sources
 from headrace.core.model.errors import ConfigError, HeadraceError, RestError
 from headrace.ports import EngineStatus, Feeds, Lakehouse, Stores
 from headrace.rest.app import WorkerParts
@@ -28,17 +31,18 @@ from headrace.rest.servers import Endpoints, rest_servers
 from headrace.runtime.metrics.metrics import Metrics, TaskMetrics
 from headrace.runtime.metrics.summaries import SummaryLog
 from headrace.runtime.retry import retrying
+from headrace.runtime.task.conversions import OpenRegistry
 from headrace.runtime.task.history_offsets import HistoryOffsets
 from headrace.runtime.task.memory_budget import MemoryBudget
-from headrace.runtime.task.task_factory import SinkTaskFactory
+from headrace.runtime.task.task_factory import OpenRows, OpenRowSource, SinkTaskFactory
 from headrace.runtime.threads import WorkerThreads
-from headrace.runtime.worker import plugins
 from headrace.runtime.worker.config_providers import config_providers
 from headrace.runtime.worker.connector_directory import ConnectorDirectory
 from headrace.runtime.worker.connector_files import read_connector
 from headrace.runtime.worker.health import WorkerHealth
 from headrace.runtime.worker.herder import Herder
 from headrace.runtime.worker.memory_plan import memory_plan
+from headrace.runtime.worker.sink_connector import ConnectorCheck, LakehouseSinkConnector
 from headrace.runtime.worker.worker import Worker, worker_defaults
 
 log = logging.getLogger(__name__)
@@ -61,32 +65,46 @@ class ConnectorFile:
     initial: TargetState | None
 
 
+@dataclass(frozen=True, slots=True)
+class Connectors:
+    """What a worker reaches: the implementations of the ports, and the check of what a connector names of them."""
+
+    feeds: Feeds
+    stores: Stores
+    lakehouse: Lakehouse
+    open_row_source: OpenRowSource
+    open_rows: OpenRows
+    open_registry: OpenRegistry
+    sources: Sources
+    check: ConnectorCheck
+
+
 class Service:
     """One worker process."""
 
-    def __init__(self, config: WorkerConfig) -> None:
+    def __init__(self, config: WorkerConfig, connectors: Connectors) -> None:
         """Bind the ports and create the parts without starting them. Raises ConfigError."""
         self._config = config
         self._endpoints = Endpoints.bound(config)
         self._threads = WorkerThreads.start(config.lake.threads)
         self._metrics = Metrics()
-        properties = config.complete_properties()
-        self._feeds: Feeds = plugins.load("feeds", "kafka")(properties)
-        self._lakehouse: Lakehouse = plugins.open_lakehouse(config)
+        self._feeds, self._lakehouse = connectors.feeds, connectors.lakehouse
         self._memory = memory_plan(config.lake.memory, self._lakehouse.memory())
-        stores: Stores = plugins.load("stores", "kafka" if config.distributed else "standalone")(properties)
         self.worker = Worker(
             config,
-            stores,
-            plugins.installed(),
-            self._task_factory(),
+            connectors.stores,
+            self._task_factory(connectors),
             self._advertised(),
             self._metrics,
             engine=self._engine,
         )
-        self._metrics.watch(self.worker.configs, self.worker.statuses, self.worker.worker_id, self.worker.plugins)
+        self._metrics.watch(
+            self.worker.configs, self.worker.statuses, self.worker.worker_id, self.worker.connector_class
+        )
         self.herder = Herder(
-            self.worker, [self._feeds.check], HistoryOffsets(self._lakehouse, self._threads.maintenance)
+            self.worker,
+            [connectors.check, lambda connector: self._feeds.check(connector.name, connector.kafka)],
+            HistoryOffsets(self._lakehouse, self._threads.maintenance),
         )
         pools = {"decoding threads": self._threads.decoding}
         self._health = WorkerHealth(self.worker, self._engine, pools, self._feeds.beat)
@@ -193,18 +211,19 @@ class Service:
         exit_after(_END_SECONDS, status=1)
         log.info("Stopped")
 
-    def _task_factory(self) -> SinkTaskFactory:
+    def _task_factory(self, connectors: Connectors) -> SinkTaskFactory:
         return SinkTaskFactory(
             self._feeds,
             self._lakehouse,
-            lambda _, options: plugins.open_row_source(options),
+            connectors.open_row_source,
             self._threads,
             MemoryBudget(self._memory.changes),
-            lambda cache_type, options: plugins.load("reselect_caches", cache_type)(options),
+            connectors.open_rows,
             self._observe,
             self._metrics.reselects,
-            lambda name, options: plugins.load("schema_registries", name)(options),
+            connectors.open_registry,
             blocked=self._blocked_tables,
+            sources=connectors.sources,
         )
 
     def _engine(self) -> EngineStatus:
@@ -233,15 +252,11 @@ def checked_connector(config: WorkerConfig, path: Path) -> SinkConnectorConfig:
     """Return the configuration in a connector file, validated as by a worker. Raises ConfigError."""
     name, given, _ = read_connector(path)
     properties = {key: value for key, value in {**given, "name": name}.items() if value is not None}
-    plugin = plugins.installed().find(properties.get("connector.class", ""))
-    if plugin is None:
+    providers = config_providers(config.provider_properties, config.own_secrets)
+    connector_class = LakehouseSinkConnector(worker_defaults(config), providers)
+    if not connector_class.runs(properties):
         raise ConfigError(f"{path}: connector.class is not a class of Headrace", "connector.class")
-    defaults, providers = worker_defaults(config), config_providers(config.provider_properties, config.own_secrets)
-    resolved = providers.resolve(properties)
-    if errors := resolved.hide(plugin.validate(resolved.properties, defaults)).errors():
-        raise ConfigError(f"{path}: " + "; ".join(errors))
-    present = {key: value for key, value in resolved.properties.items() if value is not None}
-    return providers.with_current_passwords(plugin.config(present, defaults), properties)
+    return connector_class.resolved(properties, str(path))
 
 
 def exit_after(seconds: float, status: int) -> None:

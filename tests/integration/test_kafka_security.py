@@ -22,7 +22,7 @@ from kafka_settings import settings_of
 
 from headrace.config import WorkerConfig
 from headrace.core.model.errors import ConfigError, HeadraceError, Retriable
-from headrace.runtime.worker import plugins
+from headrace_connectors.kafka import KafkaFeedFactory
 from headrace_connectors.kafka.stores import KafkaStores
 from headrace_dev.server import free_ports, wait_until
 
@@ -86,8 +86,8 @@ async def check_all_clients(broker: SecuredBroker, client: Mapping[str, str], un
 async def start(client: Mapping[str, str], name: str) -> None:
     """Start the Kafka side of a worker up to its first connection, as a worker does."""
     properties = worker_properties(client, name)
-    plugins.load("feeds", "kafka")(properties)
-    await plugins.load("stores", "kafka")(properties).start()
+    KafkaFeedFactory(properties)
+    await KafkaStores(properties).start()
 
 
 async def answer(client: Mapping[str, str], unique: Unique) -> HeadraceError:

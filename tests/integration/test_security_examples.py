@@ -11,9 +11,10 @@ from certificates import PASSWORD
 from fix_secured_kafka import USER_PASSWORD, SecuredBroker
 from token_endpoint import SECRET, token_endpoint
 
-from headrace.__main__ import worker_config
 from headrace.core.model.errors import ConfigError
-from headrace.runtime.worker import plugins
+from headrace_app.command import worker_config
+from headrace_connectors.kafka import KafkaFeedFactory
+from headrace_connectors.kafka.stores import KafkaStores
 
 pytestmark = [pytest.mark.stack, pytest.mark.anyio, pytest.mark.usefixtures("tls_closes")]
 
@@ -54,8 +55,8 @@ async def test_an_example_starts(secured_kafka: SecuredBroker, tmp_path: Path, n
             text = text.replace("https://idp.example.com/token", endpoint.url)
         text = text.replace("broker.example.com:9093", secured_kafka.kafka.address(LISTENERS[name]))
         properties = _properties(text.replace("/secrets", str(tmp_path)), tmp_path)
-        plugins.load("feeds", "kafka")(properties)
-        await plugins.load("stores", "kafka")(properties).start()
+        KafkaFeedFactory(properties)
+        await KafkaStores(properties).start()
 
 
 @pytest.mark.parametrize("name", EXTRAS)
@@ -67,7 +68,7 @@ def test_an_example_of_an_extra_is_read(secured_kafka: SecuredBroker, tmp_path: 
     package, extra = EXTRAS[name]
     missing = importlib.util.find_spec(package) is None
     with pytest.raises(ConfigError, match=rf"headrace\[{extra}\]") if missing else nullcontext():
-        plugins.load("stores", "kafka")(properties)
+        KafkaStores(properties)
 
 
 def _properties(text: str, folder: Path) -> dict[str, str]:

@@ -27,7 +27,6 @@ from rendered_chart import (
 )
 
 from headrace import __version__
-from headrace.__main__ import worker_config
 from headrace.config.directory_options import DirectorySettings
 from headrace.config.validation import WorkerDefaults, validate
 from headrace.core.connect.lifecycle import TargetState
@@ -35,6 +34,7 @@ from headrace.core.connect.properties import parse_properties, properties_from_e
 from headrace.core.connect.typed_options import parsed
 from headrace.runtime.worker.connector_files import read_connector, read_folder
 from headrace.runtime.worker.memory_plan import LEAST_BYTES, PYTHON_BYTES
+from headrace_app.command import worker_config
 from headrace_connectors.lakehouse.jvm_memory import JvmMemory
 from headrace_dev.versions import KUBERNETES
 

@@ -10,11 +10,11 @@ import pytest
 from certificates import Authority
 from rendered_chart import CHART, MINIMAL, container, manifest, pod, properties, refused, rendered
 
-from headrace.__main__ import worker_config
 from headrace.config import WorkerConfig
 from headrace.config.rest_options import user_roles
 from headrace.config.tls import server_context
 from headrace.core.connect.properties import parse_properties
+from headrace_app.command import worker_config
 
 HTTPS = CHART / "ci" / "https-values.yaml"
 ADMIN = CHART / "ci" / "admin-values.yaml"

@@ -12,7 +12,7 @@ from fastapi import FastAPI
 from headrace.config import SinkConnectorConfig, validation
 from headrace.config.framework import FRAMEWORK_OPTIONS
 from headrace.config.kafka import CLIENT_OVERRIDES
-from headrace.config.validation import Properties, WorkerDefaults
+from headrace.config.validation import Properties
 from headrace.core.connect.config_def import (
     ConfigDef,
     ConfigInfo,
@@ -28,6 +28,7 @@ from headrace.rest.app import WorkerParts, create_app
 from headrace.runtime.worker.connector_directory import ConnectorDirectory
 from headrace.runtime.worker.health import WorkerHealth
 from headrace.runtime.worker.herder import Herder
+from headrace.runtime.worker.sink_connector import LakehouseSinkConnector
 from headrace.runtime.worker.worker import Worker
 
 
@@ -43,21 +44,20 @@ def application(worker: Worker) -> FastAPI:
     return create_app(WorkerParts(worker, herder, health_of(worker), directory, lambda: (b"", "text/plain")))
 
 
-class FileStreamSinkConnector:
+class FileStreamSinkConnector(LakehouseSinkConnector):
     """A connector that accepts any key, as Connect does."""
 
     class_name = "org.apache.kafka.connect.file.FileStreamSinkConnector"
     task_class = "org.apache.kafka.connect.file.FileStreamSinkTask"
-    type = "sink"
     version = "4.3.1"
 
-    def definitions(self, defaults: WorkerDefaults) -> ConfigDef:
+    def definitions(self) -> ConfigDef:
         """Its only option and those of the framework."""
         return ConfigDef((_FILE,)) + FRAMEWORK_OPTIONS.with_defaults({"connector.plugin.version": self.version})
 
-    def validate(self, properties: Properties, defaults: WorkerDefaults) -> ConfigInfos:
+    def infos(self, properties: Properties) -> ConfigInfos:
         """Headrace's checks, without those that Connect does not have and those of tables."""
-        infos = validation.validate(properties, replace(defaults, version=self.version))
+        infos = validation.validate(properties, replace(self.defaults, version=self.version))
         shown = [info for info in infos.configs if _is_connects(info)]
         own = [ConfigInfo(_FILE, ConfigValue("file", properties.get("file")))]
         groups = tuple(dict.fromkeys([*infos.groups[:4], *(info.definition.group for info in shown)]))
@@ -67,10 +67,9 @@ class FileStreamSinkConnector:
             configs=tuple(sorted((*shown, *own), key=lambda info: info.definition.name.endswith(_STRING_OPTIONS))),
         )
 
-    def config(self, properties: Mapping[str, str], defaults: WorkerDefaults) -> SinkConnectorConfig:
+    def config(self, properties: Mapping[str, str]) -> SinkConnectorConfig:
         """The typed form, without transforms: Connect accepts an unknown predicate until the tasks start."""
-        used = {name: value for name, value in properties.items() if name != "transforms"}
-        return validation.sink_connector_config(used, defaults)
+        return super().config({name: value for name, value in properties.items() if name != "transforms"})
 
     def task_count(self, config: SinkConnectorConfig) -> int:
         """tasks.max, for any topics."""

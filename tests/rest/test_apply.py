@@ -14,12 +14,12 @@ from rest.served import served
 from rest.worker_api import SHOP, Api
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from headrace.__main__ import main
-from headrace.apply import ApplyArguments, apply
 from headrace.core.connect.lifecycle import TargetState
 from headrace.core.connect.ownership import DIRECTORY
 from headrace.core.model.errors import ConfigError, RestError
 from headrace.rest.client import ConnectClient, Credentials
+from headrace_app.apply import ApplyArguments, apply
+from headrace_app.command import main
 
 pytestmark = pytest.mark.anyio
 NAMED = {**SHOP, "name": "shop"}

@@ -18,14 +18,14 @@ from rest.worker_api import SHOP, Api
 from starlette.types import Message
 
 from headrace.config.framework import TASK_CLASS
-from headrace.config.validation import Properties, WorkerDefaults
+from headrace.config.validation import Properties
 from headrace.core.connect import config_state
 from headrace.core.connect.config_def import ConfigInfos
 from headrace.core.connect.lifecycle import TargetState
 from headrace.core.connect.work import Task
 from headrace.ports import LogRecord
 from headrace.runtime.worker import cluster
-from headrace.runtime.worker.plugins import LakehouseSinkConnector
+from headrace.runtime.worker.sink_connector import LakehouseSinkConnector
 from headrace_dev.memory.group import MemoryGroup, MemoryMember
 from headrace_dev.memory.stores import MemoryStores
 
@@ -62,7 +62,6 @@ class CountingStores(MemoryStores):
         return self.counting
 
 
-@dataclass
 class CountingConnector(LakehouseSinkConnector):
     """A connector that counts its validations, and the most of them without a turn for other work."""
 
@@ -70,12 +69,12 @@ class CountingConnector(LakehouseSinkConnector):
     in_a_row: int = 0
     most_in_a_row: int = 0
 
-    def validate(self, properties: Properties, defaults: WorkerDefaults) -> ConfigInfos:
+    def infos(self, properties: Properties) -> ConfigInfos:
         """Count."""
         self.validations += 1
         self.in_a_row += 1
         self.most_in_a_row = max(self.most_in_a_row, self.in_a_row)
-        return super().validate(properties, defaults)
+        return super().infos(properties)
 
     async def turn(self) -> None:
         """Have a turn in every round of the event loop."""
@@ -96,10 +95,11 @@ class Scene:
 @asynccontextmanager
 async def _worker(*records: LogRecord) -> AsyncIterator[Scene]:
     """A worker that starts with these records in its config topic."""
-    stores, connector = CountingStores(), CountingConnector()
+    stores = CountingStores()
     await stores.configs.append(records)
-    api = Api(stores)
-    api.worker.plugins.connectors[:] = [connector]
+    api = Api(stores, connector_class=CountingConnector)
+    connector = api.worker.connector_class
+    assert isinstance(connector, CountingConnector)
     turns = asyncio.create_task(connector.turn())
     await api.worker.start()
     try:

@@ -14,10 +14,10 @@ from rest.test_tables import failed, report
 from rest.worker_api import Api
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from headrace.__main__ import main
 from headrace.core.connect.lifecycle import TableState
 from headrace.core.connect.table_status import LastBatch, TableReport, TableStatus
 from headrace.core.model.errors import Fatal
+from headrace_app.command import main
 
 pytestmark = pytest.mark.anyio
 

@@ -26,7 +26,6 @@ from headrace.core.connect.status import TopicStatus
 from headrace.core.model.errors import Fatal
 from headrace.ports import TopicPartition
 from headrace.runtime.worker.loggers import Loggers
-from headrace.runtime.worker.plugins import Plugins
 from headrace.runtime.worker.worker import Worker
 from headrace_dev.memory.stores import MemoryStores
 
@@ -102,9 +101,16 @@ async def test_recorded_requests_get_the_recorded_answers() -> None:
     """Status, body, Location and Allow of every recorded request are equal, except for the named differences."""
     stores = MemoryStores()
     stores.groups.partitions = {"snk-in": 1}
-    plugins, tasks = Plugins([FileStreamSinkConnector()]), StandInTasks()
+    tasks = StandInTasks()
     loggers = Loggers(lambda: datetime.now(UTC), _connects_loggers())
-    worker = Worker(WorkerConfig(WORKER), stores, plugins, tasks, ("127.0.0.1", 18185), loggers=loggers)
+    worker = Worker(
+        WorkerConfig(WORKER),
+        stores,
+        tasks,
+        ("127.0.0.1", 18185),
+        loggers=loggers,
+        connector_class=FileStreamSinkConnector,
+    )
     await worker.start()
     app = application(worker)
     differences = []

@@ -18,7 +18,7 @@ from headrace.rest.app import WorkerParts, create_app
 from headrace.runtime.metrics.metrics import Metrics
 from headrace.runtime.worker.connector_directory import ConnectorDirectory
 from headrace.runtime.worker.herder import Herder
-from headrace.runtime.worker.plugins import LakehouseSinkConnector, Plugins
+from headrace.runtime.worker.sink_connector import LakehouseSinkConnector
 from headrace.runtime.worker.sink_offsets import StoredOffsets, no_stored_offsets
 from headrace.runtime.worker.worker import Worker, always_running
 from headrace.runtime.worker.worker_stage import utc_now
@@ -49,15 +49,26 @@ class Api:
         port: int = 8083,
         now: Callable[[], datetime] = utc_now,
         engine: Callable[[], EngineStatus] = always_running,
+        connector_class: type[LakehouseSinkConnector] = LakehouseSinkConnector,
         **properties: str,
     ) -> None:
         self.stores = stores or MemoryStores()
         self.tasks = StandInTasks()
         config = WorkerConfig({**WORKER, **properties})
-        plugins = Plugins([LakehouseSinkConnector()])
         self.metrics = Metrics()
-        self.worker = Worker(config, self.stores, plugins, self.tasks, (host, port), self.metrics, now, engine=engine)
-        self.metrics.watch(self.worker.configs, self.worker.statuses, self.worker.worker_id, self.worker.plugins)
+        self.worker = Worker(
+            config,
+            self.stores,
+            self.tasks,
+            (host, port),
+            self.metrics,
+            now,
+            engine=engine,
+            connector_class=connector_class,
+        )
+        self.metrics.watch(
+            self.worker.configs, self.worker.statuses, self.worker.worker_id, self.worker.connector_class
+        )
         self.herder = Herder(self.worker, stored=held)
         self.health = health_of(self.worker)
         self.directory = ConnectorDirectory(self.worker, self.herder)

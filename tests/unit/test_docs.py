@@ -15,7 +15,7 @@ from recordings.records import POSTGRES, dump, recording, variant
 
 from headrace.core.model.arrow_columns import arrow_type
 from headrace.core.model.schema import schema_from_json
-from headrace.transforms.registry import TRANSFORMS
+from headrace.transforms.registry import transforms
 from headrace_connectors.lakehouse.schema import VERSION_COLUMNS, lake_type, sql_type
 
 ROOT = Path(__file__).parents[2]
@@ -63,7 +63,7 @@ FOREIGN = (
     "admin.",
     "tls.",  # the keys of a TLS Secret
 )
-SOURCE_ROOTS = ("", "service/headrace/", "connectors/headrace_connectors/")
+SOURCE_ROOTS = ("", "service/", "service/headrace/", "connectors/headrace_connectors/")
 
 on_every_page = pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 
@@ -159,7 +159,7 @@ def test_options_that_are_named_exist(page: Path) -> None:
     """A dotted name in code is an option or a value of the chart, or begins as those of Kafka, Spark and Iceberg do."""
     chart = json.loads((ROOT / "helm" / "headrace" / "values.schema.json").read_text())["properties"]
     options = (ROOT / "docs" / "configuration.md").read_text()
-    of_transforms = {name for each in TRANSFORMS.values() for name in each.options.names()}
+    of_transforms = {name for each in transforms().values() for name in each.options.names()}
     for name in re.findall(r"`([a-z]+(?:[.-][a-z]+)*\.[a-z-]+)(?:=[^`]*)?`", page.read_text()):
         a_file = name.endswith((".py", ".md")) or (ROOT / name).exists()
         value, _, key = name.partition(".")

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from envelopes import change, key
 
-from headrace.__main__ import main
 from headrace.config import SinkConnectorConfig
 from headrace.config.validation import WorkerDefaults, sink_connector_config
 from headrace.core.model.errors import BadRecord, Stage
 from headrace.ports import ErrantRecord, TableOptions
-from headrace.replay_dlq import ReplayReport, oldest, survey, write
 from headrace.runtime.task.replay import Edges
+from headrace_app.command import main
+from headrace_app.replay_dlq import ReplayReport, oldest, survey, write
 from headrace_dev.memory import MemoryLakehouse, MemoryRowSource
 from headrace_dev.memory.dead_letter_queue import MemoryDeadLetterQueue, QueuedLetter
 from headrace_dev.memory.feed import MemoryBroker, MemoryFeeds, MemoryRecord

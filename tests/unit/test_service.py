@@ -13,7 +13,7 @@ import pytest
 
 from headrace.config import WorkerConfig
 from headrace.core.model.errors import ConfigError
-from headrace.service import Service
+from headrace_app import composition
 
 pytestmark = pytest.mark.anyio
 SHOP = {"connector.class": "LakehouseSink", "topics": "shop.public.orders"}
@@ -25,7 +25,7 @@ async def _refused(folder: Path, *documents: object) -> str:
     for path, document in zip(paths, documents, strict=True):
         path.write_text(json.dumps(document))
     worker = {"bootstrap.servers": "127.0.0.1:1", "listeners": "http://127.0.0.1:0", "warehouse": str(folder)}
-    service = Service(WorkerConfig(worker, distributed=False))
+    service = composition.worker(WorkerConfig(worker, distributed=False))
     with pytest.raises(ConfigError) as caught:
         async with asyncio.timeout(10):
             await service.run(paths)
@@ -63,9 +63,10 @@ async def test_a_name_that_no_request_can_address_is_refused(tmp_path: Path) -> 
 
 _WORKER_WITH_A_TASK_THAT_DOES_NOT_END = """
 import asyncio, logging, os, signal, sys
+from dataclasses import replace
 from headrace import service
 from headrace.config import WorkerConfig
-from headrace.runtime.worker import plugins
+from headrace_app import composition
 from headrace_dev.memory import MemoryLakehouse
 
 async def stubborn():
@@ -76,15 +77,15 @@ async def stubborn():
             pass
 
 async def main():
-    worker = service.Service(WorkerConfig({
+    config = WorkerConfig({
         "bootstrap.servers": "127.0.0.1:1", "listeners": "http://127.0.0.1:0", "warehouse": sys.argv[1]
-    }, distributed=False))
+    }, distributed=False)
+    worker = service.Service(config, replace(composition.connectors(config), lakehouse=MemoryLakehouse()))
     endless = asyncio.create_task(stubborn(), name="stubborn")
     asyncio.get_running_loop().call_later(0, os.kill, os.getpid(), signal.SIGTERM)
     await worker.run()
 
 logging.basicConfig(level="INFO")
-plugins.open_lakehouse = lambda config: MemoryLakehouse()
 service._END_SECONDS = 0.5
 asyncio.run(main())
 """

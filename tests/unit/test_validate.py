@@ -11,10 +11,9 @@ from rest.asgi import request
 from rest.stand_in import StandInTasks, application
 from rest.worker_api import Api
 
-from headrace.__main__ import main
 from headrace.config import WorkerConfig
-from headrace.runtime.worker import plugins
 from headrace.runtime.worker.worker import Worker
+from headrace_app.command import main
 from headrace_dev.memory.stores import MemoryStores
 
 GOOD = {"connector.class": "LakehouseSink", "topics": "shop.public.items"}
@@ -205,7 +204,7 @@ async def test_the_answer_is_that_of_the_rest_api(
     main(["validate", "--json", "--worker", worker_file, written(tmp_path, {"name": "shop", "config": config})])
     storage = {"config.storage.topic": "c", "status.storage.topic": "s"}
     of_file = WorkerConfig({**properties, **storage})
-    worker = Worker(of_file, MemoryStores(), plugins.installed(), StandInTasks(), ("127.0.0.1", 1))
+    worker = Worker(of_file, MemoryStores(), StandInTasks(), ("127.0.0.1", 1))
     await worker.start()
     app = application(worker)
     path = "/connector-plugins/LakehouseSink/config/validate"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.__main__ import main
+from headrace_app.command import main
 
 SINK = {"connector.class": "LakehouseSink", "topics": "shop.public.item", "tasks.max": "1"}
 

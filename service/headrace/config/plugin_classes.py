@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from headrace.config.converter import CONVERTERS, HEADER_CONVERTERS, KNOWN_CONVERTERS, converter_class
 from headrace.core.connect.suggestions import class_suggestion
-from headrace.transforms.registry import PREDICATES, TRANSFORMS, find
+from headrace.transforms.registry import find, predicates, transforms
 
 
 def converter_problems(properties: Mapping[str, str]) -> Iterator[tuple[str, str]]:
@@ -36,6 +36,6 @@ def _classes_called(name: str) -> Iterator[str]:
     for known in (CONVERTERS, HEADER_CONVERTERS):
         if (converter := converter_class(name, known)) is not None:
             yield converter
-    for classes in (TRANSFORMS, PREDICATES):
+    for classes in (transforms(), predicates()):
         if (found := find(name, classes)) is not None:
             yield found.class_name

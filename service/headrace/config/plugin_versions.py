@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from headrace.config.converter import KNOWN_CONVERTERS, converter_class
 from headrace.core.connect.version_range import InvalidVersionSpecification, VersionRange
-from headrace.transforms.registry import PREDICATES, TRANSFORMS, aliases, find
+from headrace.transforms.registry import aliases, find, predicates, transforms
 
 Properties = Mapping[str, str | None]
 _VERSION = "plugin.version"
@@ -52,7 +52,7 @@ def _plugins(properties: Properties) -> dict[tuple[str, str], str]:
         converter = converter_class(properties.get(f"{side}.converter") or "", known)
         if converter is not None:
             found[f"{side}.converter", f"{side}.converter.{_VERSION}"] = converter
-    for kind, classes in (("transforms", TRANSFORMS), ("predicates", PREDICATES)):
+    for kind, classes in (("transforms", transforms()), ("predicates", predicates())):
         for alias in aliases(properties, kind):
             plugin = find(properties.get(f"{kind}.{alias}.type") or "", classes)
             if plugin is not None:

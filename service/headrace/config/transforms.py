@@ -13,14 +13,14 @@ from headrace.config.plugin_classes import class_problem
 from headrace.core.connect.config_def import REQUIRED, ConfigDef, ConfigKey, Importance, Type, Width
 from headrace.core.connect.config_validators import Validator
 from headrace.core.connect.typed_options import definition
-from headrace.transforms.options import PluginClass, Selection
-from headrace.transforms.registry import PREDICATES, TRANSFORMS, aliases, find, refusal
+from headrace.transforms.options import Selection
+from headrace.transforms.registry import aliases, find, predicates, refusal, transforms
 
 Properties = Mapping[str, str | None]
 
 _KINDS = {
-    "transforms": ("Transform", "transformation", TRANSFORMS),
-    "predicates": ("Predicate", "predicate", PREDICATES),
+    "transforms": ("Transform", "transformation", transforms),
+    "predicates": ("Predicate", "predicate", predicates),
 }
 _IMPORTANCE = (Importance.HIGH, Importance.MEDIUM, Importance.LOW)
 _PREDICATED = definition(Selection).keys
@@ -40,17 +40,17 @@ def transform_definitions(properties: Properties, version: str) -> ConfigDef:
 def recommended_classes(properties: Properties) -> dict[str, tuple[str, ...]]:
     """The classes to choose from, by the name of the option."""
     return {
-        f"{option_name}.{alias}.type": tuple(known)
-        for option_name, (_, _, known) in _KINDS.items()
+        f"{option_name}.{alias}.type": tuple(classes())
+        for option_name, (_, _, classes) in _KINDS.items()
         for alias in aliases(properties, option_name)
     }
 
 
 def transform_problems(properties: Properties) -> Iterator[tuple[str, str]]:
     """What Connect says beside the checks of single options."""
-    for option_name, (_, _, known) in _KINDS.items():
+    for option_name in _KINDS:
         for alias in aliases(properties, option_name):
-            yield from _class_problems(f"{option_name}.{alias}.type", properties, known)
+            yield from _class_problems(option_name, f"{option_name}.{alias}.type", properties)
     for alias in aliases(properties, "transforms"):
         prefix = f"transforms.{alias}."
         if f"{prefix}negate" in properties and f"{prefix}predicate" not in properties:
@@ -63,29 +63,32 @@ def transform_problems(properties: Properties) -> Iterator[tuple[str, str]]:
 
 def of_unknown_class(name: str, properties: Properties) -> bool:
     """Whether an option belongs to an alias whose class is not here: it is the class that is wrong then."""
-    for option_name, (_, _, known) in _KINDS.items():
+    for option_name, (_, _, classes) in _KINDS.items():
         for alias in aliases(properties, option_name):
             if (
                 name.startswith(f"{option_name}.{alias}.")
-                and find(properties.get(f"{option_name}.{alias}.type") or "", known) is None
+                and find(properties.get(f"{option_name}.{alias}.type") or "", classes()) is None
             ):
                 return True
     return False
 
 
-def _class_problems(option: str, properties: Properties, known: Mapping[str, PluginClass]) -> Iterator[tuple[str, str]]:
-    name = properties.get(option)
-    if name is None or find(name, known) is not None:
+def _class_problems(option_name: str, option: str, properties: Properties) -> Iterator[tuple[str, str]]:
+    name, classes = properties.get(option), _KINDS[option_name][2]()
+    if name is None or find(name, classes) is not None:
         return
     reason = refusal(name)
     if reason is not None:
         yield option, f"Invalid value {name} for configuration {option}: {reason}."
     else:
-        yield option, class_problem(option, name, "Transformation" if known is TRANSFORMS else "Predicate", known)
+        yield (
+            option,
+            class_problem(option, name, "Transformation" if option_name == "transforms" else "Predicate", classes),
+        )
 
 
 def _alias_keys(option_name: str, alias: str, properties: Properties, version: str) -> Iterator[ConfigKey]:
-    shown, word, known = _KINDS[option_name]
+    shown, word, classes = _KINDS[option_name]
     title = "Transformation" if option_name == "transforms" else "Predicate"
     prefix, group = f"{option_name}.{alias}.", f"{shown}s: {alias}"
     yield ConfigKey(
@@ -99,7 +102,7 @@ def _alias_keys(option_name: str, alias: str, properties: Properties, version: s
         Width.LONG,
         f"{title} type for {alias}",
     )
-    found = find(properties.get(f"{prefix}type") or "", known)
+    found = find(properties.get(f"{prefix}type") or "", classes())
     if found is None:
         return
     yield ConfigKey(

@@ -123,8 +123,3 @@ SIMPLE_CONVERTERS: Mapping[str, Callable[[Mapping[str, str]], Converter]] = {
     **{f"{_CONVERTERS}{name}Converter": _number_converter(*parts) for name, parts in _NUMBERS.items()},
 }
 """Functions that make a converter from its options, by class name."""
-
-
-def simple_converters() -> Mapping[str, Callable[[Mapping[str, str]], Converter]]:
-    """Return ``SIMPLE_CONVERTERS`` (an entry point of ``headrace.converters``)."""
-    return SIMPLE_CONVERTERS

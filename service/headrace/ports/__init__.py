@@ -9,8 +9,8 @@
 
 A protocol that a connector package implements is declared here. A protocol between two modules of the service is
 declared where it is used; so are those that the core itself calls (``RowStore``), which are only named here, since the
-core imports nothing above it. Each port has a real version and a memory version (``headrace_dev/memory/``), and
-one suite in ``tests/contracts`` that both pass. An implementer may raise ``Retriable`` (call again with the same
+core imports nothing above it. Each port has a real version and a memory version (``headrace_dev/memory/``), and one
+suite in ``tests/contracts`` that both pass. An implementer may raise ``Retriable`` (call again with the same
 arguments) or ``Fatal``; errors of drivers and clients never get through.
 """
 
@@ -47,6 +47,8 @@ from headrace.ports.schema_registry import SchemaRegistry as SchemaRegistry
 from headrace.ports.source import Connections as Connections
 from headrace.ports.source import LogPosition as LogPosition
 from headrace.ports.source import OpenCredentials as OpenCredentials
+from headrace.ports.source import OpenDatabase as OpenDatabase
+from headrace.ports.source import ReadPassword as ReadPassword
 from headrace.ports.source import RowSource as RowSource
 from headrace.ports.source import TableSource as TableSource
 from headrace.ports.stores import CompactedLog as CompactedLog

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from headrace.core.reselect.cache.rows import CacheLimits
 from headrace.core.reselect.cache.rows import RowStore as RowStore
@@ -23,5 +24,8 @@ class RowStoreOptions:
     properties: Mapping[str, str] = field(default_factory=dict)
 
 
-OpenRowStore = Callable[[RowStoreOptions], RowStore]
-"""What an entry point of ``headrace.reselect_caches`` names."""
+class OpenRowStore(Protocol):
+    """What an entry point of ``headrace.reselect_caches`` names, whose name is a value of ``reselect.cache.type``."""
+
+    def __call__(self, options: RowStoreOptions, /) -> RowStore:
+        """Open the store of one task. Raises ConfigError or Retriable, whose messages reach logs and REST answers."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from headrace.core.model.catalog import CatalogTable
 from headrace.core.model.events import TableId
 from headrace.core.model.schema import Field, Schema
-from headrace.core.reselect.options import DatabaseOptions
+from headrace.core.reselect.options import DatabaseOptions, ReselectOptions
 from headrace.core.reselect.rows import RowAnswer, RowRequest
 
 
@@ -25,13 +25,24 @@ class Connections:
         return Connections(self.idle + other.idle, self.used + other.used, self.left_alone + other.left_alone)
 
 
-OpenCredentials = Callable[[DatabaseOptions], Callable[[], str]]
-"""An entry point of ``headrace.database_credentials``: returns the function that provides a database's passwords.
+class ReadPassword(Protocol):
+    """The passwords of a database."""
 
-The function is called for each new connection, by several threads, and may block for seconds. The database's
-``credentials_options`` are the plug-in's own options. Both functions may raise ConfigError or Retriable, whose messages
-reach logs and REST answers.
-"""
+    def __call__(self) -> str:
+        """Return the password for a new connection. Called by several threads; may block for seconds.
+
+        Raises ConfigError or Retriable, whose messages reach logs and REST answers.
+        """
+
+
+class OpenCredentials(Protocol):
+    """What an entry point of ``headrace.database_credentials`` names."""
+
+    def __call__(self, database: DatabaseOptions, /) -> ReadPassword:
+        """Return the passwords of a database, whose ``credentials_options`` are the plug-in's own options.
+
+        Raises ConfigError or Retriable, whose messages reach logs and REST answers.
+        """
 
 
 class RowSource(Protocol):
@@ -58,6 +69,13 @@ class RowSource(Protocol):
 
     def close(self) -> None:
         """Close all connections. Idempotent."""
+
+
+class OpenDatabase(Protocol):
+    """What an entry point of ``headrace.row_sources`` names, whose name is a value of ``reselect.database.type``."""
+
+    def __call__(self, options: ReselectOptions, /) -> RowSource:
+        """Return the row source of ``options.database`` without a connection. Raises ConfigError."""
 
 
 @dataclass(frozen=True, slots=True)

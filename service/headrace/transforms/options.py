@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from headrace.core.connect import typed_options
 from headrace.core.connect.config_def import REQUIRED, ConfigDef, ConfigKey, Importance, Type
@@ -38,6 +38,13 @@ class PluginClass:
     def simple_name(self) -> str:
         """The name without its package."""
         return self.class_name.rpartition(".")[2]
+
+
+class PluginClasses(Protocol):
+    """What an entry point of ``headrace.transforms`` or ``headrace.predicates`` names."""
+
+    def __call__(self) -> Iterable[PluginClass]:
+        """Return the classes of the package."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,32 +1,25 @@
 """The registry of transforms and predicates, and the construction of a chain from a configuration.
 
-Classes come from the entry points of ``headrace.transforms`` and ``headrace.predicates``. An entry point is a function
-that returns ``PluginClass`` objects.
+Other packages add classes by the entry points ``headrace.transforms`` and ``headrace.predicates``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib.metadata import entry_points
+from functools import cache
 from typing import Any
 
 from headrace.core.connect.config_def import parse_list
 from headrace.core.connect.typed_options import below, parsed
 from headrace.core.model.errors import ConfigError
-from headrace.transforms import debezium
+from headrace.extensions import ExtensionPoint
+from headrace.transforms import apache, debezium, debezium_columns
 from headrace.transforms.chain import Chain, Link
-from headrace.transforms.options import REPLACE_NULL, PluginClass, Selection, Values
+from headrace.transforms.options import REPLACE_NULL, PluginClass, PluginClasses, Selection, Values
 from headrace.transforms.record import Predicate
 
-
-def _installed(group: str) -> dict[str, PluginClass]:
-    """Return the classes of a group of entry points by name, in the order of their names."""
-    classes: list[PluginClass] = [each for point in entry_points(group=group) for each in point.load()()]
-    return {each.class_name: each for each in sorted(classes, key=lambda each: each.class_name)}
-
-
-TRANSFORMS = _installed("headrace.transforms")
-PREDICATES = _installed("headrace.predicates")
+_TRANSFORMS: ExtensionPoint[PluginClasses] = ExtensionPoint("transforms", parameters=0)
+_PREDICATES: ExtensionPoint[PluginClasses] = ExtensionPoint("predicates", parameters=0)
 REFUSED = debezium.SCRIPTS | debezium.NOT_FOR_SINKS | debezium.OF_THE_JDBC_SINK
 """Known classes that are rejected, with the remedy."""
 
@@ -44,6 +37,34 @@ _OF_OTHERS = {
 """The remedy for classes of known third parties, by the prefix of their names."""
 
 
+@cache
+def transforms() -> Mapping[str, PluginClass]:
+    """Return the transforms by class name, in the order of the names. Raises ConfigError for an unusable extension."""
+    return _by_name([*apache.transforms(), *debezium.transforms(), *debezium_columns.transforms()], _TRANSFORMS)
+
+
+@cache
+def predicates() -> Mapping[str, PluginClass]:
+    """Return the predicates by class name, in the order of the names. Raises ConfigError for an unusable extension."""
+    return _by_name([*apache.predicate_classes()], _PREDICATES)
+
+
+def check_extensions() -> None:
+    """Raise ConfigError if an installed extension is unusable."""
+    transforms()
+    predicates()
+
+
+def _by_name(own: list[PluginClass], extensions: ExtensionPoint[PluginClasses]) -> dict[str, PluginClass]:
+    classes = {each.class_name: each for each in own}
+    for name, classes_of in extensions.load_all().items():
+        for added in classes_of():
+            if not isinstance(added, PluginClass):
+                raise extensions.unusable(name, f"it returned an object of type {type(added).__name__}, no PluginClass")
+            classes.setdefault(added.class_name, added)
+    return dict(sorted(classes.items()))
+
+
 def refusal(name: str) -> str | None:
     """Return why a class is rejected, and the remedy; None for an unknown class."""
     return REFUSED.get(name) or next((step for begin, step in _OF_OTHERS.items() if name.startswith(begin)), None)
@@ -51,31 +72,31 @@ def refusal(name: str) -> str | None:
 
 def find(name: str, known: Mapping[str, PluginClass]) -> PluginClass | None:
     """Return the class with a full or simple name; of two with one simple name Kafka's own."""
-    simple = (each for each in reversed(known.values()) if each.simple_name == name)  # type: ignore[call-overload] # a dict
-    return known.get(name) or next(simple, None)
+    simple = [each for each in known.values() if each.simple_name == name]
+    return known.get(name) or (simple[-1] if simple else None)
 
 
 def chain(properties: Mapping[str, str]) -> Chain:
     """Create the chain of a connector's configuration. Raises ConfigError, which names the option."""
-    predicates: dict[str, Predicate] = {}
+    chosen: dict[str, Predicate] = {}
     for alias in aliases(properties, "predicates"):
         prefix = f"predicates.{alias}."
-        found = _class(properties, prefix, PREDICATES)
-        predicates[alias] = _made(found, found.options.parse(below(properties, prefix)), prefix)
+        found = _class(properties, prefix, predicates())
+        chosen[alias] = _made(found, found.options.parse(below(properties, prefix)), prefix)
     links, classes, prefixes, defaulting = [], [], None, []
     for alias in aliases(properties, "transforms"):
         prefix = f"transforms.{alias}."
-        found = _class(properties, prefix, TRANSFORMS)
+        found = _class(properties, prefix, transforms())
         given = below(properties, prefix)
         values, selection = found.options.parse(given), parsed(Selection, given)
-        if selection.predicate is not None and selection.predicate not in predicates:
-            listed = ", ".join(predicates) or "none"
+        if selection.predicate is not None and selection.predicate not in chosen:
+            listed = ", ".join(chosen) or "none"
             raise ConfigError(
                 f"{prefix}predicate: predicate {selection.predicate!r} is unknown; predicates names {listed}: correct "
                 "the name, or add it to predicates",
                 f"{prefix}predicate",
             )
-        predicate = None if selection.predicate is None else predicates[selection.predicate]
+        predicate = None if selection.predicate is None else chosen[selection.predicate]
         links.append(Link(alias, found.class_name, _made(found, values, prefix), predicate, selection.negate))
         classes.append(found)
         if "add.fields.prefix" in values:  # of several the last counts

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headrace.config.validation import WorkerDefaults, validate
-from headrace.transforms.registry import PREDICATES, REFUSED, TRANSFORMS, chain, find
+from headrace.transforms.registry import REFUSED, chain, find, predicates, transforms
 
 OF_OTHERS = (
     "org.apache.iceberg.connect.transforms.DebeziumTransform",
@@ -88,14 +88,14 @@ def test_classes_that_are_refused_have_a_next_step(class_name: str) -> None:
 
 def test_the_simple_name_filter_is_that_of_kafka() -> None:
     """Debezium's transform of the same name runs scripts."""
-    found = find("Filter", TRANSFORMS)
+    found = find("Filter", transforms())
     assert found is not None
     assert found.class_name == "org.apache.kafka.connect.transforms.Filter"
 
 
 def test_the_page_of_transforms_contains_every_class() -> None:
     """``docs/transforms.md`` names each supported transform and predicate."""
-    names = {each.simple_name.partition("$")[0] for each in (*TRANSFORMS.values(), *PREDICATES.values())}
+    names = {each.simple_name.partition("$")[0] for each in (*transforms().values(), *predicates().values())}
     assert [name for name in sorted(names) if f"`{name}`" not in PAGE and f".{name}`" not in PAGE] == []
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.__main__ import worker_config
+from headrace_app.command import worker_config
 from headrace_connectors.lakehouse.spark_settings import settings
 from headrace_dev.jars import resolve
 

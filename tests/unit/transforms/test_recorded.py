@@ -18,7 +18,7 @@ from headrace.core.model.errors import BadRecord
 from headrace.core.model.schema import Schema
 from headrace.transforms.casting import as_float
 from headrace.transforms.record import NOTHING, SinkRecord
-from headrace.transforms.registry import PREDICATES, TRANSFORMS
+from headrace.transforms.registry import predicates, transforms
 
 RECORDED = Path(__file__).parents[2] / "fixtures" / "transforms" / "recorded.jsonl.xz"
 _FIRST = "Debezium's gives all records the fields of the first one's headers, also those that have no such header"
@@ -119,7 +119,7 @@ def cases() -> list[tuple[Case, list[Any]]]:
 @pytest.mark.parametrize(("case", "answers"), cases(), ids=lambda each: each.name if isinstance(each, Case) else "")
 def test_outcomes_equal_those_of_the_recorded_class(case: Case, answers: list[Any]) -> None:
     """A transform returns the recorded topic, key, value, schemas and headers, or the recorded error."""
-    plugin = (TRANSFORMS | PREDICATES)[case.class_name]
+    plugin = ({**transforms(), **predicates()})[case.class_name]
     transform = plugin.make(plugin.options.parse(dict(case.options)))
     offsets = [offset for _, offset in places(case.records)]
     for place, (given, offset, answer) in enumerate(zip(case.records, offsets, answers, strict=True)):
@@ -137,7 +137,7 @@ def test_connect_file_wrote_every_passed_record() -> None:
 @pytest.mark.parametrize("line", [each for each in recorded() if "definitions" in each], ids=lambda each: each["class"])
 def test_options_equal_those_of_the_recorded_class(line: dict[str, Any]) -> None:
     """Options have the recorded name, type, required flag, default and importance."""
-    options = (TRANSFORMS | PREDICATES)[line["class"]].options
+    options = ({**transforms(), **predicates()})[line["class"]].options
     ours = {key.name: [str(key.type), not key.required, key.default_text, str(key.importance)] for key in options.keys}
     assert line["definitions"].items() <= ours.items()
     assert ours.keys() - line["definitions"].keys() <= set(READ_BUT_NOT_DECLARED)

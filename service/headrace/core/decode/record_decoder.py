@@ -1,13 +1,13 @@
 """Choose the decoder of a topic by the connector that writes it.
 
 Debezium's connectors write envelopes, which ``core/decode/envelope.py`` decodes. A source whose events have another
-form has a pack with a decoder, which the entry points of ``headrace.sources`` name by its connector. One connector
+form has a pack with a decoder, which the worker is given by the name of the connector. One connector
 writes a topic, and its events contain the connector's name: the first record with a value decides.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -32,7 +32,14 @@ class Decoder(Protocol):
         """
 
 
-Sources = Mapping[str, Callable[[str, EnvelopeOptions], Decoder]]
+class OpenDecoder(Protocol):
+    """What an entry point of ``headrace.sources`` names."""
+
+    def __call__(self, topic: str, options: EnvelopeOptions, /) -> Decoder:
+        """Return the decoder of a topic."""
+
+
+Sources = Mapping[str, OpenDecoder]
 """Decoders of topics by the name of the connector (``source.connector``) whose events have a form of their own."""
 
 

@@ -30,7 +30,7 @@ from headrace.runtime.metrics.summaries import ConnectorSummary, Summaries
 from headrace.runtime.metrics.task_progress import ProgressCollector, TaskProgress
 from headrace.runtime.pipeline.source_reader import Query
 from headrace.runtime.worker.connector_directory import ConnectorDirectory
-from headrace.runtime.worker.plugins import Plugins
+from headrace.runtime.worker.sink_connector import LakehouseSinkConnector
 from headrace.runtime.worker.stores import ConfigStore, StatusStore
 
 _TASK = ("connector", "task")
@@ -159,9 +159,11 @@ class Metrics:
         for gauge in (*reselect, self.files, self.deleted_share):
             gauge.remove_by_labels({"connector": connector, "task": str(task_number)})
 
-    def watch(self, configs: ConfigStore, statuses: StatusStore, worker_id: str, plugins: Plugins) -> None:
+    def watch(
+        self, configs: ConfigStore, statuses: StatusStore, worker_id: str, connector_class: LakehouseSinkConnector
+    ) -> None:
         """Add the metrics of the states of the worker's connectors and tasks."""
-        self._states = StateCollector(configs, statuses, worker_id, plugins, self._startups)
+        self._states = StateCollector(configs, statuses, worker_id, connector_class, self._startups)
 
     def watch_engine(self, engine: Callable[[], EngineStatus]) -> None:
         """Add the metrics of the engine that writes tables."""

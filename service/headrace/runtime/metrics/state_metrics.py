@@ -11,7 +11,7 @@ from prometheus_client.registry import Collector
 from headrace.core.connect.lifecycle import State
 from headrace.core.connect.status import Status
 from headrace.runtime.metrics.connect_metrics import StartupCounts
-from headrace.runtime.worker.plugins import Plugins
+from headrace.runtime.worker.sink_connector import LakehouseSinkConnector
 from headrace.runtime.worker.stores import ConfigStore, StatusStore
 from headrace.runtime.worker.task_statuses import task_statuses
 
@@ -30,13 +30,13 @@ class StateCollector(Collector):
         configs: ConfigStore,
         statuses: StatusStore,
         worker_id: str,
-        plugins: Plugins,
+        connector_class: LakehouseSinkConnector,
         startups: StartupCounts | None = None,
     ) -> None:
         self._configs = configs
         self._statuses = statuses
         self._worker_id = worker_id
-        self._plugins = plugins
+        self._connector_class = connector_class
         self._startups = startups or StartupCounts()
 
     def collect(self) -> Iterator[Metric]:
@@ -70,9 +70,8 @@ class StateCollector(Collector):
 
     def _class_of(self, name: str) -> str | None:
         """Return the full class name, also if the configuration contains an alias."""
-        given = (self._configs.state.connector_config(name) or {}).get("connector.class")
-        plugin = self._plugins.find(given or "")
-        return given if plugin is None else plugin.class_name
+        config = self._configs.state.connector_config(name) or {}
+        return self._connector_class.class_name if self._connector_class.runs(config) else config.get("connector.class")
 
     def _connector_states(self, names: list[str]) -> GaugeMetricFamily:
         family = GaugeMetricFamily(

@@ -11,12 +11,16 @@ from headrace.config.registry_converters import (
     APICURIO_AVRO,
     APICURIO_JSON,
     APICURIO_PROTOBUF,
+    CONFLUENT_AVRO,
+    CONFLUENT_JSON,
     CONFLUENT_PROTOBUF,
     ApicurioOptions,
     SchemaCacheOptions,
     SubjectOptions,
 )
+from headrace.converters.avro import AvroReader
 from headrace.converters.conversion import Conversion, Converter
+from headrace.converters.json_schema import connect_json_reader, json_schema_reader
 from headrace.converters.protobuf_options import ProtobufOptions
 from headrace.converters.registered import (
     Framing,
@@ -28,12 +32,12 @@ from headrace.converters.registered import (
     confluent_framing,
     wrapped_framing,
 )
+from headrace.converters.simple import SIMPLE_CONVERTERS
 from headrace.core.connect.typed_options import parsed
 from headrace.core.decode.json_data import FixedSchema, JsonData
 from headrace.core.model.errors import ConfigError, Stage
 from headrace.ports import SchemaRegistry
 from headrace.runtime.task.fetched_schemas import FetchedSchemas
-from headrace.runtime.worker import plugins
 
 Compile = Callable[[RegisteredSchema], Read]
 
@@ -65,7 +69,7 @@ def _header_converter(config: SinkConnectorConfig) -> Converter | None:
     name, options = config.converter_classes["header"], config.converters["header"]
     if name == JSON_CONVERTER:
         return _fixed_schema(config, "header") or JsonData(config.schemas_enabled("header"))
-    return _simple(name, options)
+    return SIMPLE_CONVERTERS[name](options) if name in SIMPLE_CONVERTERS else None
 
 
 def _fixed_schema(config: SinkConnectorConfig, side: str) -> Converter | None:
@@ -77,29 +81,30 @@ def _converter(config: SinkConnectorConfig, side: str, open_registry: OpenRegist
     name, options = config.converter_classes[side], config.converters[side]
     if name == JSON_CONVERTER:
         return _fixed_schema(config, side)
-    if (simple := _simple(name, options)) is not None:
-        return simple
+    if name in SIMPLE_CONVERTERS:
+        return SIMPLE_CONVERTERS[name](options)
     schemas = FetchedSchemas(open_registry("apicurio" if name in _APICURIO else "confluent", options))
     remembered = parsed(SchemaCacheOptions, options).size
     return RegistryConverter(schemas.get, _framing(name, side, options), _compile(name, options), remembered)
 
 
-def _simple(name: str, options: Mapping[str, str]) -> Converter | None:
-    """A converter that needs no registry, from the packs of ``headrace.converters``; None for any other class."""
-    for pack in plugins.load_all("converters").values():
-        if name in (found := pack()):
-            converter: Converter = found[name](options)
-            return converter
-    return None
-
-
 def _compile(name: str, options: Mapping[str, str]) -> Compile:
-    """The reader of a registry's schemas. It is loaded by those who need it: Protobuf's grammar takes half a second."""
-    reader = plugins.load("schema_readers", name)
-    if name == CONFLUENT_PROTOBUF:
-        reader = partial(reader, options=parsed(ProtobufOptions, options))
-    compiled: Compile = reader
-    return compiled
+    """The reader of a registry's schemas."""
+    if name in (CONFLUENT_PROTOBUF, APICURIO_PROTOBUF):
+        from headrace.converters import protobuf  # here, because its grammar takes half a second and 30 MB
+
+        if name == APICURIO_PROTOBUF:
+            return protobuf.named_protobuf_reader
+        return partial(protobuf.protobuf_reader, options=parsed(ProtobufOptions, options))
+    return _READERS[name]
+
+
+_READERS: Mapping[str, Compile] = {
+    CONFLUENT_AVRO: AvroReader,
+    CONFLUENT_JSON: json_schema_reader,
+    APICURIO_AVRO: AvroReader,
+    APICURIO_JSON: connect_json_reader,
+}
 
 
 def _framing(name: str, side: str, options: Mapping[str, str]) -> Framing:

@@ -16,6 +16,7 @@ from typing import TypeVar
 from headrace.config import SinkConnectorConfig
 from headrace.config.kafka import KafkaSettings
 from headrace.core.decode.dead_letters import DeadLetter, original
+from headrace.core.decode.record_decoder import Sources
 from headrace.core.model.errors import Fatal
 from headrace.ports import (
     Chunk,
@@ -218,6 +219,7 @@ class Edges:
     lakehouse: Lakehouse
     open_row_source: OpenRowSource
     open_registry: OpenRegistry = no_registries
+    sources: Sources | None = None
 
 
 async def replay(
@@ -237,6 +239,7 @@ async def replay(
         unlimited(),
         open_registry=edges.open_registry,
         adjust=_as_replay,
+        sources=edges.sources,
     )
     task = await factory(config.name, 0, config, failures.append)
     try:

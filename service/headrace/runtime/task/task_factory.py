@@ -31,7 +31,6 @@ from headrace.runtime.task.sink_task import SinkTask
 from headrace.runtime.task.task_parts import SinkTaskParts
 from headrace.runtime.task.write_slots import WriteSlots
 from headrace.runtime.threads import WorkerThreads
-from headrace.runtime.worker import plugins
 
 log = logging.getLogger(__name__)
 
@@ -65,6 +64,7 @@ class SinkTaskFactory:
         open_registry: OpenRegistry = no_registries,
         adjust: Callable[[SinkTaskOptions], SinkTaskOptions] = lambda options: options,
         blocked: BlockedTables = lambda connector, task: (),
+        sources: Sources | None = None,
     ) -> None:
         self._feeds = feeds
         self._lakehouse = lakehouse
@@ -76,7 +76,7 @@ class SinkTaskFactory:
         self._blocked = blocked
         self._open_registry = open_registry
         self._adjust = adjust
-        self._sources: Sources = plugins.load_all("sources")
+        self._sources = sources
 
     async def __call__(
         self,

@@ -23,10 +23,10 @@ from headrace.ports import TopicPartition
 from headrace.runtime.trace import summary
 from headrace.runtime.worker.cluster import NO_LEADER, STALE
 from headrace.runtime.worker.connector_names import check_addressable, named
-from headrace.runtime.worker.connector_validator import Config, ConnectorCheck, ConnectorValidator, Properties
+from headrace.runtime.worker.connector_validator import Config, ConnectorValidator, Properties
 from headrace.runtime.worker.loggers import LoggerLevel
 from headrace.runtime.worker.plugin_catalog import PluginCatalog, PluginInfo
-from headrace.runtime.worker.plugins import ConnectorPlugin
+from headrace.runtime.worker.sink_connector import ConnectorCheck
 from headrace.runtime.worker.sink_offsets import ConnectorOffset, SinkOffsets, StoredOffsets, no_stored_offsets
 from headrace.runtime.worker.task_statuses import task_statuses
 from headrace.runtime.worker.worker import Worker
@@ -65,8 +65,8 @@ class Herder:
         self._configs = worker.configs
         self._statuses = worker.statuses
         self._cluster = worker.cluster
-        self._catalog = PluginCatalog(worker.plugins, worker.defaults)
-        self._validator = ConnectorValidator(worker.plugins, worker.defaults, worker.providers, checks)
+        self._catalog = PluginCatalog(worker.connector_class)
+        self._validator = ConnectorValidator(worker.connector_class, checks)
 
     def connectors(self) -> list[str]:
         """The names of all connectors."""
@@ -126,12 +126,12 @@ class Herder:
     ) -> ConnectorInfo:
         """Create a connector. Raises RestError 400 for an invalid configuration, 409 if the name is taken."""
         async with self._changing(_writing_config(name)):
-            plugin, properties = self._to_create(name, config)
+            properties = self._to_create(name, config)
             if self._configs.state.has_connector(name):
                 raise RestError(f"Connector {name} already exists", 409)
             write = self._configs.put_connector(name, properties, initial, _of(owner, properties))
             await self._written(write, "connector configuration")
-        return ConnectorInfo(name, properties, (), plugin.type)
+        return ConnectorInfo(name, properties, (), self._worker.connector_class.type)
 
     async def put_config(
         self, name: str, config: Properties, owner: Ownership | None = None
@@ -142,7 +142,7 @@ class Herder:
         """
         async with self._changing(_writing_config(name)):
             given = named(name, config)
-            plugin, properties = self._validator.checked(given)
+            properties = self._validator.checked(given)
             created = not self._configs.state.has_connector(name)
             if created:
                 check_addressable(name)
@@ -151,17 +151,17 @@ class Herder:
             tasks = range(self._configs.state.task_count(name))
             write = self._configs.put_connector(name, properties, owner=_of(owner, properties))
             await self._written(write, "connector configuration")
-        return created, ConnectorInfo(name, properties, tasks, plugin.type)
+        return created, ConnectorInfo(name, properties, tasks, self._worker.connector_class.type)
 
     async def patch_config(self, name: str, patch: Properties) -> ConnectorInfo:
         """Change some keys and remove those that are null (KIP-477). Raises RestError 400 and 404."""
         async with self._changing(_writing_config(name)):
             merged: dict[str, str | None] = {**self.config(name), **patch}
             given = {key: value for key, value in merged.items() if value is not None}
-            plugin, properties = self._validator.checked(given)
+            properties = self._validator.checked(given)
             tasks = range(self._configs.state.task_count(name))
             await self._written(self._configs.put_connector(name, properties), "connector configuration")
-        return ConnectorInfo(name, properties, tasks, plugin.type)
+        return ConnectorInfo(name, properties, tasks, self._worker.connector_class.type)
 
     async def delete(self, name: str, owner: str | None = None) -> None:
         """Remove the connector, but not its consumer group's offsets.
@@ -307,14 +307,14 @@ class Herder:
                 f"Connector {name} {by}; PUT /connectors/{name}/owner with the owner {owner} adopts the connector", 409
             )
 
-    def _to_create(self, name: str, config: Properties) -> tuple[ConnectorPlugin, Config]:
-        plugin, properties = self._validator.checked(named(name, config))
+    def _to_create(self, name: str, config: Properties) -> Config:
+        properties = self._validator.checked(named(name, config))
         check_addressable(name)
-        return plugin, properties
+        return properties
 
     def _type(self, config: Config | None) -> str:
-        plugin = self._worker.plugins.find((config or {}).get("connector.class", ""))
-        return plugin.type if plugin else "unknown"
+        connector = self._worker.connector_class
+        return connector.type if connector.runs(config or {}) else "unknown"
 
     def _known_to_restart(self, name: str) -> None:
         if not self._configs.state.has_connector(name):

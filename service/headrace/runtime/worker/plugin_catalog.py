@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from headrace import __version__
 from headrace.config.converter import CONVERTERS, HEADER_CONVERTERS, converter_class
 from headrace.config.plugin_versions import version_problem
-from headrace.config.validation import WorkerDefaults
 from headrace.core.connect.config_def import ConfigDef
 from headrace.core.model.errors import RestError
-from headrace.runtime.worker.plugins import Plugins
-from headrace.transforms.registry import PREDICATES, TRANSFORMS, find
+from headrace.runtime.worker.sink_connector import LakehouseSinkConnector
+from headrace.transforms.registry import find, predicates, transforms
 
 _NEVER_LISTED = "org.apache.kafka.common.config.provider."
 
@@ -30,19 +29,18 @@ class PluginInfo:
 
 
 class PluginCatalog:
-    """The plug-ins of a worker, with the defaults of its connectors."""
+    """The plug-ins of a worker."""
 
-    def __init__(self, plugins: Plugins, defaults: WorkerDefaults) -> None:
-        self._plugins = plugins
-        self._defaults = defaults
+    def __init__(self, connector: LakehouseSinkConnector) -> None:
+        self._connector = connector
 
     def listed(self, *, connectors_only: bool) -> list[PluginInfo]:
-        """Return the connectors, or all plug-ins."""
-        listed = [PluginInfo(each.class_name, each.type, each.version) for each in self._plugins.connectors]
+        """Return the connector, or all plug-ins."""
+        listed = [PluginInfo(self._connector.class_name, self._connector.type, self._connector.version)]
         if not connectors_only:
             groups: Sequence[tuple[str, Iterable[str]]] = (
-                ("transformation", TRANSFORMS),
-                ("predicate", PREDICATES),
+                ("transformation", transforms()),
+                ("predicate", predicates()),
                 ("converter", sorted(CONVERTERS)),
                 ("header_converter", sorted(HEADER_CONVERTERS)),
             )
@@ -54,16 +52,15 @@ class PluginCatalog:
 
         Raises RestError 404, and 400 if ``version`` excludes the class's version.
         """
-        connector = self._plugins.find(name)
-        if connector is not None:
-            _check_version(connector.class_name, version, connector.version)
-            return connector.definitions(self._defaults)
+        if name in self._connector.names:
+            _check_version(self._connector.class_name, version, self._connector.version)
+            return self._connector.definitions()
         converters = {**HEADER_CONVERTERS, **CONVERTERS}
         converter = converter_class(name, converters)
         if converter is not None:
             _check_version(converter, version, __version__)
             return converters[converter]
-        found = find(name, TRANSFORMS) or find(name, PREDICATES)
+        found = find(name, transforms()) or find(name, predicates())
         if found is not None:
             _check_version(found.class_name, version, __version__)
             return found.options

@@ -109,10 +109,9 @@ class SinkOffsets:
         """Raises RestError 400 for an offset below the stored one. A removed offset is ``auto.offset.reset``."""
         latest = self._consumer_property(config, "auto.offset.reset") == "latest"
         begins = {partition: offset or 0 for partition, offset in offsets.items() if offset is not None or not latest}
-        plugin = self._worker.plugins.find(config.get("connector.class", ""))
-        if not begins or plugin is None:
+        if not begins or not self._worker.connector_class.runs(config):
             return
-        parsed = plugin.config(config, self._worker.defaults)
+        parsed = self._worker.connector_class.config(config)
         if not parsed.tables.history:
             return
         try:

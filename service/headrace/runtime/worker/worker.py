@@ -29,7 +29,7 @@ from headrace.runtime.trace import summary
 from headrace.runtime.worker.cluster import Cluster
 from headrace.runtime.worker.config_providers import config_providers
 from headrace.runtime.worker.loggers import Loggers
-from headrace.runtime.worker.plugins import Plugins
+from headrace.runtime.worker.sink_connector import LakehouseSinkConnector
 from headrace.runtime.worker.stores import ConfigStore, StatusStore
 from headrace.runtime.worker.worker_connector import ConnectorContext, WorkerConnector
 from headrace.runtime.worker.worker_stage import WorkerStage, utc_now
@@ -58,23 +58,22 @@ class Worker:
         self,
         config: WorkerConfig,
         stores: Stores,
-        plugins: Plugins,
         task_factory: TaskFactory,
         advertised: tuple[str, int],
         states: StateObserver = NO_STATE_OBSERVER,
         now: Callable[[], datetime] = utc_now,
         loggers: Loggers | None = None,
         engine: Callable[[], EngineStatus] = always_running,
+        connector_class: type[LakehouseSinkConnector] = LakehouseSinkConnector,
     ) -> None:
         self.config = config
-        self.plugins = plugins
         self.advertised = advertised
         self.stores = stores
         self.configs = ConfigStore(stores.configs, now)
         self.statuses = StatusStore(stores.statuses)
         self.cluster = Cluster(self.address, stores.member(self.address), self.configs)
-        self.defaults = worker_defaults(config)
         self.providers = config_providers(config.provider_properties, config.own_secrets)
+        self.connector_class = connector_class(worker_defaults(config), self.providers)
         self.cluster_id: str | None = None
         self.ready = False
         self.now = now
@@ -92,9 +91,7 @@ class Worker:
             self.configs,
             self.statuses,
             self.cluster,
-            plugins,
-            self.defaults,
-            self.providers,
+            self.connector_class,
             task_factory,
             supervision(config),
             self.worker_id,

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from headrace.config import SinkConnectorConfig
-from headrace.config.validation import WorkerDefaults
 from headrace.core.connect.config_state import MAX_TASKS, RestartRequest
 from headrace.core.connect.lifecycle import CONNECTOR, Event, State, TargetState, next_state
 from headrace.core.connect.status import Status
@@ -26,8 +25,7 @@ from headrace.runtime.observation import StateObserver
 from headrace.runtime.trace import render, summary
 from headrace.runtime.worker import log_format
 from headrace.runtime.worker.cluster import Cluster
-from headrace.runtime.worker.config_providers import ConfigProviders
-from headrace.runtime.worker.plugins import ConnectorPlugin, Plugins
+from headrace.runtime.worker.sink_connector import LakehouseSinkConnector
 from headrace.runtime.worker.stores import ConfigStore, StatusStore
 from headrace.runtime.worker.worker_task import Supervision, TaskFactory, WorkerTask
 
@@ -47,9 +45,7 @@ class ConnectorContext:
     configs: ConfigStore
     statuses: StatusStore
     cluster: Cluster
-    plugins: Plugins
-    defaults: WorkerDefaults
-    providers: ConfigProviders
+    connector_class: LakehouseSinkConnector
     task_factory: TaskFactory
     supervision: Supervision
     worker_id: str
@@ -88,7 +84,7 @@ class WorkerConnector:
         """Write the states of this worker's tasks again, because they wait for something else, or for nothing more."""
         for task_number, task in self._tasks.items():
             if self._context.cluster.owns(self.name, task_number):
-                self._put_task(self._plugin(task.given).version, task_number, task.state, task.trace)
+                self._put_task(task_number, task.state, task.trace)
 
     def restart(self, *, connector: bool, tasks: Collection[int] = ()) -> None:
         """Restart the instance and the given tasks, if this worker runs them. They are RESTARTING from now on."""
@@ -201,10 +197,9 @@ class WorkerConnector:
             self._move(Event.START)  # of a later generation
         else:
             self._led = None
-            plugin = self._plugin(config)
-            typed = await self._validated(plugin, config)
-            count, wanted = plugin.task_count(typed), typed.framework.tasks_max
-            tasks = [task_config(plugin, config)] * count
+            typed = await self._validated(config)
+            count, wanted = self._context.connector_class.task_count(typed), typed.framework.tasks_max
+            tasks = [{**config, _TASK_CLASS: self._context.connector_class.task_class}] * count
             if count < wanted and tasks != self._context.configs.state.task_configs(self.name):
                 log.warning(
                     "Connector %s: runs %d tasks although tasks.max=%d: a topic belongs to one task, and a connector "
@@ -244,38 +239,25 @@ class WorkerConnector:
             self._context.statuses.reset_topics(self.name)
             self._context.statuses.put_connector(self.name, None)
 
-    def _plugin(self, config: Mapping[str, str]) -> ConnectorPlugin:
-        name = config.get("connector.class", "")
-        plugin = self._context.plugins.find(name)
-        if plugin is None:
+    def _check_class(self, config: Mapping[str, str]) -> None:
+        if not self._context.connector_class.runs(config):
+            name = config.get("connector.class", "")
             raise ConfigError(
                 f"connector.class: the class {name!r} is not installed on this worker; PUT a configuration with a "
                 "class of GET /connector-plugins, or DELETE the connector",
                 "connector.class",
             )
-        return plugin
 
-    async def _validated(self, plugin: ConnectorPlugin, config: Mapping[str, str]) -> SinkConnectorConfig:
-        """Validate a stored configuration as ``_checked``, one connector after the other.
+    async def _validated(self, config: Mapping[str, str]) -> SinkConnectorConfig:
+        """Validate a stored configuration again, one connector after the other. Raises ConfigError.
 
         A validation takes milliseconds. Thousands in a row would keep the event loop from the answers to probes.
         """
+        self._check_class(config)
         async with self._context.validations:
             await asyncio.sleep(0)
-            return self._checked(plugin, config)
-
-    def _checked(self, plugin: ConnectorPlugin, config: Mapping[str, str]) -> SinkConnectorConfig:
-        """Resolve and validate a stored configuration again. Raises ConfigError, without resolved values.
-
-        Another version may have accepted it, and a config provider may return another value now.
-        """
-        given = {k: value for k, value in config.items() if k != _TASK_CLASS}
-        resolved = self._context.providers.resolve(given)
-        errors = resolved.hide(plugin.validate(resolved.properties, self._context.defaults)).errors()
-        if errors:
-            raise ConfigError("The stored configuration is not valid on this worker: " + "; ".join(errors))
-        properties = {name: value for name, value in resolved.properties.items() if value is not None}
-        return self._context.providers.with_current_passwords(plugin.config(properties, self._context.defaults), given)
+            given = {name: value for name, value in config.items() if name != _TASK_CLASS}
+            return self._context.connector_class.resolved(given, "The stored configuration is not valid on this worker")
 
     async def _align_tasks(self, configs: Sequence[Mapping[str, str]], *, running: bool) -> None:
         """Run or pause exactly those tasks of ``configs`` that are assigned to this worker."""
@@ -303,17 +285,18 @@ class WorkerConnector:
         generation, reported = self._context.cluster.generation, self._reported_generation
         self._reported_generation = generation
         for task_number, task in self._tasks.items() if generation != reported else ():
-            self._put_task(self._plugin(task.given).version, task_number, task.state, task.trace)
+            self._put_task(task_number, task.state, task.trace)
 
     def _new_task(self, task_number: int, config: Mapping[str, str]) -> WorkerTask:
         context = self._context
-        plugin = self._plugin(config)
-        report = partial(self._report_task, plugin.version)
-        typed = partial(self._validated, plugin, config)
-        task = WorkerTask(self.name, task_number, config, typed, context.task_factory, context.supervision, report)
+        self._check_class(config)
+        typed = partial(self._validated, config)
+        task = WorkerTask(
+            self.name, task_number, config, typed, context.task_factory, context.supervision, self._report_task
+        )
         self._tasks[task_number] = task
         if context.waits_for() is not None:  # it may be long until the task runs, and its last status is another run's
-            self._put_task(plugin.version, task_number, task.state, None)
+            self._put_task(task_number, task.state, None)
         return task
 
     async def _end_tasks(self, numbers: Sequence[int], event: Event) -> None:
@@ -329,16 +312,17 @@ class WorkerConnector:
             if task_number >= first:
                 self._context.statuses.put_task(self.name, task_number, None)
 
-    def _report_task(self, version: str, task_number: int, state: State, trace: str | None) -> None:
+    def _report_task(self, task_number: int, state: State, trace: str | None) -> None:
         """Write the status of a task, unless another worker owns the task and has written its status."""
         owned = self._context.cluster.owns(self.name, task_number)
         seen = self._context.statuses.task(self.name, task_number)
         if owned or state is State.DESTROYED or (seen is not None and seen.worker_id == self._context.worker_id):
-            self._put_task(version, task_number, state, trace)
+            self._put_task(task_number, state, trace)
         self._context.states.task_state(self.name, task_number, state if owned else State.DESTROYED)
 
-    def _put_task(self, version: str, task_number: int, state: State, trace: str | None) -> None:
+    def _put_task(self, task_number: int, state: State, trace: str | None) -> None:
         worker_id, generation = self._context.worker_id, self._context.cluster.generation
+        version = self._context.connector_class.version
         waits = state is State.RUNNING or (state is State.UNASSIGNED and task_number in self._tasks)
         waits_for = self._context.waits_for() if waits else None
         status = Status(state, worker_id, generation, version, trace, waits_for=waits_for)
@@ -354,11 +338,5 @@ class WorkerConnector:
 
     def _instance_status(self, state: State, trace: str | None) -> Status:
         config = self._context.configs.state.connector_config(self.name) or {}
-        plugin = self._context.plugins.find(config.get("connector.class", ""))
-        generation = self._context.cluster.generation
-        return Status(state, self._context.worker_id, generation, plugin.version if plugin else None, trace)
-
-
-def task_config(plugin: ConnectorPlugin, config: Mapping[str, str]) -> dict[str, str]:
-    """Return a task's configuration: the connector's, with the class of the task."""
-    return {**config, _TASK_CLASS: plugin.task_class}
+        version = self._context.connector_class.version if self._context.connector_class.runs(config) else None
+        return Status(state, self._context.worker_id, self._context.cluster.generation, version, trace)

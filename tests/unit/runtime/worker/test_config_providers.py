@@ -17,7 +17,7 @@ from headrace.core.connect.config_references import replace_references
 from headrace.core.model.errors import ConfigError
 from headrace.runtime.worker.config_providers import ConfigProviders, config_providers, worker_providers
 from headrace.runtime.worker.connector_validator import ConnectorValidator
-from headrace.runtime.worker.plugins import LakehouseSinkConnector, Plugins
+from headrace.runtime.worker.sink_connector import LakehouseSinkConnector
 
 JAVA = "org.apache.kafka.common.config.provider."
 SECRET = "s3cret-value"
@@ -217,7 +217,7 @@ def test_no_response_contains_the_value_of_a_reference(folder: Path) -> None:
         "tasks.max": f"${{file:{file}:count}}",
         "batch.linger.ms": f"${{file:{folder}/allowed/none:x}}",
     }
-    validator = ConnectorValidator(Plugins([LakehouseSinkConnector()]), WorkerDefaults({}, "1"), providers(folder))
+    validator = ConnectorValidator(LakehouseSinkConnector(WorkerDefaults({}, "1"), providers(folder)))
     infos = {info.definition.name: info.value for info in validator.validate("LakehouseSink", config).configs}
     neutral = (
         "Invalid value for configuration '{}': the value resolved from the config provider reference failed validation"
@@ -235,7 +235,7 @@ def test_a_secret_with_a_line_end_is_masked(folder: Path) -> None:
     (folder / "allowed" / "mounted").write_text(f"{SECRET}\n")
     queue = f"${{dir:{folder}/allowed:mounted}}"
     config = {"name": "shop", "connector.class": "LakehouseSink", "topics": SECRET}
-    validator = ConnectorValidator(Plugins([LakehouseSinkConnector()]), WorkerDefaults({}, "1"), providers(folder))
+    validator = ConnectorValidator(LakehouseSinkConnector(WorkerDefaults({}, "1"), providers(folder)))
     answer = validator.validate("LakehouseSink", {**config, "errors.deadletterqueue.topic.name": queue})
     [message] = answer.errors()
     assert f"The DLQ topic '{queue}'" in message
@@ -253,7 +253,7 @@ def test_a_secret_is_masked_in_names_of_options(folder: Path, option: str, value
         "topics": "a",
         option: f"a,${{dir:{folder}/allowed:alias}}",
     }
-    validator = ConnectorValidator(Plugins([LakehouseSinkConnector()]), WorkerDefaults({}, "1"), providers(folder))
+    validator = ConnectorValidator(LakehouseSinkConnector(WorkerDefaults({}, "1"), providers(folder)))
     answer = validator.validate("LakehouseSink", config)
     assert answer.error_count
     assert SECRET not in repr(answer)
@@ -275,7 +275,7 @@ def test_nothing_is_shown_of_options_under_a_prefix(folder: Path, prefix: str) -
         f"{prefix}reselect.database.password": f"${{file:{folder}/allowed/none:x}}",
         f"{prefix}reselect.database.port": f"${{file:{file}:count}}",
     }
-    validator = ConnectorValidator(Plugins([LakehouseSinkConnector()]), WorkerDefaults({}, "1"), providers(folder))
+    validator = ConnectorValidator(LakehouseSinkConnector(WorkerDefaults({}, "1"), providers(folder)))
     answer = validator.validate("LakehouseSink", config)
     infos = {info.definition.name: info.value for info in answer.configs}
     assert infos["reselect.database.user"].value == config[f"{prefix}reselect.database.user"]
@@ -288,7 +288,7 @@ def test_nothing_is_shown_of_options_under_a_prefix(folder: Path, prefix: str) -
 def test_a_missing_file_is_reported_for_unlisted_keys(folder: Path) -> None:
     """Validation reports a missing file also for unlisted options, because a task resolves every option."""
     config = {"name": "shop", "connector.class": "LakehouseSink", "topics": "a"}
-    validator = ConnectorValidator(Plugins([LakehouseSinkConnector()]), WorkerDefaults({}, "1"), providers(folder))
+    validator = ConnectorValidator(LakehouseSinkConnector(WorkerDefaults({}, "1"), providers(folder)))
     option = "admin.override.client.id"
     answer = validator.validate("LakehouseSink", {**config, option: f"${{file:{folder}/allowed/none:x}}"})
     errors = {info.definition.name: info.value.errors for info in answer.configs if info.value.errors}

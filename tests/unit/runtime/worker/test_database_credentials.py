@@ -9,11 +9,12 @@ import pytest
 from fake_oracle.driver import FakeDriver
 from unit.sql.oracle_tables import TABLE, orders_server
 
+from headrace import extensions
 from headrace.config.reselect import reselect_options
 from headrace.config.validation import WorkerDefaults, validate
 from headrace.core.model.errors import ConfigError, Retriable
 from headrace.core.reselect.options import ReselectOptions
-from headrace.runtime.worker import plugins
+from headrace_app import composition
 from headrace_connectors.sql import OracleRowSource
 
 PLUGIN = '''
@@ -56,13 +57,13 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
         "[headrace.database_credentials]\ntokens = signer:tokens\nbroken = signer:broken\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    plugins._entry_points.cache_clear()
+    extensions._entry_points.cache_clear()
     yield
-    plugins._entry_points.cache_clear()
+    extensions._entry_points.cache_clear()
 
 
 def passwords(credentials: str) -> ReselectOptions:
-    source = plugins.open_row_source(reselect_options({**GIVEN, "reselect.database.credentials": credentials}))
+    source = composition.row_source(reselect_options({**GIVEN, "reselect.database.credentials": credentials}))
     options: ReselectOptions = source._options  # type: ignore[attr-defined]  # what the plug-in was given to
     source.close()
     return options

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 import cachetools
 import pyarrow as pa
@@ -256,12 +256,6 @@ class MemoryRowStore:
         self._by_table[key.table].pop(key, None)
         self._table_bytes[key.table] -= row_size(row)
         self._stored.pop(key, None)
-
-
-def open_memory_rows(options: Any) -> MemoryRowStore:
-    """Open the store for ``reselect.cache.type=memory``; ``options`` are ``ports.RowStoreOptions``."""
-    limits: CacheLimits = options.limits
-    return MemoryRowStore(limits)
 
 
 class _LruRows(cachetools.LRUCache[RowKey, Row]):

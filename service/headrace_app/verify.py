@@ -1,6 +1,6 @@
 """``headrace verify``: compare the source tables of a connector with its lake tables.
 
-It creates the parts from a worker file and a connector file, as ``service.py`` does. It writes only with ``--repair``.
+It creates the parts from a worker file and a connector file. It writes only with ``--repair``.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ from headrace.runtime.verify.table_verifier import (
     key_digests,
 )
 from headrace.runtime.verify.verify_report import Report
-from headrace.runtime.worker import plugins
 from headrace.service import checked_connector
+from headrace_app import composition
 
 DESCRIPTION = """\
 Compares the tables of a connector's source database with their tables in the lake, while both change. Prints the rows
@@ -166,9 +166,8 @@ class Verification:
         self._report = report
         self._folder = folder
         self._rest = connector_rest(config, connector.name, CLOCK)
-        stores = plugins.load("stores", "standalone")(config.complete_properties())
-        self._offsets = KafkaOffsets(stores, connector, runner)
-        self._lakehouse = plugins.open_lakehouse(config)
+        self._offsets = KafkaOffsets(composition.stores(config), connector, runner)
+        self._lakehouse = composition.lakehouse(config)
 
     def run(self) -> None:
         """Compare table by table. An error of a table does not stop the comparison of the others."""
@@ -280,7 +279,7 @@ def _databases(reselect: ReselectOptions) -> list[tuple[DatabaseOptions, TableSo
 def _open_primary(database: DatabaseOptions, reselect: ReselectOptions) -> TableSource:
     """Connect to the primary, because a standby may be behind the position at which it is read."""
     own = replace(reselect, database=database, databases=(), read_from="primary")
-    source = plugins.open_row_source(own)
+    source = composition.row_source(own)
     if not isinstance(source, TableSource):
         raise ConfigError(
             f"reselect.database.type: headrace verify does not support {database.type}",

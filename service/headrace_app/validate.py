@@ -13,12 +13,13 @@ from headrace.config import WorkerConfig
 from headrace.core.connect.config_def import ConfigInfos
 from headrace.core.model.errors import HeadraceError, RestError
 from headrace.rest.entities import config_infos
-from headrace.runtime.worker import plugins
 from headrace.runtime.worker.config_providers import config_providers
 from headrace.runtime.worker.connector_files import read_connector
 from headrace.runtime.worker.connector_names import check_addressable, named
 from headrace.runtime.worker.connector_validator import ConnectorValidator
+from headrace.runtime.worker.sink_connector import LakehouseSinkConnector
 from headrace.runtime.worker.worker import worker_defaults
+from headrace_app import composition
 
 DESCRIPTION = """\
 Validates connector files with the rules of PUT /connector-plugins/{class}/config/validate, without a worker, without
@@ -56,14 +57,17 @@ def validate(worker: WorkerConfig | None, paths: Sequence[Path], *, as_json: boo
     Never raises for the content of a file.
     """
     config = worker or WorkerConfig(NO_WORKER, distributed=False)
-    feeds = plugins.load("feeds", "kafka")(config.complete_properties())
+    feeds = composition.feeds(config)
     providers = config_providers(config.provider_properties, config.own_secrets)
     defaults = replace(worker_defaults(config), group_id=config.identity.group_id or None)
     if not config.names_warehouse:
         defaults = replace(defaults, warehouse=None)
     if worker is None:
         defaults = replace(defaults, catalogs=None)
-    validator = ConnectorValidator(plugins.installed(), defaults, providers, [feeds.check])
+    validator = ConnectorValidator(
+        LakehouseSinkConnector(defaults, providers),
+        [composition.check_installed, lambda connector: feeds.check(connector.name, connector.kafka)],
+    )
     return max(_check(validator, path, as_json) for path in paths)
 
 
@@ -81,7 +85,7 @@ def _infos(validator: ConnectorValidator, path: Path) -> ConfigInfos:
     name, given, _ = read_connector(path)
     check_addressable(name)
     config = named(name, given) if name else given
-    validator.plugin(config)  # its error for an unknown class is clearer than that of ``validate``
+    validator.check_class(config)  # its error for an unknown class is clearer than that of ``validate``
     return validator.validate(config["connector.class"] or "", config)
 
 

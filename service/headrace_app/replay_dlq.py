@@ -1,6 +1,6 @@
 """``headrace replay-dlq``: apply the dead letters of a connector to its tables.
 
-It creates the parts from a worker file and a connector file, as ``service.py`` does. ``runtime/task/replay.py``
+It creates the parts from a worker file and a connector file. ``runtime/task/replay.py``
 processes the letters.
 """
 
@@ -24,8 +24,8 @@ from headrace.runtime.task.replay import Edges, Letters, replay
 from headrace.runtime.threads import WorkerThreads
 from headrace.runtime.verify.connector_rest import connector_rest
 from headrace.runtime.verify.table_verifier import Clock
-from headrace.runtime.worker import plugins
 from headrace.service import checked_connector
+from headrace_app import composition
 
 DESCRIPTION = """\
 Sends a connector's dead letters through transforms, decoding, reselect and merge again, as the original records, with
@@ -69,14 +69,14 @@ def replay_dlq(config: WorkerConfig, connector: Path, *, dry_run: bool, old: boo
     sink = checked_connector(config, connector)
     if not sink.framework.dead_letters.topic:
         raise ConfigError(f"{connector}: the connector has no dead letter queue: {QUEUE} is not set", QUEUE)
-    feeds: ReplayFeeds = plugins.load("feeds", "kafka")(config.complete_properties())
+    feeds = composition.feeds(config)
     rest = connector_rest(config, sink.name, Clock(time.monotonic, time.sleep))
     report = ReplayReport(sys.stdout, sys.stderr)
     since = 0 if old else oldest(sink, time.time())
     found = asyncio.run(survey(feeds, sink, since, report))
     if dry_run or not found.count:
         return int(not found.complete)
-    lakehouse = plugins.open_lakehouse(config)
+    lakehouse = composition.lakehouse(config)
     try:
         with rest.paused():
             refused = asyncio.run(write(feeds, sink, since, _edges(lakehouse), report))
@@ -168,6 +168,7 @@ async def write(
 def _edges(lakehouse: Lakehouse) -> Edges:
     return Edges(
         lakehouse,
-        lambda _, options: plugins.open_row_source(options),
-        lambda name, options: plugins.load("schema_registries", name)(options),
+        lambda _, options: composition.row_source(options),
+        composition.schema_registry,
+        composition.SOURCES.load_all(),
     )

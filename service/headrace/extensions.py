@@ -1,0 +1,105 @@
+"""Extension points: what other installed packages may add to a worker, by entry points.
+
+Headrace's own parts are imported where they are used. An entry point of a group ``headrace.<group>`` names a function
+of another package, and the Protocol of the group declares what the function accepts and returns. The function is
+checked when it is loaded, and what it returns when it is called, so that an error names the package and not a line of
+Headrace.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import EntryPoint, EntryPoints, entry_points
+from typing import Any, Generic, TypeVar, cast
+
+from headrace.core.model.errors import ConfigError
+
+F = TypeVar("F", bound=Callable[..., object])
+"""The Protocol of a group's functions."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExtensionPoint(Generic[F]):
+    """A group of functions by name: Headrace's ``own``, and those of entry points under other names.
+
+    Functions accept as many ``parameters``, and return objects with all members of the Protocol ``returns``.
+    """
+
+    group: str
+    parameters: int
+    returns: type[Any] = object
+    own: Mapping[str, F] = field(default_factory=dict)
+
+    def names(self) -> list[str]:
+        """Return the names of all functions. Loads none."""
+        return sorted({*self.own, *_entry_points(self.group).names})
+
+    def load(self, name: str) -> F:
+        """Return the function with a name. Raises ConfigError if it is not installed, or does not fit the Protocol."""
+        if name in self.own:
+            return self.own[name]
+        points = _entry_points(self.group)
+        if name not in points.names:
+            available = ", ".join(self.names()) or "none"
+            raise ConfigError(f"The {self.group} plug-in {name!r} is not installed; use one of: {available}")
+        return self._loaded(points[name])
+
+    def load_all(self) -> dict[str, F]:
+        """Return all functions by name. Raises ConfigError if one of them does not fit the Protocol."""
+        return {name: self.load(name) for name in self.names()}
+
+    def unusable(self, name: str, problem: str) -> ConfigError:
+        """Return the error for the entry point ``name``."""
+        point = _entry_points(self.group)[name]
+        package = f"{point.dist.name} {point.dist.version}" if point.dist is not None else "an unknown package"
+        return ConfigError(
+            f"entry point {name!r} of headrace.{self.group} ({point.value}, package {package}): {problem}; correct the "
+            "package, or remove it from this worker"
+        )
+
+    def _loaded(self, point: EntryPoint) -> F:
+        try:
+            function = point.load()
+        except Exception as error:  # whatever the package raises at its import
+            raise self.unusable(point.name, f"it cannot be loaded: {type(error).__name__}: {error}") from error
+        if not callable(function) or not _accepts(function, self.parameters):
+            raise self.unusable(point.name, f"it is no function that accepts {self.parameters} argument(s)")
+        members = _members(self.returns)
+
+        def checked(*arguments: object) -> object:
+            made = function(*arguments)
+            if missing := [member for member in members if not hasattr(made, member)]:
+                raise self.unusable(
+                    point.name,
+                    f"it returned an object of type {type(made).__name__} without {', '.join(missing)}, which is no "
+                    f"{self.returns.__module__}.{self.returns.__qualname__}",
+                )
+            return made
+
+        return cast(F, checked)
+
+
+def _accepts(function: Callable[..., object], parameters: int) -> bool:
+    try:
+        inspect.signature(function).bind(*range(parameters))
+    except ValueError:  # a function in C may have no signature
+        return True
+    except TypeError:
+        return False
+    return True
+
+
+def _members(protocol: type[Any]) -> list[str]:
+    """Return the methods and attributes that a Protocol declares."""
+    declared = [vars(base) for base in protocol.__mro__ if getattr(base, "_is_protocol", False)]
+    names = {name for each in declared for name in (*each, *each.get("__annotations__", ()))}
+    return sorted(name for name in names if not name.startswith("_") or name == "__call__")
+
+
+@cache
+def _entry_points(group: str) -> EntryPoints:
+    """The entry points of ``headrace.<group>``. Each search reads the metadata of all installed packages."""
+    return entry_points(group=f"headrace.{group}")

@@ -1,0 +1,232 @@
+"""The ``headrace`` command: parse the command line, read the worker's configuration, and run a worker or a command."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from headrace import __version__
+from headrace.config import WorkerConfig
+from headrace.config.own_secrets import own_secrets
+from headrace.config.worker import log_format as worker_log_format
+from headrace.config.worker import select_known
+from headrace.config.worker_options import LogSettings
+from headrace.core.connect.properties import parse_properties, properties_from_environment
+from headrace.core.model.errors import ConfigError, HeadraceError
+from headrace.rest.root import KAFKA_VERSION
+from headrace.runtime.worker import log_format
+from headrace.runtime.worker.config_providers import worker_providers
+from headrace.runtime.worker.garbage_collection import collect_cycles_rarely
+from headrace.service import exit_after
+from headrace_app import apply, composition, replay_dlq, status, validate, verify
+
+log = logging.getLogger("headrace")
+
+_DESCRIPTION = """\
+Headrace reads the change topics that Debezium writes to Kafka, and keeps one lakehouse table per topic equal to its
+source table. It serves Kafka Connect's REST API and reads Kafka Connect's worker files.
+"""
+_EPILOG = """\
+an example of worker.properties:
+  bootstrap.servers=127.0.0.1:9092
+  group.id=headrace
+  config.storage.topic=headrace-configs
+  status.storage.topic=headrace-status
+  config.storage.replication.factor=1
+  status.storage.replication.factor=1
+  listeners=http://127.0.0.1:8083
+  warehouse=/var/lib/headrace/warehouse
+
+with the worker running:
+  curl -X POST -H 'Content-Type: application/json' http://127.0.0.1:8083/connectors -d '
+    {"name": "shop", "config": {"connector.class": "LakehouseSink", "topics.regex": "shop\\\\..*"}}'
+  headrace status
+
+Every key may also come from the environment: CONNECT_BOOTSTRAP_SERVERS is bootstrap.servers; the environment wins.
+All options: docs/configuration.md.
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a worker until a signal stops it, or one of the commands for operators. Return the exit status.
+
+    The status of a worker is 0, or 1 with the reason in the log.
+    """
+    options = _parser().parse_args(arguments)
+    _configure_logging(options.log_level)
+    commands = {
+        "verify": _verify,
+        "validate": _validate,
+        "replay-dlq": _replay_dlq,
+        "apply": _apply,
+        "status": _status,
+    }
+    return commands.get(options.mode, _serve)(options)
+
+
+def _verify(options: argparse.Namespace) -> int:
+    """Return 0 if all is equal, 1 for differences, 2 for an error."""
+    arguments = verify.VerifyArguments(
+        options.connector, options.table, options.repair, options.show_values, options.wait
+    )
+    try:
+        return verify.verify(worker_config(options.worker, distributed=False), arguments)
+    except HeadraceError as error:
+        print(f"headrace verify: {error}", file=sys.stderr)
+        return 2
+
+
+def _validate(options: argparse.Namespace) -> int:
+    """Return 0 if all files are valid, 1 for invalid ones, 2 for an error."""
+    try:
+        worker = worker_config(options.worker, distributed=False) if options.worker else None
+        return validate.validate(worker, options.connectors, as_json=options.json)
+    except HeadraceError as error:
+        print(f"headrace validate: {error}", file=sys.stderr)
+        return 2
+
+
+def _replay_dlq(options: argparse.Namespace) -> int:
+    """Return 0 if all letters are applied, 1 if some are not, 2 for an error."""
+    try:
+        config = worker_config(options.worker, distributed=False)
+        return replay_dlq.replay_dlq(config, options.connector, dry_run=options.dry_run, old=options.old)
+    except HeadraceError as error:
+        print(f"headrace replay-dlq: {error}", file=sys.stderr)
+        return 2
+
+
+def _apply(options: argparse.Namespace) -> int:
+    """Return 0 if all connectors equal their files, 1 for differences or failed connectors, 2 for an error."""
+    try:
+        return apply.apply(apply.arguments(options))
+    except HeadraceError as error:
+        print(f"headrace apply: {error}", file=sys.stderr)
+        return 2
+
+
+def _status(options: argparse.Namespace) -> int:
+    """Return 0 if nothing has failed, 1 if a connector, task or table has failed, 2 for an error."""
+    try:
+        return status.status(status.arguments(options))
+    except HeadraceError as error:
+        print(f"headrace status: {error}", file=sys.stderr)
+        return 2
+
+
+def _serve(options: argparse.Namespace) -> int:
+    try:
+        config = worker_config(options.worker, distributed=options.mode == "connect-distributed")
+        connectors = getattr(options, "connectors", [])
+        collect_cycles_rarely()
+        asyncio.run(composition.worker(config).run(connectors))
+    except HeadraceError as error:
+        log.error("%s", error)
+        return 1
+    finally:
+        exit_after(seconds=10, status=1)  # a thread that hangs must not keep the process alive
+    return 0
+
+
+def worker_config(path: Path, *, distributed: bool) -> WorkerConfig:
+    """Return the worker's configuration from its file and the environment. Raises ConfigError."""
+    try:
+        properties = parse_properties(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path}: cannot be read as a worker's configuration: {error}") from error
+    from_environment, unknown = select_known(properties_from_environment(os.environ))
+    given = {**properties, **from_environment}
+    log_format.use(worker_log_format(given))  # before the first log line
+    for name in unknown:
+        log.debug("Environment: the CONNECT_ variable for %s is ignored: it is not an option", name)
+    resolved = worker_providers(given).properties(given)
+    config = WorkerConfig(resolved, distributed=distributed, own_secrets=own_secrets(path, given))
+    for name, reason in config.ignored.items():
+        log.warning("%s: has no effect: %s", name, reason)
+    return config
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        "headrace",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--version", action="version", version=f"headrace {__version__} (Kafka Connect's API {KAFKA_VERSION})"
+    )
+    modes = parser.add_subparsers(dest="mode", required=True, metavar="MODE")
+    distributed = modes.add_parser(
+        "connect-distributed",
+        help="run a worker that keeps configurations and states in Kafka topics; create connectors over REST",
+    )
+    standalone = modes.add_parser(
+        "connect-standalone",
+        help="run a worker that keeps configurations and states in memory; connectors come from files",
+    )
+    compare = modes.add_parser(
+        "verify",
+        help="compare source tables with lake tables while both change, and repair differences",
+        description=verify.DESCRIPTION,
+        epilog=verify.EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    check = modes.add_parser(
+        "validate",
+        help="validate connector files as the REST API does, without a worker and without Kafka",
+        description=validate.DESCRIPTION,
+        epilog=validate.EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    code = modes.add_parser(
+        "apply",
+        help="create, change and delete connectors until they equal connector files, over the REST API",
+        description=apply.DESCRIPTION,
+        epilog=apply.EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    show = modes.add_parser(
+        "status",
+        help="print the tables of all connectors, failed ones first, over the REST API",
+        description=status.DESCRIPTION,
+        epilog=status.EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    again = modes.add_parser(
+        "replay-dlq",
+        help="apply the dead letters of a connector again",
+        description=replay_dlq.DESCRIPTION,
+        epilog=replay_dlq.EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    for mode, level in ((distributed, "INFO"), (standalone, "INFO"), (compare, "ERROR"), (again, "ERROR")):
+        mode.add_argument("worker", type=Path, metavar="worker.properties", help="a Kafka Connect worker file")
+        mode.add_argument("--log-level", default=level, choices=["DEBUG", "INFO", "WARNING", "ERROR"])
+    verify.add_arguments(compare)
+    validate.add_arguments(check)
+    replay_dlq.add_arguments(again)
+    apply.add_arguments(code)
+    status.add_arguments(show)
+    for command in (check, code, show):
+        command.set_defaults(log_level="ERROR")
+    standalone.add_argument(
+        "connectors",
+        type=Path,
+        nargs="+",
+        metavar="connector.json",
+        help='a connector: {"name": …, "config": {…}}, or a configuration that contains the name',
+    )
+    return parser
+
+
+def _configure_logging(level: str) -> None:
+    logging.basicConfig(level=level, stream=sys.stderr)
+    log_format.use(LogSettings().format)
+    for noisy in ("aiokafka", "faust", "mode", "py4j", "uvicorn"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
