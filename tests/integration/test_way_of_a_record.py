@@ -7,12 +7,9 @@ thread, agent and writing thread.
 from __future__ import annotations
 
 import asyncio
-import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from types import CodeType
 from typing import Any
 
 import pytest
@@ -20,6 +17,7 @@ from contracts.feed_harness import until
 from contracts.kafka_harness import QUICK, KafkaHarness, producer
 from envelopes import change, key
 from fix_spark import Warehouse
+from way import check_page, ours, stack
 
 from headrace.config.validation import WorkerDefaults, sink_connector_config
 from headrace.core.connect.table_status import LastBatch
@@ -33,9 +31,6 @@ from headrace.runtime.threads import WorkerThreads
 from headrace_connectors.lakehouse.table_session import TableSession
 from headrace_dev.kafka import Kafka
 
-ROOT = Path(__file__).parents[2]
-OURS = (ROOT / "service", ROOT / "connectors")
-PAGE = ROOT / "docs" / "architecture.md"
 MERGE = TableSession.run
 HAND_OVER = asyncio.run_coroutine_threadsafe
 POLL = ("headrace_connectors/kafka/member.py", "GroupMember._poll")
@@ -54,22 +49,12 @@ class Way:
 
     def note(self, called: Callable[..., Any]) -> None:
         """Add the stack of the caller, outermost first, from the poll on, and the called function."""
-        found, frame = [*_ours(called.__code__)], sys._getframe(2)
-        while frame is not None:
-            found += _ours(frame.f_code)
-            if found[-1:] == [POLL]:
-                break
-            frame = frame.f_back  # type: ignore[assignment]
-        if called is HAND_OVER and POLL not in found:
+        frames = [*ours(called.__code__), *stack(sys._getframe(2), POLL)]
+        if called is HAND_OVER and POLL not in frames:
             return  # the offsets of the batch before, on their way to the consumer thread
         if not self.merged:
-            self.frames |= dict.fromkeys(reversed(found))
+            self.frames |= dict.fromkeys(reversed(frames))
         self.merged |= called is MERGE
-
-    @property
-    def modules(self) -> list[str]:
-        """The modules of the frames."""
-        return list(dict.fromkeys(module for module, _ in self.frames))
 
 
 @contextmanager
@@ -95,12 +80,6 @@ def traced(way: Way, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         noting(TableLane, "_write")
         noting(TableSession, "run", lambda session, statement: statement.startswith("MERGE"))
         yield
-
-
-def _ours(code: CodeType) -> list[tuple[str, str]]:
-    """Module and name of a function of Headrace."""
-    path = Path(code.co_filename)
-    return [(str(path.relative_to(root)), code.co_qualname) for root in OURS if path.is_relative_to(root)]
 
 
 def last_batch(task: SinkTask) -> LastBatch | None:
@@ -147,13 +126,4 @@ def test_the_way_of_an_update(
         assert not failures
 
     asyncio.run(scenario())
-    text = PAGE.read_text(encoding="utf-8")
-    section = text[text.index("## One update, step by step") :].partition("\n## ")[0]
-    assert way.modules == re.findall(
-        r"^\d+\. \[`[^`]+`\]\(\.\./(?:service|connectors)/([^)]+)\)", section, re.MULTILINE
-    )
-    for _, function in way.frames:
-        name = function.rpartition(".")[2]
-        assert f"`{name}`" in section, f"{name} is on the way, but not on the page"
-    assert len(way.frames) <= 20, list(way.frames)
-    assert len(way.modules) <= 12, way.modules
+    check_page("One update, step by step", list(way.frames), 20, 12)
