@@ -10,13 +10,7 @@ from headrace.config.kafka import KafkaSettings
 from headrace.core.decode.envelope_events import KafkaRecord
 from headrace.core.decode.json_types import Document
 from headrace.core.model.errors import Stage
-
-
-class TopicPartition(NamedTuple):
-    """A partition of a topic."""
-
-    topic: str
-    partition: int
+from headrace.core.model.topic_partition import TopicPartition as TopicPartition
 
 
 class OffsetNote(NamedTuple):

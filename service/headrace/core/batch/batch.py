@@ -11,6 +11,7 @@ from headrace.core.batch.offsets import Origin
 from headrace.core.model.cell_batch import CassandraBatch
 from headrace.core.model.column_defaults import ColumnDefaults
 from headrace.core.model.events import Barrier, Changes, Truncate
+from headrace.core.model.topic_partition import TopicPartition
 
 Content = Changes | Truncate | ColumnDefaults | CassandraBatch
 """What a chunk contains for one table, and what a batch is made of."""
@@ -47,7 +48,7 @@ class Batch:
     id: int
     table: str
     content: Content
-    offsets: Mapping[object, int]
+    offsets: Mapping[TopicPartition, int]
     trigger: Trigger
     opened_at: float
     origins: tuple[Origin, ...]

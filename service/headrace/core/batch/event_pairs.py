@@ -15,7 +15,7 @@ removes any row that has its key.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 from headrace.core.batch.combine import split
 from headrace.core.model.errors import HeadraceError
 from headrace.core.model.events import NO_POSITION, Changes, Operation
+from headrace.core.model.topic_partition import TopicPartition
 
 # -- the halves of a key change ---------------------------------------------------------------------------------------
 
@@ -79,9 +80,9 @@ class LastDeletes:
     """The key of each partition's last event in a table if that is a delete: its tombstone may be in the next fetch."""
 
     def __init__(self) -> None:
-        self._keys: dict[Hashable, str] = {}
+        self._keys: dict[TopicPartition, str] = {}
 
-    def without_tombstone(self, partition: Hashable, changes: Changes) -> Changes | None:
+    def without_tombstone(self, partition: TopicPartition, changes: Changes) -> Changes | None:
         """Return a partition's next changes without the tombstone of the delete before them; None if none remain."""
         deleted = self._keys.pop(partition, None)
         if changes.operation[-1] == Operation.DELETE:

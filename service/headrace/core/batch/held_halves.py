@@ -13,7 +13,7 @@ partition that was assigned, but of which nothing was read yet, may contain it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Mapping, Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
 from heapq import nsmallest
 from math import inf
@@ -28,6 +28,7 @@ from headrace.core.batch.combine import picked
 from headrace.core.batch.event_pairs import is_tombstone_of, paired_halves
 from headrace.core.batch.offsets import Origin
 from headrace.core.model.events import NO_POSITION, CellState, Changes, Operation
+from headrace.core.model.topic_partition import TopicPartition
 
 HALF_TIMEOUT = 5.0
 """Seconds for which a half waits for the other one. A partition that may contain it has to be at its end after them."""
@@ -54,7 +55,7 @@ class Progress:
     """
 
     caught_up: Mapping[Any, float] = field(default_factory=dict)
-    stopped: Set[Hashable] = frozenset()
+    stopped: Set[TopicPartition] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +109,7 @@ class HeldHalves:
     def __len__(self) -> int:
         return sum(map(len, self._by_key.values()))
 
-    def first_offset(self, partition: Hashable) -> int | None:
+    def first_offset(self, partition: TopicPartition) -> int | None:
         """Return the lowest offset of a held event of a partition."""
         parts = (held.part for waiting in self._by_key.values() for held in waiting)
         own = (part.changes.version.offset[0] for part in parts if part.origin.partition == partition)
@@ -245,7 +246,7 @@ class HeldHalves:
                 del self._alone[next(iter(self._alone))]
         return self._released(held)
 
-    def _followed(self, changes: Changes, partition: Hashable) -> list[_Held]:
+    def _followed(self, changes: Changes, partition: TopicPartition) -> list[_Held]:
         """Remove and return the first halves at the end of a partition that ``changes`` follow, if these identify them.
 
         In one partition the second half directly follows the first one. If a first half does not contain the new key of

@@ -9,10 +9,11 @@ epoch of the leader that wrote the record (KIP-320), and the record's timestamp 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from headrace.core.batch.offsets import NOTE_FORM
+from headrace.core.model.topic_partition import TopicPartition
 
 _MARK = "@"
 """The first character of the entry. No digest of a table contains it; earlier releases take the entry for a table."""
@@ -76,24 +77,24 @@ def log_position(note: str, committed: int) -> LogPosition | None:
 class ReadLogs:
     """The positions of the logs of one assignment: those that were committed, and those that were read since."""
 
-    def __init__(self, committed: Iterable[tuple[Hashable, tuple[int, str]]] = ()) -> None:
+    def __init__(self, committed: Iterable[tuple[TopicPartition, tuple[int, str]]] = ()) -> None:
         """``committed`` are partitions with their next offset and its note."""
-        self._read: dict[Hashable, deque[tuple[int, LogPosition]]] = {}
+        self._read: dict[TopicPartition, deque[tuple[int, LogPosition]]] = {}
         for partition, (offset, note) in committed:
             position = log_position(note, offset)
             if position is not None:
                 self.read(partition, position, offset)
 
-    def read(self, partition: Hashable, position: LogPosition, end: int) -> None:
+    def read(self, partition: TopicPartition, position: LogPosition, end: int) -> None:
         """Register the last record before the fetch position ``end``."""
         self._read.setdefault(partition, deque()).append((end, position))
 
-    def last(self, partition: Hashable) -> LogPosition | None:
+    def last(self, partition: TopicPartition) -> LogPosition | None:
         """Return the position of the last record that was read."""
         read = self._read.get(partition)
         return read[-1][1] if read else None
 
-    def before(self, partition: Hashable, offset: int) -> LogPosition | None:
+    def before(self, partition: TopicPartition, offset: int) -> LogPosition | None:
         """Return the last position that is known to be before an offset to commit; offsets only grow."""
         read = self._read.get(partition)
         while read and len(read) > 1 and read[1][0] <= offset:

@@ -1,17 +1,18 @@
 """Offsets of partitions: the check of chunks, the offsets that may be committed, and the note stored with them.
 
-See ``merge.md`` sections 9 and 10, and ``kafka-client.md`` section 2.4. A partition is any hashable value.
+See ``merge.md`` sections 9 and 10, and ``kafka-client.md`` section 2.4.
 """
 
 from __future__ import annotations
 
 from base64 import urlsafe_b64encode
 from collections import deque
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 
 from headrace.core.model.errors import Fatal
+from headrace.core.model.topic_partition import TopicPartition
 
 
 class ChunkSequence:
@@ -23,9 +24,9 @@ class ChunkSequence:
 
     def __init__(self) -> None:
         self._next = 0
-        self._ends: dict[Hashable, int] = {}
+        self._ends: dict[TopicPartition, int] = {}
 
-    def admit(self, sequence: int, partition: Hashable, begin: int, end: int) -> None:
+    def admit(self, sequence: int, partition: TopicPartition, begin: int, end: int) -> None:
         """Register the next chunk. Raises Fatal if a chunk or a record before it is missing.
 
         Sequence numbers begin at 0, and each partition at the offset of the group.
@@ -49,7 +50,7 @@ class Origin:
     yet; one that cannot be written is never subtracted, so that its partition's offset stays before the chunk.
     """
 
-    partition: Hashable
+    partition: TopicPartition
     end: int
     since: float
     behind: int = 0
@@ -63,17 +64,17 @@ class OffsetTracker:
     """
 
     def __init__(self) -> None:
-        self._chunks: dict[Hashable, deque[Origin]] = {}
+        self._chunks: dict[TopicPartition, deque[Origin]] = {}
 
-    def begin(self, partition: Hashable, end: int, since: float, behind: int = 0) -> Origin:
+    def begin(self, partition: TopicPartition, end: int, since: float, behind: int = 0) -> Origin:
         """Register a chunk. Its distribution to tables counts as one part, which has to be subtracted."""
         origin = Origin(partition, end, since, behind, missing=1)
         self._chunks.setdefault(partition, deque()).append(origin)
         return origin
 
-    def durable(self) -> Mapping[Hashable, int]:
+    def durable(self) -> Mapping[TopicPartition, int]:
         """Return the partitions whose offset advances, each with the end of its last chunk without a gap before it."""
-        moved: dict[Hashable, int] = {}
+        moved: dict[TopicPartition, int] = {}
         for partition, chunks in self._chunks.items():
             while chunks and chunks[0].missing == 0:
                 moved[partition] = chunks.popleft().end

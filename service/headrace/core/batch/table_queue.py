@@ -8,7 +8,7 @@ one thread and passes the time in (seconds, monotonic).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from headrace.core.batch.batch import (
@@ -29,6 +29,7 @@ from headrace.core.model.cell_batch import CassandraBatch
 from headrace.core.model.cell_batch import joined as joined_writes
 from headrace.core.model.errors import Fatal
 from headrace.core.model.events import Barrier, Changes
+from headrace.core.model.topic_partition import TopicPartition
 
 FAR_BEHIND = 10_000
 """Records that wait in Kafka for a connector that is catching up, not just a moment late."""
@@ -50,10 +51,10 @@ class Backlog:
     """
 
     progress: Callable[[], Progress] = Progress
-    behind: dict[Hashable, int] = field(default_factory=dict)
+    behind: dict[TopicPartition, int] = field(default_factory=dict)
     read_at: float = 0.0
 
-    def read(self, partition: Hashable, behind: int, now: float) -> None:
+    def read(self, partition: TopicPartition, behind: int, now: float) -> None:
         """Note a chunk, behind which so many records of the partition wait."""
         self.behind[partition] = behind
         self.read_at = now
@@ -262,7 +263,7 @@ class TableQueue:
 
     def _close(self, trigger: Trigger) -> Batch:
         items = self._take()
-        offsets: dict[object, int] = {}
+        offsets: dict[TopicPartition, int] = {}
         for origin in (item.origin for item in items):
             offsets[origin.partition] = max(origin.end, offsets.get(origin.partition, 0))
         for partition in offsets:

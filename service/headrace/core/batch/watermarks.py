@@ -9,6 +9,7 @@ import numpy as np
 
 from headrace.core.batch.batch import Batch, Content
 from headrace.core.model.events import Changes, Operation, Truncate
+from headrace.core.model.topic_partition import TopicPartition
 
 _TIMED = (Operation.CREATE, Operation.UPDATE, Operation.DELETE)
 """A snapshot's read and a tombstone have the time of the read or of sending: older changes follow them."""
@@ -22,7 +23,7 @@ class Watermarks:
 
     def __init__(self, topics: Iterable[str]) -> None:
         self._partitions = Counter(topics)
-        self._newest: dict[str, dict[tuple[str, int], int]] = {}
+        self._newest: dict[str, dict[TopicPartition, int]] = {}
 
     def reached(self, batch: Batch) -> int:
         """Return the watermark that a table has with this batch, in microseconds.
@@ -36,12 +37,12 @@ class Watermarks:
         return min(newest.values()) if newest and len(newest) >= feeding else -1
 
 
-def _times(content: Content) -> Iterator[tuple[tuple[str, int], int]]:
+def _times(content: Content) -> Iterator[tuple[TopicPartition, int]]:
     """The newest source time of each partition; none for Cassandra's writes, which arrive in no order."""
     if isinstance(content, Truncate):
-        yield (content.version.topic, content.version.partition), content.version.source_time
+        yield TopicPartition(content.version.topic, content.version.partition), content.version.source_time
     if isinstance(content, Changes):
         version, timed = content.version, np.isin(content.operation, _TIMED)
         for partition in np.flatnonzero(np.bincount(version.partition[timed])).tolist():
             times = version.source_time[timed & (version.partition == partition)]
-            yield (version.topic, partition), int(times.max())
+            yield TopicPartition(version.topic, partition), int(times.max())

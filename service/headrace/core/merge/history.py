@@ -20,6 +20,7 @@ from headrace.core.merge.applicable_events import group, plainly_later
 from headrace.core.model.conform import conformed
 from headrace.core.model.events import Actions, CellState, Changes, Column, Operation, TableId, Truncate, Versions
 from headrace.core.model.inference import INFERRED
+from headrace.core.model.topic_partition import TopicPartition
 
 Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
@@ -50,7 +51,7 @@ class History:
         return len(self.operation)
 
 
-def unread(changes: Changes, offsets: Mapping[tuple[str, int], int]) -> Changes:
+def unread(changes: Changes, offsets: Mapping[TopicPartition, int]) -> Changes:
     """Return the events at or above the next offset of their partition; the table contains those below."""
     version = changes.version
     above = np.ones(len(changes), np.bool_)
@@ -70,10 +71,12 @@ def without_last_resorts(last: Actions) -> Actions:
     return replace(last, columns=with_state(last.columns, CellState.DOUBTFUL, CellState.UNCHANGED))
 
 
-def next_offsets(versions: Versions) -> dict[tuple[str, int], int]:
-    """Return the offset behind the last event by topic and partition."""
+def next_offsets(versions: Versions) -> dict[TopicPartition, int]:
+    """Return the offset behind the last event of each partition."""
     partitions = np.unique(versions.partition).tolist()
-    return {(versions.topic, p): int(versions.offset[versions.partition == p].max()) + 1 for p in partitions}
+    return {
+        TopicPartition(versions.topic, p): int(versions.offset[versions.partition == p].max()) + 1 for p in partitions
+    }
 
 
 def history(changes: Changes, last: Actions | None = None, stored: pa.Schema | None = None) -> History:
@@ -97,10 +100,10 @@ def history(changes: Changes, last: Actions | None = None, stored: pa.Schema | N
     return History(changes.table, operation, changes.version, tuple(columns), _listed(missing, len(changes)))
 
 
-def truncated(truncate: Truncate, offsets: Mapping[tuple[str, int], int]) -> History:
+def truncated(truncate: Truncate, offsets: Mapping[TopicPartition, int]) -> History:
     """Return a truncate as a row without an image; no row if the table already contains it."""
     version = truncate.version
-    rows = [version] if version.offset >= offsets.get((version.topic, version.partition), 0) else []
+    rows = [version] if version.offset >= offsets.get(TopicPartition(version.topic, version.partition), 0) else []
     nothing = pa.nulls(len(rows), pa.list_(pa.string()))
     operation = pa.array(["t"] * len(rows), pa.string())
     return History(truncate.table, operation, Versions.of(version.topic, rows), (), nothing)

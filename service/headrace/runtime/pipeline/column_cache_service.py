@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
 from headrace.core.model.events import TableId
+from headrace.core.model.topic_partition import TopicPartition
 from headrace.core.model.unavailable import Placeholder
 from headrace.core.reselect.cache.batch import CacheBatch
 from headrace.core.reselect.cache.column_cache import ReselectColumnCache
@@ -103,12 +104,12 @@ class ColumnCacheService:
 
     # -- partitions ---------------------------------------------------------------------------------------------------
 
-    def assign(self, partitions: Iterable[tuple[str, int]]) -> None:
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Invalidate the entries of partitions that were assigned to this task, or whose offsets were set."""
         with self.lock:
             self._cache.assign([Partition(*partition) for partition in partitions])
 
-    def revoke(self, partitions: Iterable[tuple[str, int]]) -> None:
+    def revoke(self, partitions: Iterable[TopicPartition]) -> None:
         """Invalidate the entries of partitions that were revoked from this task."""
         with self.lock:
             self._cache.revoke([Partition(*partition) for partition in partitions])
@@ -118,7 +119,7 @@ class ColumnCacheService:
         with self.lock:
             self._cache.resume(Partition(topic, partition), position)
 
-    def mark_durable(self, offsets: Mapping[tuple[str, int], int]) -> None:
+    def mark_durable(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Mark the events before these offsets as durable; the offsets are committed."""
         with self.lock:
             self._cache.mark_durable({Partition(*partition): offset for partition, offset in offsets.items()})

@@ -49,7 +49,7 @@ class HistoryPipeline:
         self._options = options
         self._now = now
         self._stages = stages
-        self._offsets: dict[tuple[str, int], int] | None = None
+        self._offsets: dict[TopicPartition, int] | None = None
 
     def prepare(self) -> bool:
         """Return False: nothing is to be read, because the append skips what another worker has appended."""
@@ -84,7 +84,7 @@ class HistoryPipeline:
         with self._stages("maintain"):
             self._table.maintain(self._now(), self._options.tombstone_retention)
 
-    def _rows(self, content: Changes | Truncate, offsets: Mapping[tuple[str, int], int]) -> History:
+    def _rows(self, content: Changes | Truncate, offsets: Mapping[TopicPartition, int]) -> History:
         if isinstance(content, Truncate):
             self._reselect.cache.truncate(content.table)
             return truncated(content, offsets)
@@ -105,18 +105,16 @@ class HistoryPipeline:
 
     def _append(self, rows: History, commit: Commit) -> None:
         offsets = {**self._known_offsets(commit.group), **next_offsets(rows.version)}
-        committed = {TopicPartition(topic, partition): offset for (topic, partition), offset in offsets.items()}
         with self._stages("merge"):
             evolve(self._name, self._table, history_schema(rows), (), new_columns=self._options.evolve)
-            self._table.append(rows, replace(commit, offsets=committed))
+            self._table.append(rows, replace(commit, offsets=offsets))
         failpoints.reach("after-table-commit")
         self._offsets = offsets
 
-    def _known_offsets(self, group: str) -> dict[tuple[str, int], int]:
+    def _known_offsets(self, group: str) -> dict[TopicPartition, int]:
         """The next offsets in the table. Without a group it has none: the coordinates of rows alone decide."""
         if not group:
             return {}
         if self._offsets is None:
-            stored = self._table.offsets(group)
-            self._offsets = {(each.topic, each.partition): offset for each, offset in stored.items()}
+            self._offsets = dict(self._table.offsets(group))
         return self._offsets

@@ -36,7 +36,6 @@ from headrace.runtime.task.table_lane import (
     TableLane,
     TaskFailed,
     Waiting,
-    partitions_of,
 )
 from headrace.runtime.task.task_parts import SinkTaskParts
 from headrace.runtime.task.uncommitted_records import UncommittedRecords
@@ -256,7 +255,7 @@ class Assignment:
 
     async def commit(self) -> None:
         """Commit the offsets over what is durable in every table."""
-        offsets = partitions_of(self._chunks.durable())
+        offsets = self._chunks.durable()
         self._offsets.moved(offsets)
         self._records.discard(offsets)
         await self._offsets.commit()

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -27,7 +27,7 @@ from headrace.core.merge.history import next_offsets
 from headrace.core.model.errors import DamagedFile, EngineFailed, EngineOutOfMemory, Fenced, TableDamaged, remedy
 from headrace.core.model.events import Changes
 from headrace.core.reselect.unresolved import OmittedChange
-from headrace.ports import Agent, Commit, Messages, TopicPartition
+from headrace.ports import Agent, Commit, Messages
 from headrace.runtime.pipeline.table_pipeline import TablePipeline
 from headrace.runtime.retry import pause_after
 from headrace.runtime.task.committed_offsets import CommittedOffsets
@@ -267,7 +267,7 @@ class TableLane:
         await in_thread(written.check, name, lake, written.required(name))
         await in_thread(task.ownership.register, name, lake, batch.content, task.feed.topic_ids())
         # The commit contains all offsets that the table is known to contain: earlier commits may be expired.
-        reached = {**written.required(name), **partitions_of(batch.offsets)}
+        reached = {**written.required(name), **batch.offsets}
         commit = Commit(batch.id, self._connector, group, reached, self._context.watermarks.reached(batch))
         omitted: list[OmittedChange] = []
         changes = batch.content if isinstance(batch.content, Changes) else None
@@ -278,7 +278,9 @@ class TableLane:
                 self._gate.close()  # until the next assignment
                 return None
             content = rest.pop(0)
-            portion = replace(commit, offsets=_offsets_after(content), watermark=-1) if rest else commit
+            portion = commit
+            if rest and isinstance(content, Changes):
+                portion = replace(commit, offsets=next_offsets(content.version), watermark=-1)
             try:
                 omitted += await in_thread(pipeline.write, content, portion)
             except EngineOutOfMemory:
@@ -327,7 +329,7 @@ class TableLane:
 
     async def _still_ours(self, batch: Batch) -> bool:
         try:
-            await self._context.offsets.confirm(partitions_of(batch.offsets))
+            await self._context.offsets.confirm(batch.offsets)
         except Fenced as error:
             log.warning("%s: %s is left to another worker: %s", self._connector, self.table.name, error)
             return False
@@ -429,14 +431,3 @@ class TableLane:
             oldest=None if oldest is None else oldest.since + to_epoch,
             oldest_source_time=None if oldest is None or not oldest.source_time else oldest.source_time / 1_000_000,
         )
-
-
-def partitions_of(offsets: Mapping[object, int]) -> dict[TopicPartition, int]:
-    """Return the offsets of Kafka's partitions; batches accept any key."""
-    return {partition: offset for partition, offset in offsets.items() if isinstance(partition, TopicPartition)}
-
-
-def _offsets_after(content: Content) -> dict[TopicPartition, int]:
-    """Return the next offsets after a portion of a batch."""
-    reached = next_offsets(content.version) if isinstance(content, Changes) else {}
-    return {TopicPartition(*partition): offset for partition, offset in reached.items()}
