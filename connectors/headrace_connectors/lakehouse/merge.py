@@ -158,6 +158,7 @@ def _arrived_later(shape: MergeColumns) -> str:
 
 
 def _standing(shape: MergeColumns, alias: str) -> str:
+    """The condition that a stored row is not marked as deleted; empty for a table that removes rows."""
     return f"NOT {alias}.{_DELETED} <=> true" if shape.soft else ""
 
 
@@ -212,7 +213,6 @@ def _own_names(shape: MergeColumns) -> list[str]:
 
 
 def _own_values(shape: MergeColumns, stored: bool = False) -> list[str]:
-    """The condition that a stored row is not deleted."""
     return [*_versions(shape, stored), *(["false"] if shape.soft else [])]
 
 

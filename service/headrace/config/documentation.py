@@ -36,7 +36,6 @@ def configuration() -> str:
         "### Without effect\n",
         "Accepted with a warning, so that a worker file of Kafka Connect can be used.\n",
         *_reasons(worker_keys.WITHOUT_EFFECT),
-        *(("### Not available yet\n", *_reasons(worker_keys.LATER)) if worker_keys.LATER else ()),
         "## Connector\n",
         "In `POST /connectors` and `PUT /connectors/{name}/config`. Client properties have the prefixes "
         f"{_listed(kafka.CLIENT_OVERRIDES)}. Reselect options may have the prefix `post.processors.<name>.`. A "

@@ -19,7 +19,6 @@ from headrace.config.tls import NO_EFFECT, TlsSettings
 from headrace.config.values import trimmed
 from headrace.config.worker_keys import (
     CLIENT_SECURITY,
-    LATER,
     PASS_THROUGH,
     WITHOUT_EFFECT,
     of_a_created_topic,
@@ -189,9 +188,7 @@ class WorkerConfig:
 def _unknown(properties: Mapping[str, str]) -> list[str]:
     problems = []
     for name in properties:
-        if name in LATER and properties[name].strip():
-            problems.append(f"{name}: not supported yet: {LATER[name]}.")
-        elif not is_known(name):
+        if not is_known(name):
             meant = _OF_A_CONNECTOR if name in CONNECTOR_OPTIONS else suggestion(name, _NAMES)
             problems.append(f"{name}: unknown option. {meant}")
     return problems
@@ -199,7 +196,7 @@ def _unknown(properties: Mapping[str, str]) -> list[str]:
 
 def is_known(name: str) -> bool:
     """Whether ``name`` may stand in a worker configuration."""
-    listed = name in WORKER_OPTIONS or name in LATER or without_effect(name) is not None
+    listed = name in WORKER_OPTIONS or without_effect(name) is not None
     for prefix in (LISTENER_TLS, ADMIN_TLS, OAUTH_TLS):
         if name.startswith(prefix.removesuffix("ssl.")) and (prefix != OAUTH_TLS or name.startswith(prefix)):
             return listed or name.removeprefix(prefix) in _TLS_NAMES

@@ -58,9 +58,6 @@ WITHOUT_EFFECT = {
 }
 """Keys that mean nothing here, * for any that begin so: accepted with a warning, so that a file can be moved over."""
 
-LATER: dict[str, str] = {}
-"""Keys that a later release brings: refused unless they are empty, because an operator who sets them relies on them."""
-
 TOPIC_SETTINGS = frozenset(
     {
         "cleanup.policy",

@@ -66,11 +66,6 @@ def struct(data: SchemaAndValue, purpose: str) -> tuple[Schema, dict[str, Any]]:
     return data.schema, data.value
 
 
-def struct_or_null(data: SchemaAndValue, purpose: str) -> dict[str, Any] | None:
-    """Return the members of a struct, None for null. Raises BadRecord for anything else."""
-    return None if data.value is None else struct(data, purpose)[1]
-
-
 def plain_map(data: SchemaAndValue, purpose: str) -> dict[str, Any]:
     """Return the members of schemaless data. Raises BadRecord, with Connect's message, for anything else."""
     if not isinstance(data.value, dict):

@@ -138,12 +138,6 @@ def _java_message(pattern: str, error: re.error) -> str:
     return f"{messages[error.msg]}{where}\n{pattern}"
 
 
-def regexes(name: str, value: Any) -> None:
-    """Validate a list of regular expressions."""
-    for part in value or ():
-        regex(name, part)
-
-
 def unique_aliases(name: str, value: Any) -> None:
     """Validate the aliases of transforms or predicates: no duplicates."""
     entries: Sequence[str] = value or ()

@@ -6,6 +6,7 @@
     ├── Retriable          retry with back-off; nothing was lost or partially done
     │   ├── TimedOut       the system did not answer in time
     │   ├── EngineFailed   what writes all tables has ended and is started again: Spark's JVM
+    │   │   └── EngineOutOfMemory   a smaller batch may fit
     │   ├── DamagedFile    a file of a table cannot be read; if that lasts, it becomes TableDamaged
     │   └── Fenced         another member owns the partition: drop the batch, the owner reads its records again
     ├── RestError          a REST request cannot be served; it contains its HTTP status

@@ -21,7 +21,6 @@ import pyarrow.compute as pc
 from headrace.core.model.errors import BadRecord
 from headrace.core.model.events import NO_POSITION
 
-MAXEPOCH = 99999
 EPOCH = "%05d"
 
 

@@ -20,7 +20,6 @@ from headrace.core.model.events import Changes, Column, Truncate
 from headrace.core.model.schema import Schema
 
 METADATA = "table.metadata.fields"
-FIELD_LISTS = ("field.include.list", "field.exclude.list", METADATA)
 
 _STRING, _INT64 = Schema("string", optional=True), Schema("int64", optional=True)
 

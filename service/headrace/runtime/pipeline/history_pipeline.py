@@ -108,7 +108,7 @@ class HistoryPipeline:
         with self._stages("merge"):
             evolve(self._name, self._table, history_schema(rows), (), new_columns=self._options.evolve)
             self._table.append(rows, replace(commit, offsets=offsets))
-        failpoints.reach("after-table-commit")
+        failpoints.reach(failpoints.AFTER_TABLE_COMMIT)
         self._offsets = offsets
 
     def _known_offsets(self, group: str) -> dict[TopicPartition, int]:

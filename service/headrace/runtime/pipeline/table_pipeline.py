@@ -114,7 +114,7 @@ class TablePipeline:
                 self._truncate(content, commit)
             elif isinstance(content, ColumnDefaults):
                 self._ledger.record_defaults(content.defaults, content.version)
-                failpoints.reach("after-ledger")
+                failpoints.reach(failpoints.AFTER_LEDGER)
             else:
                 self._write_changes(content, commit)
             self._fill(commit)
@@ -161,7 +161,7 @@ class TablePipeline:
         else:
             actions, complete = self._resolve_if_possible(actions)
         self._record_tombstones(actions, origins)
-        failpoints.reach("after-ledger")
+        failpoints.reach(failpoints.AFTER_LEDGER)
         mergeable = complete and not open_rows(actions).any()
         if not (mergeable and _all_applied(actions, self._merge(actions, commit))):
             self._reconcile(changes, actions, commit)
@@ -239,7 +239,7 @@ class TablePipeline:
             self._evolve(actions)
             counts = self._table.merge(with_absent_cells_kept(actions), commit)
             self._delete_overtaken(actions, commit)
-        failpoints.reach("after-table-commit")
+        failpoints.reach(failpoints.AFTER_TABLE_COMMIT)
         return counts
 
     def _evolve(self, actions: Actions) -> None:
@@ -293,11 +293,11 @@ class TablePipeline:
         with self._stages("merge"):
             if floor != known:
                 self._ledger.record({FLOOR_KEY: floor})
-            failpoints.reach("after-ledger")
+            failpoints.reach(failpoints.AFTER_LEDGER)
             if self._table.schema() is None:
                 return  # no rows to remove; the floor in the ledger blocks late events of other partitions
             self._table.truncate(truncate.version, commit)
-        failpoints.reach("after-table-commit")
+        failpoints.reach(failpoints.AFTER_TABLE_COMMIT)
 
     # -- columns that are added --------------------------------------------------------------------------------------
 
@@ -313,7 +313,7 @@ class TablePipeline:
             else:
                 with self._stages("merge"):
                     self._table.fill(default.column, value, self._ledger.defaults[default], commit)
-                failpoints.reach("after-table-commit")
+                failpoints.reach(failpoints.AFTER_TABLE_COMMIT)
             self._ledger.to_fill.discard(default)
 
     # -- reconciliation -----------------------------------------------------------------------------------------------

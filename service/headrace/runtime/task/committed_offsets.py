@@ -92,7 +92,7 @@ class CommittedOffsets:
             return
         self._durable.update(offsets)
         try:
-            await self._in_thread(failpoints.reach, "before-offset-commit")
+            await self._in_thread(failpoints.reach, failpoints.BEFORE_OFFSET_COMMIT)
             began = time.monotonic()
             await self._feed.commit(offsets)
             self._observer.committed(offsets, time.monotonic() - began)
