@@ -213,8 +213,12 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", folder], check=True)
 
 
+@pytest.mark.long
 def test_a_full_disk(lane: Lane, small_disk: Path) -> None:
-    """The task reports it; when there is free space, no row is missing."""
+    """The task reports it; when there is free space, no row is missing.
+
+    ``test_a_warehouse_that_cannot_be_written`` is the short form.
+    """
     with running(lane.other_worker("tight", small_disk / "warehouse")) as worker:
         put(worker, "tight", lane)
         wait_until(lambda: "no space left" in worker.traces("tight").lower(), "trace that names the cause", 120)

@@ -41,8 +41,12 @@ def test_stop_and_resume_under_load(lane: Lane) -> None:
     assert lane.prove() > 0
 
 
+@pytest.mark.long
 def test_a_worker_that_was_killed_while_paused_comes_back_paused(lane: Lane) -> None:
-    """The target state is stored in Kafka; no record is read before resume."""
+    """The target state is stored in Kafka; no record is read before resume.
+
+    ``test_worker_process.py::test_what_was_paused_is_paused_after_a_kill`` is the short form.
+    """
     lane.begin_load()
     wait_until(lambda: lane.transactions > 100, "load")
     lane.order("pause", "PAUSED")

@@ -86,7 +86,7 @@ def rewritten(compaction: IcebergCompaction, files: list[DataFile] | None = None
     return compaction.rewrite(compaction.files() if files is None else files)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2))])
 def test_rows_that_are_deleted_during_a_rewrite_stay_deleted(history: Callable[..., History], seed: int) -> None:
     """Merges before, during and after several rewrites: the table has the rows that the merges leave."""
     table = history(seed)
