@@ -14,7 +14,7 @@ from recordings.records import RecordedRecord, publish
 
 from headrace_dev.kafka import Kafka
 from headrace_dev.server import wait_until
-from headrace_dev.worker import Worker
+from headrace_dev.worker import SHORT_LIVED, Worker
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
 
@@ -49,7 +49,8 @@ def test_hostile_records_become_dead_letters(stack_kafka: Kafka, tmp_path: Path,
         ],
     )
     name = unique("hostile")
-    properties = {"group.id": name, "config.storage.topic": f"{name}-c", "status.storage.topic": f"{name}-s"}
+    storage = {"config.storage.topic": f"{name}-c", "status.storage.topic": f"{name}-s"}
+    properties = {"group.id": name, **storage, **SHORT_LIVED}
     worker = Worker(tmp_path, stack_kafka, tmp_path / "warehouse", properties=properties)
     worker.start()
     try:

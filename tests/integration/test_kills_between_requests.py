@@ -15,7 +15,7 @@ import pytest
 
 from headrace_dev.kafka import Kafka
 from headrace_dev.server import http, wait_until
-from headrace_dev.worker import Worker
+from headrace_dev.worker import SHORT_LIVED, Worker
 
 pytestmark = pytest.mark.stack
 
@@ -36,7 +36,9 @@ def worker(stack_kafka: Kafka, tmp_path: Path, unique: Callable[[str], str]) -> 
     """A worker with its own storage topics."""
     name = unique("kills")
     topics = {"config.storage.topic": f"{name}-configs", "status.storage.topic": f"{name}-status"}
-    worker = Worker(tmp_path, stack_kafka, tmp_path / "warehouse", properties={"group.id": name, **topics})
+    worker = Worker(
+        tmp_path, stack_kafka, tmp_path / "warehouse", properties={"group.id": name, **topics, **SHORT_LIVED}
+    )
     worker.start()
     yield worker
     worker.kill()

@@ -25,7 +25,7 @@ from headrace.rest.openapi import OPERATIONS
 from headrace_dev.kafka import Kafka
 from headrace_dev.postgres import Postgres
 from headrace_dev.server import free_ports, http, wait_until
-from headrace_dev.worker import Worker
+from headrace_dev.worker import SHORT_LIVED, Worker
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
 
@@ -85,6 +85,7 @@ def secured(stack_kafka: Kafka, tmp_path: Path, unique: Callable[[str], str]) ->
     (tmp_path / "mounted" / "link").symlink_to(tmp_path / "own" / "worker.properties")
     plain = "org.apache.kafka.common.security.plain.PlainLoginModule required"
     properties = {
+        **SHORT_LIVED,
         "group.id": name,
         "config.storage.topic": f"{name}-configs",
         "status.storage.topic": f"{name}-status",

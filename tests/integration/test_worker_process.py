@@ -19,7 +19,7 @@ from recordings.records import RecordedRecord, publish
 from headrace.core.decode.schema_changes import RENAMED
 from headrace_dev.kafka import Kafka
 from headrace_dev.server import free_ports, http, wait_until
-from headrace_dev.worker import Worker
+from headrace_dev.worker import SHORT_LIVED, Worker
 
 pytestmark = pytest.mark.stack
 SHOP = {"connector.class": "LakehouseSink", "topics": "shop.orders,shop.items", "tasks.max": "2"}
@@ -30,6 +30,7 @@ def worker(stack_kafka: Kafka, tmp_path: Path, unique: Callable[[str], str]) -> 
     """A worker with its own storage topics."""
     name = unique("process")
     properties = {
+        **SHORT_LIVED,
         "group.id": name,
         "config.storage.topic": f"{name}-configs",
         "status.storage.topic": f"{name}-status",
@@ -125,6 +126,7 @@ def test_connectors_follow_their_files_across_a_kill(
     name, folder = unique("directory"), tmp_path / "connectors"
     folder.mkdir()
     properties = {
+        **SHORT_LIVED,
         "group.id": name,
         "config.storage.topic": f"{name}-configs",
         "status.storage.topic": f"{name}-status",

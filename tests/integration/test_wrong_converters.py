@@ -11,7 +11,7 @@ from recordings.records import RecordedRecord, publish
 
 from headrace_dev.kafka import Kafka
 from headrace_dev.server import http, wait_until
-from headrace_dev.worker import Worker
+from headrace_dev.worker import SHORT_LIVED, Worker
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
 
@@ -56,7 +56,8 @@ def test_a_wrong_converter_fails_the_task_at_once(
         ],
     )
     name = unique("converters")
-    properties = {"group.id": name, "config.storage.topic": f"{name}-c", "status.storage.topic": f"{name}-s"}
+    storage = {"config.storage.topic": f"{name}-c", "status.storage.topic": f"{name}-s"}
+    properties = {"group.id": name, **storage, **SHORT_LIVED}
     worker = Worker(tmp_path, stack_kafka, tmp_path / "warehouse", properties=properties)
     worker.start()
     try:
