@@ -108,6 +108,7 @@ def test_the_way_of_an_update(
                     lambda *_: None,
                     threads,
                     unlimited(),  # type: ignore[arg-type,return-value]
+                    sources={},
                 )
                 task = await factory(topic, 0, typed, failures.append)
                 await task.start()

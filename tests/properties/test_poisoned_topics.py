@@ -156,7 +156,9 @@ async def _run(kinds: Sequence[str], tolerance: str, more: Mapping[str, str]) ->
     }
     config = sink_connector_config(given, WorkerDefaults({}, "1.0"))
     with WorkerThreads.start(2) as threads:
-        factory = SinkTaskFactory(feeds, lakehouse, lambda database, options: MemoryRowSource(), threads, unlimited())
+        factory = SinkTaskFactory(
+            feeds, lakehouse, lambda database, options: MemoryRowSource(), threads, unlimited(), sources={}
+        )
         task = await factory("items", 0, config, failures.append)
         await task.start()
         await eventually(lambda: bool(failures) or broker.committed("connect-items").get(PLACE) == len(kinds))

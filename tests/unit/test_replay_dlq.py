@@ -14,6 +14,7 @@ from headrace.config import SinkConnectorConfig
 from headrace.config.validation import WorkerDefaults, sink_connector_config
 from headrace.core.model.errors import BadRecord, Stage
 from headrace.ports import ErrantRecord, TableOptions
+from headrace.runtime.task.conversions import no_registries
 from headrace.runtime.task.replay import Edges
 from headrace_app.command import main
 from headrace_app.replay_dlq import ReplayReport, oldest, survey, write
@@ -64,7 +65,7 @@ class Scene:
 
     async def replay(self, since: int = 0) -> list[ErrantRecord]:
         report = ReplayReport(self.out, io.StringIO())
-        edges = Edges(self.lakehouse, lambda database, options: MemoryRowSource())
+        edges = Edges(self.lakehouse, lambda database, options: MemoryRowSource(), no_registries, {})
         return await write(self.feeds, self.sink, since, edges, report)
 
     def names(self, *, history: bool = False) -> list[Any]:

@@ -200,6 +200,7 @@ class Life:
             lambda database, options: LaterSource(world),
             WorkerThreads(Inline(), Inline(), Inline(), writers=2),
             unlimited(),
+            sources={},
         )
         self.task = await factory("oracle", 0, config(world.scenario, world.epoch), failures.append)
         await self.task.start()

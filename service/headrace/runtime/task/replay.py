@@ -32,7 +32,7 @@ from headrace.ports import (
     TopicPartition,
 )
 from headrace.runtime.task.asyncio_agent import AsyncioAgent
-from headrace.runtime.task.conversions import OpenRegistry, no_registries
+from headrace.runtime.task.conversions import OpenRegistry
 from headrace.runtime.task.memory_budget import unlimited
 from headrace.runtime.task.options import SinkTaskOptions
 from headrace.runtime.task.task_factory import OpenRowSource, SinkTaskFactory
@@ -218,8 +218,8 @@ class Edges:
 
     lakehouse: Lakehouse
     open_row_source: OpenRowSource
-    open_registry: OpenRegistry = no_registries
-    sources: Sources | None = None
+    open_registry: OpenRegistry
+    sources: Sources
 
 
 async def replay(

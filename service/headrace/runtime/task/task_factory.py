@@ -64,7 +64,8 @@ class SinkTaskFactory:
         open_registry: OpenRegistry = no_registries,
         adjust: Callable[[SinkTaskOptions], SinkTaskOptions] = lambda options: options,
         blocked: BlockedTables = lambda connector, task: (),
-        sources: Sources | None = None,
+        *,
+        sources: Sources,
     ) -> None:
         self._feeds = feeds
         self._lakehouse = lakehouse

@@ -11,7 +11,7 @@ from headrace.core.connect.table_status import TableStatus
 from headrace.core.decode.record_decoder import Sources
 from headrace.core.tables.table_sources import TableSources
 from headrace.ports import DeadLetterQueue, Feed, Lakehouse
-from headrace.runtime.observation import NO_OBSERVER, Observer
+from headrace.runtime.observation import Observer
 from headrace.runtime.pipeline.pipelines import Pipelines
 from headrace.runtime.pipeline.reselect import Reselect
 from headrace.runtime.task.chunk_decoder import ChunkDecoder
@@ -53,9 +53,9 @@ class SinkTaskParts:
         reselect: Reselect,
         dead_letter_queue: DeadLetterQueue | None,
         resources: TaskResources,
-        observer: Observer = NO_OBSERVER,
-        conversion: Conversion | None = None,
-        sources: Sources | None = None,
+        observer: Observer,
+        conversion: Conversion | None,
+        sources: Sources,
         blocked: Sequence[TableStatus] = (),
     ) -> SinkTaskParts:
         """Make the parts; ``blocked`` are the tables that did not run in an earlier run of the task."""
@@ -75,7 +75,7 @@ class SinkTaskParts:
                 options.transforms,
                 options.fields,
                 conversion,
-                sources or {},
+                sources,
                 reselect.catalog,
                 observer,
                 partial(run_in, threads.decoding),

@@ -193,6 +193,7 @@ async def test_a_task_that_cannot_be_created_leaves_no_queue_open() -> None:
             threads,
             unlimited(),
             open_in_another_process,
+            sources={},
         )
         with pytest.raises(Retriable):
             await factory("shop", 0, sink_connector_config(CACHED | config, DEFAULTS), lambda error: None)
@@ -216,6 +217,7 @@ async def test_a_task_gets_the_tables_that_had_failed() -> None:
                 threads,
                 unlimited(),
                 blocked=lambda connector, number: [failed] if (connector, number) == ("shop", 3) else [],
+                sources={},
             )
             typed = sink_connector_config({**config, "errors.isolation": isolation}, DEFAULTS)
             task = await factory("shop", 3, typed, lambda error: None)

@@ -58,7 +58,12 @@ async def test_the_row_of_another_table_stays(shown: str, restarted: bool, monke
 
     async def started() -> Any:
         factory = SinkTaskFactory(
-            MemoryFeeds(broker), lakehouse, lambda database, options: MemoryRowSource(), threads, unlimited()
+            MemoryFeeds(broker),
+            lakehouse,
+            lambda database, options: MemoryRowSource(),
+            threads,
+            unlimited(),
+            sources={},
         )
         task = await factory("items", 0, sink_connector_config(CONFIG, WorkerDefaults({}, "1.0")), failures.append)
         await task.start()
