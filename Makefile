@@ -60,7 +60,7 @@ format: setup ## let ruff put the code in form
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: setup jars ## Headrace beside a hand-written stream, results checked, and beside Debezium's reselect; QUICK=1: a tenth
+bench: setup jars ## Headrace beside a hand-written stream, results checked, and beside Debezium's reselect; QUICK=1: a small load
 	$(BIN)/python -m benchmarks.kafka_to_table $(if $(QUICK),--quick)
 	$(BIN)/python -m benchmarks.reselect $(if $(QUICK),--quick)
 
