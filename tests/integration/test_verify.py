@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -107,13 +108,20 @@ def test_a_table_whose_name_a_topic_cannot_have_is_compared(lane: Lane, stack: S
         lane.worker.put_connector(name, lane.sink_config(topics=topic, collection__name__format=form))
     change_unseen(stack, lane, """UPDATE "Größen & Maße" SET name = 'unseen' WHERE id = 2""")
     lane.begin_load(20)  # an idle source confirms no progress, and without that nothing is proven
-    for name, form in formats.items():
-        wait_until(lambda name=name: lane.worker.committed(name).get((topic, 0), 0) >= 2, f"rows of {name}", 120)
+
+    def repaired(name: str) -> tuple[int, list[str]]:
+        wait_until(lambda: lane.worker.committed(name).get((topic, 0), 0) >= 2, f"rows of {name}", 120)
         named = () if name == "odd-by-topic" else ("--table", "public.Größen & Maße")
-        changes = {"topics": topic, "collection__name__format": form}
-        status, lines = verify(lane, tmp_path, *named, "--repair", name=name, **changes)
-        expected = [f"public.Größen & Maße id=2: {what}" for what in ("name differs", "repaired")]
-        assert (status, lines[:-1]) == (0, expected)
+        changes = {"topics": topic, "collection__name__format": formats[name]}
+        (tmp_path / name).mkdir()
+        status, lines = verify(lane, tmp_path / name, *named, "--repair", name=name, **changes)
+        return status, lines[:-1]
+
+    with ThreadPoolExecutor(len(formats)) as both:
+        results = list(both.map(repaired, formats))
+    expected = [f"public.Größen & Maße id=2: {what}" for what in ("name differs", "repaired")]
+    assert results == [(0, expected)] * len(formats)
+    for name in formats:
         lane.worker.call("DELETE", f"/connectors/{name}")
 
 
