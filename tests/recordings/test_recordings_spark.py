@@ -33,6 +33,8 @@ pytestmark = [pytest.mark.stack, pytest.mark.spark]
 VARYING = ("public.all_types", "public.array_types", "public.toast_t", "public.toast_life", "public.key_num")
 OTHERS = (*MARIADB, "ora-bytes", "orans-bytes", "sqlserver", "mysqlns")
 MINUTES = 4
+KEPT = {"retention.ms": "-1"}
+"""The records have the times of their recordings. A broker's first check would remove them before they are read."""
 ON_DELTA = ("b", "c2")
 KILLED = "b"
 
@@ -59,7 +61,7 @@ def test_recording(name: str, worker: Worker, stack_kafka: Kafka) -> None:
     of = variant(name)
     tables = [table for table in compared_tables(of) if name in ("a", *OTHERS) or table.name in VARYING]
     for table in tables:
-        stack_kafka.create_topic(topic_of(table, of))
+        stack_kafka.create_topic(topic_of(table, of), config=KEPT)
         publish(stack_kafka.bootstrap_servers, records_of(table, of))
     _pass(worker, of, tables, "iceberg")
     if name in ON_DELTA:
@@ -72,7 +74,7 @@ def test_avro(worker: Worker, stack_kafka: Kafka, stack_registry: Registry) -> N
     tables = [table for table in compared_tables(of) if table.name in ("public.all_types", "public.toast_life")]
     registered = Registered(stack_registry, of.recording_file.parent)
     for table in tables:
-        stack_kafka.create_topic(topic_of(table, of))
+        stack_kafka.create_topic(topic_of(table, of), config=KEPT)
         records = [registered.record(as_avro(each)) for each in records_of(table, of)]
         publish(stack_kafka.bootstrap_servers, records)
     converters = {
@@ -98,7 +100,7 @@ def test_what_real_serializers_write(worker: Worker, stack_kafka: Kafka, stack_r
     ends = {}
     for name, converter, serializers in FORMATS:
         topic = f"serialized.{name}"
-        stack_kafka.create_topic(topic)
+        stack_kafka.create_topic(topic, config=KEPT)
         sent = records(topic, serializers(client))
         publish(stack_kafka.bootstrap_servers, sent)
         ends[topic] = {(topic, 0): len(sent)}
