@@ -75,7 +75,7 @@ class ErrorSettings:
         "errors.tolerance",
         Type.STRING,
         "none",
-        "What to do with a record that cannot be used: none fails the task, all skips the record (and sends "
+        "What to do with a record that cannot be used: none fails its table, all skips the record (and sends "
         "it to the dead letter queue if there is one).",
         _MEDIUM,
         one_of("none", "all"),

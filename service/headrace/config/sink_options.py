@@ -116,7 +116,7 @@ class TableSettings:
         Type.BOOLEAN,
         False,
         "Whether to adopt existing tables that Headrace did not create: Headrace adds its columns, keeps the "
-        "rows, and applies every change. If false, such a table fails the task.",
+        "rows, and applies every change. If false, such a table fails.",
     )
     adopts_from: Sequence[str] = option(
         "table.adopt.from",
@@ -132,7 +132,7 @@ class TableSettings:
         Type.STRING,
         "fail",
         "What to do if a table that the connector has written does not exist any more, or is older than the "
-        "group's offsets. fail stops the task before anything is written, because the records in between are not "
+        "group's offsets. fail lets the table fail before anything is written, because the records in between are not "
         "read again. recreate creates the table again, or accepts it as it is, and continues at the group's "
         "offsets, for an intended restart.",
         validator=any_case("fail", "recreate"),
@@ -190,7 +190,7 @@ class TableSettings:
         "schema.evolution",
         Type.STRING,
         "basic",
-        "basic adds and widens columns as events require it. none fails the task instead.",
+        "basic adds and widens columns as events require it. With none the table fails instead.",
         validator=any_case("none", "basic"),
         read=equal_to("basic"),
     )
@@ -303,7 +303,7 @@ class SourceSettings:
         "source.position.regression.ms",
         Type.LONG,
         3_600_000,
-        "An event whose position is lower than the stored one fails the task if its source time is newer by more "
+        "An event whose position is lower than the stored one fails its table if its source time is newer by more "
         "than this, because the source's positions seem to have started again.",
         validator=at_least(0),
         read=microseconds,

@@ -207,7 +207,7 @@ class ReselectOptions:
         "reselect.error.handling.mode",
         Type.STRING,
         "warn",
-        "What to do if a row cannot be read: warn keeps the stored cell, fail stops the task, dlq sends the "
+        "What to do if a row cannot be read: warn keeps the stored cell, fail lets the table fail, dlq sends the "
         "records that omit the value to the dead letter queue.",
         validator=any_case("warn", "fail", "dlq"),
     )
@@ -216,8 +216,8 @@ class ReselectOptions:
         Type.STRING,
         "auto",
         "What to do with a cell without a value in a row that is not stored yet. null writes a null. auto writes "
-        "a null only if the database has shown that the row does not exist any more, and otherwise stops the "
-        "task. fail stops the task. dlq sends the records that omit the value to the dead letter queue.",
+        "a null only if the database has shown that the row does not exist any more, and otherwise fails the "
+        "table. fail fails the table. dlq sends the records that omit the value to the dead letter queue.",
         validator=any_case("auto", "null", "fail", "dlq"),
     )
     unknown_null_mode: str = option(
