@@ -12,8 +12,9 @@ from fix_asyncio import eventually
 from unit.runtime.sink_task_harness import FIRST, TOPIC, Harness
 
 from headrace.ports import Chunk, Commit, TableOptions
-from headrace.runtime.threads import run_in
-from headrace_dev.memory.feed import MemoryRecord
+from headrace.runtime.threads import WorkerThreads, run_in
+from headrace_dev.memory import MemoryLakehouse
+from headrace_dev.memory.feed import MemoryBroker, MemoryRecord
 
 pytestmark = pytest.mark.anyio
 
@@ -75,6 +76,37 @@ async def test_a_write_that_a_rebalance_did_not_wait_for(harness: Harness, monke
     assert merge.most == 1
     assert {FIRST: 1} not in commits, "the late result of the first assignment"
     assert not harness.failures
+
+
+async def test_a_batch_contains_what_arrives_until_a_thread_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table waits for the only writing thread, which writes another table. Its batch has what arrived meanwhile.
+
+    So the other half of a key change is in the queue when a batch is closed, and no half is written alone.
+    """
+    broker = MemoryBroker()
+    await broker.create_topic(TOPIC)
+    await broker.create_topic("shop.public.orders")
+    with WorkerThreads.start(1) as threads:
+        harness = Harness(broker, MemoryLakehouse(), threads)
+        merge = SlowMerge(type(harness.lakehouse.table("lake", "x", TableOptions())), monkeypatch)
+        task = harness.task()
+        await task.start()
+        try:
+            row = {"id": 1, "name": "first"}
+            broker.append("shop.public.orders", change("c", row, 1, table="orders"), key({"id": 1}))
+            await eventually(merge.began.is_set)
+            harness.insert(1, 10)
+            await eventually(lambda: task.waiting("shop_public_items") == 1)
+            harness.insert(2, 20)
+            await eventually(lambda: task.waiting("shop_public_items") == 2)
+            merge.go.set()
+            await eventually(lambda: harness.offset() == 2)
+        finally:
+            merge.go.set()
+            await task.stop()
+        (items,) = [report for report in task.reports() if report.table == "shop_public_items"]
+    assert items.last_batch is not None
+    assert items.last_batch.events == 2
 
 
 async def _append(commits: list[Any], offsets: Any) -> None:
