@@ -73,7 +73,7 @@ class TokenCache:
             if kept is not None and now < self._replace_at:
                 return kept.text
             try:
-                return self._fetched(now).text
+                return self._fetch_token(now).text
             except HeadraceError as error:
                 if kept is None or kept.ends is None or kept.ends <= now:
                     raise
@@ -87,7 +87,7 @@ class TokenCache:
         """
         self._discarded = text
 
-    def _fetched(self, now: float) -> Token:
+    def _fetch_token(self, now: float) -> Token:
         if self._failure is not None and now < self._next_try:
             raise self._failure
         try:

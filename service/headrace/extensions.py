@@ -45,7 +45,7 @@ class ExtensionPoint(Generic[F]):
         if name not in points.names:
             available = ", ".join(self.names()) or "none"
             raise ConfigError(f"The {self.group} plug-in {name!r} is not installed; use one of: {available}")
-        return self._loaded(points[name])
+        return self._load_entry_point(points[name])
 
     def load_all(self) -> dict[str, F]:
         """Return all functions by name. Raises ConfigError if one of them does not fit the Protocol."""
@@ -60,7 +60,7 @@ class ExtensionPoint(Generic[F]):
             "package, or remove it from this worker"
         )
 
-    def _loaded(self, point: EntryPoint) -> F:
+    def _load_entry_point(self, point: EntryPoint) -> F:
         try:
             function = point.load()
         except Exception as error:  # whatever the package raises at its import
@@ -69,7 +69,7 @@ class ExtensionPoint(Generic[F]):
             raise self.unusable(point.name, f"it is no function that accepts {self.parameters} argument(s)")
         members = _members(self.returns)
 
-        def checked(*arguments: object) -> object:
+        def call(*arguments: object) -> object:
             made = function(*arguments)
             if missing := [member for member in members if not hasattr(made, member)]:
                 raise self.unusable(
@@ -79,7 +79,7 @@ class ExtensionPoint(Generic[F]):
                 )
             return made
 
-        return cast(F, checked)
+        return cast(F, call)
 
 
 def _accepts(function: Callable[..., object], parameters: int) -> bool:
@@ -95,7 +95,7 @@ def _accepts(function: Callable[..., object], parameters: int) -> bool:
 def _members(protocol: type[Any]) -> list[str]:
     """Return the methods and attributes that a Protocol declares."""
     declared = [vars(base) for base in protocol.__mro__ if getattr(base, "_is_protocol", False)]
-    names = {name for each in declared for name in (*each, *each.get("__annotations__", ()))}
+    names = {name for members in declared for name in (*members, *members.get("__annotations__", ()))}
     return sorted(name for name in names if not name.startswith("_") or name == "__call__")
 
 

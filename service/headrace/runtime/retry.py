@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_exponential_jitter
 
 from headrace.core.model.errors import remedy
 
@@ -14,8 +13,13 @@ _INITIAL_SECONDS = 0.3
 
 def pause_after(attempts: int, maximum_seconds: float) -> float:
     """Return the seconds to wait after so many attempts that failed, from 1 on."""
-    exponential: float = _INITIAL_SECONDS * 2.0 ** min(attempts - 1, 30)
-    return min(exponential + random.uniform(0, _INITIAL_SECONDS), maximum_seconds)
+    state = RetryCallState(AsyncRetrying(), None, (), {})
+    state.attempt_number = attempts
+    return _waits(maximum_seconds)(state)
+
+
+def _waits(maximum_seconds: float) -> wait_exponential_jitter:
+    return wait_exponential_jitter(multiplier=_INITIAL_SECONDS, max=maximum_seconds, jitter=_INITIAL_SECONDS)
 
 
 def retrying(maximum_seconds: float, failed: Callable[[BaseException, float], None]) -> AsyncRetrying:
@@ -30,7 +34,7 @@ def retrying(maximum_seconds: float, failed: Callable[[BaseException, float], No
 
     return AsyncRetrying(
         retry=retry_if_exception(lambda error: isinstance(error, Exception) and remedy(error).retry),
-        wait=lambda state: pause_after(state.attempt_number, maximum_seconds),
+        wait=_waits(maximum_seconds),
         before_sleep=before_sleep,
         reraise=True,
     )

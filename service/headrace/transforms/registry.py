@@ -56,7 +56,7 @@ def check_extensions() -> None:
 
 
 def _by_name(own: list[PluginClass], extensions: ExtensionPoint[PluginClasses]) -> dict[str, PluginClass]:
-    classes = {each.class_name: each for each in own}
+    classes = {plugin.class_name: plugin for plugin in own}
     for name, classes_of in extensions.load_all().items():
         for added in classes_of():
             if not isinstance(added, PluginClass):
@@ -72,7 +72,7 @@ def refusal(name: str) -> str | None:
 
 def find(name: str, known: Mapping[str, PluginClass]) -> PluginClass | None:
     """Return the class with a full or simple name; of two with one simple name Kafka's own."""
-    simple = [each for each in known.values() if each.simple_name == name]
+    simple = [plugin for plugin in known.values() if plugin.simple_name == name]
     return known.get(name) or (simple[-1] if simple else None)
 
 

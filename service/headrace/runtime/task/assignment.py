@@ -84,7 +84,6 @@ class Assignment:
             commit_turn,
         )
         self._records = UncommittedRecords(options.dead_letters_unresolved)
-        self._records = UncommittedRecords(options.dead_letters_unresolved)
         self._backlog = Backlog(self._progress)
         committed = feed.committed()
         self._context = LaneContext(
@@ -115,7 +114,8 @@ class Assignment:
     def drop(self) -> None:
         """Ignore what comes of the writes in progress: a rebalance did not wait for them."""
         self.is_over = True
-        self.close()
+        self.gate.drop()
+        self._wake_flush()
 
     async def end(self) -> None:
         """Discard everything when the writes in progress have ended. Idempotent."""
@@ -151,11 +151,11 @@ class Assignment:
         now = time.monotonic()
         end = resumable(chunk.end, [content for _, _, content in contents], chunk.behind)
         origin = self._chunks.begin(chunk.partition, end, now, chunk.behind)
-        lanes = [await self._lane(table, topic) for table, topic, _ in contents]
+        lanes = [lane for table, topic, _ in contents if (lane := await self._lane(table, topic)) is not None]
+        if self.is_over:  # while an agent started; what a stopped lane is sent would count in the memory budget
+            return
         is_crowded, memory = False, self._task.resources.memory
         for lane, (_, _, content) in zip(lanes, contents, strict=True):
-            if lane is None:
-                return
             lane.put(content, origin)
             memory.hold(lane, lane.memory)
             is_crowded |= lane.is_full
@@ -215,6 +215,8 @@ class Assignment:
         try:
             async with aclosing(lane.run(messages)) as results:
                 async for result in results:
+                    if self.is_over:  # the next assignment has lanes of its own for these tables, or another task
+                        continue
                     match result:
                         case BatchClosed():
                             self.throttle()
@@ -235,8 +237,6 @@ class Assignment:
 
     async def _on_batch_durable(self, lane: TableLane, result: BatchDurable) -> None:
         """Commit the offsets of a durable batch, and maintain its table if that is due."""
-        if self.is_over:
-            return
         self._task.tables.on_batch_durable(lane.table)
         self.throttle()
         await self._report_omitted(result.omitted)

@@ -67,16 +67,6 @@ class CommittedOffsets:
         async with self._turn:
             pass
 
-    @property
-    def topic_ids(self) -> Mapping[str, str]:
-        """Kafka's ids of the topics that are read."""
-        return self._feed.topic_ids()
-
-    def note(self, notes: Mapping[TopicPartition, str]) -> None:
-        """Commit these notes with the offsets of their partitions from now on."""
-        if notes:
-            self._feed.note(notes)
-
     async def commit(self) -> None:
         """Commit the registered offsets, after the commit in progress.
 

@@ -205,7 +205,7 @@ class SinkTask:
                 parts.router.note(topic, decoded.notes)
                 if assignment.is_over:  # its new owner reads the chunk
                     return
-                addressed = [self._addressed(assignment, topic, *content) for content in contents]
+                addressed = [self._address(assignment, topic, *content) for content in contents]
             except Exception as error:
                 if remedy(error).retry or not self._options.isolate_tables:
                     raise
@@ -218,7 +218,7 @@ class SinkTask:
         except Exception as error:
             self.failed(error)
 
-    def _addressed(self, assignment: Assignment, topic: str, topic_of_rows: str, content: Content) -> Addressed:
+    def _address(self, assignment: Assignment, topic: str, topic_of_rows: str, content: Content) -> Addressed:
         """The table of content. ``topic`` is the one that is read, which transforms may have changed for the rows."""
         options, sources = self._options, self._parts.sources
         name = options.naming.name(topic_of_rows, content.table)

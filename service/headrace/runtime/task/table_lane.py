@@ -58,10 +58,12 @@ _MOST_PORTIONS = 256
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Content of a chunk: changes, a truncate, or the defaults of new columns."""
+    """Content of a chunk: changes, a truncate, or the defaults of new columns. ``size`` is in bytes."""
 
     content: Content
     origin: Origin
+    size: int
+    events: int
 
 
 class Tick:
@@ -203,9 +205,9 @@ class TableLane:
 
     def _receive(self, message: Message) -> None:
         match message:
-            case Part(content, origin):
-                self._arriving_bytes -= content_size(content)
-                self._arriving_events -= record_count(content)
+            case Part(content, origin, size, events):
+                self._arriving_bytes -= size
+                self._arriving_events -= events
                 if self.table.state is not TableState.FAILED:  # otherwise its part stays, and no offset passes it
                     self._queue.put(content, origin)
                     origin.missing -= 1
@@ -259,7 +261,7 @@ class TableLane:
 
         After an error that passes it is called again with the same batch.
         """
-        task, written, offsets = self._task, self._context.written, self._context.offsets
+        task, written = self._task, self._context.written
         group = task.options.group
         in_thread = partial(run_in, task.resources.threads.writing)
         started = time.monotonic()
@@ -302,8 +304,8 @@ class TableLane:
             topic, note = notes.pop(0)
             log.warning("%s: %s: %s", self._connector, note.subject(topic), note.text)
             task.observer.noted(note.text, note.subject(topic))
-        if group:
-            offsets.note(written.written(name, await in_thread(lake.reached, group)))
+        if group and (notes_of_offsets := written.written(name, await in_thread(lake.reached, group))):
+            task.feed.note(notes_of_offsets)
         seconds = time.monotonic() - started
         task.observer.written(batch, seconds, time.time())
         return self._on_durable(batch, omitted, seconds)
@@ -337,6 +339,8 @@ class TableLane:
 
     def _on_error(self, error: Exception) -> Result | None:
         """Repeat the write after a pause (None), or fail."""
+        if self._gate.is_dropped:  # the next assignment writes the table again, and finds out for itself
+            return None
         now, name = time.monotonic(), self.table.name
         self._failures += 1
         if self._failures == 1:
@@ -378,9 +382,10 @@ class TableLane:
     def put(self, content: Content, origin: Origin) -> None:
         """Send content of a chunk. It is a part of its origin until it is durable."""
         origin.missing += 1
-        self._arriving_bytes += content_size(content)
-        self._arriving_events += record_count(content)
-        self._agent.send(Part(content, origin))
+        part = Part(content, origin, content_size(content), record_count(content))
+        self._arriving_bytes += part.size
+        self._arriving_events += part.events
+        self._agent.send(part)
 
     def send(self, message: Resume | Fail) -> None:
         """Send a message behind the content that was put."""

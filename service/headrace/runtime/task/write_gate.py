@@ -13,6 +13,8 @@ class WriteGate:
     def __init__(self, *, held: bool = False) -> None:
         self._is_closed = False
         self._is_held = held
+        self.is_dropped = False
+        """Whether errors of a write in progress count no more."""
         self._writes = 0
         self._quiet = asyncio.Event()
         self._quiet.set()
@@ -23,8 +25,13 @@ class WriteGate:
         return not (self._is_closed or self._is_held)
 
     def close(self) -> None:
-        """Close the gate for good: the next assignment has its own."""
+        """Close the gate. It does not open again: the next assignment has its own."""
         self._is_closed = True
+
+    def drop(self) -> None:
+        """Close the gate, and ignore how the writes in progress end."""
+        self.is_dropped = True
+        self.close()
 
     def hold(self) -> None:
         """Begin a pause."""

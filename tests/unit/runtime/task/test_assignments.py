@@ -11,6 +11,7 @@ from envelopes import change, key
 from fix_asyncio import eventually
 from unit.runtime.sink_task_harness import FIRST, TOPIC, Harness
 
+from headrace.core.model.errors import Fatal
 from headrace.ports import Chunk, Commit, TableOptions
 from headrace.runtime.threads import WorkerThreads, run_in
 from headrace_dev.memory import MemoryLakehouse
@@ -20,9 +21,12 @@ pytestmark = pytest.mark.anyio
 
 
 class SlowMerge:
-    """Merges of a table that wait until the test lets them end; ``most`` is how many ran at the same time."""
+    """Merges of a table that wait until the test lets them end; ``most`` is how many ran at the same time.
 
-    def __init__(self, table: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    The first one raises ``error`` at its end, if there is one.
+    """
+
+    def __init__(self, table: Any, monkeypatch: pytest.MonkeyPatch, error: Exception | None = None) -> None:
         self.began, self.go = Event(), Event()
         self.most = self.count = 0
         merge, running = table.merge, [0]
@@ -34,6 +38,8 @@ class SlowMerge:
             self.began.set()
             assert self.go.wait(10)
             running[0] -= 1
+            if error is not None and self.count == 1:
+                raise error
             return merge(table, actions, commit)
 
         monkeypatch.setattr(table, "merge", wait)
@@ -76,6 +82,30 @@ async def test_a_write_that_a_rebalance_did_not_wait_for(harness: Harness, monke
     assert merge.most == 1
     assert {FIRST: 1} not in commits, "the late result of the first assignment"
     assert not harness.failures
+
+
+@pytest.mark.parametrize("isolated", [False, True])
+async def test_an_error_of_a_write_that_a_rebalance_did_not_wait_for(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, isolated: bool
+) -> None:
+    """It fails neither the table nor the task: the next assignment writes the table again, and finds out for itself."""
+    table = type(harness.lakehouse.table("lake", "x", TableOptions()))
+    merge = SlowMerge(table, monkeypatch, Fatal("the type changed"))
+    task = harness.task(isolated=isolated)
+    await task.start()
+    try:
+        harness.insert(1, 10)
+        await eventually(merge.began.is_set)
+        await task.assigned(task.epoch + 1, [FIRST])
+        merge.go.set()
+        await task.put(chunk(task.epoch, 7))
+        await eventually(lambda: bool(harness.failures or task.tables()) or harness.offset() == 8)
+    finally:
+        merge.go.set()
+        await task.stop()
+    assert harness.offset() == 8
+    assert not harness.failures
+    assert merge.count == 2
 
 
 async def test_a_batch_contains_what_arrives_until_a_thread_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
