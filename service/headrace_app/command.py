@@ -151,6 +151,21 @@ def worker_config(path: Path, *, distributed: bool) -> WorkerConfig:
     return config
 
 
+_COMMANDS = (
+    ("verify", verify, True, "compare source tables with lake tables while both change, and repair differences"),
+    ("validate", validate, False, "validate connector files as the REST API does, without a worker and without Kafka"),
+    (
+        "apply",
+        apply,
+        False,
+        "create, change and delete connectors until they equal connector files, over the REST API",
+    ),
+    ("status", status, False, "print the tables of all connectors, failed ones first, over the REST API"),
+    ("replay-dlq", replay_dlq, True, "apply the dead letters of a connector again"),
+)
+"""Commands beside the workers: name, module, whether it reads a worker file, and what it does."""
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         "headrace",
@@ -170,51 +185,20 @@ def _parser() -> argparse.ArgumentParser:
         "connect-standalone",
         help="run a worker that keeps configurations and states in memory; connectors come from files",
     )
-    compare = modes.add_parser(
-        "verify",
-        help="compare source tables with lake tables while both change, and repair differences",
-        description=verify.DESCRIPTION,
-        epilog=verify.EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    check = modes.add_parser(
-        "validate",
-        help="validate connector files as the REST API does, without a worker and without Kafka",
-        description=validate.DESCRIPTION,
-        epilog=validate.EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    code = modes.add_parser(
-        "apply",
-        help="create, change and delete connectors until they equal connector files, over the REST API",
-        description=apply.DESCRIPTION,
-        epilog=apply.EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    show = modes.add_parser(
-        "status",
-        help="print the tables of all connectors, failed ones first, over the REST API",
-        description=status.DESCRIPTION,
-        epilog=status.EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    again = modes.add_parser(
-        "replay-dlq",
-        help="apply the dead letters of a connector again",
-        description=replay_dlq.DESCRIPTION,
-        epilog=replay_dlq.EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    for mode, level in ((distributed, "INFO"), (standalone, "INFO"), (compare, "ERROR"), (again, "ERROR")):
-        mode.add_argument("worker", type=Path, metavar="worker.properties", help="a Kafka Connect worker file")
-        mode.add_argument("--log-level", default=level, choices=["DEBUG", "INFO", "WARNING", "ERROR"])
-    verify.add_arguments(compare)
-    validate.add_arguments(check)
-    replay_dlq.add_arguments(again)
-    apply.add_arguments(code)
-    status.add_arguments(show)
-    for command in (check, code, show):
-        command.set_defaults(log_level="ERROR")
+    for worker, level in ((distributed, "INFO"), (standalone, "INFO")):
+        _add_worker_file(worker, level)
+    for name, command, of_worker, summary in _COMMANDS:
+        parser_of_command = modes.add_parser(
+            name,
+            help=summary,
+            description=command.DESCRIPTION,
+            epilog=command.EPILOG,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        if of_worker:
+            _add_worker_file(parser_of_command, "ERROR")
+        command.add_arguments(parser_of_command)
+        parser_of_command.set_defaults(log_level="ERROR")
     standalone.add_argument(
         "connectors",
         type=Path,
@@ -223,6 +207,11 @@ def _parser() -> argparse.ArgumentParser:
         help='a connector: {"name": …, "config": {…}}, or a configuration that contains the name',
     )
     return parser
+
+
+def _add_worker_file(parser: argparse.ArgumentParser, level: str) -> None:
+    parser.add_argument("worker", type=Path, metavar="worker.properties", help="a Kafka Connect worker file")
+    parser.add_argument("--log-level", default=level, choices=["DEBUG", "INFO", "WARNING", "ERROR"])
 
 
 def _configure_logging(level: str) -> None:
