@@ -98,7 +98,7 @@ class TaskQueues:
     def reset(self) -> None:
         """Discard all events that are not complete."""
         self._offsets = OffsetTracker()
-        self._backlog.clear()
+        self._backlog.behind.clear()
         self._caught_up.clear()
         for queue in self._queues.values():
             queue.clear()

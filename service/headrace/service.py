@@ -256,7 +256,7 @@ def checked_connector(config: WorkerConfig, path: Path) -> SinkConnectorConfig:
     connector_class = LakehouseSinkConnector(worker_defaults(config), providers)
     if not connector_class.runs(properties):
         raise ConfigError(f"{path}: connector.class is not a class of Headrace", "connector.class")
-    return connector_class.resolved(properties, str(path))
+    return connector_class.resolve(properties, str(path))
 
 
 def exit_after(seconds: float, status: int) -> None:

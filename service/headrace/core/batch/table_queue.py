@@ -59,10 +59,6 @@ class Backlog:
         self.behind[partition] = behind
         self.read_at = now
 
-    def clear(self) -> None:
-        """Forget the partitions; a new assignment begins."""
-        self.behind.clear()
-
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
@@ -91,7 +87,7 @@ class TableQueue:
         self.clear()
 
     def clear(self) -> None:
-        """Discard everything that is not complete: a new assignment reads it again."""
+        """Discard everything that is not complete: it is read again."""
         self._waiting: deque[_Waiting] = deque()
         self._held = HeldHalves()
         self._last_deletes = LastDeletes()

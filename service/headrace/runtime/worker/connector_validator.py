@@ -45,7 +45,7 @@ class ConnectorValidator:
             raise RestError(prefix + str(error), 500) from error
         return self._connector.validate(config, self._checks)
 
-    def checked(self, config: Properties) -> Config:
+    def valid_config(self, config: Properties) -> Config:
         """Return the configuration without nulls. Raises RestError 400 with all errors."""
         self.check_class(config)
         errors = self._connector.validate(config, self._checks).errors()

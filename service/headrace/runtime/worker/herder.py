@@ -142,7 +142,7 @@ class Herder:
         """
         async with self._changing(_writing_config(name)):
             given = named(name, config)
-            properties = self._validator.checked(given)
+            properties = self._validator.valid_config(given)
             created = not self._configs.state.has_connector(name)
             if created:
                 check_addressable(name)
@@ -158,7 +158,7 @@ class Herder:
         async with self._changing(_writing_config(name)):
             merged: dict[str, str | None] = {**self.config(name), **patch}
             given = {key: value for key, value in merged.items() if value is not None}
-            properties = self._validator.checked(given)
+            properties = self._validator.valid_config(given)
             tasks = range(self._configs.state.task_count(name))
             await self._written(self._configs.put_connector(name, properties), "connector configuration")
         return ConnectorInfo(name, properties, tasks, self._worker.connector_class.type)
@@ -308,7 +308,7 @@ class Herder:
             )
 
     def _to_create(self, name: str, config: Properties) -> Config:
-        properties = self._validator.checked(named(name, config))
+        properties = self._validator.valid_config(named(name, config))
         check_addressable(name)
         return properties
 

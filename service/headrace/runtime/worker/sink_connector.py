@@ -76,7 +76,7 @@ class LakehouseSinkConnector:
                     infos = _with_error(infos, error)
         return resolved.hide(infos)
 
-    def resolved(self, given: Properties, if_invalid: str) -> SinkConnectorConfig:
+    def resolve(self, given: Properties, if_invalid: str) -> SinkConnectorConfig:
         """Return the typed form of a configuration. Passwords of databases are resolved again for each connection.
 
         Raises ConfigError with ``if_invalid`` and all errors: another version may have accepted the configuration, and

@@ -197,7 +197,7 @@ class WorkerConnector:
             self._move(Event.START)  # of a later generation
         else:
             self._led = None
-            typed = await self._validated(config)
+            typed = await self._read_stored(config)
             count, wanted = self._context.connector_class.task_count(typed), typed.framework.tasks_max
             tasks = [{**config, _TASK_CLASS: self._context.connector_class.task_class}] * count
             if count < wanted and tasks != self._context.configs.state.task_configs(self.name):
@@ -248,7 +248,7 @@ class WorkerConnector:
                 "connector.class",
             )
 
-    async def _validated(self, config: Mapping[str, str]) -> SinkConnectorConfig:
+    async def _read_stored(self, config: Mapping[str, str]) -> SinkConnectorConfig:
         """Validate a stored configuration again, one connector after the other. Raises ConfigError.
 
         A validation takes milliseconds. Thousands in a row would keep the event loop from the answers to probes.
@@ -257,7 +257,7 @@ class WorkerConnector:
         async with self._context.validations:
             await asyncio.sleep(0)
             given = {name: value for name, value in config.items() if name != _TASK_CLASS}
-            return self._context.connector_class.resolved(given, "The stored configuration is not valid on this worker")
+            return self._context.connector_class.resolve(given, "The stored configuration is not valid on this worker")
 
     async def _align_tasks(self, configs: Sequence[Mapping[str, str]], *, running: bool) -> None:
         """Run or pause exactly those tasks of ``configs`` that are assigned to this worker."""
@@ -290,7 +290,7 @@ class WorkerConnector:
     def _new_task(self, task_number: int, config: Mapping[str, str]) -> WorkerTask:
         context = self._context
         self._check_class(config)
-        typed = partial(self._validated, config)
+        typed = partial(self._read_stored, config)
         task = WorkerTask(
             self.name, task_number, config, typed, context.task_factory, context.supervision, self._report_task
         )
