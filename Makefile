@@ -28,7 +28,7 @@ test: setup jars $(CLASSES) ## everything that has to pass: unit, properties, co
 # The seed of a simulated database means the same history in every run.
 test unit coverage soak mutations: export PYTHONHASHSEED := 0
 
-# Two processes, file by file (tests/fix_lanes.py): a test that waits for a start or a rebalance leaves its core to others.
+# Two processes, file by file (tests/support/fix_lanes.py): a test that waits for a start or a rebalance leaves its core to others.
 SIDE_BY_SIDE := -n 2 --dist loadfile --no-loadscope-reorder
 
 # Few examples of each law.

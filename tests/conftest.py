@@ -13,10 +13,10 @@ settings.register_profile("search", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
 pytest_plugins = [
-    "fix_asyncio",
-    "fix_cache",
-    "fix_lanes",
-    "fix_secured_kafka",
-    "fix_spark",
-    "fix_stack",
+    "support.fix_asyncio",
+    "support.fix_cache",
+    "support.fix_lanes",
+    "support.fix_secured_kafka",
+    "support.fix_spark",
+    "support.fix_stack",
 ]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from chaos.lane import Lane
 from confluent_kafka import Consumer, Message
-from contracts.kafka_harness import producer
+from support.kafka.kafka_harness import producer
 
 from headrace_connectors.kafka.member import COMMIT_SECONDS
 from headrace_dev.demo.load import TABLES

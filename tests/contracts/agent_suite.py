@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from fix_asyncio import eventually
+from support.fix_asyncio import eventually
 
 from headrace.ports import Messages, OpenAgent
 

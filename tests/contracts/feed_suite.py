@@ -8,8 +8,8 @@ from abc import abstractmethod
 from math import inf
 
 import pytest
-from contracts.feed_harness import Cluster, FeedHarness, Recorder, numbered, until
-from kafka_settings import settings_of
+from support.kafka.feed_harness import Cluster, FeedHarness, Recorder, numbered, until
+from support.kafka.kafka_settings import settings_of
 
 from headrace.core.model.errors import ConfigError, Fatal, Fenced
 from headrace.ports import Feed, OffsetNote, TopicPartition

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from contracts.lake_actions import commit, text
-from contracts.lake_harness import ITEM, NOW, LakeHarness, apply, item
 from properties.columns import changes_of, table_id
 from properties.reference_model import Event
+from support.lake.lake_actions import commit, text
+from support.lake.lake_harness import ITEM, NOW, LakeHarness, apply, item
 
 from headrace.core.model.errors import Fatal
 from headrace.core.model.events import CellState, Changes, Column, Operation, RowVersion, Truncate, Versions

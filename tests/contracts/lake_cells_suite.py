@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
-from contracts.lake_actions import CARRY, KEEP, TOPIC, Row, actions, commit, delete
-from contracts.lake_harness import ITEM, LakeFixtures, LakeHarness, Make, apply, item, items
+from support.lake.lake_actions import CARRY, KEEP, TOPIC, Row, actions, commit, delete
+from support.lake.lake_harness import ITEM, LakeFixtures, LakeHarness, Make, apply, item, items
 
 from headrace.ports import LakeTable, MergeCounts
 

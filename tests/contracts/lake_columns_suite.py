@@ -9,8 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from contracts.lake_actions import KEEP, TOPIC, Row, actions, commit, delete, text
-from contracts.lake_harness import ITEM, NOW, LakeFixtures, LakeHarness, apply, item
+from support.lake.lake_actions import KEEP, TOPIC, Row, actions, commit, delete, text
+from support.lake.lake_harness import ITEM, NOW, LakeFixtures, LakeHarness, apply, item
 
 from headrace.core.model.errors import ConfigError, Fatal
 from headrace.core.model.events import RowVersion

@@ -10,8 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from contracts.lake_actions import KEEP, TOPIC, Row, actions, commit, text
-from contracts.lake_harness import DAY, ITEM, NOW, LakeFixtures, LakeHarness, apply, item, items
+from support.lake.lake_actions import KEEP, TOPIC, Row, actions, commit, text
+from support.lake.lake_harness import DAY, ITEM, NOW, LakeFixtures, LakeHarness, apply, item, items
 
 from headrace.core.model.events import RowVersion
 from headrace.core.model.log_progress import LogProgress, Place

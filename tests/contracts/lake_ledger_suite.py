@@ -6,8 +6,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from contracts.lake_actions import TOPIC, commit, text
-from contracts.lake_harness import DAY, ITEM, NOW, LakeFixtures, LakeHarness, Make, apply, item, items
+from support.lake.lake_actions import TOPIC, commit, text
+from support.lake.lake_harness import DAY, ITEM, NOW, LakeFixtures, LakeHarness, Make, apply, item, items
 
 from headrace.core.model.errors import HeadraceError, TableMissing
 from headrace.core.model.events import RowVersion

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from contracts.lake_actions import delete, text
-from contracts.lake_harness import ITEM, LakeFixtures, LakeHarness, Make, apply, item, items
+from support.lake.lake_actions import delete, text
+from support.lake.lake_harness import ITEM, LakeFixtures, LakeHarness, Make, apply, item, items
 
 from headrace.core.model.ranking import UNVERSIONED
 from headrace.ports import LakeTable

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
-from contracts.lake_actions import TOPIC, commit, text
-from contracts.lake_harness import ITEM, NOW, LakeFixtures, LakeHarness, item, items
+from support.lake.lake_actions import TOPIC, commit, text
+from support.lake.lake_harness import ITEM, NOW, LakeFixtures, LakeHarness, item, items
 
 from headrace.core.model.errors import Retriable
 from headrace.core.model.events import RowVersion, TableId

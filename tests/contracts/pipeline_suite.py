@@ -11,10 +11,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from contracts.lake_actions import commit, text
-from contracts.lake_harness import DAY, NOW, LakeHarness
 from properties.columns import changes_of, pieces_of, table_id
 from properties.reference_model import Event
+from support.lake.lake_actions import commit, text
+from support.lake.lake_harness import DAY, NOW, LakeHarness
 
 from headrace.core.batch.combine import combine
 from headrace.core.model.column_defaults import ColumnDefault, ColumnDefaults

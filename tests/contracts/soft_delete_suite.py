@@ -11,10 +11,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from contracts.lake_actions import CARRY, KEEP, TOPIC, Row, actions, commit, delete, text
-from contracts.lake_harness import ITEM, NOW, LakeHarness, apply, item, items
 from contracts.pipeline_suite import event
 from properties.columns import changes_of
+from support.lake.lake_actions import CARRY, KEEP, TOPIC, Row, actions, commit, delete, text
+from support.lake.lake_harness import ITEM, NOW, LakeHarness, apply, item, items
 
 from headrace.core.model.errors import Fatal
 from headrace.core.model.events import Operation, RowVersion

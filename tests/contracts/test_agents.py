@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 from contracts.agent_suite import AgentSuite
-from fix_asyncio import eventually
+from support.fix_asyncio import eventually
 
 from headrace.ports import Messages, OpenAgent
 from headrace.runtime.task.asyncio_agent import AsyncioAgent

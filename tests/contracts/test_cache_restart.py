@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from unit.core.cache_harness import OTHER, P0, TABLE, Clock, begin, drop, get, put
+from support.task.cache_harness import OTHER, P0, TABLE, Clock, begin, drop, get, put
 
 from headrace.core.reselect.cache.column_cache import ReselectColumnCache
 from headrace.core.reselect.cache.rows import CacheLimits, Hit, Stamp, StoreFailed

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from contracts.lake_actions import delete
-from contracts.lake_harness import DAY, ITEM, NOW, apply, item
-from contracts.spark_harness import IcebergHarness
-from fix_spark import OTHER, Warehouse
+from support.fix_spark import OTHER, Warehouse
+from support.lake.lake_actions import delete
+from support.lake.lake_harness import DAY, ITEM, NOW, apply, item
+from support.lake.spark_harness import IcebergHarness
 
 from headrace.core.tables.maintenance import Maintenance
 from headrace_connectors.lakehouse.ledger import SUFFIX

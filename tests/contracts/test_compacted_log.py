@@ -8,9 +8,9 @@ import pytest
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from contracts.compacted_log_suite import CompactedLogSuite, Open
-from contracts.scripted_broker import NOT_CONTROLLER, TOO_FEW, scripted_broker
-from kafka_settings import settings_of
-from rest import connect_topics
+from support.kafka import connect_topics
+from support.kafka.kafka_settings import settings_of
+from support.kafka.scripted_broker import NOT_CONTROLLER, TOO_FEW, scripted_broker
 
 from headrace.core.connect.lifecycle import TargetState
 from headrace.core.model.errors import ConfigError, Retriable

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from contracts.lake_actions import commit, delete
-from contracts.lake_harness import ITEM, NOW, item, items
-from contracts.spark_harness import DeltaHarness, IcebergHarness
-from fix_spark import Warehouse
+from support.fix_spark import Warehouse
+from support.lake.lake_actions import commit, delete
+from support.lake.lake_harness import ITEM, NOW, item, items
+from support.lake.spark_harness import DeltaHarness, IcebergHarness
 
 from headrace.core.model.errors import DamagedFile
 from headrace.core.model.events import RowVersion

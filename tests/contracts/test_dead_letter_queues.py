@@ -11,8 +11,8 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import RequestTimedOutError
 from confluent_kafka import Consumer
 from contracts.dead_letter_queue_suite import DeadLetterQueueSuite, Letter, QueueHarness, errant
-from contracts.scripted_broker import AWAY, NOT_CONTROLLER, TOO_FEW, scripted_broker
-from kafka_settings import settings_of
+from support.kafka.kafka_settings import settings_of
+from support.kafka.scripted_broker import AWAY, NOT_CONTROLLER, TOO_FEW, scripted_broker
 
 from headrace.core.decode.dead_letters import original
 from headrace.core.model.errors import ConfigError, Fatal, Retriable

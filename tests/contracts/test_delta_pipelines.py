@@ -10,8 +10,8 @@ import pytest
 from contracts.history_suite import HistorySuite
 from contracts.pipeline_suite import PipelineSuite
 from contracts.soft_delete_suite import SoftDeleteSuite
-from contracts.spark_harness import DeltaHarness
-from fix_spark import Warehouse
+from support.fix_spark import Warehouse
+from support.lake.spark_harness import DeltaHarness
 
 pytestmark = pytest.mark.spark
 

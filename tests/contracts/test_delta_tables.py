@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import pyarrow as pa
 import pytest
-from contracts.lake_actions import delete
-from contracts.lake_harness import ITEM, apply, item
 from contracts.lake_table_suite import LakeTableSuite
-from contracts.spark_harness import DeltaHarness, with_two_commits
-from delta_tables import delta_table
 from deltalake.exceptions import DeltaProtocolError
-from fix_spark import Warehouse
+from support.fix_spark import Warehouse
+from support.lake.delta_tables import delta_table
+from support.lake.lake_actions import delete
+from support.lake.lake_harness import ITEM, apply, item
+from support.lake.spark_harness import DeltaHarness, with_two_commits
 
 from headrace.core.model.errors import Fatal
 from headrace.core.tables.table_layout import table_layout

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from contracts.lake_harness import ITEM, apply, item
-from contracts.spark_harness import DeltaHarness, IcebergHarness
-from fix_spark import Warehouse
+from support.fix_spark import Warehouse
+from support.lake.lake_harness import ITEM, apply, item
+from support.lake.spark_harness import DeltaHarness, IcebergHarness
 
 from headrace.core.model.errors import Fatal
 from headrace_connectors.lakehouse import snapshot

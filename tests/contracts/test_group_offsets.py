@@ -8,7 +8,7 @@ from typing import Protocol
 
 import pytest
 from aiokafka import AIOKafkaConsumer
-from fix_asyncio import eventually
+from support.fix_asyncio import eventually
 
 from headrace.core.model.errors import Fatal, Fenced
 from headrace.ports import GroupOffsets, TopicPartition

@@ -8,10 +8,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from contracts.lake_actions import delete
-from contracts.lake_harness import DAY, ITEM, NOW, apply, item
-from contracts.spark_harness import IcebergHarness
-from fix_spark import Warehouse
+from support.fix_spark import Warehouse
+from support.lake.lake_actions import delete
+from support.lake.lake_harness import DAY, ITEM, NOW, apply, item
+from support.lake.spark_harness import IcebergHarness
 
 from headrace.core.tables.table_layout import table_layout
 from headrace_connectors.lakehouse import compaction_plan, upkeep

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from contracts.pipeline_suite import LeftOutSuite, PipelineSuite
-from contracts.spark_harness import IcebergHarness
-from fix_spark import Warehouse
+from support.fix_spark import Warehouse
+from support.lake.spark_harness import IcebergHarness
 
 pytestmark = pytest.mark.spark
 

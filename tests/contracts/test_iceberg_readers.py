@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pyarrow as pa
 import pytest
-from contracts.lake_harness import ITEM, Row, apply, item
-from contracts.spark_harness import IcebergHarness
-from fix_spark import Warehouse
 from pyiceberg.table import StaticTable
+from support.fix_spark import Warehouse
+from support.lake.lake_harness import ITEM, Row, apply, item
+from support.lake.spark_harness import IcebergHarness
 
 pytestmark = pytest.mark.spark
 

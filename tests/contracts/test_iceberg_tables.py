@@ -7,12 +7,12 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 from contracts.history_suite import HistorySuite
-from contracts.lake_actions import Row, actions, commit, delete
-from contracts.lake_harness import ITEM, apply, item
 from contracts.lake_table_suite import LakeTableSuite
 from contracts.soft_delete_suite import SoftDeleteSuite
-from contracts.spark_harness import IcebergHarness, with_two_commits
-from fix_spark import Warehouse
+from support.fix_spark import Warehouse
+from support.lake.lake_actions import Row, actions, commit, delete
+from support.lake.lake_harness import ITEM, apply, item
+from support.lake.spark_harness import IcebergHarness, with_two_commits
 
 from headrace.core.model.errors import Retriable
 from headrace.core.tables.table_layout import table_layout

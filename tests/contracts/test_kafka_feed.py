@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
-from contracts.feed_harness import FeedHarness, Recorder, until
 from contracts.feed_suite import FeedSuite
-from contracts.kafka_harness import QUICK, KafkaHarness
-from kafka_settings import settings_of
+from support.kafka.feed_harness import FeedHarness, Recorder, until
+from support.kafka.kafka_harness import QUICK, KafkaHarness
+from support.kafka.kafka_settings import settings_of
 
 from headrace.core.decode.json_types import Document, JsonConverter, whole
 from headrace.ports import TopicPartition

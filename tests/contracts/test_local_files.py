@@ -10,10 +10,10 @@ from threading import Barrier
 from typing import Any
 
 import pytest
-from contracts.lake_harness import DAY, ITEM, NOW, apply, item
-from delta_tables import delta_table
-from fix_spark import Warehouse
 from py4j.protocol import Py4JJavaError
+from support.fix_spark import Warehouse
+from support.lake.delta_tables import delta_table
+from support.lake.lake_harness import DAY, ITEM, NOW, apply, item
 
 from headrace.ports import TableOptions
 from headrace_connectors.lakehouse import upkeep

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
-from contracts.feed_harness import FeedHarness
 from contracts.feed_suite import FeedSuite
+from support.kafka.feed_harness import FeedHarness
 
 from headrace.ports import TopicPartition
 from headrace_dev.memory import MemoryBroker, MemoryFeeds

@@ -15,9 +15,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from contracts.lake_actions import delete
-from contracts.lake_harness import ITEM, apply, item
-from fix_spark import Warehouse
+from support.fix_spark import Warehouse
+from support.lake.lake_actions import delete
+from support.lake.lake_harness import ITEM, apply, item
 
 from headrace.ports import TableOptions
 from headrace_connectors.lakehouse.schema import quoted

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from contracts.lake_actions import TOPIC, Row, actions, commit, text
-from fix_spark import Warehouse
+from support.fix_spark import Warehouse
+from support.lake.lake_actions import TOPIC, Row, actions, commit, text
 
 from headrace.core.model.events import Actions, RowVersion
 from headrace.ports import MergeCounts, TableOptions

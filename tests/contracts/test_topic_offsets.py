@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 from confluent_kafka import Producer
-from kafka_settings import settings_of
+from support.kafka.kafka_settings import settings_of
 
 from headrace.core.model.errors import Retriable
 from headrace.ports import TopicOffsets, TopicPartition

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from fix_asyncio import eventually
+from support.fix_asyncio import eventually
 
 from headrace.core.connect.work import Assignment
 from headrace.core.model.errors import Fenced

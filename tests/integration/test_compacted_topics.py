@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
-from kafka_settings import settings_of
+from support.kafka.kafka_settings import settings_of
 
 from headrace_connectors.kafka import KafkaFeedFactory
 from headrace_dev.kafka import Kafka

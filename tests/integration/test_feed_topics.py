@@ -11,8 +11,8 @@ import pytest
 from aiokafka import TopicPartition as AiokafkaPartition
 from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.protocol.commit import OffsetFetchRequest, OffsetFetchResponse_v3
-from contracts.feed_harness import numbered, until
-from contracts.kafka_harness import KafkaHarness, opened
+from support.kafka.feed_harness import numbered, until
+from support.kafka.kafka_harness import KafkaHarness, opened
 
 from headrace.core.model.errors import Fenced
 from headrace.ports import TopicPartition

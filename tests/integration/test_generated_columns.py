@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from delta_tables import delta_rows, delta_table
+from support.lake.delta_tables import delta_rows, delta_table
 
 from headrace.core.model.generated_columns import UNREAD
 from headrace_dev.connect import debezium_postgres

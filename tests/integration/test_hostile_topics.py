@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer
-from envelopes import change, key
-from hostile_records import HOSTILE
 from recordings.records import RecordedRecord, publish
+from support.records.envelopes import change, key
+from support.records.hostile_records import HOSTILE
 
 from headrace_dev.kafka import Kafka
 from headrace_dev.server import wait_until

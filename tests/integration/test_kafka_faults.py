@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 from aiokafka.errors import KafkaError
-from contracts.feed_harness import Recorder, numbered, until
-from contracts.kafka_harness import QUICK, KafkaHarness, opened, producer
-from kafka_settings import settings_of
+from support.kafka.feed_harness import Recorder, numbered, until
+from support.kafka.kafka_harness import QUICK, KafkaHarness, opened, producer
+from support.kafka.kafka_settings import settings_of
 
 from headrace.core.model.errors import ConfigError, Fenced, HeadraceError, Retriable
 from headrace.ports import Feed, TopicPartition

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from certificates import Authority
-from contracts.feed_harness import Recorder, until
-from contracts.kafka_harness import QUICK, TidyFeeds, producer
-from fix_secured_kafka import SecuredBroker
 from integration.test_kafka_security import answer
-from kafka_settings import settings_of
+from support.fix_secured_kafka import SecuredBroker
+from support.kafka.feed_harness import Recorder, until
+from support.kafka.kafka_harness import QUICK, TidyFeeds, producer
+from support.kafka.kafka_settings import settings_of
+from support.servers.certificates import Authority
 
 from headrace.core.model.errors import ConfigError, Retriable
 from headrace_connectors.kafka.log import KafkaLog, LogTopic

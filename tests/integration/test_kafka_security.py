@@ -14,11 +14,11 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from certificates import Authority
-from contracts.feed_harness import Recorder, until
-from contracts.kafka_harness import QUICK, TidyFeeds, producer
-from fix_secured_kafka import SecuredBroker, login
-from kafka_settings import settings_of
+from support.fix_secured_kafka import SecuredBroker, login
+from support.kafka.feed_harness import Recorder, until
+from support.kafka.kafka_harness import QUICK, TidyFeeds, producer
+from support.kafka.kafka_settings import settings_of
+from support.servers.certificates import Authority
 
 from headrace.config import WorkerConfig
 from headrace.core.model.errors import ConfigError, HeadraceError, Retriable

@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from contracts.feed_harness import Recorder, until
-from contracts.kafka_harness import QUICK, TidyFeeds, producer
-from fix_secured_kafka import SESSION_MS, SecuredBroker
 from integration.test_kafka_security import answer, check_all_clients
 from joserfc.jwk import RSAKey
-from kafka_settings import settings_of
-from token_endpoint import TokenEndpoint, token_endpoint
+from support.fix_secured_kafka import SESSION_MS, SecuredBroker
+from support.kafka.feed_harness import Recorder, until
+from support.kafka.kafka_harness import QUICK, TidyFeeds, producer
+from support.kafka.kafka_settings import settings_of
+from support.servers.token_endpoint import TokenEndpoint, token_endpoint
 
 from headrace.core.model.errors import ConfigError, HeadraceError, Retriable
 from headrace_connectors.kafka.log import KafkaLog, LogTopic

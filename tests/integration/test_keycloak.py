@@ -6,9 +6,9 @@ import json
 from collections.abc import Callable, Iterator
 
 import pytest
-from fix_secured_kafka import SecuredBroker
 from integration.test_kafka_security import answer, check_all_clients
 from integration.test_kafka_tokens import flow_across_sessions
+from support.fix_secured_kafka import SecuredBroker
 
 from headrace.core.model.errors import ConfigError
 from headrace_dev.java import java_home_of_servers

@@ -16,8 +16,8 @@ import oracledb
 import pytest
 from contracts.row_source_suite import ROWS, TABLE, RowSourceSuite
 from fake_oracle.server import OracleColumn
-from unit.sql.oracle_cases import CASES
-from unit.sql.oracle_tables import request
+from support.sources.oracle_cases import CASES
+from support.sources.oracle_tables import request
 
 from headrace.core.model.arrow_columns import build_array
 from headrace.core.model.events import TableId

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from certificates import Authority, Identity
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from support.servers.certificates import Authority, Identity
 
 from headrace.config.validation import WorkerDefaults, sink_connector_config
 from headrace.core.model.errors import ConfigError, Retriable

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 from contracts.test_dead_letter_queues import options
-from envelopes import change, key
-from kafka_settings import settings_of
 from pyiceberg.table import StaticTable
+from support.kafka.kafka_settings import settings_of
+from support.records.envelopes import change, key
 
 from headrace.core.model.errors import BadRecord, Stage
 from headrace.ports import ErrantRecord

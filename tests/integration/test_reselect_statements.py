@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
-from unit.runtime.reselect_harness import TABLE, Event, Lake, P, u
+from support.task.reselect_harness import TABLE, Event, Lake, P, u
 
 from headrace.core.model.events import TableId
 from headrace.core.reselect.options import DatabaseOptions, ReselectOptions

@@ -18,8 +18,8 @@ from typing import Any
 import httpx
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
-from envelopes import change, key
 from recordings.records import RecordedRecord, publish
+from support.records.envelopes import change, key
 
 from headrace.rest.openapi import OPERATIONS
 from headrace_dev.kafka import Kafka

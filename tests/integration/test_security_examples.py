@@ -7,9 +7,9 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
-from certificates import PASSWORD
-from fix_secured_kafka import USER_PASSWORD, SecuredBroker
-from token_endpoint import SECRET, token_endpoint
+from support.fix_secured_kafka import USER_PASSWORD, SecuredBroker
+from support.servers.certificates import PASSWORD
+from support.servers.token_endpoint import SECRET, token_endpoint
 
 from headrace.core.model.errors import ConfigError
 from headrace_app.command import worker_config

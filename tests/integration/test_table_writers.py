@@ -11,9 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from envelopes import change, key
 from pyiceberg.table import StaticTable
 from recordings.records import RecordedRecord, publish
+from support.records.envelopes import change, key
 
 from headrace_dev.kafka import Kafka
 from headrace_dev.server import wait_until

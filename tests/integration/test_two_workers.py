@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 from chaos.cluster import Twins, cluster_properties, cluster_rows
 from confluent_kafka.admin import AdminClient
-from contracts.kafka_harness import producer
-from envelopes import change, key
+from support.kafka.kafka_harness import producer
+from support.records.envelopes import change, key
 
 from headrace_dev.kafka import Kafka
 from headrace_dev.postgres import Postgres

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from chaos.lane import Lane
-from headrace_command import headrace
+from support.repository.headrace_command import headrace
 
 from headrace.runtime.verify.connector_rest import ConnectorRest
 from headrace.runtime.verify.table_verifier import Clock

@@ -13,11 +13,11 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from contracts.feed_harness import until
-from contracts.kafka_harness import QUICK, KafkaHarness, producer
-from envelopes import change, key
-from fix_spark import Warehouse
-from way import check_page, ours, stack
+from support.fix_spark import Warehouse
+from support.kafka.feed_harness import until
+from support.kafka.kafka_harness import QUICK, KafkaHarness, producer
+from support.records.envelopes import change, key
+from support.repository.way import check_page, ours, stack
 
 from headrace.config.validation import WorkerDefaults, sink_connector_config
 from headrace.core.connect.table_status import LastBatch

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from fix_asyncio import eventually
-from rest.worker_api import SHOP, WORKER, Api
-from way import Frame, check_page, ours, stack
+from support.fix_asyncio import eventually
+from support.repository.way import Frame, check_page, ours, stack
+from support.rest.worker_api import SHOP, WORKER, Api
 
 from headrace.ports import LogRecord
 from headrace_connectors.kafka.fenced_log import KafkaFencedLog

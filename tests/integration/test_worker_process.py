@@ -13,8 +13,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from connect_names import TASK_METRICS
 from recordings.records import RecordedRecord, publish
+from support.repository.connect_names import TASK_METRICS
 
 from headrace.core.decode.schema_changes import RENAMED
 from headrace_dev.kafka import Kafka

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from envelopes import change, key
 from recordings.records import RecordedRecord, publish
+from support.records.envelopes import change, key
 
 from headrace_dev.kafka import Kafka
 from headrace_dev.server import http, wait_until

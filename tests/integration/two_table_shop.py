@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from delta_tables import delta_rows, delta_table
-from envelopes import change, key
 from pyiceberg.table import StaticTable
 from recordings.records import RecordedRecord, publish
+from support.lake.delta_tables import delta_rows, delta_table
+from support.records.envelopes import change, key
 
 from headrace_connectors.lakehouse.ledger import SUFFIX
 from headrace_dev.kafka import Kafka

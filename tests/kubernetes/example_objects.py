@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from certificates import Authority
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from support.servers.certificates import Authority
 
 from headrace_dev.kubernetes import Cluster
 

@@ -7,10 +7,10 @@ import sys
 from collections.abc import Callable, Iterator
 
 import pytest
-from envelopes import key, whole_change
 from kubernetes.example_values import ONE_BROKER, Values
 from kubernetes.pod_tables import pod_rows
 from recordings.records import RecordedRecord, publish
+from support.records.envelopes import key, whole_change
 
 from headrace_dev.kafka import Kafka
 from headrace_dev.kubernetes import Cluster, KubernetesError, Release

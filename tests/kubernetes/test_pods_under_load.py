@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator
 
 import httpx
 import pytest
-from envelopes import key, whole_change
 from kubernetes.pod_lane import START_SECONDS, WORKERS, PodLane, catalog_for_pods, refused_eviction
 from recordings.records import RecordedRecord, publish
+from support.records.envelopes import key, whole_change
 
 from headrace_dev.kubernetes import Cluster, Release
 from headrace_dev.pod_network import Gateway, PodStack

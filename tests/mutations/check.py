@@ -14,8 +14,8 @@ from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from changed_sources import FAILED, PASSED, ROOT, apply, copied, run_pytest
 from mutations.table import MUTATIONS, Mutation
+from support.repository.changed_sources import FAILED, PASSED, ROOT, apply, copied, run_pytest
 
 FAST = ("-x", "-m", "not long and not spark and not stack")
 STAGES: tuple[tuple[str, tuple[str, ...]], ...] = (

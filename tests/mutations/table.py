@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from changed_sources import Edit
+from support.repository.changed_sources import Edit
 
 CORE = "service/headrace/core"
 

@@ -11,7 +11,7 @@ import jsonschema
 import kubernetes_validate
 import pytest
 import yaml
-from rendered_chart import (
+from support.repository.rendered_chart import (
     CHART,
     MINIMAL,
     ROOT,

@@ -5,7 +5,17 @@ from __future__ import annotations
 import kubernetes_validate
 import pytest
 import yaml
-from rendered_chart import CHART, MINIMAL, Manifest, container, manifest, pod, properties, refused, rendered
+from support.repository.rendered_chart import (
+    CHART,
+    MINIMAL,
+    Manifest,
+    container,
+    manifest,
+    pod,
+    properties,
+    refused,
+    rendered,
+)
 
 from headrace.core.connect.properties import parse_properties
 from headrace_connectors.lakehouse.spark_settings import settings

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from fix_asyncio import eventually
 from prometheus_client.parser import text_string_to_metric_families
-from rendered_chart import CHART, MINIMAL, Manifest, manifest, refused, rendered
-from rest.worker_api import SHOP, Api
+from support.fix_asyncio import eventually
+from support.repository.rendered_chart import CHART, MINIMAL, Manifest, manifest, refused, rendered
+from support.rest.worker_api import SHOP, Api
 
 from headrace.ports import EngineState, EngineStatus
 from headrace_dev.jars import cache_folder

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rendered_chart import CHART, MINIMAL, Manifest, manifest, pod, refused, rendered, workload
+from support.repository.rendered_chart import CHART, MINIMAL, Manifest, manifest, pod, refused, rendered, workload
 
 VALUES = CHART / "ci" / "autoscaled-values.yaml"
 POLICY = ("--set", "networkPolicy.enabled=true")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from rendered_chart import CHART, helm, in_every_case
+from support.repository.rendered_chart import CHART, helm, in_every_case
 
 from headrace_dev.versions import KUBERNETES
 

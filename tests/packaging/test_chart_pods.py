@@ -12,7 +12,7 @@ from threading import Thread
 
 import pytest
 import yaml
-from rendered_chart import (
+from support.repository.rendered_chart import (
     CHART,
     MINIMAL,
     Manifest,

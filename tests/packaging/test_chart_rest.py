@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from certificates import Authority
-from rendered_chart import CHART, MINIMAL, container, manifest, pod, properties, refused, rendered
+from support.repository.rendered_chart import CHART, MINIMAL, container, manifest, pod, properties, refused, rendered
+from support.servers.certificates import Authority
 
 from headrace.config import WorkerConfig
 from headrace.config.rest_options import user_roles

@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 import pytest
-from rendered_chart import CHART, MINIMAL, container, manifest, pod, refused, rendered, run_helm, workload
+from support.repository.rendered_chart import (
+    CHART,
+    MINIMAL,
+    container,
+    manifest,
+    pod,
+    refused,
+    rendered,
+    run_helm,
+    workload,
+)
 
 SEVERAL = ("--set", "replicaCount=3,worker.config.warehouse=s3://lake/warehouse")
 SCALED = ("--set-json", "replicaCount=null", "--set", "worker.config.warehouse=s3://lake/warehouse")

@@ -7,7 +7,7 @@ from functools import cache
 
 import pytest
 from importlib_resources import files
-from rendered_chart import CHART, MINIMAL, Manifest, default_values, refused
+from support.repository.rendered_chart import CHART, MINIMAL, Manifest, default_values, refused
 
 from headrace.config.kubernetes_objects import KEYS
 from headrace_dev.versions import KUBERNETES

@@ -10,12 +10,12 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
-import linked_packages
 import pyspark
 import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
-from dockerfile_stage import Build, stage, variables
+from support.repository import linked_packages
+from support.repository.dockerfile_stage import Build, stage, variables
 
 from headrace import __version__
 from headrace_connectors.lakehouse.spark_jars import PACKAGES

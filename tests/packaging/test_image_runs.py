@@ -15,8 +15,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from envelopes import key, whole_change
 from recordings.records import RecordedRecord, publish
+from support.records.envelopes import key, whole_change
 
 from headrace_dev.demo.compare import lake_rows
 from headrace_dev.kafka import Kafka

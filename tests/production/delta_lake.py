@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from delta_tables import delta_rows
 from deltalake import DeltaTable
 from production.catalog_example import example, secrets
+from support.lake.delta_tables import delta_rows
 
 from headrace_dev import jars
 from headrace_dev.conditional_put import create_object

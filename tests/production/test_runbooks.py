@@ -10,7 +10,7 @@ import pytest
 from chaos.lane import Lane
 from confluent_kafka import OFFSET_END, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
-from headrace_command import headrace
+from support.repository.headrace_command import headrace
 
 from headrace_dev.connect import Connect, debezium_postgres
 from headrace_dev.postgres import Postgres

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from certificates import Authority
 from chaos.lane import Lane
 from production.object_lake import ObjectLake
 from production.store_log import values
+from support.servers.certificates import Authority
 
 from headrace_dev.object_store import ObjectStore
 from headrace_dev.server import LOOPBACK, wait_until

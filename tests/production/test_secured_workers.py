@@ -16,11 +16,11 @@ from typing import Any
 
 import httpx
 import pytest
-from certificates import Authority
-from contracts.kafka_harness import producer
-from envelopes import change, key
-from rest.secured import tls, users
-from rest.token_issuer import token_issuer
+from support.kafka.kafka_harness import producer
+from support.records.envelopes import change, key
+from support.rest.secured import tls, users
+from support.servers.certificates import Authority
+from support.servers.token_issuer import token_issuer
 
 from headrace_dev.kafka import Kafka
 from headrace_dev.server import LOOPBACK, free_ports, wait_until

@@ -6,7 +6,6 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from change_events import version
 from hypothesis import given
 from hypothesis import strategies as st
 from properties.counterexamples import check, check_complete
@@ -15,6 +14,7 @@ from properties.histories import ABSENT, UNCHANGED, UNKNOWN, VALUE, Size, Unit
 from properties.reference_model import Event
 from properties.searching import deliveries, examples
 from properties.workers import NO_OPTIONS, expected, written, written_or_left_out
+from support.records.change_events import version
 
 from headrace.core.model.events import CellState, Operation
 from headrace.ports import TableOptions

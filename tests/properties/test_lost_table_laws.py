@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from contracts.feed_harness import until
-from envelopes import change, key
 from hypothesis import example, given
 from hypothesis import strategies as st
 from properties.searching import examples
-from unit.runtime.sink_task_harness import GROUP, TOPIC, Harness, running
+from support.kafka.feed_harness import until
+from support.records.envelopes import change, key
+from support.task.sink_task_harness import GROUP, TOPIC, Harness, running
 
 from headrace.core.model.errors import TableMissing
 from headrace.ports import TopicPartition

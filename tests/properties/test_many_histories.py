@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 import pytest
-from fix_spark import Warehouse
 from properties.counterexamples import check, differing_cells
 from properties.deliveries import Delivery, Trouble, delivery
 from properties.histories import Size
 from properties.workers import expected, written
+from support.fix_spark import Warehouse
 
 from headrace.ports import TableOptions
 

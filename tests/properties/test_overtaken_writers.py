@@ -8,7 +8,6 @@ from itertools import product
 from random import Random
 
 import pytest
-from change_events import version
 from hypothesis import given
 from hypothesis import strategies as st
 from properties.counterexamples import differing_cells, story
@@ -18,6 +17,7 @@ from properties.overtaking import written_by_two
 from properties.reference_model import Event
 from properties.searching import deliveries
 from properties.workers import NO_OPTIONS, Fate, Mortal, Warehouse, Worker, expected, written
+from support.records.change_events import version
 
 from headrace.core.model.events import Actions, Operation
 from headrace.ports import Commit, LakeTable, MergeCounts, TableOptions

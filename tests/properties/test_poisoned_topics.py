@@ -13,10 +13,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pytest
-from envelopes import change, key, whole_change
-from fix_asyncio import eventually
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.fix_asyncio import eventually
+from support.records.envelopes import change, key, whole_change
 
 from headrace.config.validation import WorkerDefaults, sink_connector_config
 from headrace.core.model.errors import BadRecord

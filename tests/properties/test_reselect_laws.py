@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 from properties.searching import examples
-from unit.runtime.reselect_harness import DOUBT, TABLE, Event, Lake, P, c, d, database, u
+from support.task.reselect_harness import DOUBT, TABLE, Event, Lake, P, c, d, database, u
 
 from headrace.core.reselect.options import ReselectOptions
 

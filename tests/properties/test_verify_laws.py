@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hypothesis import example, given
 from hypothesis import strategies as st
-from verify_world import World
+from support.sources.verify_world import World
 
 from headrace.core.verify.verification import Verdict
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from properties.columns import BEGIN, NEW, pieces_of
 from properties.deliveries import Arrival, Cut, Death, Delivery, Place
 from properties.reference_model import Model, Rows
-from task_queues import TaskQueues
+from support.task.task_queues import TaskQueues
 
 from headrace.core.batch.batch import BatchPolicy
 from headrace.core.model.events import Actions, RowVersion

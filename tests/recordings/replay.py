@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from recordings.avro import as_avro, conversion
 from recordings.records import AVRO, DumpedTable, RecordedRecord, Variant, topic_of
-from task_queues import TaskQueues
+from support.task.task_queues import TaskQueues
 
 from headrace.config import reselect
 from headrace.converters.decoder import converting_decoder

@@ -16,8 +16,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from fix_spark import Warehouse
-from task_queues import TaskQueues
+from support.fix_spark import Warehouse
+from support.task.task_queues import TaskQueues
 
 from headrace.cassandra.decoder import CassandraDecoder
 from headrace.converters.decoder import converting_decoder

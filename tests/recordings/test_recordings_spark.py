@@ -15,13 +15,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from confluent_kafka.schema_registry import SchemaRegistryClient
-from delta_tables import delta_rows, delta_table
 from recordings.avro import Registered, as_avro
 from recordings.comparison import Row, compared_tables, expectation, problems, records_of, rows_of
 from recordings.images import key_fields
 from recordings.records import AVRO, MARIADB, VARIANTS, DumpedTable, Variant, publish, topic_of, variant
 from recordings.replay import connector_properties
-from serialized import FORMATS, records, rows
+from support.lake.delta_tables import delta_rows, delta_table
+from support.records.serialized import FORMATS, records, rows
 
 from headrace_dev.demo.compare import data_rows, lake_table
 from headrace_dev.kafka import Kafka

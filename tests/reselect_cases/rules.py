@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from changed_sources import Edit
+from support.repository.changed_sources import Edit
 
 CACHE = "service/headrace/core/reselect/cache/column_cache.py"
 CACHE_BATCH = "service/headrace/core/reselect/cache/batch.py"

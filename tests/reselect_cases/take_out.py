@@ -11,8 +11,8 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from changed_sources import FAILED, PASSED, ROOT, apply, copied, run_pytest
 from reselect_cases.rules import RULES_OF_CASES, Rule
+from support.repository.changed_sources import FAILED, PASSED, ROOT, apply, copied, run_pytest
 
 PLACES = ("tests/reselect_cases", "tests/unit/runtime/task/test_sink_task_cache.py")
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from unit.core.cache_harness import OTHER, P0, P1, TABLE, BreakableStore, Clock, begin, drop, get, make, put
-from unit.runtime.reselect_harness import Lake, database, u
+from support.task.cache_harness import OTHER, P0, P1, TABLE, BreakableStore, Clock, begin, drop, get, make, put
+from support.task.reselect_harness import Lake, database, u
 
 from headrace.core.model.catalog import CatalogColumn, CatalogTable, KeyColumn, SqlType
 from headrace.core.model.events import Column, TableId

@@ -12,8 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from contracts.lake_actions import KEEP, Row, actions, commit
-from unit.core.cache_harness import P, get, make, put
+from support.lake.lake_actions import KEEP, Row, actions, commit
+from support.task.cache_harness import P, get, make, put
 
 from headrace.core.decode.decoded import Decoded
 from headrace.core.decode.envelope import EnvelopeOptions, TopicDecoder

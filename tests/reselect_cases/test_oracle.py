@@ -12,8 +12,8 @@ from decimal import Decimal
 import pytest
 from contracts.row_source_suite import TABLE as ORDERS
 from fake_oracle.driver import FakeDriver
-from unit.runtime.reselect_harness import CACHE, Lake, P, c, catalog, database, r, u
-from unit.sql.oracle_tables import DATABASE, orders_request, orders_server, row_source
+from support.sources.oracle_tables import DATABASE, orders_request, orders_server, row_source
+from support.task.reselect_harness import CACHE, Lake, P, c, catalog, database, r, u
 
 from headrace.core.model.catalog import Dialect, HandlingModes, SqlType
 from headrace.core.model.errors import Retriable

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from unit.runtime.reselect_harness import (
+from support.task.reselect_harness import (
     CACHE,
     GONE,
     HOLLOW,

@@ -6,9 +6,9 @@ import asyncio
 from email.utils import parsedate_to_datetime
 
 import pytest
-from rest.asgi import Answer, request
-from rest.worker_api import SHOP, WORKER, Api
 from starlette.responses import PlainTextResponse
+from support.rest.asgi import Answer, request
+from support.rest.worker_api import SHOP, WORKER, Api
 
 from headrace.config import WorkerConfig
 from headrace.config.response_headers import header_rules

@@ -7,7 +7,7 @@ import logging
 import pytest
 from fastapi import FastAPI
 from fastapi.responses import PlainTextResponse
-from rest.asgi import request
+from support.rest.asgi import request
 
 from headrace.rest.transport import ConnectTransport
 

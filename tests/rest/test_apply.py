@@ -10,9 +10,9 @@ from pathlib import Path
 from urllib.parse import parse_qsl, urlencode
 
 import pytest
-from rest.served import served
-from rest.worker_api import SHOP, Api
 from starlette.types import ASGIApp, Receive, Scope, Send
+from support.rest.served import served
+from support.rest.worker_api import SHOP, Api
 
 from headrace.core.connect.lifecycle import TargetState
 from headrace.core.connect.ownership import DIRECTORY

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import httpx
 import pytest
-from certificates import Authority
-from rest.asgi import request
-from rest.secured import client, secured_workers, tls, users
 from rest.test_basic_auth import ANN, EVE
-from rest.worker_api import SHOP, Api
+from support.rest.asgi import request
+from support.rest.secured import client, secured_workers, tls, users
+from support.rest.worker_api import SHOP, Api
+from support.servers.certificates import Authority
 
 pytestmark = pytest.mark.anyio
 

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from rest.asgi import Answer, request
-from rest.secured import USERS, users
-from rest.worker_api import SHOP, Api
+from support.rest.asgi import Answer, request
+from support.rest.secured import USERS, users
+from support.rest.worker_api import SHOP, Api
 
 from headrace.config.rest_options import BASIC_AUTH_EXTENSION
 from headrace.core.model.errors import ConfigError

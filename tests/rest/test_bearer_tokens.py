@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 from joserfc.jwk import RSAKey
-from rest.asgi import Answer, request
-from rest.token_issuer import TokenIssuer, token_issuer
-from rest.worker_api import Api
+from support.rest.asgi import Answer, request
+from support.rest.worker_api import Api
+from support.servers.token_issuer import TokenIssuer, token_issuer
 
 from headrace.rest import key_set
 from headrace.rest.key_set import KeySet, KeysUnavailable

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
-from fix_asyncio import eventually
-from rest.worker_api import SHOP, Api
+from support.fix_asyncio import eventually
+from support.rest.worker_api import SHOP, Api
 
 from headrace.core.connect.lifecycle import State, TargetState
 from headrace.core.model.errors import RestError

@@ -10,9 +10,9 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 
 import pytest
-from fix_asyncio import eventually
-from rest.asgi import Answer
-from rest.worker_api import SHOP, Api
+from support.fix_asyncio import eventually
+from support.rest.asgi import Answer
+from support.rest.worker_api import SHOP, Api
 
 from headrace.core.connect.lifecycle import TargetState
 from headrace.ports import LogRecord

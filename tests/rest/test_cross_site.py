@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from rest.asgi import request
-from rest.worker_api import Api
+from support.rest.asgi import request
+from support.rest.worker_api import Api
 
 pytestmark = pytest.mark.anyio
 HOST = {"Host": "connect.example.com:8083"}

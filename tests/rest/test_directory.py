@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fix_asyncio import eventually
 from rest.test_forward import workers
-from rest.worker_api import SHOP, Api
+from support.fix_asyncio import eventually
+from support.rest.worker_api import SHOP, Api
 
 from headrace.core.connect.lifecycle import TargetState
 from headrace.core.connect.ownership import DIRECTORY

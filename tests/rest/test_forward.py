@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
-from fix_asyncio import eventually
-from rest.worker_api import SHOP, Api
+from support.fix_asyncio import eventually
+from support.rest.worker_api import SHOP, Api
 
 from headrace.core.model.errors import ConfigError
 from headrace.rest.server import Endpoint, RestServer, bind

@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from fix_asyncio import eventually
-from rest.worker_api import SHOP, Api
+from support.fix_asyncio import eventually
+from support.rest.worker_api import SHOP, Api
 
 from headrace.ports import LogRecord, TopicPartition
 from headrace_dev.memory.stores import MemoryGroupOffsets, MemoryLog, MemoryStores

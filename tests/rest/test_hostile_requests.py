@@ -7,8 +7,8 @@ import contextlib
 import json
 
 import pytest
-from rest.secured import SecuredWorker, secured_workers
-from rest.worker_api import SHOP
+from support.rest.secured import SecuredWorker, secured_workers
+from support.rest.worker_api import SHOP
 
 pytestmark = pytest.mark.anyio
 JSON = "Content-Type: application/json\r\n"

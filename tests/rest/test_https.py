@@ -7,9 +7,9 @@ from pathlib import Path
 
 import httpx
 import pytest
-from certificates import Authority
-from rest.secured import client, secured_workers, tls
-from rest.worker_api import SHOP
+from support.rest.secured import client, secured_workers, tls
+from support.rest.worker_api import SHOP
+from support.servers.certificates import Authority
 
 from headrace.config import WorkerConfig
 from headrace.core.model.errors import ConfigError

@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner
 from kafka_connect import KafkaConnect
 from kafka_connect.cli import cli
-from rest.served import served
-from rest.worker_api import SHOP, Api
+from support.rest.served import served
+from support.rest.worker_api import SHOP, Api
 
 from headrace.core.connect.status import TopicStatus
 from headrace.core.model.errors import Fatal

@@ -7,9 +7,9 @@ import json
 import time
 
 import pytest
-from rest.asgi import Answer, request
-from rest.served import served
-from rest.worker_api import SHOP, Api
+from support.rest.asgi import Answer, request
+from support.rest.served import served
+from support.rest.worker_api import SHOP, Api
 
 from headrace.core.connect.config_state import MAX_TASKS
 from headrace.rest.transport import MAX_BODY_BYTES

@@ -13,9 +13,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import pytest
-from fix_asyncio import eventually
-from rest.worker_api import SHOP, Api
 from starlette.types import Message
+from support.fix_asyncio import eventually
+from support.rest.worker_api import SHOP, Api
 
 from headrace.config.framework import TASK_CLASS
 from headrace.config.validation import Properties

@@ -19,15 +19,15 @@ import schemathesis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
-from rest.asgi import request
-from rest.served import served
-from rest.worker_api import SHOP, Api
 from schemathesis import Case, GenerationMode
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
     response_schema_conformance,
     status_code_conformance,
 )
+from support.rest.asgi import request
+from support.rest.served import served
+from support.rest.worker_api import SHOP, Api
 
 from headrace.rest.openapi import OPERATIONS
 from headrace.runtime.worker.loggers import Loggers

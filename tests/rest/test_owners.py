@@ -6,8 +6,8 @@ import json
 from collections.abc import AsyncIterator
 
 import pytest
-from rest.asgi import Answer
-from rest.worker_api import SHOP, Api
+from support.rest.asgi import Answer
+from support.rest.worker_api import SHOP, Api
 
 from headrace.core.connect.config_state import owner_record
 from headrace.core.connect.ownership import DIRECTORY, Ownership, digest

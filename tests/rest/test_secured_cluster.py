@@ -11,14 +11,14 @@ from pathlib import Path
 
 import httpx
 import pytest
-from certificates import Authority
 from click.testing import CliRunner
-from fix_asyncio import eventually
 from kafka_connect.cli import cli
-from rest.secured import Bearer, SecuredWorker, client, secured_workers, tls, users
 from rest.test_tables import report
-from rest.token_issuer import token_issuer
-from rest.worker_api import SHOP, WORKER
+from support.fix_asyncio import eventually
+from support.rest.secured import Bearer, SecuredWorker, client, secured_workers, tls, users
+from support.rest.worker_api import SHOP, WORKER
+from support.servers.certificates import Authority
+from support.servers.token_issuer import token_issuer
 
 from headrace.config import WorkerConfig
 from headrace.runtime.verify.connector_rest import connector_rest

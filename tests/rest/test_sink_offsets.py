@@ -9,8 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from rest.asgi import Answer
-from rest.worker_api import Api
+from support.rest.asgi import Answer
+from support.rest.worker_api import Api
 
 from headrace.config.kafka import KafkaSettings
 from headrace.core.model.errors import Retriable

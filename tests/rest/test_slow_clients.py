@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 
 import httpx
 import pytest
-from rest.secured import SecuredWorker, secured_workers
+from support.rest.secured import SecuredWorker, secured_workers
 
 pytestmark = pytest.mark.anyio
 PLAIN = {"listeners": "http://127.0.0.1:0"}

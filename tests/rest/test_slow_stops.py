@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from fix_asyncio import eventually
-from rest.worker_api import SHOP, Api
+from support.fix_asyncio import eventually
+from support.rest.worker_api import SHOP, Api
 
 from headrace.runtime.worker import worker_connector
 

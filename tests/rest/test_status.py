@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 import pytest
-from rest.served import served
 from rest.test_tables import failed, report
-from rest.worker_api import Api
 from starlette.types import ASGIApp, Receive, Scope, Send
+from support.rest.served import served
+from support.rest.worker_api import Api
 
 from headrace.core.connect.lifecycle import TableState
 from headrace.core.connect.table_status import LastBatch, TableReport, TableStatus

@@ -13,8 +13,8 @@ from typing import Any
 
 import httpx
 import pytest
-from rest.served import served
-from rest.worker_api import Api
+from support.rest.served import served
+from support.rest.worker_api import Api
 
 from headrace.core.model.errors import Fatal
 

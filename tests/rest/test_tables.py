@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 import pytest
-from fix_asyncio import eventually
 from rest.test_forward import workers
-from rest.worker_api import Api
+from support.fix_asyncio import eventually
+from support.rest.worker_api import Api
 
 from headrace.core.connect.lifecycle import TableState
 from headrace.core.connect.table_status import LastBatch, TableReport, TableStatus

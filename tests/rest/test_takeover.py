@@ -6,8 +6,8 @@ import json
 from collections.abc import AsyncIterator
 
 import pytest
-from rest.connect_topics import ALIEN, records
-from rest.worker_api import SHOP, Api
+from support.kafka.connect_topics import ALIEN, records
+from support.rest.worker_api import SHOP, Api
 
 from headrace.core.connect import config_state, status
 from headrace.core.connect.lifecycle import TargetState

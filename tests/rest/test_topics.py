@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from functools import partial
 
 import pytest
-from rest.worker_api import Api
+from support.rest.worker_api import Api
 
 from headrace.ports import TopicPartition
 from headrace.runtime.metrics.metrics import TaskMetrics

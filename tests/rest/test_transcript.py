@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 from fastapi import FastAPI
-from fix_asyncio import eventually
-from rest.asgi import Answer, request
-from rest.stand_in import FileStreamSinkConnector, StandInTasks, application
+from support.fix_asyncio import eventually
+from support.rest.asgi import Answer, request
+from support.rest.stand_in import FileStreamSinkConnector, StandInTasks, application
 
 from headrace.config import WorkerConfig
 from headrace.core.connect.status import TopicStatus

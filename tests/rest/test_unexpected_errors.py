@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator
 from email.message import Message
 
 import pytest
-from rest.asgi import request
-from rest.served import served
-from rest.worker_api import SHOP, Api
+from support.rest.asgi import request
+from support.rest.served import served
+from support.rest.worker_api import SHOP, Api
 
 pytestmark = pytest.mark.anyio
 JSON = {"Content-Type": "application/json"}

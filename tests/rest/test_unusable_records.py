@@ -6,8 +6,8 @@ import json
 from collections.abc import AsyncIterator
 
 import pytest
-from fix_asyncio import eventually
-from rest.worker_api import SHOP, Api
+from support.fix_asyncio import eventually
+from support.rest.worker_api import SHOP, Api
 
 from headrace.core.connect import config_state
 from headrace.core.connect.lifecycle import TargetState

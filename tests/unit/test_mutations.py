@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from changed_sources import ROOT
 from mutations.table import MUTATIONS, Mutation
+from support.repository.changed_sources import ROOT
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from envelopes import change, key
+from support.records.envelopes import change, key
 
 from headrace.config import SinkConnectorConfig
 from headrace.config.validation import WorkerDefaults, sink_connector_config

@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
-from changed_sources import Edit
 from reselect_cases.rules import RULES_OF_CASES
+from support.repository.changed_sources import Edit
 
 ROOT = Path(__file__).parents[2]
 CASE_TESTS = ROOT / "tests" / "reselect_cases"

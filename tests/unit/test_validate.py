@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rest.asgi import request
-from rest.stand_in import StandInTasks, application
-from rest.worker_api import Api
+from support.rest.asgi import request
+from support.rest.stand_in import StandInTasks, application
+from support.rest.worker_api import Api
 
 from headrace.config import WorkerConfig
 from headrace.runtime.worker.worker import Worker

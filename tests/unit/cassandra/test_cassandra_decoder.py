@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from envelopes import change, key
+from support.records.envelopes import change, key
 
 from headrace.cassandra.decoder import CassandraDecoder
 from headrace.converters.decoder import converting_decoder

@@ -9,7 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from certificates import PASSWORD, Authority, Identity, keytool
+from support.servers.certificates import PASSWORD, Authority, Identity, keytool
 
 from headrace.config.reloaded_context import ReloadedContext
 from headrace.config.tls import client_context, server_context

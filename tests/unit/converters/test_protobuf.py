@@ -11,7 +11,7 @@ import pytest
 from google.protobuf import wrappers_pb2
 from hypothesis import given
 from hypothesis import strategies as st
-from unit.converters.protobuf_messages import message, registered, varint
+from support.records.protobuf_messages import message, registered, varint
 
 from headrace.converters.protobuf import protobuf_reader
 from headrace.converters.protobuf_options import ProtobufOptions

@@ -8,7 +8,7 @@ import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from hypothesis import given
 from hypothesis import strategies as st
-from unit.converters.protobuf_messages import message, registered, varint
+from support.records.protobuf_messages import message, registered, varint
 
 from headrace.converters.protobuf import named_protobuf_reader, protobuf_reader
 from headrace.converters.registered import RegisteredSchema

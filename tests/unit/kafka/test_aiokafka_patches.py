@@ -16,8 +16,8 @@ from aiokafka.consumer.subscription_state import SubscriptionState
 from aiokafka.errors import GroupAuthorizationFailedError
 from aiokafka.protocol.commit import OffsetFetchRequest, OffsetFetchResponse_v3
 from aiokafka.protocol.fetch import FetchRequest_v4, FetchResponse_v4
-from fix_asyncio import eventually
-from scripted_kafka import NODE, ScriptedKafka
+from support.fix_asyncio import eventually
+from support.kafka.scripted_kafka import NODE, ScriptedKafka
 
 from headrace_connectors.kafka.aiokafka_patches import pace_requests, raise_group_errors
 from headrace_connectors.kafka.stopping import stopped

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
-from kafka_settings import settings_of
+from support.kafka.kafka_settings import settings_of
 
 from headrace.config.kafka import KafkaSettings
 from headrace.core.model.errors import ConfigError

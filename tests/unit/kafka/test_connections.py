@@ -14,8 +14,8 @@ from aiokafka.protocol.admin import (
     SaslHandShakeRequest_v1,
     SaslHandShakeResponse_v1,
 )
-from fix_asyncio import eventually
-from scripted_kafka import NODE, ScriptedKafka
+from support.fix_asyncio import eventually
+from support.kafka.scripted_kafka import NODE, ScriptedKafka
 
 import headrace_connectors.kafka  # noqa: F401 - makes aiokafka use these connections
 

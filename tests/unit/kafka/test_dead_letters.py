@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from aiokafka.protocol.fetch import FetchRequest_v4, FetchResponse_v4
 from aiokafka.protocol.offset import OffsetRequest_v2, OffsetResponse_v2
-from scripted_kafka import NODE, ScriptedKafka, batch
+from support.kafka.scripted_kafka import NODE, ScriptedKafka, batch
 
 from headrace.core.model.errors import ConfigError
 from headrace_connectors.kafka.dead_letters import read_topic

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 from aiokafka.protocol.commit import OffsetFetchRequest_v3, OffsetFetchResponse_v3
-from scripted_kafka import ScriptedKafka
+from support.kafka.scripted_kafka import ScriptedKafka
 
 from headrace.core.model.errors import Fatal
 from headrace.ports import TopicPartition

@@ -12,8 +12,8 @@ from aiokafka.protocol.admin import DescribeConfigsRequest_v0, DescribeConfigsRe
 from aiokafka.protocol.fetch import FetchRequest_v4, FetchResponse_v4
 from aiokafka.protocol.offset import OffsetRequest_v2, OffsetResponse_v2
 from aiokafka.protocol.transaction import InitProducerIdRequest_v0, InitProducerIdResponse_v0
-from fix_asyncio import eventually
-from scripted_kafka import NODE, ScriptedKafka, batch
+from support.fix_asyncio import eventually
+from support.kafka.scripted_kafka import NODE, ScriptedKafka, batch
 
 from headrace.core.model.errors import Retriable
 from headrace_connectors.kafka import aiokafka_patches

@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from aiokafka.protocol.coordination import FindCoordinatorRequest_v0, FindCoordinatorResponse_v0
-from fix_asyncio import eventually
-from scripted_kafka import NODE, ScriptedKafka
+from support.fix_asyncio import eventually
+from support.kafka.scripted_kafka import NODE, ScriptedKafka
 
 from headrace.config.framework import TopicSettings
 from headrace.core.model.errors import Retriable

@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from aiokafka.errors import KafkaError
-from kafka_settings import settings_of
+from support.kafka.kafka_settings import settings_of
 
 from headrace.core.model.errors import ConfigError
 from headrace_connectors.kafka.connections import KerberosAuthenticator

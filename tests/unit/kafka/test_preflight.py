@@ -10,7 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from certificates import PASSWORD, Authority, Identity, keytool
+from support.servers.certificates import PASSWORD, Authority, Identity, keytool
 
 from headrace.core.model.errors import ConfigError
 from headrace_connectors.kafka.preflight import check_brokers

@@ -4,7 +4,7 @@ import re
 import ssl
 
 import pytest
-from kafka_settings import settings_of
+from support.kafka.kafka_settings import settings_of
 
 from headrace.core.model.errors import ConfigError
 from headrace_connectors.kafka.settings import (

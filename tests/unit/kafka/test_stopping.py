@@ -12,8 +12,8 @@ from aiokafka.protocol.fetch import FetchRequest_v4, FetchResponse_v4
 from aiokafka.protocol.offset import OffsetRequest_v1, OffsetResponse_v1
 from aiokafka.protocol.produce import ProduceRequest_v3, ProduceResponse_v3
 from aiokafka.protocol.transaction import InitProducerIdRequest_v0, InitProducerIdResponse_v0
-from fix_asyncio import eventually
-from scripted_kafka import NODE, ScriptedKafka
+from support.fix_asyncio import eventually
+from support.kafka.scripted_kafka import NODE, ScriptedKafka
 
 from headrace_connectors.kafka.aiokafka_patches import check_alive
 from headrace_connectors.kafka.stopping import stopped

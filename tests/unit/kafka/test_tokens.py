@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kafka_settings import settings_of
-from token_endpoint import CLIENT, SECRET, TokenEndpoint, token_endpoint
+from support.kafka.kafka_settings import settings_of
+from support.servers.token_endpoint import CLIENT, SECRET, TokenEndpoint, token_endpoint
 
 from headrace.core.model.errors import ConfigError, Retriable
 from headrace.runtime.http_client import MAX_BYTES

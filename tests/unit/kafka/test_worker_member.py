@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from aiokafka.protocol.coordination import FindCoordinatorRequest_v0, FindCoordinatorResponse_v0
-from fix_asyncio import eventually
-from scripted_kafka import NODE, ScriptedKafka
+from support.fix_asyncio import eventually
+from support.kafka.scripted_kafka import NODE, ScriptedKafka
 
 from headrace_connectors.kafka import worker_member as module
 from headrace_connectors.kafka.worker_member import KafkaWorkerMember

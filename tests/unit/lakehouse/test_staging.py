@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from contracts.lake_actions import CARRY, KEEP, Row, actions, delete
+from support.lake.lake_actions import CARRY, KEEP, Row, actions, delete
 
 from headrace.core.model.errors import Fatal
 from headrace.core.model.events import RowVersion

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from certificates import PASSWORD, Authority
+from support.servers.certificates import PASSWORD, Authority
 
 from headrace.config.engine import EngineSettings
 from headrace.core.connect.typed_options import parsed

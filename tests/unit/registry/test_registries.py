@@ -6,7 +6,7 @@ import base64
 from collections.abc import Iterator
 
 import pytest
-from http_registry import Server
+from support.servers.http_registry import Server
 
 from headrace.converters.registered import IdKind, RegisteredSchema, SchemaId
 from headrace.core.model.errors import BadRecord, ConfigError, Retriable

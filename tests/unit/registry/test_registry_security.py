@@ -13,8 +13,8 @@ from pathlib import Path
 from urllib.parse import parse_qs
 
 import pytest
-from certificates import PASSWORD, Authority, keytool
-from http_registry import Server, dripping
+from support.servers.certificates import PASSWORD, Authority, keytool
+from support.servers.http_registry import Server, dripping
 
 from headrace.config.registry_converters import CONFLUENT_AVRO, REGISTRY_CONVERTERS
 from headrace.config.tls import server_context

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
-from unit.runtime.sink_task_harness import TOPIC, Harness
+from support.task.sink_task_harness import TOPIC, Harness
 
 from headrace.runtime.threads import WorkerThreads
 from headrace_dev.memory import MemoryLakehouse

@@ -14,8 +14,8 @@ from pathlib import Path
 from select import select
 
 import pytest
-from certificates import Authority
-from http_registry import Server, dripping
+from support.servers.certificates import Authority
+from support.servers.http_registry import Server, dripping
 
 from headrace.config.tls import client_context, server_context
 from headrace.runtime.http_client import HttpClient, TooLarge

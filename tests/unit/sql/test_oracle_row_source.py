@@ -12,7 +12,7 @@ from contracts.row_source_suite import TABLE, RowSourceSuite
 from fake_oracle import sql
 from fake_oracle.driver import FakeDriver
 from fake_oracle.server import OracleColumn, OracleServer, OracleTable
-from unit.sql.oracle_tables import DATABASE, NOTE, ORDERS_KEY, orders_request, orders_server, request, row_source
+from support.sources.oracle_tables import DATABASE, NOTE, ORDERS_KEY, orders_request, orders_server, request, row_source
 
 from headrace.core.model.catalog import CatalogTable
 from headrace.core.model.errors import ConfigError, Fatal, Retriable

@@ -12,8 +12,8 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from certificates import Authority, Identity
-from tls_server import SeenClients, tls_server
+from support.servers.certificates import Authority, Identity
+from support.servers.tls_server import SeenClients, tls_server
 
 from headrace.core.model.errors import ConfigError
 from headrace.core.reselect.options import DatabaseOptions, ReselectOptions

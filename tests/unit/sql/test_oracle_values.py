@@ -14,7 +14,7 @@ import pytest
 from fake_oracle.server import OracleColumn, OracleServer, OracleTable
 from hypothesis import given
 from hypothesis import strategies as st
-from unit.sql.oracle_cases import (
+from support.sources.oracle_cases import (
     BIG,
     BYTES,
     CASES,
@@ -34,7 +34,7 @@ from unit.sql.oracle_cases import (
     column,
     decimal,
 )
-from unit.sql.oracle_tables import read_back, read_cell, request, row_source
+from support.sources.oracle_tables import read_back, read_cell, request, row_source
 
 from headrace.core.model.catalog import HandlingModes
 from headrace.core.model.errors import Fatal

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import pytest
-from envelopes import key, whole_change
+from support.records.envelopes import key, whole_change
 
 from headrace.core.decode.decoded import Decoded
 from headrace.core.decode.envelope import EnvelopeOptions

@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from envelopes import key, whole_change
+from support.records.envelopes import key, whole_change
 
 from headrace.config.validation import WorkerDefaults, sink_connector_config
 from headrace.converters.conversion import Conversion, Converter

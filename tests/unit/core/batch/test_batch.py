@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from change_events import TABLE, changes, create, delete, update, version
-from task_queues import TaskQueues
+from support.records.change_events import TABLE, changes, create, delete, update, version
+from support.task.task_queues import TaskQueues
 
 from headrace.core.batch.batch import BatchPolicy, Trigger, newest_source_time
 from headrace.core.batch.table_queue import FAR_BEHIND

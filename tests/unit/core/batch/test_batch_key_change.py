@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-from task_queues import TaskQueues
+from support.task.task_queues import TaskQueues
 
 from headrace.core.batch.batch import BatchPolicy
 from headrace.core.batch.held_halves import HALF_TIMEOUT

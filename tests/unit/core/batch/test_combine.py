@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
-from change_events import Event, changes, create, delete, update
+from support.records.change_events import Event, changes, create, delete, update
 
 from headrace.core.batch.combine import combine, joined, wider_type
 from headrace.core.model.events import CellState, TableId

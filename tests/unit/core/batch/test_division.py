@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from change_events import Event, changes, create, delete, update
 from hypothesis import given
 from hypothesis import strategies as st
+from support.records.change_events import Event, changes, create, delete, update
 
 from headrace.core.batch.event_pairs import divide, divisible
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from change_events import TABLE, UNCHANGED, Event, changes, create, delete, tombstone, update
-from task_queues import TaskQueues
+from support.records.change_events import TABLE, UNCHANGED, Event, changes, create, delete, tombstone, update
+from support.task.task_queues import TaskQueues
 
 from headrace.core.batch.batch import BatchPolicy
 from headrace.core.batch.held_halves import HALF_TIMEOUT, HALF_TIMEOUT_BEHIND, LATE, RECHECK

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from change_events import changes, create, delete, tombstone
-from task_queues import TaskQueues
+from support.records.change_events import changes, create, delete, tombstone
+from support.task.task_queues import TaskQueues
 
 from headrace.core.batch.batch import Batch, BatchPolicy
 from headrace.core.model.events import Changes, Operation

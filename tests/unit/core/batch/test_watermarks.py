@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from change_events import TABLE, changes, create, delete, read, tombstone, update, version
+from support.records.change_events import TABLE, changes, create, delete, read, tombstone, update, version
 
 from headrace.core.batch.batch import Batch, Content, Trigger
 from headrace.core.batch.watermarks import Watermarks

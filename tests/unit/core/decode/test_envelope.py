@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import pytest
-from envelopes import PLACEHOLDER, change, key
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.records.envelopes import PLACEHOLDER, change, key
 
 from headrace.core.decode.envelope import NO_POSITIONS, EnvelopeOptions, TopicDecoder
 from headrace.core.decode.json_types import Document, JsonConverter

@@ -6,8 +6,8 @@ import time
 import tracemalloc
 
 import pytest
-from envelopes import change, key
-from hostile_records import HOSTILE
+from support.records.envelopes import change, key
+from support.records.hostile_records import HOSTILE
 
 from headrace.converters.decoder import converting_decoder
 from headrace.core.decode.envelope import EnvelopeOptions

@@ -6,9 +6,9 @@ import json
 
 import msgspec
 import pytest
-from envelopes import key, whole_change
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from support.records.envelopes import key, whole_change
 
 from headrace.converters.decoder import converting_decoder
 from headrace.core.decode.codec import Codec

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from envelopes import key
+from support.records.envelopes import key
 
 from headrace.converters.decoder import converting_decoder
 from headrace.core.decode.decoded import Decoded

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from envelopes import change, key
+from support.records.envelopes import change, key
 
 from headrace.core.decode.envelope import EnvelopeOptions, TopicDecoder
 from headrace.core.decode.messages import RoutedEvents, SnapshotBegan, TableAltered

@@ -9,9 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from envelopes import change, key
 from hypothesis import given
 from hypothesis import strategies as st
+from support.records.envelopes import change, key
 
 from headrace.core.decode.codec import MAP
 from headrace.core.decode.envelope import EnvelopeOptions, TopicDecoder

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from random import Random
 
 import pytest
-from envelopes import change, key, whole_change
 from hypothesis import given
 from hypothesis import strategies as st
+from support.records.envelopes import change, key, whole_change
 
 from headrace.converters.conversion import Conversion
 from headrace.converters.decoder import converting_decoder

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from envelopes import change, key
 from hypothesis import given
 from hypothesis import strategies as st
+from support.records.envelopes import change, key
 
 from headrace.core.decode.codec import CUT
 from headrace.core.decode.envelope import EnvelopeOptions, TopicDecoder

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 import pytest
-from envelopes import change, key
+from support.records.envelopes import change, key
 
 from headrace.core.decode.decoded import Decoded
 from headrace.core.decode.envelope import EnvelopeOptions

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from change_events import ABSENT, UNCHANGED, UNKNOWN, Event, changes, create, delete, update
+from support.records.change_events import ABSENT, UNCHANGED, UNKNOWN, Event, changes, create, delete, update
 
 from headrace.core.merge.actions import (
     open_rows,

@@ -5,7 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from change_events import UNCHANGED, Cell, Event, changes, create, delete, position, read, update, version
+from support.records.change_events import (
+    UNCHANGED,
+    Cell,
+    Event,
+    changes,
+    create,
+    delete,
+    position,
+    read,
+    update,
+    version,
+)
 
 from headrace.core.batch.event_pairs import paired_halves
 from headrace.core.merge.fold import fold

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from change_events import Event, changes, create, delete, tombstone, version
+from support.records.change_events import Event, changes, create, delete, tombstone, version
 
 from headrace.core.merge.displaced import with_displaced
 from headrace.core.merge.fold import fold

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from change_events import (
+from support.records.change_events import (
     ABSENT,
     UNCHANGED,
     UNKNOWN,

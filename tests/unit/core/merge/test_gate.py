@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from change_events import Event, changes, create, delete, read, tombstone, update, version
+from support.records.change_events import Event, changes, create, delete, read, tombstone, update, version
 
 from headrace.core.merge.applicable_events import applicable, group
 from headrace.core.model.events import RowVersion

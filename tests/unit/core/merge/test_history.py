@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
-from change_events import changes, create, delete, tombstone, update
 from hypothesis import given
 from hypothesis import strategies as st
+from support.records.change_events import changes, create, delete, tombstone, update
 
 from headrace.core.merge.fold import fold
 from headrace.core.merge.history import (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from change_events import version
+from support.records.change_events import version
 
 from headrace.core.merge.tombstones import Tombstones
 from headrace.core.model.events import RowVersion, Versions

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from change_events import version
+from support.records.change_events import version
 
 from headrace.core.model.ranking import UNVERSIONED, outranks, succeed
 

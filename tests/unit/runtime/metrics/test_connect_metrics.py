@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 
 import pytest
-from connect_names import TASK_METRICS
 from prometheus_client.parser import text_string_to_metric_families
+from support.repository.connect_names import TASK_METRICS
 
 from headrace.core.batch.batch import Batch, Trigger
 from headrace.core.connect.lifecycle import State

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from unit.runtime.reselect_harness import (
+from support.task.reselect_harness import (
     CACHE,
     NO_CACHE,
     Lake,

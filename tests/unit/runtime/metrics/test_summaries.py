@@ -6,10 +6,10 @@ import asyncio
 import logging
 
 import pytest
-from envelopes import change, key
-from fix_asyncio import eventually
+from support.fix_asyncio import eventually
+from support.records.envelopes import change, key
+from support.task.sink_task_harness import TOPIC, Harness, running
 from unit.runtime.metrics.test_task_progress import Time
-from unit.runtime.sink_task_harness import TOPIC, Harness, running
 
 from headrace.core.batch.batch import Batch, Trigger, Unwritten
 from headrace.core.connect.lifecycle import State, TableState

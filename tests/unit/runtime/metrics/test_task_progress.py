@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from threading import Event
 
 import pytest
-from envelopes import change, key
-from fix_asyncio import eventually
 from prometheus_client.samples import Sample
-from unit.runtime.sink_task_harness import TOPIC, Harness, running
+from support.fix_asyncio import eventually
+from support.records.envelopes import change, key
+from support.task.sink_task_harness import TOPIC, Harness, running
 
 from headrace.core.batch.batch import Batch, Trigger, Unwritten
 from headrace.core.connect.lifecycle import State, TableState

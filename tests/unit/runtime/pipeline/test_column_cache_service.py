@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from unit.runtime.reselect_harness import CACHE, NO_CACHE, TABLE, Lake, P, database, row, u
+from support.task.reselect_harness import CACHE, NO_CACHE, TABLE, Lake, P, database, row, u
 
 
 def test_the_entries_of_a_batch_are_published_with_its_commit() -> None:

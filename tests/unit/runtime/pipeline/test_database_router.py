@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from unit.runtime.reselect_harness import TABLE, Lake, P, catalog, database, u
+from support.task.reselect_harness import TABLE, Lake, P, catalog, database, u
 
 from headrace.config.reselect import reselect_options
 from headrace.core.model.errors import ConfigError, Fatal, Retriable

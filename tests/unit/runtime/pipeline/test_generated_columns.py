@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pytest
-from envelopes import change, key
+from support.records.envelopes import change, key
 
 from headrace.core.batch.combine import combine
 from headrace.core.decode.envelope import EnvelopeOptions, TopicDecoder

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
-from contracts.lake_actions import commit
 from contracts.pipeline_suite import opened
+from support.lake.lake_actions import commit
 
 from headrace.core.batch.combine import combine
 from headrace.core.decode.envelope import EnvelopeOptions, TopicDecoder

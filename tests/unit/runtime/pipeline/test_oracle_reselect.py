@@ -8,9 +8,9 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from envelopes import PLACEHOLDER, change, key
 from fake_oracle.server import OracleColumn, OracleServer, OracleTable
-from unit.sql.oracle_tables import row_source
+from support.records.envelopes import PLACEHOLDER, change, key
+from support.sources.oracle_tables import row_source
 
 from headrace.core.decode.envelope import EnvelopeOptions, TopicDecoder
 from headrace.core.merge.fold import fold

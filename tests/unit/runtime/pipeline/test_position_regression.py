@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from contracts.lake_actions import commit, text
 from contracts.pipeline_suite import opened
 from properties.columns import changes_of, table_id
 from properties.reference_model import Event
+from support.lake.lake_actions import commit, text
 
 from headrace.core.model.errors import Fatal
 from headrace.core.model.events import CellState, Operation, RowVersion, Truncate

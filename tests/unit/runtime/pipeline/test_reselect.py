@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from unit.runtime.reselect_harness import (
+from support.task.reselect_harness import (
     CACHE,
     DOUBT,
     NO_CACHE,

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from unit.runtime.reselect_harness import (
+from support.task.reselect_harness import (
     CACHE,
     DOUBT,
     Lake,

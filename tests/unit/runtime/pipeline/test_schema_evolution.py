@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from change_events import changes, create
+from support.records.change_events import changes, create
 
 from headrace.core.model.cell_batch import CassandraBatch
 from headrace.core.model.cell_writes import Cell, CellWrites, comparison_bytes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from unit.runtime.reselect_harness import NO_CACHE, TABLE, TEXT, Clock, catalog, database
+from support.task.reselect_harness import NO_CACHE, TABLE, TEXT, Clock, catalog, database
 
 from headrace.core.model.catalog import CatalogTable
 from headrace.core.model.errors import Retriable

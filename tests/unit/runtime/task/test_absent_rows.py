@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from envelopes import PLACEHOLDER, change, key
-from fix_asyncio import eventually
-from unit.runtime.sink_task_harness import INT, ITEMS, TEXT, TOPIC, Harness, running
+from support.fix_asyncio import eventually
+from support.records.envelopes import PLACEHOLDER, change, key
+from support.task.sink_task_harness import INT, ITEMS, TEXT, TOPIC, Harness, running
 
 from headrace.core.model.catalog import CatalogColumn, CatalogTable, KeyColumn
 from headrace.core.model.errors import Fatal

@@ -6,8 +6,8 @@ import logging
 from collections.abc import Iterator, Sequence
 
 import pytest
-from fix_asyncio import eventually
-from unit.runtime.sink_task_harness import TOPIC, Harness, running
+from support.fix_asyncio import eventually
+from support.task.sink_task_harness import TOPIC, Harness, running
 
 from headrace.runtime.metrics.metrics import Metrics
 from headrace.runtime.task import sink_task

@@ -6,9 +6,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from envelopes import change, key
-from fix_asyncio import eventually
-from unit.runtime.sink_task_harness import INT, ITEMS, TOPIC, Harness, running
+from support.fix_asyncio import eventually
+from support.records.envelopes import change, key
+from support.task.sink_task_harness import INT, ITEMS, TOPIC, Harness, running
 
 from headrace.core.model.catalog import CatalogColumn, CatalogTable, KeyColumn
 from headrace.core.model.errors import HeadraceError, Retriable

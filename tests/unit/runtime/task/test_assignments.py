@@ -7,9 +7,9 @@ from threading import Event
 from typing import Any
 
 import pytest
-from envelopes import change, key
-from fix_asyncio import eventually
-from unit.runtime.sink_task_harness import FIRST, TOPIC, Harness
+from support.fix_asyncio import eventually
+from support.records.envelopes import change, key
+from support.task.sink_task_harness import FIRST, TOPIC, Harness
 
 from headrace.core.model.errors import Fatal
 from headrace.ports import Chunk, Commit, TableOptions

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from fix_asyncio import eventually
-from unit.runtime.sink_task_harness import Harness, running
+from support.fix_asyncio import eventually
+from support.task.sink_task_harness import Harness, running
 
 from headrace.core.model.errors import EngineFailed, EngineOutOfMemory
 from headrace.core.model.events import Actions

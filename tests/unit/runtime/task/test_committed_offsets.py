@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import pytest
-from fix_asyncio import eventually
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kafka_settings import settings_of
-from unit.runtime.sink_task_harness import FIRST, TOPIC, Harness
+from support.fix_asyncio import eventually
+from support.kafka.kafka_settings import settings_of
+from support.task.sink_task_harness import FIRST, TOPIC, Harness
 
 from headrace.core.model.errors import Retriable
 from headrace.ports import TopicPartition

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from envelopes import change, key
-from fix_asyncio import eventually
-from unit.runtime.sink_task_harness import FIRST, GROUP, TOPIC, Harness, running
+from support.fix_asyncio import eventually
+from support.records.envelopes import change, key
+from support.task.sink_task_harness import FIRST, GROUP, TOPIC, Harness, running
 
 from headrace.core.connect.lifecycle import TableState
 from headrace.ports import TopicPartition

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from contracts.feed_harness import until
-from envelopes import change, key
-from unit.runtime.sink_task_harness import FIRST, GROUP, TOPIC, Harness, running
+from support.kafka.feed_harness import until
+from support.records.envelopes import change, key
+from support.task.sink_task_harness import FIRST, GROUP, TOPIC, Harness, running
 
 from headrace.core.model.errors import TableMissing
 from headrace.ports import OffsetNote, TableOptions, TopicPartition

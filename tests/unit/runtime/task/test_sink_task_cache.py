@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from envelopes import PLACEHOLDER, change, key, whole_change
-from fix_asyncio import eventually
-from unit.runtime.sink_task_harness import (
+from support.fix_asyncio import eventually
+from support.records.envelopes import PLACEHOLDER, change, key, whole_change
+from support.task.sink_task_harness import (
     FIRST,
     GROUP,
     ITEMS,

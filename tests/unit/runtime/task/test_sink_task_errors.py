@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from envelopes import PLACEHOLDER, change, key
-from fix_asyncio import eventually
-from unit.runtime.sink_task_harness import (
+from support.fix_asyncio import eventually
+from support.records.envelopes import PLACEHOLDER, change, key
+from support.task.sink_task_harness import (
     TOPIC,
     Harness,
     cached_reselect,

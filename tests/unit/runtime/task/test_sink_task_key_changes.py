@@ -6,9 +6,9 @@ import json
 from collections.abc import AsyncIterator
 
 import pytest
-from envelopes import PLACEHOLDER, change, key
-from fix_asyncio import eventually
-from unit.runtime.sink_task_harness import FIRST, GROUP, TOPIC, Harness, flattened, running
+from support.fix_asyncio import eventually
+from support.records.envelopes import PLACEHOLDER, change, key
+from support.task.sink_task_harness import FIRST, GROUP, TOPIC, Harness, flattened, running
 
 from headrace.ports import TopicPartition
 from headrace.runtime.threads import WorkerThreads

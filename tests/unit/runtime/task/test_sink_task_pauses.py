@@ -7,9 +7,9 @@ from threading import Event
 from typing import Any
 
 import pytest
-from envelopes import change, key
-from fix_asyncio import eventually
-from unit.runtime.sink_task_harness import TOPIC, Harness, reselect, running
+from support.fix_asyncio import eventually
+from support.records.envelopes import change, key
+from support.task.sink_task_harness import TOPIC, Harness, reselect, running
 
 from headrace.converters.conversion import Conversion, Headers
 from headrace.core.decode.json_data import JsonData

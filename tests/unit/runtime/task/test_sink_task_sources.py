@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 import pytest
-from envelopes import key, whole_change
-from fix_asyncio import eventually
-from unit.runtime.sink_task_harness import (
+from support.fix_asyncio import eventually
+from support.records.envelopes import key, whole_change
+from support.task.sink_task_harness import (
     GROUP,
     TOPIC,
     Harness,

@@ -11,9 +11,9 @@ from concurrent.futures import Executor, Future
 from typing import Any
 
 import pytest
-from envelopes import key
-from fix_asyncio import eventually
-from unit.runtime.sink_task_harness import GROUP, TOPIC, Harness
+from support.fix_asyncio import eventually
+from support.records.envelopes import key
+from support.task.sink_task_harness import GROUP, TOPIC, Harness
 
 from headrace.core.connect.lifecycle import Event, State
 from headrace.ports import ErrantRecord, TopicPartition

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from envelopes import change, key
-from fix_asyncio import eventually
-from unit.runtime.sink_task_harness import FIRST, GROUP, TOPIC, Harness, running
+from support.fix_asyncio import eventually
+from support.records.envelopes import change, key
+from support.task.sink_task_harness import FIRST, GROUP, TOPIC, Harness, running
 
 from headrace.core.connect.lifecycle import TableState
 from headrace.core.connect.table_status import TableStatus

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from fix_asyncio import eventually
-from unit.runtime.sink_task_harness import Harness, running
+from support.fix_asyncio import eventually
+from support.task.sink_task_harness import Harness, running
 
 from headrace.core.model.errors import Fatal
 from headrace.core.tables.maintenance import Maintenance

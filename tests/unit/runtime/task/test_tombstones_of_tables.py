@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from envelopes import change, key
-from fix_asyncio import eventually
+from support.fix_asyncio import eventually
+from support.records.envelopes import change, key
 
 from headrace.config.validation import WorkerDefaults, sink_connector_config
 from headrace.ports import TableOptions, TopicPartition

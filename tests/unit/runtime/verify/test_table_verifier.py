@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from contracts.lake_actions import TOPIC
-from verify_world import World
+from support.lake.lake_actions import TOPIC
+from support.sources.verify_world import World
 
 from headrace.core.model.errors import Fatal, Retriable
 from headrace.core.verify.verification import Verdict, Where

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from fake_oracle.driver import FakeDriver
-from unit.sql.oracle_tables import TABLE, orders_server
+from support.sources.oracle_tables import TABLE, orders_server
 
 from headrace import extensions
 from headrace.config.reselect import reselect_options

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from fix_asyncio import eventually
-from rest.worker_api import Api
+from support.fix_asyncio import eventually
+from support.rest.worker_api import Api
 
 from headrace.ports import EngineState, EngineStatus
 from headrace.runtime.worker.health import ANSWER_SECONDS, ENGINE_SECONDS, WorkerHealth

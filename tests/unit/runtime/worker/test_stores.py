@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from fix_asyncio import eventually
+from support.fix_asyncio import eventually
 
 from headrace.core.connect.lifecycle import State, TableState, TargetState
 from headrace.core.connect.status import Status, TopicStatus, encode_topic, topic_key

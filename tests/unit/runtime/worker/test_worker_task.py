@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from fix_asyncio import eventually
-from rest.stand_in import StandInTask
+from support.fix_asyncio import eventually
+from support.rest.stand_in import StandInTask
 
 from headrace.core.connect.lifecycle import Event, State
 from headrace.runtime.worker.worker_task import Supervision, WorkerTask

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from unit.core.cache_harness import OTHER, P0, TABLE, Clock, begin, drop, get, make, put
+from support.task.cache_harness import OTHER, P0, TABLE, Clock, begin, drop, get, make, put
 
 from headrace.core.reselect.cache.rows import Hit, Origin, Stamp
 

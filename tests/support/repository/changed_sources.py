@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[3]
 SOURCES = ("service", "connectors", "dev/headrace_dev/memory")
 """The folders that are copied. All others are linked."""
 LINKED = ("tests", "pyproject.toml")

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from contracts.lake_actions import commit
-from contracts.lake_harness import ITEM, item, items
-from delta_tables import delta_rows, delta_table
-from fix_spark import Warehouse
+from support.fix_spark import Warehouse
+from support.lake.delta_tables import delta_rows, delta_table
+from support.lake.lake_actions import commit
+from support.lake.lake_harness import ITEM, item, items
 
 from headrace.ports import TableOptions, TopicPartition
 from headrace_connectors.lakehouse.ledger import SUFFIX

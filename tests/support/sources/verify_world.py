@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from contracts.lake_actions import SOURCE, TOPIC, Row, actions, commit, delete
+from support.lake.lake_actions import SOURCE, TOPIC, Row, actions, commit, delete
 
 from headrace.core.model.catalog import CatalogColumn, CatalogTable, KeyColumn, SqlType
 from headrace.core.model.schema import Field, Schema

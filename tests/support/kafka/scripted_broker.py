@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from aiokafka.protocol.admin import CreateTopicsRequest_v1, CreateTopicsResponse_v1
-from scripted_kafka import NODE, ScriptedKafka
+from support.kafka.scripted_kafka import NODE, ScriptedKafka
 
 from headrace_dev.server import LOOPBACK, free_ports
 

@@ -13,10 +13,10 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from certificates import PASSWORD, Authority, Identity, keytool
-from fix_asyncio import eventually
 from joserfc import jwt
 from joserfc.jwk import RSAKey
+from support.fix_asyncio import eventually
+from support.servers.certificates import PASSWORD, Authority, Identity, keytool
 
 from headrace_dev.secured_kafka import Listener, SecuredKafka, Tokens
 

@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import httpx
-from certificates import Authority
-from fix_asyncio import eventually
-from rest.worker_api import WORKER, Api
+from support.fix_asyncio import eventually
+from support.rest.worker_api import WORKER, Api
+from support.servers.certificates import Authority
 
 from headrace.config import WorkerConfig
 from headrace.config.tls import client_context

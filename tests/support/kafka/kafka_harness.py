@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager, contextmanager
 
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer
 from confluent_kafka import TopicPartition as Removal
-from contracts.feed_harness import Recorder, until
-from kafka_settings import settings_of
+from support.kafka.feed_harness import Recorder, until
+from support.kafka.kafka_settings import settings_of
 
 from headrace.config.kafka import KafkaSettings
 from headrace.ports import Divide, Feed, TopicPartition

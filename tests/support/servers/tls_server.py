@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from certificates import Authority, Identity
+from support.servers.certificates import Authority, Identity
 
 
 @dataclass(slots=True)

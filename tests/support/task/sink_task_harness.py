@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from envelopes import change, key
-from kafka_settings import settings_of
+from support.kafka.kafka_settings import settings_of
+from support.records.envelopes import change, key
 
 from headrace.cassandra.decoder import CassandraDecoder
 from headrace.converters.conversion import Conversion

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import CodeType, FrameType
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[3]
 OURS = (ROOT / "service", ROOT / "connectors")
 PAGE = ROOT / "docs" / "architecture.md"
 

@@ -13,7 +13,7 @@ import yaml
 from headrace_dev.jars import cache_folder
 from headrace_dev.versions import HELM, KUBERNETES
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[3]
 CHART = ROOT / "helm" / "headrace"
 CASES = sorted(CHART.glob("ci/*-values.yaml"))
 MINIMAL = CHART / "ci" / "minimal-values.yaml"

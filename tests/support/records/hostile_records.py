@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from envelopes import change
+from support.records.envelopes import change
 
 TEXT, NUMBER, DOUBLE = {"type": "string"}, {"type": "int64"}, {"type": "double"}
 VARIABLE = {

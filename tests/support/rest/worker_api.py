@@ -8,9 +8,9 @@ from datetime import datetime
 from typing import Any
 
 from fastapi import FastAPI
-from fix_asyncio import eventually
-from rest.asgi import Answer, request
-from rest.stand_in import StandInTasks, health_of
+from support.fix_asyncio import eventually
+from support.rest.asgi import Answer, request
+from support.rest.stand_in import StandInTasks, health_of
 
 from headrace.config import WorkerConfig
 from headrace.ports import EngineStatus

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 import pytest
-from contracts.lake_actions import Row, actions, commit
+from support.lake.lake_actions import Row, actions, commit
 
 from headrace.core.model.events import Actions
 from headrace.ports import LakeTable

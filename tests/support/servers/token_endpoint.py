@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import Thread
 from urllib.parse import parse_qs
 
-from certificates import Authority
+from support.servers.certificates import Authority
 
 CLIENT, SECRET = "worker-client", "worker-secret"
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from unit.core.cache_harness import rows_in
+from support.task.cache_harness import rows_in
 
 from headrace.core.reselect.cache.rows import CacheLimits, MemoryRowStore
 from headrace_connectors.rocksdb import RocksRowStore

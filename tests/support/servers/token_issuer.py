@@ -10,7 +10,7 @@ from typing import Any
 from fastapi import FastAPI
 from joserfc import jwt
 from joserfc.jwk import ECKey, RSAKey
-from rest.served import served
+from support.rest.served import served
 
 AUDIENCE = "headrace"
 Key = RSAKey | ECKey

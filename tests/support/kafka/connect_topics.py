@@ -8,7 +8,7 @@ from pathlib import Path
 
 from headrace.ports import LogRecord
 
-FIXTURE = Path(__file__).parent.parent / "fixtures" / "connect-rest" / "internal-topics.jsonl"
+FIXTURE = Path(__file__).parents[2] / "fixtures" / "connect-rest" / "internal-topics.jsonl"
 ALIEN = "org.apache.kafka.connect.file.FileStreamSinkConnector"
 """The class of most connectors in it."""
 
