@@ -19,9 +19,9 @@ from typing import Any
 
 import pytest
 
+from headrace.cassandra.cell_writes import CassandraTable, Key, Write
 from headrace.cassandra.envelope import write_of
 from headrace.cassandra.losses import Loss, Losses
-from headrace.core.model.cell_writes import CassandraTable, Key, Write
 from headrace.core.model.schema import schema_from_json
 
 FOLDER = Path(__file__).parent.parent / "fixtures" / "cassandra"

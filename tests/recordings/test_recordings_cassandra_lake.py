@@ -19,16 +19,16 @@ import pytest
 from support.fix_spark import Warehouse
 from support.task.task_queues import TaskQueues
 
+from headrace.cassandra.cell_writes import CassandraTable, Key
 from headrace.cassandra.decoder import CassandraDecoder
 from headrace.converters.decoder import converting_decoder
 from headrace.core.batch.batch import BatchPolicy
 from headrace.core.decode.envelope import EnvelopeOptions
 from headrace.core.decode.record_decoder import Decoder
 from headrace.core.model.arrow_columns import build_array
-from headrace.core.model.cell_writes import CassandraTable, Key
 from headrace.core.model.schema import Schema
 from headrace.ports import Commit, Lakehouse, TableOptions, TopicPartition
-from headrace.runtime.pipeline.cassandra_pipeline import CassandraPipeline
+from headrace.runtime.pipeline.versioned_writes_pipeline import VersionedWritesPipeline
 from headrace_dev.memory import MemoryLakehouse
 
 FOLDER = Path(__file__).parent.parent / "fixtures" / "cassandra"
@@ -77,8 +77,8 @@ def replay(form: str, delivered: Sequence[Recorded], chance: random.Random, lake
     topic = delivered[0].topic
     reader, batches = decoder(form, topic), TaskQueues(BatchPolicy(linger=0))
 
-    def pipeline() -> CassandraPipeline:
-        return CassandraPipeline(topic, lakehouse.table("hr", name, TableOptions()), 10**15, lambda: NOW)
+    def pipeline() -> VersionedWritesPipeline:
+        return VersionedWritesPipeline(topic, lakehouse.table("hr", name, TableOptions()), 10**15, lambda: NOW)
 
     current, rest = pipeline(), list(delivered)
     while rest:

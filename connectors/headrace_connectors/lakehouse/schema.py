@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from headrace.cassandra.rows import CELLS
 from headrace.core.model.errors import Fatal
 from headrace.core.model.events import OWN_PREFIX
+from headrace.core.model.versioned_writes import CELL_VERSIONS
 
 VERSION_COLUMNS = pa.schema(
     [
@@ -145,7 +145,7 @@ def data_schema(table: str, stored: pa.Schema) -> pa.Schema:
 def _refuse_names(table: str, names: Sequence[str]) -> None:
     _refuse_alike(table, "column", names)
     for name in names:
-        if name.lower().startswith(OWN_PREFIX) and name != CELLS:
+        if name.lower().startswith(OWN_PREFIX) and name != CELL_VERSIONS:
             raise Fatal(f"{table}: column {name!r} starts with {OWN_PREFIX}, which is reserved; rename or exclude it")
 
 

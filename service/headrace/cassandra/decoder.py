@@ -9,18 +9,19 @@ import msgspec
 
 from headrace.cassandra.envelope import write_of
 from headrace.cassandra.losses import Losses
+from headrace.cassandra.rows import CassandraWrites
 from headrace.core.decode.decoded import Decoded
 from headrace.core.decode.envelope import EnvelopeOptions
 from headrace.core.decode.envelope_events import KEYLESS, Errant, KafkaRecord
 from headrace.core.decode.json_types import JsonConverter, json_type, parse_plain
 from headrace.core.decode.messages import RoutedEvents
 from headrace.core.decode.payload import Payload, PayloadDecoder
-from headrace.core.model.cell_batch import CassandraBatch, joined
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.errors import BadRecord, Stage
 from headrace.core.model.events import RowVersion, TableId
 from headrace.core.model.inference import infer_schema
 from headrace.core.model.schema import Field, Schema
+from headrace.core.model.versioned_writes import joined
 
 
 class CassandraDecoder:
@@ -36,7 +37,7 @@ class CassandraDecoder:
     def decode(self, records: Sequence[KafkaRecord]) -> Decoded:
         """Return batches of writes in order of arrival, and the indexes of the records that cannot be used."""
         out = Decoded()
-        batches: list[CassandraBatch] = []
+        batches: list[CassandraWrites] = []
         for index, record in enumerate(records):
             if record.value is None:
                 out.skipped += 1
@@ -49,7 +50,7 @@ class CassandraDecoder:
         out.notes, out.losses = self._losses.drain()
         return out
 
-    def _batch(self, record: KafkaRecord) -> CassandraBatch:
+    def _batch(self, record: KafkaRecord) -> CassandraWrites:
         """Return a batch of one event. Raises BadRecord."""
         assert record.value is not None  # noqa: S101 - the caller has looked
         schema, text = self._values.split(record.value)
@@ -68,7 +69,7 @@ class CassandraDecoder:
             schema = None if declared is None else declared.field("value")
             fields.append(Field(name, schema or infer_schema([(cells.get(name) or {}).get("value")])))
         approximate_bytes = len(repr(text.value)) if isinstance(text, SchemaAndValue) else len(text)
-        return CassandraBatch(table, key_fields, tuple(fields), (write,), version, approximate_bytes)
+        return CassandraWrites(table, key_fields, tuple(fields), (write,), version, approximate_bytes)
 
     def _payload(self, schema: Schema | None, text: Payload) -> Mapping[str, Any]:
         try:

@@ -11,21 +11,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from headrace.cassandra.losses import Loss, Losses, losses_of
-from headrace.core.model.cell_writes import (
+from headrace.cassandra.cell_writes import (
     MARKED,
     SNAPSHOT_TIME,
     Bound,
     Cell,
     CellWrites,
     Delete,
-    Key,
     Range,
     Write,
     comparison_bytes,
 )
+from headrace.cassandra.losses import Loss, Losses, losses_of
 from headrace.core.model.errors import BadRecord
 from headrace.core.model.schema import Schema
+from headrace.core.model.versioned_writes import Key
 
 _START, _END = "_range_start", "_range_end"
 _BOUNDS = (_START, _END)

@@ -1,27 +1,26 @@
-"""Store Cassandra's rows in a lake table: values, and a map of the cells' versions (``merge.md`` section 7).
+"""Merge Cassandra's writes with the rows of a lake table: values, and a map of the cells' versions (``merge.md``
+section 7).
 
 ``__headrace_cells`` maps a column's name to the write time and the expiry time of its cell, and the empty name to those
 of the insert marker. A column with a version and no value is a deleted cell, or an expired cell if the version has an
 expiry time. Deletes that have no stored row (of rows, partitions, ranges, and of the cells of absent rows) are stored
 in the table's ledger, under a text that describes them.
 
-``fold_writes`` merges a batch with the stored rows and returns the rows to write. It needs every stored row that a
-write of the batch may change: the rows under its keys, and the rows that its deletes cover.
+``CassandraWrites.merged_with`` needs every stored row that one of the writes may change: the rows under their keys, and
+the rows that their deletes cover.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import pyarrow as pa
 
-from headrace.core.model.arrow_columns import build_array
-from headrace.core.model.cell_batch import CassandraBatch
-from headrace.core.model.cell_writes import (
+from headrace.cassandra.cell_writes import (
     MARKED,
     NEVER,
     Bound,
@@ -29,17 +28,19 @@ from headrace.core.model.cell_writes import (
     Cell,
     CellWrites,
     Delete,
-    Key,
     Range,
     RowState,
     Write,
     comparison_bytes,
 )
-from headrace.core.model.events import OWN_PREFIX, Actions, CellState, Column, RowVersion, Versions
+from headrace.core.model.arrow_columns import build_array
+from headrace.core.model.errors import BadRecord
+from headrace.core.model.events import OWN_PREFIX, Actions, CellState, Column, RowVersion, TableId, Versions
+from headrace.core.model.inference import infer_schema, is_inferred
 from headrace.core.model.keys import canonical_keys
 from headrace.core.model.schema import Field, Schema
+from headrace.core.model.versioned_writes import CELL_VERSIONS, Key, MergedWrites, VersionedWrites
 
-CELLS = f"{OWN_PREFIX}cells"
 _COUNT, _MAYBE = Schema("int64"), Schema("int64", optional=True)
 _VERSION = Schema("struct", fields=(Field("written", _COUNT), Field("expires", _MAYBE)))
 CELLS_SCHEMA = Schema("map", optional=True, keys=Schema("string"), values=_VERSION)
@@ -51,14 +52,6 @@ _EXPIRED = 0
 _MICROS = 1000  # microseconds in a millisecond, the unit of Connect's Timestamp
 
 
-@dataclass(frozen=True, slots=True)
-class CassandraFold:
-    """The changes of a batch to a table: rows to write, and tombstones to store in the ledger before them."""
-
-    actions: Actions
-    tombstones: Mapping[str, RowVersion]
-
-
 class _Kept:
     """The type of ``KEPT``, which represents the value of the stored row."""
 
@@ -66,20 +59,77 @@ class _Kept:
 KEPT: Final = _Kept()
 
 
-def fold_writes(batch: CassandraBatch, stored: pa.Table, ledger: Mapping[str, RowVersion], now: int) -> CassandraFold:
-    """Merge the batch with ``stored`` (rows of the lake) and ``ledger``; ``now`` decides which cells have expired."""
-    state = CassandraTable()
-    before = dict(_stored_rows(batch, stored))
-    for write in (*before.values(), *_remembered(ledger), *batch.writes):
-        state.apply(write)
-    full = len(batch.key_fields)
-    rows = {key: row for key, row in state.rows().items() if len(key) == full}
-    touched = {write.key for write in batch.writes if isinstance(write, CellWrites)} | before.keys()
-    changed = {key: rows[key] for key in rows if key in touched and _is_new(rows[key], before.get(key), now)}
-    gone = {key: row for key, row in changed.items() if row.visible(now) is None}
-    tombstones = {**_deletes(batch), **_cells_without_row(batch, gone)}
-    written = {key: row for key, row in changed.items() if key not in gone or key in before}
-    return CassandraFold(_actions(batch, written, stored.schema, now), tombstones)
+@dataclass(frozen=True, slots=True)
+class CassandraWrites(VersionedWrites):
+    """Writes of one Cassandra table. See ``VersionedWrites`` for the attributes and methods."""
+
+    source: ClassVar[str] = "Cassandra"
+
+    table: TableId
+    key_fields: tuple[str, ...]
+    fields: tuple[Field, ...]
+    writes: tuple[Write, ...]
+    version: RowVersion
+    size: int = 0
+
+    def __len__(self) -> int:
+        return len(self.writes)
+
+    def with_fields(self, names: Iterable[str]) -> CassandraWrites:
+        kept = set(names)
+        writes: list[Write] = []
+        for write in self.writes:
+            if isinstance(write, CellWrites):
+                write = replace(write, cells={name: cell for name, cell in write.cells.items() if name in kept})
+            writes.append(write)
+        return replace(self, fields=tuple(field for field in self.fields if field.name in kept), writes=tuple(writes))
+
+    def followed_by(self, other: VersionedWrites) -> CassandraWrites | None:
+        if not isinstance(other, CassandraWrites):
+            return None
+        if (self.table, self.key_fields) != (other.table, other.key_fields):
+            return None
+        writes = self.writes + other.writes
+        fields = {field.name: field for field in self.fields}
+        for field in other.fields:
+            before = fields.setdefault(field.name, field)
+            if before.schema == field.schema:
+                continue
+            if not (is_inferred(before.schema) and is_inferred(field.schema)):
+                return None
+            try:  # an inferred type is that of all values
+                schema = infer_schema(_values(field.name, self.key_fields, writes))
+            except BadRecord:  # no common type: the table's type decides whether the later values fit
+                return None
+            fields[field.name] = Field(field.name, schema)
+        version = replace(other.version, source_time=max(self.version.source_time, other.version.source_time))
+        size = self.size + other.size
+        return CassandraWrites(self.table, self.key_fields, tuple(fields.values()), writes, version, size)
+
+    def keys(self, length: int) -> list[Key]:
+        return list(dict.fromkeys(write.key for write in self.writes if len(write.key) == length))
+
+    def merged_with(self, stored: pa.Table, ledger: Mapping[str, RowVersion], now: int) -> MergedWrites:
+        state = CassandraTable()
+        before = dict(_stored_rows(self, stored))
+        for write in (*before.values(), *_remembered(ledger), *self.writes):
+            state.apply(write)
+        full = len(self.key_fields)
+        rows = {key: row for key, row in state.rows().items() if len(key) == full}
+        touched = {write.key for write in self.writes if isinstance(write, CellWrites)} | before.keys()
+        changed = {key: rows[key] for key in rows if key in touched and _is_new(rows[key], before.get(key), now)}
+        gone = {key: row for key, row in changed.items() if row.visible(now) is None}
+        tombstones = {**_deletes(self), **_cells_without_row(self, gone)}
+        written = {key: row for key, row in changed.items() if key not in gone or key in before}
+        return MergedWrites(_actions(self, written, stored.schema, now), tombstones)
+
+
+def _values(name: str, key_fields: tuple[str, ...], writes: Sequence[Write]) -> list[Any]:
+    """Return all values of a column."""
+    if name in key_fields:
+        index = key_fields.index(name)
+        return [write.key[index] for write in writes if index < len(write.key)]
+    return [write.cells[name].value for write in writes if isinstance(write, CellWrites) and name in write.cells]
 
 
 def _is_new(row: RowState, stored: CellWrites | None, now: int) -> bool:
@@ -94,7 +144,7 @@ def _is_new(row: RowState, stored: CellWrites | None, now: int) -> bool:
 
 
 def _actions(
-    batch: CassandraBatch,
+    batch: CassandraWrites,
     rows: Mapping[Key, RowState],
     stored: pa.Schema,
     now: int,
@@ -113,7 +163,9 @@ def _actions(
         for column in stored
         if column.name not in known and not column.name.startswith(OWN_PREFIX)
     ]
-    columns.append(Column(CELLS, CELLS_SCHEMA, build_array(CELLS_SCHEMA, [_versions_of(row) for row in states])))
+    columns.append(
+        Column(CELL_VERSIONS, CELLS_SCHEMA, build_array(CELLS_SCHEMA, [_versions_of(row) for row in states]))
+    )
     versions = _same(batch.version, len(keys))
     nothing = np.zeros(len(keys), np.bool_)
     return Actions(
@@ -177,7 +229,7 @@ def _same(version: RowVersion, count: int) -> Versions:
 # -- stored rows ------------------------------------------------------------------------------------------------------
 
 
-def _stored_rows(batch: CassandraBatch, stored: pa.Table) -> Iterator[tuple[Key, CellWrites]]:
+def _stored_rows(batch: CassandraWrites, stored: pa.Table) -> Iterator[tuple[Key, CellWrites]]:
     """Return the stored rows, as the writes that would have made them."""
     if len(stored) == 0:
         return
@@ -185,7 +237,7 @@ def _stored_rows(batch: CassandraBatch, stored: pa.Table) -> Iterator[tuple[Key,
     columns = {
         name: _plain(stored[name], schemas.get(name)) for name in stored.column_names if not name.startswith(OWN_PREFIX)
     }
-    for index, versions in enumerate(stored[CELLS].to_pylist()):
+    for index, versions in enumerate(stored[CELL_VERSIONS].to_pylist()):
         key = tuple(columns[name][index] for name in batch.key_fields)
         cells = {
             name: _stored_cell(version, schemas.get(name), columns[name][index] if name in columns else None)
@@ -223,7 +275,7 @@ def _plain(column: pa.ChunkedArray, schema: Schema | None) -> list[Any]:
 # -- the ledger -------------------------------------------------------------------------------------------------------
 
 
-def _deletes(batch: CassandraBatch) -> dict[str, RowVersion]:
+def _deletes(batch: CassandraWrites) -> dict[str, RowVersion]:
     found: dict[str, int] = {}
     for write in batch.writes:
         if isinstance(write, Delete):
@@ -234,7 +286,7 @@ def _deletes(batch: CassandraBatch) -> dict[str, RowVersion]:
     return {text: _ledger_version(batch, written) for text, written in found.items()}
 
 
-def _cells_without_row(batch: CassandraBatch, gone: Mapping[Key, RowState]) -> dict[str, RowVersion]:
+def _cells_without_row(batch: CassandraWrites, gone: Mapping[Key, RowState]) -> dict[str, RowVersion]:
     """Return entries for deleted and expired cells of absent rows, so that older writes of them have no effect.
 
     The text of an expired cell contains its expiry time: of two such cells of one microsecond, the one that expires
@@ -249,7 +301,7 @@ def _cells_without_row(batch: CassandraBatch, gone: Mapping[Key, RowState]) -> d
     return found
 
 
-def _ledger_version(batch: CassandraBatch, written: int) -> RowVersion:
+def _ledger_version(batch: CassandraWrites, written: int) -> RowVersion:
     """Return a version with the write time as its position, so that the ledger keeps the later of two entries."""
     last = batch.version
     return RowVersion(b"%020d" % (written + _EARLIEST), last.topic, last.partition, last.offset, last.source_time)

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from support.records.envelopes import change, key
 
+from headrace.cassandra.cell_writes import CellWrites
 from headrace.cassandra.decoder import CassandraDecoder
+from headrace.cassandra.rows import CassandraWrites
 from headrace.converters.decoder import converting_decoder
 from headrace.core.decode.decoded import Decoded
 from headrace.core.decode.envelope import EnvelopeOptions
-from headrace.core.model.cell_batch import CassandraBatch
-from headrace.core.model.cell_writes import CellWrites
 from headrace.core.model.errors import Stage
 from headrace.core.model.events import Changes
 from headrace.core.tables.field_selection import field_selection
@@ -45,8 +45,8 @@ def decoded(*values: Given) -> Decoded:
     ).decode(values)
 
 
-def batches(*values: Given) -> list[CassandraBatch]:
-    return [piece for piece in decoded(*values).events if isinstance(piece, CassandraBatch)]
+def batches(*values: Given) -> list[CassandraWrites]:
+    return [piece for piece in decoded(*values).events if isinstance(piece, CassandraWrites)]
 
 
 def test_events_of_one_table_are_one_batch() -> None:
@@ -71,7 +71,7 @@ def test_the_source_connector_selects_the_decoder() -> None:
     decoder = converting_decoder(
         "c.hr.t", EnvelopeOptions(key_schemas=False, value_schemas=False), sources={"cassandra": CassandraDecoder}
     )
-    assert isinstance(decoder.decode([Given(write(id=1, v=1))]).events[0], CassandraBatch)
+    assert isinstance(decoder.decode([Given(write(id=1, v=1))]).events[0], CassandraWrites)
     assert decoder.decode([Given(None)]).skipped == 1
 
 
@@ -101,7 +101,7 @@ def test_a_bad_record_is_reported_and_the_others_are_decoded(bad: Given, stage: 
     out = decoded(Given(write(id=1, v=1)), bad, Given(write(id=2, v=2)))
     [errant] = out.errant
     assert (errant.index, errant.stage) == (1, stage)
-    [batch] = [piece for piece in out.events if isinstance(piece, CassandraBatch)]
+    [batch] = [piece for piece in out.events if isinstance(piece, CassandraWrites)]
     assert [each.key for each in batch.writes if isinstance(each, CellWrites)] == [(1,), (2,)]
 
 
@@ -109,7 +109,7 @@ def test_excluded_columns_have_no_cells() -> None:
     """A column that field.include.list omits is neither a field nor a cell; key columns are always included."""
     [batch] = batches(Given(write(id=1, v=1, w="a")))
     kept = field_selection(include=["w"], exclude=[], add=[]).apply(batch)
-    assert isinstance(kept, CassandraBatch)
+    assert isinstance(kept, CassandraWrites)
     assert [member.name for member in kept.fields] == ["id", "w"]
     [selected] = [each for each in kept.writes if isinstance(each, CellWrites)]
     assert list(selected.cells) == ["w"]

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from headrace.cassandra.cell_writes import MARKED, SNAPSHOT_TIME, Bound, Cell, CellWrites, Delete, Range
 from headrace.cassandra.envelope import write_of
 from headrace.cassandra.losses import TEXTS, Loss, Losses
-from headrace.core.model.cell_writes import MARKED, SNAPSHOT_TIME, Bound, Cell, CellWrites, Delete, Range
 from headrace.core.model.errors import BadRecord
 
 KEY = ("p", "c")

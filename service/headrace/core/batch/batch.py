@@ -8,12 +8,12 @@ from enum import StrEnum
 
 from headrace.core.batch.held_halves import changes_size
 from headrace.core.batch.offsets import Origin
-from headrace.core.model.cell_batch import CassandraBatch
 from headrace.core.model.column_defaults import ColumnDefaults
 from headrace.core.model.events import Barrier, Changes, Truncate
 from headrace.core.model.topic_partition import TopicPartition
+from headrace.core.model.versioned_writes import VersionedWrites
 
-Content = Changes | Truncate | ColumnDefaults | CassandraBatch
+Content = Changes | Truncate | ColumnDefaults | VersionedWrites
 """What a chunk contains for one table, and what a batch is made of."""
 
 
@@ -79,7 +79,7 @@ def content_size(content: Content) -> int:
     """Bytes in memory, near enough for a bound."""
     if isinstance(content, Barrier):
         return 0
-    if isinstance(content, CassandraBatch):
+    if isinstance(content, VersionedWrites):
         return content.size
     return changes_size(content)
 

@@ -25,11 +25,11 @@ from headrace.core.batch.combine import combine, joined
 from headrace.core.batch.event_pairs import LastDeletes
 from headrace.core.batch.held_halves import HeldHalves, Part, Progress
 from headrace.core.batch.offsets import Origin
-from headrace.core.model.cell_batch import CassandraBatch
-from headrace.core.model.cell_batch import joined as joined_writes
 from headrace.core.model.errors import Fatal
 from headrace.core.model.events import Barrier, Changes
 from headrace.core.model.topic_partition import TopicPartition
+from headrace.core.model.versioned_writes import VersionedWrites
+from headrace.core.model.versioned_writes import joined as joined_writes
 
 FAR_BEHIND = 10_000
 """Records that wait in Kafka for a connector that is catching up, not just a moment late."""
@@ -283,7 +283,7 @@ class TableQueue:
         first = self._pop()
         if isinstance(first.content, Barrier):
             return [first]
-        if isinstance(first.content, CassandraBatch):
+        if isinstance(first.content, VersionedWrites):
             return [first, *self._writes_that_follow(first.content)]
         items, shape = [first], joined(None, first.content)
         records, size = record_count(first.content), first.size
@@ -298,19 +298,19 @@ class TableQueue:
             records, size = records + record_count(head), size + items[-1].size
         return items
 
-    def _writes_that_follow(self, first: CassandraBatch) -> Iterator[_Waiting]:
-        """Cassandra's writes that go into one batch with ``first``."""
+    def _writes_that_follow(self, first: VersionedWrites) -> Iterator[_Waiting]:
+        """The writes that go into one batch with ``first``."""
         whole = [first]
         while self._waiting and len(whole[0]) < self._policy.max_records and whole[0].size < self._policy.max_bytes:
             head = self._waiting[0].content
-            if not isinstance(head, CassandraBatch) or len(whole := joined_writes([whole[0], head])) > 1:
+            if not isinstance(head, VersionedWrites) or len(whole := joined_writes([whole[0], head])) > 1:
                 return
             yield self._pop()
 
 
 def _whole(contents: Sequence[Content]) -> Content:
     """Contents that were taken together, as one."""
-    writes = [each for each in contents if isinstance(each, CassandraBatch)]
+    writes = [each for each in contents if isinstance(each, VersionedWrites)]
     return joined_writes(writes)[0] if writes else combine([each for each in contents if isinstance(each, Changes)])
 
 

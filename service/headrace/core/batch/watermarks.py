@@ -38,7 +38,7 @@ class Watermarks:
 
 
 def _times(content: Content) -> Iterator[tuple[TopicPartition, int]]:
-    """The newest source time of each partition; none for Cassandra's writes, which arrive in no order."""
+    """The newest source time of each partition; none for ``VersionedWrites``, which arrive in no order."""
     if isinstance(content, Truncate):
         yield TopicPartition(content.version.topic, content.version.partition), content.version.source_time
     if isinstance(content, Changes):

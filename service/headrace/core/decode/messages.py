@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headrace.core.decode.schema_changes import SchemaChange
-from headrace.core.model.cell_batch import CassandraBatch
 from headrace.core.model.events import Changes, RowVersion, TableId, Truncate
+from headrace.core.model.versioned_writes import VersionedWrites
 
-TableEvents = Changes | Truncate | CassandraBatch
+TableEvents = Changes | Truncate | VersionedWrites
 """Decoded events of one table."""
 
 

@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from headrace.core.decode.messages import TableEvents
 from headrace.core.merge.history import OPERATIONS
-from headrace.core.model.cell_batch import CassandraBatch
 from headrace.core.model.errors import ConfigError
 from headrace.core.model.events import Changes, Column, Truncate
 from headrace.core.model.schema import Schema
+from headrace.core.model.versioned_writes import VersionedWrites
 
 METADATA = "table.metadata.fields"
 
@@ -55,12 +55,13 @@ class FieldSelection:
     def apply(self, changes: TableEvents) -> TableEvents:
         """Return the changes with the selected columns; a truncate is returned unchanged. No cell is copied.
 
-        Metadata belong to one event, but a row of Cassandra has cells of several: its tables have no metadata columns.
+        Metadata belong to one event. A row of ``VersionedWrites`` has cells of several, so that it
+        has no metadata columns.
         """
         if isinstance(changes, Truncate) or not (self.include or self.exclude or self.added):
             return changes
         topic = changes.version.topic
-        if isinstance(changes, CassandraBatch):
+        if isinstance(changes, VersionedWrites):
             return changes.with_fields(
                 member.name for member in changes.fields if self.wants(topic, member.name, changes.key_fields)
             )

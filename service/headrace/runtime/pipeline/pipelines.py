@@ -6,18 +6,18 @@ from functools import partial
 from typing import NamedTuple
 
 from headrace.core.batch.batch import Batch
-from headrace.core.model.cell_batch import CassandraBatch
 from headrace.core.model.errors import Fatal
+from headrace.core.model.versioned_writes import VersionedWrites
 from headrace.ports import Lakehouse, LakeTable, TableOptions
 from headrace.runtime.clock import now
 from headrace.runtime.observation import Observer
-from headrace.runtime.pipeline.cassandra_pipeline import CassandraPipeline
 from headrace.runtime.pipeline.history_pipeline import HistoryPipeline
 from headrace.runtime.pipeline.pipeline_parts import PipelineOptions
 from headrace.runtime.pipeline.reselect import Reselect
 from headrace.runtime.pipeline.table_pipeline import TablePipeline
+from headrace.runtime.pipeline.versioned_writes_pipeline import VersionedWritesPipeline
 
-Pipeline = TablePipeline | HistoryPipeline | CassandraPipeline
+Pipeline = TablePipeline | HistoryPipeline | VersionedWritesPipeline
 
 
 class OpenTable(NamedTuple):
@@ -50,10 +50,10 @@ class Pipelines:
 
     def open_table(self, batch: Batch) -> OpenTable:
         """Return the open table of a batch. The first one starts the lakehouse, which takes a while. Raises Fatal."""
-        table = batch.table, isinstance(batch.content, CassandraBatch)
-        if table not in self._open:
-            self._open[table] = self._opened(*table)
-        return self._open[table]
+        key = batch.table, isinstance(batch.content, VersionedWrites)
+        if key not in self._open:
+            self._open[key] = self._open_with(batch)
+        return self._open[key]
 
     def discard(self, table: str) -> None:
         """Open a table again with its next batch."""
@@ -64,17 +64,17 @@ class Pipelines:
         for each in self._open.values():
             each.pipeline.begin_assignment()
 
-    def _opened(self, name: str, cassandra: bool) -> OpenTable:
-        table = self._lakehouse.table(self._namespace, name, self._tables)
-        label = f"{self._namespace}.{name}"
-        if cassandra and self._tables.history:
-            raise Fatal(
-                f"{label}: insert.mode=insert does not support Cassandra, whose events are writes of cells, not "
-                "rows to append; use insert.mode=upsert"
-            )
-        if cassandra:
+    def _open_with(self, batch: Batch) -> OpenTable:
+        table = self._lakehouse.table(self._namespace, batch.table, self._tables)
+        label = f"{self._namespace}.{batch.table}"
+        if isinstance(batch.content, VersionedWrites):
+            if self._tables.history:
+                raise Fatal(
+                    f"{label}: insert.mode=insert does not support {batch.content.source}, whose events are writes of "
+                    "cells, not rows to append; use insert.mode=upsert"
+                )
             retention, may_grow = self._options.tombstone_retention, self._options.evolve
-            return OpenTable(label, table, CassandraPipeline(label, table, retention, now, new_columns=may_grow))
+            return OpenTable(label, table, VersionedWritesPipeline(label, table, retention, now, new_columns=may_grow))
         pipeline = HistoryPipeline if self._tables.history else TablePipeline
-        stages = partial(self._observer.stage, name)
+        stages = partial(self._observer.stage, batch.table)
         return OpenTable(label, table, pipeline(label, table, self._reselect, self._options, now=now, stages=stages))

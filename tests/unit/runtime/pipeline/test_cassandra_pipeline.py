@@ -10,11 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.cassandra.decoder import CassandraDecoder
-from headrace.converters.decoder import converting_decoder
-from headrace.core.decode.envelope import EnvelopeOptions
-from headrace.core.model.cell_batch import CassandraBatch
-from headrace.core.model.cell_writes import (
+from headrace.cassandra.cell_writes import (
     MARKED,
     Bound,
     CassandraTable,
@@ -26,10 +22,14 @@ from headrace.core.model.cell_writes import (
     Write,
     comparison_bytes,
 )
+from headrace.cassandra.decoder import CassandraDecoder
+from headrace.cassandra.rows import CassandraWrites
+from headrace.converters.decoder import converting_decoder
+from headrace.core.decode.envelope import EnvelopeOptions
 from headrace.core.model.events import RowVersion, TableId
 from headrace.core.model.schema import Field, Schema
 from headrace.ports import Commit, TableOptions
-from headrace.runtime.pipeline.cassandra_pipeline import CassandraPipeline
+from headrace.runtime.pipeline.versioned_writes_pipeline import VersionedWritesPipeline
 from headrace_dev.memory import MemoryLakehouse, MemoryTable
 
 TABLE = TableId("shop", "", "hr", "kv")
@@ -97,19 +97,19 @@ class Lake:
 
     def restart(self) -> None:
         self._table: MemoryTable = self._lakehouse.table("hr", "kv", TableOptions())
-        self._pipeline = CassandraPipeline("hr.kv", self._table, 10**15, lambda: self._now)
+        self._pipeline = VersionedWritesPipeline("hr.kv", self._table, 10**15, lambda: self._now)
 
     def batch(self, *some: Write) -> None:
         self._offset += len(some)
         version = RowVersion(b"", "shop.hr.kv", 0, self._offset, 9)
-        self._pipeline.write(CassandraBatch(TABLE, ("p", "c"), FIELDS, some, version), COMMIT)
+        self._pipeline.write(CassandraWrites(TABLE, ("p", "c"), FIELDS, some, version), COMMIT)
 
     def records(self, *some: bytes) -> None:
         """Write a batch of records without schemas."""
         decoded = self._reader.decode([SchemalessRecord(value) for value in some])
         assert decoded.errant == []
         for piece in decoded.events:
-            assert isinstance(piece, CassandraBatch)
+            assert isinstance(piece, CassandraWrites)
             self._pipeline.write(piece, COMMIT)
 
     def rows(self) -> dict[Key, dict[str, Any]]:

@@ -11,29 +11,29 @@ import pyarrow as pa
 import pytest
 from support.records.change_events import changes, create
 
-from headrace.core.model.cell_batch import CassandraBatch
-from headrace.core.model.cell_writes import Cell, CellWrites, comparison_bytes
+from headrace.cassandra.cell_writes import Cell, CellWrites, comparison_bytes
+from headrace.cassandra.rows import CassandraWrites
 from headrace.core.model.errors import Fatal
 from headrace.core.model.events import RowVersion, TableId
 from headrace.core.model.schema import Field, Schema
 from headrace.core.reselect.options import ReselectOptions
 from headrace.ports import Commit, TableOptions
-from headrace.runtime.pipeline.cassandra_pipeline import CassandraPipeline
 from headrace.runtime.pipeline.history_pipeline import HistoryPipeline
 from headrace.runtime.pipeline.pipeline_parts import PipelineOptions
 from headrace.runtime.pipeline.reselect import Reselect
 from headrace.runtime.pipeline.table_pipeline import TablePipeline
+from headrace.runtime.pipeline.versioned_writes_pipeline import VersionedWritesPipeline
 from headrace_dev.memory import MemoryLakehouse, MemoryTable
 
 COMMIT = Commit(1, "sink", "connect-sink", {})
 
 
-def writes(*names: str) -> CassandraBatch:
+def writes(*names: str) -> CassandraWrites:
     """Return a batch of one row of text columns of the Cassandra connector."""
     fields = (Field("k", Schema("int32")), *(Field(name, Schema("string", optional=True)) for name in names))
     cells = {name: Cell(1, "text", comparison_bytes("string", "text")) for name in names}
     version = RowVersion(b"", "shop.hr.kv", 0, 1, 9)
-    return CassandraBatch(TableId("shop", "", "hr", "kv"), ("k",), fields, (CellWrites((1,), cells),), version)
+    return CassandraWrites(TableId("shop", "", "hr", "kv"), ("k",), fields, (CellWrites((1,), cells),), version)
 
 
 def events(*names: str) -> Any:
@@ -43,7 +43,7 @@ def events(*names: str) -> Any:
 
 
 def cassandra(table: MemoryTable, evolve: bool) -> Any:
-    return CassandraPipeline("hr.kv", table, 10**15, lambda: 0, new_columns=evolve)
+    return VersionedWritesPipeline("hr.kv", table, 10**15, lambda: 0, new_columns=evolve)
 
 
 def others(kind: Callable[..., Any]) -> Callable[[MemoryTable, bool], Any]:

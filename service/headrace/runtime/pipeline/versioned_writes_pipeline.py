@@ -1,7 +1,7 @@
-"""The pipeline of one Cassandra table: read the rows that a batch affects -> join -> ledger -> merge.
+"""The pipeline of a table whose cells have versions of their own: read rows -> merge writes -> ledger -> merge rows.
 
-Each cell has a version, so no position of a row can decide which events apply. Every batch reads the rows under its
-keys and those that its deletes cover, and joins them (``cassandra/rows.py``). Reading it again gives the same result.
+No position of a row can decide which events apply. Every batch reads the rows under its keys and those that its deletes
+cover, and merges itself with them (``VersionedWrites``). Merging it again gives the same result.
 """
 
 from __future__ import annotations
@@ -10,18 +10,16 @@ from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
-from headrace.cassandra.rows import fold_writes
 from headrace.core.merge.actions import lake_columns, table_schema
 from headrace.core.model.arrow_columns import build_array
-from headrace.core.model.cell_batch import CassandraBatch
-from headrace.core.model.cell_writes import Key
 from headrace.core.model.errors import Fatal
 from headrace.core.model.events import RowVersion
+from headrace.core.model.versioned_writes import Key, VersionedWrites
 from headrace.ports import Commit, LakeTable
 from headrace.runtime.pipeline.pipeline_parts import evolve
 
 
-class CassandraPipeline:
+class VersionedWritesPipeline:
     """Writes the batches of one table, one at a time. Times in microseconds."""
 
     def __init__(
@@ -46,7 +44,7 @@ class CassandraPipeline:
         self._known()
         return unknown
 
-    def write(self, batch: CassandraBatch, commit: Commit) -> tuple[()]:
+    def write(self, batch: VersionedWrites, commit: Commit) -> tuple[()]:
         """Make a batch durable: afterwards the table contains it, and the table's history contains ``commit``.
 
         Returns no unresolved changes. Raises Retriable (call again with the same arguments) or Fatal; a second call
@@ -71,14 +69,14 @@ class CassandraPipeline:
         """Compact the table, expire snapshots and ledger entries, if due."""
         self._table.maintain(self._now(), self._tombstone_retention)
 
-    def _write(self, batch: CassandraBatch, commit: Commit) -> None:
-        folded = fold_writes(batch, self._stored(batch), self._known(), self._now())
-        actions = lake_columns(folded.actions, self._table.schema())
+    def _write(self, batch: VersionedWrites, commit: Commit) -> None:
+        merged = batch.merged_with(self._stored(batch), self._known(), self._now())
+        actions = lake_columns(merged.actions, self._table.schema())
         columns = table_schema(actions)
         if self._table.schema() is not None or set(batch.key_fields) <= set(columns.names):
             evolve(self._name, self._table, columns, batch.key_fields, new_columns=self._new_columns)
-        if folded.tombstones:
-            self._table.record_tombstones(folded.tombstones, self._now())
+        if merged.tombstones:
+            self._table.record_tombstones(merged.tombstones, self._now())
             self._ledger = dict(self._table.ledger())
         if self._table.schema() is None:
             return  # deletes only, without schemas: the types of a new table's key columns are unknown
@@ -95,7 +93,7 @@ class CassandraPipeline:
             self._ledger = dict(self._table.ledger())
         return self._ledger
 
-    def _stored(self, batch: CassandraBatch) -> pa.Table:
+    def _stored(self, batch: VersionedWrites) -> pa.Table:
         """The stored rows under the keys, or key prefixes, of the batch, each once."""
         schema = self._table.schema()
         if schema is None:
@@ -108,7 +106,7 @@ class CassandraPipeline:
         return rows.take(pa.array(sorted(first.values()), pa.int64()))
 
 
-def _keys(batch: CassandraBatch, schema: pa.Schema, keys: Sequence[Key]) -> pa.Table:
+def _keys(batch: VersionedWrites, schema: pa.Schema, keys: Sequence[Key]) -> pa.Table:
     """The keys, or key prefixes, in the table's types."""
     columns = {}
     for member, values in zip(batch.fields, zip(*keys, strict=True), strict=False):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core.model.cell_writes import (
+from headrace.cassandra.cell_writes import (
     MARKED,
     Bound,
     CassandraTable,

@@ -14,14 +14,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from headrace.core.model.versioned_writes import Key
+
 NEVER = -(2**63)
 """Older than every write."""
 
 SNAPSHOT_TIME = 0
 """The write time of snapshot rows: theirs is unknown, and the commit log contains their writes again."""
-
-Key = tuple[Any, ...]
-"""Values of the partition key or the clustering columns, in their order."""
 
 
 @dataclass(frozen=True, slots=True)
