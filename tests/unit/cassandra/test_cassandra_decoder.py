@@ -86,6 +86,18 @@ def test_events_of_other_connectors_are_changes() -> None:
     )
 
 
+def test_events_of_cells_among_changes_of_rows_are_refused() -> None:
+    """In a topic that another connector began, events of Cassandra are bad records (``merge.md`` section 7)."""
+    first = change("c", {"id": 1, "name": "a"}, 1)
+    rows = json.loads(first)
+    rows["payload"]["source"]["connector"] = "cassandra"
+    decoder = converting_decoder("shop.t", EnvelopeOptions(), sources={"cassandra": CassandraDecoder})
+    cells = Given(json.dumps(rows).encode(), key({"id": 2}), offset=1)
+    [errant] = decoder.decode([Given(first, key({"id": 1})), cells]).errant
+    assert errant.index == 1
+    assert "'cassandra' are not changes of rows" in str(errant.error)
+
+
 @pytest.mark.parametrize(
     ("bad", "stage"),
     [

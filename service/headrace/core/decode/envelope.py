@@ -7,7 +7,7 @@ schema, with one msgspec call per run, and one Arrow array per column and run.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from cachetools import LRUCache
@@ -86,9 +86,14 @@ class EnvelopeOptions:
 
 
 class TopicDecoder:
-    """Decode the records of one topic. It caches the codecs of schemas. Not thread-safe."""
+    """Decode the records of one topic. It caches the codecs of schemas. Not thread-safe.
 
-    def __init__(self, topic: str, options: EnvelopeOptions, catalog: Catalog | None = None) -> None:
+    ``packs`` are the connectors whose events are not changes of rows: they have decoders of their own.
+    """
+
+    def __init__(
+        self, topic: str, options: EnvelopeOptions, catalog: Catalog | None = None, packs: Iterable[str] = ()
+    ) -> None:
         self._topic = topic
         self._options = options
         self._values = JsonConverter(options.value_schemas)
@@ -105,6 +110,7 @@ class TopicDecoder:
             options.keyless,
             options.ordering,
             named,
+            frozenset(packs),
         )
         by = options.ordering
         self._source = source_with(by.field) if by is not None and by.of_source else Source

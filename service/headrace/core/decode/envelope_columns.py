@@ -86,7 +86,11 @@ _DIGITS = 40  # more than an SCN has
 
 
 class ChangesBuilder:
-    """Build the Changes of one topic. ``named_keys`` is whether the operator has configured the key's columns."""
+    """Build the Changes of one topic.
+
+    ``named_keys`` is whether the operator has configured the key's columns. ``packs`` are the connectors whose events
+    are not changes of rows.
+    """
 
     def __init__(
         self,
@@ -99,7 +103,9 @@ class ChangesBuilder:
         keyless: bool = False,
         ordering: Ordering | None = None,
         named_keys: bool = False,
+        packs: frozenset[str] = frozenset(),
     ) -> None:
+        self._packs = packs
         self._keyless = keyless
         self._named_keys = named_keys
         self._ordering = ordering
@@ -205,7 +211,7 @@ class ChangesBuilder:
         by = self._ordering
         if by is None or by.of_source or by.field in columns or WITH_ROW.isdisjoint(events.operations):
             return
-        if _position_format(events) is NO_FORMAT:
+        if self._position_format(events) is NO_FORMAT:
             self.notes.append(Note(_UNORDERED.format(field=by.field)))
 
     def _row_keys(self, names: Sequence[str], columns: dict[str, Column], count: int) -> pa.StringArray:
@@ -215,7 +221,7 @@ class ChangesBuilder:
 
     def versions(self, events: Events, columns: Mapping[str, Column] = MappingProxyType({})) -> Versions:
         """The version of each event. ``columns`` are those of the events' rows."""
-        form = _position_format(events)
+        form = self._position_format(events)
         offset = np.array([record.offset for record in events.records], np.int64)
         source_time = _source_times(events.sources, events.records)
         if self._ordering is None or form is not NO_FORMAT:
@@ -230,6 +236,18 @@ class ChangesBuilder:
             offset=offset,
             source_time=source_time,
         )
+
+    def _position_format(self, events: Events) -> PositionFormat:
+        """Return the format of the events' positions. Raises BadRecord with the index of the first event of a pack."""
+        connector = _connector(events)
+        if connector in self._packs:
+            # The topic began with events of another connector, or a transform has flattened these events.
+            raise BadRecord(
+                f"events of source.connector {connector!r} are not changes of rows; its topics must not contain events "
+                "of other connectors, nor flattened ones",
+                index=next(index for index, source in enumerate(events.sources) if source is not NO_SOURCE),
+            )
+        return NO_FORMAT if connector is None else position_format(connector)
 
     def _positions(self, form: PositionFormat, events: Events) -> npt.NDArray[np.bytes_]:
         """Positions of streamed events. Snapshot reads and tombstones have none (``merge.md`` section 2.2, 2.3)."""
@@ -320,16 +338,6 @@ def _ordering_values(by: Ordering, events: Events, columns: Mapping[str, Column]
 def _connector(events: Events) -> str | None:
     """Return the connector of the events; None if all are tombstones."""
     return next((source.connector for source in events.sources if source is not NO_SOURCE), None)
-
-
-def _position_format(events: Events) -> PositionFormat:
-    """Return the format of the events' positions. Raises BadRecord with the index of the first event with a source."""
-    connector = _connector(events)
-    try:
-        return NO_FORMAT if connector is None else position_format(connector)
-    except BadRecord as error:
-        error.index = next(place for place, source in enumerate(events.sources) if source is not NO_SOURCE)
-        raise
 
 
 def _with_states(

@@ -53,7 +53,7 @@ class RecordDecoder:
         catalog: Catalog | None = None,
         sources: Sources | None = None,
     ) -> None:
-        self.envelopes: TopicDecoder | None = TopicDecoder(topic, options, catalog)
+        self.envelopes: TopicDecoder | None = TopicDecoder(topic, options, catalog, sources or ())
         self._decoder: Decoder = self.envelopes
         self._topic, self._options = topic, options
         self._undecided = dict(sources or {})

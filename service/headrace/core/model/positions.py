@@ -103,20 +103,9 @@ POSITION_FORMATS: Mapping[str, PositionFormat] = {
 }
 """Formats by ``source.connector``."""
 
-_NO_ROW_VERSION = frozenset({"cassandra"})
-"""Connectors whose events have a version of each cell instead of the row (``merge.md`` section 7)."""
-
 
 def position_format(connector: str) -> PositionFormat:
-    """Return the format for a connector; NO_FORMAT for one without known positions.
-
-    Raises BadRecord for a connector whose events are not changes of rows.
-    """
-    if connector in _NO_ROW_VERSION:
-        raise BadRecord(
-            f"events of source.connector {connector!r} are changes of cells, not rows; its topics must not contain "
-            "events of other connectors"
-        )
+    """Return the format for a connector; NO_FORMAT for one without known positions."""
     return POSITION_FORMATS.get(connector, NO_FORMAT)
 
 

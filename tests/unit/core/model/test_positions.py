@@ -136,9 +136,3 @@ def test_other_connectors_have_no_positions() -> None:
     found = positions(NO_FORMAT, 0, [], 2)
     assert found.tolist() == [NO_POSITION, NO_POSITION]
     assert found.dtype.kind == np.bytes_("").dtype.kind
-
-
-def test_events_of_cells_are_refused() -> None:
-    """Events of Cassandra, which change cells and not rows, are a bad record here (``merge.md`` section 7)."""
-    with pytest.raises(BadRecord, match="'cassandra' are changes of cells, not rows"):
-        position_format("cassandra")
