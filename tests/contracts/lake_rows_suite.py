@@ -8,7 +8,7 @@ from typing import Any
 from support.lake.lake_actions import delete, text
 from support.lake.lake_harness import ITEM, LakeFixtures, LakeHarness, Make, apply, item, items
 
-from headrace.core.model.ranking import UNVERSIONED
+from headrace.core.model.events import UNVERSIONED
 from headrace.ports import LakeTable
 
 

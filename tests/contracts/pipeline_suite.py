@@ -17,7 +17,7 @@ from support.lake.lake_actions import commit, text
 from support.lake.lake_harness import DAY, NOW, LakeHarness
 
 from headrace.core.batch.combine import combine
-from headrace.core.model.column_defaults import ColumnDefault, ColumnDefaults
+from headrace.core.model.absent_columns import ColumnDefault, ColumnDefaults
 from headrace.core.model.errors import Fatal, HeadraceError
 from headrace.core.model.events import CellState, Changes, Operation, RowVersion, Truncate
 from headrace.core.reselect.options import ReselectOptions

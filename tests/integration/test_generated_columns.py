@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from support.lake.delta_tables import delta_rows, delta_table
 
-from headrace.core.model.generated_columns import UNREAD
+from headrace.core.model.absent_columns import UNREAD
 from headrace_dev.connect import debezium_postgres
 from headrace_dev.postgres import SUPERUSER
 from headrace_dev.server import LOOPBACK, wait_until

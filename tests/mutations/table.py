@@ -26,7 +26,7 @@ def _of(path: str, *changes: tuple[str, str, str]) -> tuple[Mutation, ...]:
 
 
 RANKING = _of(
-    f"{CORE}/model/ranking.py",
+    f"{CORE}/model/events.py",
     ("an equal position applies", "return new.position > old.position", "return new.position >= old.position"),
     ("an earlier offset arrives later", "return new.offset > old.offset", "return new.offset < old.offset"),
     (
@@ -238,7 +238,7 @@ KEY_CHANGES = _of(
 )
 
 CARRY = _of(
-    f"{CORE}/merge/carry.py",
+    f"{CORE}/merge/key_changes.py",
     (
         "a row of any time supplies its cells",
         "if life is None or not self._precedes(key, events[:end], first):",

@@ -13,7 +13,7 @@ from properties.columns import changes_of, table_id
 from properties.reference_model import Event
 from properties.searching import examples
 
-from headrace.core.model.column_defaults import ColumnDefault, ColumnDefaults
+from headrace.core.model.absent_columns import ColumnDefault, ColumnDefaults
 from headrace.core.model.events import CellState, Operation, RowVersion
 from headrace.core.reselect.options import ReselectOptions
 from headrace.ports import Commit, LakeTable, TableOptions

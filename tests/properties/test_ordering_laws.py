@@ -14,7 +14,7 @@ from properties.searching import examples
 
 from headrace.core.decode.envelope import EnvelopeOptions, TopicDecoder
 from headrace.core.model.events import CellState, Operation, RowVersion
-from headrace.core.model.ordering import ordering
+from headrace.core.model.positions import ordering
 from headrace.core.reselect.options import ReselectOptions
 from headrace.ports import Commit, TableOptions
 from headrace.runtime.pipeline.pipeline_parts import PipelineOptions

@@ -15,9 +15,8 @@ from recordings.canonical import comparable
 from recordings.records import RecordedRecord, Variant
 
 from headrace.core.model.arrow_columns import build_array
-from headrace.core.model.conform import conformed
 from headrace.core.model.errors import BadRecord
-from headrace.core.model.inference import infer_schema
+from headrace.core.model.inferred_types import conformed, infer_schema
 from headrace.core.model.schema import Schema, schema_from_json
 
 Row = Mapping[str, Any]

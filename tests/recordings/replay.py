@@ -21,7 +21,7 @@ from headrace.converters.decoder import converting_decoder
 from headrace.core.batch.batch import BatchPolicy
 from headrace.core.decode.envelope import EnvelopeOptions
 from headrace.core.decode.record_decoder import Decoder
-from headrace.core.model.column_defaults import ColumnDefaults
+from headrace.core.model.absent_columns import ColumnDefaults
 from headrace.core.model.unavailable import Placeholder
 from headrace.core.reselect.options import ReselectOptions
 from headrace.ports import Commit, RowSource, TableOptions, TopicPartition

@@ -10,7 +10,7 @@ from recordings.replay import Chunk, Replay
 from headrace.core.decode.envelope import EnvelopeOptions, TopicDecoder
 from headrace.core.decode.messages import TableAltered
 from headrace.core.decode.schema_changes import RENAMED
-from headrace.core.model.column_defaults import ColumnDefault, ColumnDefaults
+from headrace.core.model.absent_columns import ColumnDefault, ColumnDefaults
 from headrace.core.model.events import TableId
 from headrace.core.model.notes import Note
 

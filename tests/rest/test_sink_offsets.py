@@ -14,7 +14,7 @@ from support.rest.worker_api import Api
 
 from headrace.config.kafka import KafkaSettings
 from headrace.core.model.errors import Retriable
-from headrace.core.model.ranking import UNVERSIONED
+from headrace.core.model.events import UNVERSIONED
 from headrace.ports import Commit, TableOptions, TopicPartition
 from headrace.runtime.task.history_offsets import HistoryOffsets
 from headrace_dev.memory.lakehouse import MemoryLakehouse

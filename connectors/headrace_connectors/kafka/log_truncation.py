@@ -4,7 +4,7 @@ Brokers, and Kafka's Java clients, detect a cut log by leader epochs (KIP-320); 
 offset in whatever the log contains there. A record that is written after a cut has a higher leader epoch than those
 before it, because a partition gets a new epoch when its leader ends. So the log is compared
 
-- at the begin of an assignment with what was committed with the offset (``core/batch/log_position.py``): the topic's
+- at the begin of an assignment with what was committed with the offset (``core/batch/offsets.py``): the topic's
   id, and the record before the offset, which is read again and not delivered. If compaction has removed that record,
   the end of its leader epoch shows whether it is in the log;
 - whenever a record of another leader epoch arrives: with the end of the epoch before it, as the new leader knows it;
@@ -22,7 +22,7 @@ from typing import Any
 
 from aiokafka.errors import KafkaError
 
-from headrace.core.batch.log_position import LogPosition, ReadLogs
+from headrace.core.batch.offsets import LogPosition, ReadLogs
 from headrace.core.decode.json_types import whole
 from headrace.core.model.errors import Retriable
 from headrace.ports import OffsetNote, TopicPartition

@@ -25,7 +25,7 @@ import aiokafka
 from aiokafka.errors import KafkaError, OffsetMetadataTooLargeError
 from mode import Service
 
-from headrace.core.batch.log_position import with_log_position
+from headrace.core.batch.offsets import with_log_position
 from headrace.core.model.errors import Fatal, Retriable
 from headrace.ports import Chunk, OffsetNote, TopicPartition
 from headrace_connectors.kafka.aiokafka_patches import (

@@ -16,9 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.core.model.errors import TableMissing
-from headrace.core.model.events import OWN_PREFIX, RowVersion
+from headrace.core.model.events import OWN_PREFIX, UNVERSIONED, RowVersion, succeed
 from headrace.core.model.keys import FLOOR_KEY, ORIGINS_PREFIX
-from headrace.core.model.ranking import UNVERSIONED, succeed
 from headrace_connectors.lakehouse.damaged_files import naming_the_file
 from headrace_connectors.lakehouse.failures import NotThere
 from headrace_connectors.lakehouse.schema import VERSION_COLUMNS, quoted

@@ -19,7 +19,7 @@ from typing import TypeVar
 
 from headrace.config.framework import TopicSettings
 from headrace.config.kafka import KafkaSettings
-from headrace.core.batch.log_position import LogPosition, ReadLogs, with_log_position
+from headrace.core.batch.offsets import LogPosition, ReadLogs, with_log_position
 from headrace.core.connect.assignment import assign_topics
 from headrace.core.decode.json_types import Document, whole
 from headrace.core.model.errors import ConfigError, Fatal, Fenced

@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.core.model.events import Actions, CellState, Column, RowVersion
-from headrace.core.model.ranking import UNVERSIONED, arrived_later
+from headrace.core.model.events import UNVERSIONED, Actions, CellState, Column, RowVersion, arrived_later
 
 _KNOWN = (int(CellState.VALUE), int(CellState.NULL))
 _LEFT = (int(CellState.UNCHANGED), int(CellState.CARRIED))

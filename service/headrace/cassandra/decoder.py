@@ -19,7 +19,7 @@ from headrace.core.decode.payload import Payload, PayloadDecoder
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.errors import BadRecord, Stage
 from headrace.core.model.events import RowVersion, TableId
-from headrace.core.model.inference import infer_schema
+from headrace.core.model.inferred_types import infer_schema
 from headrace.core.model.schema import Field, Schema
 from headrace.core.model.versioned_writes import joined
 

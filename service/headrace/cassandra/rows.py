@@ -36,7 +36,7 @@ from headrace.cassandra.cell_writes import (
 from headrace.core.model.arrow_columns import build_array
 from headrace.core.model.errors import BadRecord
 from headrace.core.model.events import OWN_PREFIX, Actions, CellState, Column, RowVersion, TableId, Versions
-from headrace.core.model.inference import infer_schema, is_inferred
+from headrace.core.model.inferred_types import infer_schema, is_inferred
 from headrace.core.model.keys import canonical_keys
 from headrace.core.model.schema import Field, Schema
 from headrace.core.model.versioned_writes import CELL_VERSIONS, Key, MergedWrites, VersionedWrites

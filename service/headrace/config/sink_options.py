@@ -13,7 +13,7 @@ from headrace.core.connect.typed_options import equal_to, microseconds, nested, 
 from headrace.core.decode.envelope import EnvelopeOptions
 from headrace.core.decode.flattened import DEFAULT_PREFIX
 from headrace.core.model.catalog import MODES, HandlingModes
-from headrace.core.model.ordering import Ordering, ordering
+from headrace.core.model.positions import Ordering, ordering
 from headrace.core.model.unavailable import DEFAULT_PLACEHOLDER
 from headrace.core.reselect.options import ReselectOptions
 from headrace.core.tables.field_selection import FieldSelection, field_selection

@@ -10,7 +10,7 @@ from headrace.config.kafka import KafkaSettings
 from headrace.core.decode.envelope_events import KafkaRecord
 from headrace.core.decode.json_types import Document
 from headrace.core.model.errors import Stage
-from headrace.core.model.topic_partition import TopicPartition as TopicPartition
+from headrace.core.model.events import TopicPartition as TopicPartition
 
 
 class OffsetNote(NamedTuple):

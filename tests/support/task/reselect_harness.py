@@ -24,7 +24,7 @@ from headrace.core.reselect.cache.rows import CacheUse
 from headrace.core.reselect.options import ReselectOptions
 from headrace.ports import Connections
 from headrace.runtime.pipeline.reselect import MAY_CACHE, Reselect
-from headrace.runtime.pipeline.source_reader import Query
+from headrace.runtime.pipeline.source_database import Query
 from headrace_dev.memory import MemoryRowSource
 
 TABLE = TableId("shop", "inventory", "public", "orders")

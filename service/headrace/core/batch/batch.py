@@ -1,16 +1,18 @@
-"""A batch: what a lane writes to its lake table with one commit."""
+"""A batch: what a lane writes to its lake table with one commit; and the source time that the table then contains."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+import numpy as np
+
 from headrace.core.batch.held_halves import changes_size
 from headrace.core.batch.offsets import Origin
-from headrace.core.model.column_defaults import ColumnDefaults
-from headrace.core.model.events import Barrier, Changes, Truncate
-from headrace.core.model.topic_partition import TopicPartition
+from headrace.core.model.absent_columns import ColumnDefaults
+from headrace.core.model.events import Barrier, Changes, Operation, TopicPartition, Truncate
 from headrace.core.model.versioned_writes import VersionedWrites
 
 Content = Changes | Truncate | ColumnDefaults | VersionedWrites
@@ -87,3 +89,42 @@ def content_size(content: Content) -> int:
 def record_count(content: Content) -> int:
     """The number of events; a truncate or a new column is one."""
     return 1 if isinstance(content, Barrier) else len(content)
+
+
+# -- watermarks --------------------------------------------------------------------------------------------------------
+
+_TIMED = (Operation.CREATE, Operation.UPDATE, Operation.DELETE)
+"""A snapshot's read and a tombstone have the time of the read or of sending: older changes follow them."""
+
+
+class Watermarks:
+    """The newest source time by table and partition in one assignment.
+
+    ``topics`` contains each topic once for each of its assigned partitions.
+    """
+
+    def __init__(self, topics: Iterable[str]) -> None:
+        self._partitions = Counter(topics)
+        self._newest: dict[str, dict[TopicPartition, int]] = {}
+
+    def reached(self, batch: Batch) -> int:
+        """Return the watermark that a table has with this batch, in microseconds.
+
+        -1 while it is unknown: a partition of a topic of the table has brought no change yet.
+        """
+        newest = self._newest.setdefault(batch.table, {})
+        for partition, time in _times(batch.content):
+            newest[partition] = max(time, newest.get(partition, time))
+        feeding = sum(self._partitions[topic] for topic in {topic for topic, _ in newest})
+        return min(newest.values()) if newest and len(newest) >= feeding else -1
+
+
+def _times(content: Content) -> Iterator[tuple[TopicPartition, int]]:
+    """The newest source time of each partition; none for ``VersionedWrites``, which arrive in no order."""
+    if isinstance(content, Truncate):
+        yield TopicPartition(content.version.topic, content.version.partition), content.version.source_time
+    if isinstance(content, Changes):
+        version, timed = content.version, np.isin(content.operation, _TIMED)
+        for partition in np.flatnonzero(np.bincount(version.partition[timed])).tolist():
+            times = version.source_time[timed & (version.partition == partition)]
+            yield TopicPartition(version.topic, partition), int(times.max())

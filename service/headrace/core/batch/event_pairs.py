@@ -24,8 +24,7 @@ import pyarrow.compute as pc
 
 from headrace.core.batch.combine import split
 from headrace.core.model.errors import HeadraceError
-from headrace.core.model.events import NO_POSITION, Changes, Operation
-from headrace.core.model.topic_partition import TopicPartition
+from headrace.core.model.events import NO_POSITION, Changes, Operation, TopicPartition
 
 # -- the halves of a key change ---------------------------------------------------------------------------------------
 

@@ -27,8 +27,7 @@ import pyarrow.compute as pc
 from headrace.core.batch.combine import picked
 from headrace.core.batch.event_pairs import is_tombstone_of, paired_halves
 from headrace.core.batch.offsets import Origin
-from headrace.core.model.events import NO_POSITION, CellState, Changes, Operation
-from headrace.core.model.topic_partition import TopicPartition
+from headrace.core.model.events import NO_POSITION, CellState, Changes, Operation, TopicPartition
 
 HALF_TIMEOUT = 5.0
 """Seconds for which a half waits for the other one. A partition that may contain it has to be at its end after them."""

@@ -26,8 +26,7 @@ from headrace.core.batch.event_pairs import LastDeletes
 from headrace.core.batch.held_halves import HeldHalves, Part, Progress
 from headrace.core.batch.offsets import Origin
 from headrace.core.model.errors import Fatal
-from headrace.core.model.events import Barrier, Changes
-from headrace.core.model.topic_partition import TopicPartition
+from headrace.core.model.events import Barrier, Changes, TopicPartition
 from headrace.core.model.versioned_writes import VersionedWrites
 from headrace.core.model.versioned_writes import joined as joined_writes
 

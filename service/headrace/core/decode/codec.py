@@ -24,7 +24,7 @@ from headrace.core.model.arrow_columns import build_array, cut_instants
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.errors import BadRecord, Stage
 from headrace.core.model.events import OWN_PREFIX, Column
-from headrace.core.model.inference import infer_schema
+from headrace.core.model.inferred_types import infer_schema
 from headrace.core.model.notes import Note
 from headrace.core.model.schema import Field, Schema
 

@@ -37,7 +37,7 @@ from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.errors import BadRecord, Stage
 from headrace.core.model.events import NO_POSITION, Changes, Operation, RowVersion, Truncate
 from headrace.core.model.notes import Note
-from headrace.core.model.ordering import Ordering
+from headrace.core.model.positions import Ordering
 from headrace.core.model.schema import Schema
 from headrace.core.model.unavailable import Placeholder
 

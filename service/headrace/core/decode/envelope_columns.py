@@ -23,8 +23,15 @@ from headrace.core.model.errors import BadRecord, Stage
 from headrace.core.model.events import CellState, Changes, Column, Operation, TableId, Versions
 from headrace.core.model.keys import canonical_keys
 from headrace.core.model.notes import Note
-from headrace.core.model.ordering import Ordering, field_values, ordered_positions
-from headrace.core.model.positions import NO_FORMAT, PositionFormat, position_format, positions
+from headrace.core.model.positions import (
+    NO_FORMAT,
+    Ordering,
+    PositionFormat,
+    field_values,
+    ordered_positions,
+    position_format,
+    positions,
+)
 from headrace.core.model.schema import Schema
 from headrace.core.model.unavailable import Placeholder
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headrace.core.model.catalog import CatalogColumn, HandlingModes
-from headrace.core.model.inference import INFERRED, MAYBE_LOB
+from headrace.core.model.inferred_types import INFERRED, MAYBE_LOB
 from headrace.core.model.schema import Schema
 from headrace.core.model.unavailable import hides_value
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from headrace.core.decode.ddl import Added, altered
 from headrace.core.decode.json_types import parse_plain
-from headrace.core.model.column_defaults import NUMBER, TEXT, ColumnDefault
+from headrace.core.model.absent_columns import NUMBER, TEXT, ColumnDefault
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.errors import BadRecord
 from headrace.core.model.events import TableId

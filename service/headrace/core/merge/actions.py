@@ -10,10 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.core.merge.fold import OPEN
-from headrace.core.model.conform import conformed
-from headrace.core.model.events import NO_POSITION, Actions, CellState, Column, RowVersion
-from headrace.core.model.inference import is_inferred
-from headrace.core.model.ranking import arrived_later
+from headrace.core.model.events import NO_POSITION, Actions, CellState, Column, RowVersion, arrived_later
+from headrace.core.model.inferred_types import conformed, is_inferred
 
 Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]

@@ -13,9 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.core.model.events import NO_POSITION, Changes, Operation, RowVersion, Versions
+from headrace.core.model.events import NO_POSITION, Changes, Operation, RowVersion, Versions, outranks, succeed
 from headrace.core.model.keys import FLOOR_KEY
-from headrace.core.model.ranking import outranks, succeed
 
 Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]

@@ -15,9 +15,18 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.core.merge.applicable_events import NOTHING, Grouped, applicable, group
-from headrace.core.merge.carry import STORED, Carried, carried_cells
-from headrace.core.model.events import NO_POSITION, Actions, CellState, Changes, Column, Operation, RowVersion, Versions
-from headrace.core.model.ranking import succeed
+from headrace.core.merge.key_changes import STORED, Carried, carried_cells
+from headrace.core.model.events import (
+    NO_POSITION,
+    Actions,
+    CellState,
+    Changes,
+    Column,
+    Operation,
+    RowVersion,
+    Versions,
+    succeed,
+)
 
 Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]

@@ -17,10 +17,18 @@ import pyarrow as pa
 
 from headrace.core.merge.actions import with_state
 from headrace.core.merge.applicable_events import group, plainly_later
-from headrace.core.model.conform import conformed
-from headrace.core.model.events import Actions, CellState, Changes, Column, Operation, TableId, Truncate, Versions
-from headrace.core.model.inference import INFERRED
-from headrace.core.model.topic_partition import TopicPartition
+from headrace.core.model.events import (
+    Actions,
+    CellState,
+    Changes,
+    Column,
+    Operation,
+    TableId,
+    TopicPartition,
+    Truncate,
+    Versions,
+)
+from headrace.core.model.inferred_types import INFERRED, conformed
 
 Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]

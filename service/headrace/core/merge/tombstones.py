@@ -21,9 +21,8 @@ from dataclasses import replace
 import numpy as np
 
 from headrace.core.merge.actions import take_actions
-from headrace.core.model.events import NO_POSITION, Actions, RowVersion, Versions
+from headrace.core.model.events import NO_POSITION, Actions, RowVersion, Versions, outranks, succeed
 from headrace.core.model.keys import FLOOR_KEY, RESTART_PREFIX, TAKEN_PREFIX
-from headrace.core.model.ranking import outranks, succeed
 
 Partition = tuple[str, int]
 """Topic and partition."""

@@ -3,13 +3,18 @@
 A batch of records is stored in columns (pyarrow, numpy), without an object per record: ``Changes`` contains events of
 one table in order of arrival, ``Actions`` contains one action per row key. Index ``i`` is the same event (or action) in
 every array of one object. All of them are immutable: arrays are not written after the object has been built.
+
+``outranks`` and ``succeed`` compare two changes of one key (``merge.md`` section 2). The fold applies the same rules to
+complete columns, and the writers inside their MERGE; both are tested against this plain form, which ledgers and memory
+tables use.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -54,6 +59,13 @@ class CellState(IntEnum):
     DOUBTFUL = 6
 
 
+class TopicPartition(NamedTuple):
+    """A partition of a topic."""
+
+    topic: str
+    partition: int
+
+
 @dataclass(frozen=True, slots=True)
 class TableId:
     """A source table, with the names of Debezium's source block; ``name`` is the connector's logical name."""
@@ -89,6 +101,33 @@ class RowVersion:
     partition: int
     offset: int
     source_time: int
+
+
+UNVERSIONED = RowVersion(NO_POSITION, "", -1, -1, -(2**63))
+"""The version of a row that Headrace has not written: every change outranks it."""
+
+
+def arrived_later(new: RowVersion, old: RowVersion) -> bool:
+    """Return whether ``new`` came after ``old``: by offset within a partition, by source time across partitions."""
+    if (new.topic, new.partition) == (old.topic, old.partition):
+        return new.offset > old.offset
+    return new.source_time > old.source_time
+
+
+def outranks(new: RowVersion, old: RowVersion) -> bool:
+    """Return whether ``new`` applies to a row with version ``old``: by position if it has one, else by arrival."""
+    if new.position == NO_POSITION:
+        return arrived_later(new, old)
+    return new.position > old.position
+
+
+def succeed(new: RowVersion, old: RowVersion | None) -> RowVersion:
+    """Return the version of a row after ``new`` was applied to ``old``; a stored position never decreases."""
+    if old is None:
+        return new
+    if not outranks(new, old):
+        return old
+    return replace(new, position=max(new.position, old.position))
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,8 +199,8 @@ class Changes:
     included. Truncates are not included: a Truncate is between two Changes. ``lost`` is, for each event, the number of
     records of its partition before it that were not applied; None if all were. ``displaced`` contains the first halves
     (and their tombstones) whose row had lost its key to another row before, with the index of the event that took the
-    key, or -1 (``core/merge/displaced.py``). ``omits_generated`` is whether the source's streamed events lack generated
-    columns (``core/model/generated_columns.py``). ``servers`` is None if no event contains its server.
+    key, or -1 (``core/merge/key_changes.py``). ``omits_generated`` is whether the source's streamed events lack
+    generated columns (``core/model/absent_columns.py``). ``servers`` is None if no event contains its server.
     """
 
     table: TableId

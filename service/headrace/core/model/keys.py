@@ -23,10 +23,10 @@ FLOOR_KEY = ""
 """The ledger's key for the floor of the last truncate; no row has it, since single texts carry a tag."""
 
 TAKEN_PREFIX = "-"
-"""The prefix of ledger keys for rows that lost their key to another row (``core/merge/displaced.py``)."""
+"""The prefix of ledger keys for rows that lost their key to another row (``core/merge/key_changes.py``)."""
 
 ORIGINS_PREFIX = "*"
-"""The prefix of ledger keys for the origins of columns (``core/model/generated_columns.py``), which never expire."""
+"""The prefix of ledger keys for the origins of columns (``core/model/absent_columns.py``), which never expire."""
 
 RESTART_PREFIX = "~"
 """The prefix of ledger keys for records at which positions start again (``core/merge/position_restarts.py``)."""

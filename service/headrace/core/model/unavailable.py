@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 
 from headrace.core.model.catalog import CatalogColumn, HandlingModes, SqlType
 from headrace.core.model.errors import ConfigError
-from headrace.core.model.inference import INFERRED, UNCERTAIN_NULL_TYPES
+from headrace.core.model.inferred_types import INFERRED, UNCERTAIN_NULL_TYPES
 from headrace.core.model.schema import Schema
 
 DEFAULT_PLACEHOLDER = "__debezium_unavailable_value"

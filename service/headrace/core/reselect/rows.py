@@ -1,8 +1,8 @@
 """Requests for rows of the source, its answers, and the usable cells of an answer.
 
-Answers come in parts (``runtime/pipeline/source_reader.py``), each as Python values by column. Each part becomes Arrow
-columns before the next one is read: the large values of a batch as Python objects would cost more time than reading
-them, because the kernel has to map new memory for them.
+Answers come in parts (``runtime/pipeline/source_database.py``), each as Python values by column. Each part becomes
+Arrow columns before the next one is read: the large values of a batch as Python objects would cost more time than
+reading them, because the kernel has to map new memory for them.
 """
 
 from __future__ import annotations

@@ -13,9 +13,18 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.core.model.arrow_columns import arrow_type
-from headrace.core.model.events import NO_POSITION, Changes, Column, Operation, RowVersion, TableId, Versions
+from headrace.core.model.events import (
+    NO_POSITION,
+    UNVERSIONED,
+    Changes,
+    Column,
+    Operation,
+    RowVersion,
+    TableId,
+    Versions,
+    arrived_later,
+)
 from headrace.core.model.keys import FLOOR_KEY, canonical_keys
-from headrace.core.model.ranking import UNVERSIONED, arrived_later
 from headrace.core.verify.verification import Comparison, Rows
 
 

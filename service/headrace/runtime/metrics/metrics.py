@@ -28,7 +28,7 @@ from headrace.runtime.metrics.directory_metrics import DirectoryCollector
 from headrace.runtime.metrics.state_metrics import StateCollector
 from headrace.runtime.metrics.summaries import ConnectorSummary, Summaries
 from headrace.runtime.metrics.task_progress import ProgressCollector, TaskProgress
-from headrace.runtime.pipeline.source_reader import Query
+from headrace.runtime.pipeline.source_database import Query
 from headrace.runtime.worker.connector_directory import ConnectorDirectory
 from headrace.runtime.worker.sink_connector import LakehouseSinkConnector
 from headrace.runtime.worker.stores import ConfigStore, StatusStore
@@ -392,7 +392,7 @@ class TaskMetrics:
 
 
 class ReselectTaskMetrics:
-    """``runtime/pipeline/source_reader.py: ReselectMetrics`` of one task. Called from several threads."""
+    """``runtime/pipeline/source_database.py: ReselectMetrics`` of one task. Called from several threads."""
 
     def __init__(self, metrics: Metrics, labels: tuple[str, str]) -> None:
         self._metrics = metrics

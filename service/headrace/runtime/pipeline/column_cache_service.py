@@ -10,8 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
-from headrace.core.model.events import TableId
-from headrace.core.model.topic_partition import TopicPartition
+from headrace.core.model.events import TableId, TopicPartition
 from headrace.core.model.unavailable import Placeholder
 from headrace.core.reselect.cache.batch import CacheBatch
 from headrace.core.reselect.cache.column_cache import ReselectColumnCache

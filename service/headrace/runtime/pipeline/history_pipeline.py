@@ -23,8 +23,8 @@ from headrace.core.merge.history import (
     with_nulls_for_doubted_cells,
     without_last_resorts,
 )
-from headrace.core.model.conform import resolve_untyped_nulls
 from headrace.core.model.events import Actions, Changes, Truncate
+from headrace.core.model.inferred_types import resolve_untyped_nulls
 from headrace.ports import Commit, LakeTable, TopicPartition
 from headrace.runtime import failpoints
 from headrace.runtime.pipeline.pipeline_parts import PipelineOptions, Stages, evolve

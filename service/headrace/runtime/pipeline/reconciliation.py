@@ -26,7 +26,7 @@ from headrace.core.reselect.causes import Resolved
 from headrace.core.reselect.unresolved import OmittedChange, UnresolvedRows, omitted_changes
 from headrace.ports import MergeCounts
 from headrace.runtime.pipeline.pipeline_parts import PipelineOptions, Stages
-from headrace.runtime.pipeline.position_regression import record_name
+from headrace.runtime.pipeline.position_restarts import record_name
 from headrace.runtime.pipeline.reselect import Reselect
 from headrace.runtime.pipeline.table_ledger import TableLedger
 

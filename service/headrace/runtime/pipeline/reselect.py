@@ -28,8 +28,7 @@ from headrace.core.reselect.rules import table_rules
 from headrace.core.reselect.unresolved import UnresolvedRows, unanswered
 from headrace.ports import RowSource
 from headrace.runtime.pipeline.column_cache_service import ColumnCacheService
-from headrace.runtime.pipeline.source_catalog import SourceCatalog
-from headrace.runtime.pipeline.source_reader import NoMetrics, ReselectMetrics, SourceReader
+from headrace.runtime.pipeline.source_database import NoMetrics, ReselectMetrics, SourceCatalog, SourceReader
 
 log = logging.getLogger(__name__)
 

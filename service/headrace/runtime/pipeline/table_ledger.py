@@ -10,11 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from headrace.core.merge.position_restarts import Restart, recorded_restarts, recorded_truncates, truncate_key
 from headrace.core.merge.tombstones import Tombstones
-from headrace.core.model.column_defaults import ColumnDefault, remembered
-from headrace.core.model.events import RowVersion
-from headrace.core.model.generated_columns import ColumnOrigins, recorded_origins
+from headrace.core.model.absent_columns import ColumnDefault, ColumnOrigins, recorded_origins, remembered
+from headrace.core.model.events import RowVersion, succeed
 from headrace.core.model.log_progress import Place, Progress
-from headrace.core.model.ranking import succeed
 from headrace.ports import Ledger
 
 _HOUR = 3_600_000_000

@@ -28,31 +28,30 @@ from headrace.core.merge.actions import (
     with_absent_cells_kept,
     with_decided_gates,
 )
-from headrace.core.merge.displaced import taken_keys, with_displaced
 from headrace.core.merge.fold import fold
+from headrace.core.merge.key_changes import taken_keys, with_displaced
 from headrace.core.merge.tombstones import deletes_of_overtaken
-from headrace.core.model.column_defaults import ColumnDefaults, with_defaults
-from headrace.core.model.conform import resolve_untyped_nulls
-from headrace.core.model.events import Actions, Changes, RowVersion, Truncate
-from headrace.core.model.generated_columns import (
+from headrace.core.model.absent_columns import (
     OTHER_TYPE,
     UNREAD,
+    ColumnDefaults,
     fits,
     origins_of,
     untyped,
+    with_defaults,
     with_generated_cells,
 )
+from headrace.core.model.events import Actions, Changes, RowVersion, Truncate, succeed
+from headrace.core.model.inferred_types import resolve_untyped_nulls
 from headrace.core.model.keys import FLOOR_KEY, in_key_order
 from headrace.core.model.notes import Note
-from headrace.core.model.ranking import succeed
 from headrace.core.reselect.causes import Resolved
 from headrace.core.reselect.unresolved import OmittedChange, UnresolvedRows
 from headrace.core.tables.table_sources import refuse_truncate_of_others
 from headrace.ports import Commit, LakeTable, MergeCounts
 from headrace.runtime import failpoints
-from headrace.runtime.pipeline.log_epochs import LogEpochs
 from headrace.runtime.pipeline.pipeline_parts import PipelineOptions, Stages, evolve
-from headrace.runtime.pipeline.position_regression import PositionRegression
+from headrace.runtime.pipeline.position_restarts import LogEpochs, PositionRegression
 from headrace.runtime.pipeline.reconciliation import Reconciler, UnexplainedCounts
 from headrace.runtime.pipeline.reselect import Reselect
 from headrace.runtime.pipeline.table_ledger import TableLedger

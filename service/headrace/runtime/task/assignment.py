@@ -14,12 +14,11 @@ from contextlib import aclosing
 from functools import partial
 from typing import NamedTuple
 
-from headrace.core.batch.batch import Content, Unwritten
+from headrace.core.batch.batch import Content, Unwritten, Watermarks
 from headrace.core.batch.event_pairs import resumable
 from headrace.core.batch.held_halves import Progress
 from headrace.core.batch.offsets import ChunkSequence, OffsetTracker
 from headrace.core.batch.table_queue import Backlog
-from headrace.core.batch.watermarks import Watermarks
 from headrace.core.decode.envelope_events import Errant
 from headrace.core.model.errors import Stage
 from headrace.core.reselect.unresolved import OmittedChange

@@ -21,7 +21,7 @@ from headrace.core.model.events import Changes
 from headrace.core.tables.field_selection import FieldSelection
 from headrace.ports import Chunk, TopicPartition
 from headrace.runtime.observation import Observer
-from headrace.runtime.pipeline.source_catalog import SourceCatalog
+from headrace.runtime.pipeline.source_database import SourceCatalog
 from headrace.runtime.retry import retrying
 from headrace.runtime.task.committed_offsets import InThread
 from headrace.runtime.task.fetched_schemas import FetchedSchemas, SchemaMissing

@@ -14,7 +14,7 @@ from headrace.core.decode.messages import (
     SnapshotBegan,
     TableAltered,
 )
-from headrace.core.model.column_defaults import ColumnDefaults
+from headrace.core.model.absent_columns import ColumnDefaults
 from headrace.core.model.notes import Note
 from headrace.runtime.observation import Observer
 from headrace.runtime.pipeline.reselect import Reselect

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from headrace.core.batch.batch import Content, Unwritten
 from headrace.core.connect.table_status import TableReport, TableStatus
-from headrace.core.model.column_defaults import ColumnDefaults
+from headrace.core.model.absent_columns import ColumnDefaults
 from headrace.core.model.errors import ConfigError, remedy
 from headrace.core.model.events import TableId, Truncate
 from headrace.ports import Chunk, TopicPartition

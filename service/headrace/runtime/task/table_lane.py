@@ -16,11 +16,18 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from headrace.core.batch.batch import Batch, Content, Unwritten, content_size, newest_source_time, record_count
+from headrace.core.batch.batch import (
+    Batch,
+    Content,
+    Unwritten,
+    Watermarks,
+    content_size,
+    newest_source_time,
+    record_count,
+)
 from headrace.core.batch.event_pairs import TooLarge, divide
 from headrace.core.batch.offsets import Origin
 from headrace.core.batch.table_queue import Backlog, TableQueue
-from headrace.core.batch.watermarks import Watermarks
 from headrace.core.connect.lifecycle import TableEvent, TableState
 from headrace.core.connect.table_status import LastBatch, TableReport
 from headrace.core.merge.history import next_offsets

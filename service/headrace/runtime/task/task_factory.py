@@ -19,10 +19,9 @@ from headrace.core.reselect.options import DatabaseOptions, ReselectOptions
 from headrace.core.tables.maintenance import Maintenance
 from headrace.ports import Feeds, Lakehouse, RowSource, RowStore, RowStoreOptions, TableOptions
 from headrace.runtime.observation import NO_OBSERVER, Observer
-from headrace.runtime.pipeline.database_router import DatabaseRouter
 from headrace.runtime.pipeline.pipeline_parts import PipelineOptions
 from headrace.runtime.pipeline.reselect import Reselect
-from headrace.runtime.pipeline.source_reader import NoMetrics, ReselectMetrics
+from headrace.runtime.pipeline.source_database import DatabaseRouter, NoMetrics, ReselectMetrics
 from headrace.runtime.task.conversions import OpenRegistry, converter_classes, no_registries, open_conversion
 from headrace.runtime.task.memory_budget import MemoryBudget
 from headrace.runtime.task.options import SinkTaskOptions

@@ -16,7 +16,7 @@ from headrace.core.decode.json_types import Document, JsonConverter
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.errors import Stage
 from headrace.core.model.events import CellState, Changes, Operation, TableId, Truncate
-from headrace.core.model.ordering import ordering
+from headrace.core.model.positions import ordering
 from headrace.core.model.schema import schema_from_json
 
 EXAMPLE = {"id": 1, "name": "a"}

@@ -8,9 +8,8 @@ import pytest
 
 from headrace.core.decode.hidden_nulls import SOURCE_LENGTH, SOURCE_TYPE, doubted, null_may_hide
 from headrace.core.model.catalog import CatalogColumn, HandlingModes, SqlType
-from headrace.core.model.conform import resolve_untyped_nulls
 from headrace.core.model.events import CellState, Changes, Column, TableId, Versions
-from headrace.core.model.inference import infer_schema, is_inferred
+from headrace.core.model.inferred_types import infer_schema, is_inferred, resolve_untyped_nulls
 from headrace.core.model.schema import Schema
 
 MODES, WITH_LOBS = HandlingModes(), HandlingModes(lob_enabled=True)

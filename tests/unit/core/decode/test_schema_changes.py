@@ -11,7 +11,7 @@ from support.records.envelopes import change, key
 from headrace.core.decode.envelope import EnvelopeOptions, TopicDecoder
 from headrace.core.decode.messages import RoutedEvents, SnapshotBegan, TableAltered
 from headrace.core.decode.schema_changes import ADDED, RENAMED, UNREAD, SchemaChange, schema_changes
-from headrace.core.model.column_defaults import ColumnDefault
+from headrace.core.model.absent_columns import ColumnDefault
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.events import NO_POSITION, TableId
 from headrace.core.model.notes import Note

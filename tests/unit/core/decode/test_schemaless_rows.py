@@ -15,8 +15,8 @@ from support.records.envelopes import change, key
 
 from headrace.core.decode.codec import MAP
 from headrace.core.decode.envelope import EnvelopeOptions, TopicDecoder
-from headrace.core.model.conform import conformed, resolve_untyped_nulls
 from headrace.core.model.events import CellState, Changes, Operation
+from headrace.core.model.inferred_types import conformed, resolve_untyped_nulls
 from headrace.core.model.notes import Note
 
 TYPES = {"id": pa.int64(), "size": pa.int64(), "name": pa.string(), "tags": pa.list_(pa.string()), "on": pa.bool_()}

@@ -19,8 +19,7 @@ from headrace.core.merge.history import (
     with_nulls_for_doubted_cells,
     without_last_resorts,
 )
-from headrace.core.model.events import CellState, Column, Truncate
-from headrace.core.model.ranking import UNVERSIONED
+from headrace.core.model.events import UNVERSIONED, CellState, Column, Truncate
 
 GONE, DOUBT = CellState.UNCHANGED, CellState.UNKNOWN
 

@@ -13,7 +13,7 @@ from headrace.core.model.events import RowVersion, TableId, Truncate
 from headrace.core.reselect.cache.rows import CacheUse
 from headrace.ports import Connections, TopicPartition, UpkeepReport
 from headrace.runtime.metrics.metrics import Metrics
-from headrace.runtime.pipeline.source_reader import Query
+from headrace.runtime.pipeline.source_database import Query
 
 ORDERS = TopicPartition("shop.orders", 0)
 TABLE = TableId("shop", "shop", "public", "orders")

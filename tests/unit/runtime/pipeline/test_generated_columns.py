@@ -12,10 +12,10 @@ from support.records.envelopes import change, key
 
 from headrace.core.batch.combine import combine
 from headrace.core.decode.envelope import EnvelopeOptions, TopicDecoder
+from headrace.core.model.absent_columns import OTHER_TYPE, UNREAD
 from headrace.core.model.catalog import CatalogColumn, CatalogTable, KeyColumn, SqlType
 from headrace.core.model.errors import Fatal, Retriable
 from headrace.core.model.events import Changes, RowVersion, TableId
-from headrace.core.model.generated_columns import OTHER_TYPE, UNREAD
 from headrace.core.model.schema import Field, Schema
 from headrace.core.reselect.options import ReselectOptions
 from headrace.ports import Commit, TableOptions

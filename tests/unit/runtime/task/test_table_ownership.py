@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from headrace.core.model.column_defaults import ColumnDefaults
+from headrace.core.model.absent_columns import ColumnDefaults
 from headrace.core.model.errors import Fatal
 from headrace.core.model.events import RowVersion, TableId, Truncate
 from headrace.ports import TableOptions

@@ -14,7 +14,7 @@ from headrace.core.connect.config_validators import AnyCase
 from headrace.core.connect.lifecycle import TableState
 from headrace.core.connect.table_status import TableStatus
 from headrace.core.model.errors import Retriable
-from headrace.core.model.ordering import Ordering
+from headrace.core.model.positions import Ordering
 from headrace.core.reselect.cache.rows import RowStore
 from headrace.core.tables.field_selection import AddedField, FieldSelection
 from headrace.core.tables.maintenance import Maintenance

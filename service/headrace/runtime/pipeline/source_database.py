@@ -1,10 +1,15 @@
-"""Reads the rows of a request from a row source: in parts that fit into memory, with retries, and with metrics.
+"""The source database of a task: its row source, its catalog, and several databases as one row source.
 
-The threads of several tables call it at the same time. Sources are safe for that, and the state here is per table.
+Rows are read in parts that fit into memory, with retries, and with metrics. Tables of the catalog and their schemas are
+read again after an interval. The threads of several tables call these objects at the same time.
+
+A connector may read the topics of several source connectors, whose databases can contain tables of the same names. The
+fields ``source.name`` and ``source.db`` of the events identify the database (``reselect.databases``).
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,11 +28,11 @@ from tenacity import (
 
 from headrace.core.batch.event_pairs import TooLarge
 from headrace.core.model.catalog import CatalogTable
-from headrace.core.model.errors import Retriable, TimedOut
+from headrace.core.model.errors import Fatal, Retriable, TimedOut
 from headrace.core.model.events import TableId
 from headrace.core.model.schema import Schema
 from headrace.core.reselect.cache.rows import CacheUse
-from headrace.core.reselect.options import ReselectOptions
+from headrace.core.reselect.options import DatabaseOptions, ReselectOptions
 from headrace.core.reselect.rows import ReadRows, RowAnswer, RowRequest
 from headrace.core.reselect.select_size import MOST, SelectSize
 from headrace.ports import Connections, RowSource
@@ -173,3 +178,132 @@ class SourceReader:
             sleep=sleep_using_event(self._closed),
             reraise=True,
         )
+
+
+log = logging.getLogger(__name__)
+
+WRONG_KEYS = (
+    "%s.%s: the table has a primary key and REPLICA IDENTITY USING INDEX %s: deletes and key changes contain wrong "
+    "keys, so that deleted rows remain in the lake; set its REPLICA IDENTITY to DEFAULT or FULL"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A catalog entry and the time of its next refresh (monotonic seconds).
+
+    ``chunk`` counts the chunks that had begun before the read: their records are not newer than the entry.
+    """
+
+    catalog: CatalogTable | None
+    refresh_at: float
+    chunk: int
+
+
+class SourceCatalog:
+    """The ``core.model.catalog.Catalog`` of one task; ``source`` is None without a database.
+
+    An entry is valid for ``refresh_ms`` (``reselect.catalog.refresh.ms``), or until the source alters its table.
+    ``clock`` returns monotonic seconds. Threads of decoders and tables call it; no lock is held during a query.
+    """
+
+    def __init__(self, source: SourceReader | None, refresh_ms: int, clock: Callable[[], float]) -> None:
+        self._source = source
+        self._refresh_ms = refresh_ms
+        self._clock = clock
+        self._entries: dict[TableId, _Entry] = {}
+        self._lock = threading.Lock()
+        self._chunk = 0
+
+    def table(self, table: TableId) -> CatalogTable | None:
+        """Return the entry of a table, or None without a database or without such a table.
+
+        Raises Retriable if the database cannot be queried and no earlier entry is known.
+        """
+        known = self._entries.get(table)
+        if self._source is None or (known is not None and self._clock() < known.refresh_at):
+            return None if known is None else known.catalog
+        chunk = self._chunk
+        try:
+            catalog = self._source.catalog(table)
+        except Retriable as error:
+            if known is None:
+                raise
+            log.warning("%s.%s: the catalog entry was not refreshed: %s", table.schema, table.table, error)
+            catalog, chunk = known.catalog, known.chunk
+        if known is None and catalog is not None and catalog.sends_wrong_keys:
+            log.warning(WRONG_KEYS, table.schema, table.table, catalog.identity_index)
+        self._store(table, catalog, chunk)
+        return catalog
+
+    def schema(self, table: TableId) -> Schema | None:
+        """Return the ``after`` schema that Debezium would send for a table, for JSON without schemas."""
+        catalog = self.table(table)
+        return None if catalog is None or self._source is None else self._source.schema(catalog)
+
+    def schema_now(self, table: TableId) -> Schema | None:
+        """As ``schema``, from an entry that was read after the last chunk began: one query for a table and chunk.
+
+        Raises Retriable if the database cannot be queried, because an older entry must not decide about a record.
+        """
+        known, chunk = self._entries.get(table), self._chunk
+        if self._source is not None and (known is None or known.chunk < chunk):
+            self._store(table, self._source.catalog(table), chunk)
+        return self.schema(table)
+
+    def begin_chunk(self) -> None:
+        """Register the arrival of a chunk: entries that were read before may be older than its records."""
+        with self._lock:
+            self._chunk += 1
+
+    def discard(self, table: TableId) -> None:
+        """Discard the entry of a table: the source has altered the table, or a read by the entry has failed."""
+        self._entries.pop(table, None)
+
+    def _store(self, table: TableId, catalog: CatalogTable | None, chunk: int) -> None:
+        self._entries[table] = _Entry(catalog, self._clock() + self._refresh_ms / 1000, chunk)
+
+
+class DatabaseRouter:
+    """A ``ports.RowSource`` over several. The first database that may contain a table's events answers for it."""
+
+    def __init__(self, sources: Sequence[tuple[DatabaseOptions, RowSource]]) -> None:
+        self._sources = tuple(sources)
+
+    def source_of(self, table: TableId) -> RowSource | None:
+        """Return the row source of a table, or None if it belongs to none of the databases."""
+        return next((source for database, source in self._sources if database.holds(table)), None)
+
+    def check(self) -> None:
+        """Raise ConfigError or Retriable with the cause if one of the databases cannot be used."""
+        for _, source in self._sources:
+            source.check()
+
+    def catalog(self, table: TableId) -> CatalogTable | None:
+        """Return the table's entry in the catalog of its database; None if no database has the table."""
+        source = self.source_of(table)
+        return None if source is None else source.catalog(table)
+
+    def schema(self, catalog: CatalogTable) -> Schema:
+        """Return the ``after`` schema of the table's events."""
+        return self._known(catalog).schema(catalog)
+
+    def fetch(self, catalog: CatalogTable, request: RowRequest) -> RowAnswer:
+        """Read the cells in the table's database."""
+        return self._known(catalog).fetch(catalog, request)
+
+    def connections(self) -> Connections:
+        """Return the connections to all databases."""
+        return sum((source.connections() for _, source in self._sources), Connections())
+
+    def close(self) -> None:
+        """Close all connections. Idempotent."""
+        for _, source in self._sources:
+            source.close()
+
+    def _known(self, catalog: CatalogTable) -> RowSource:
+        source = self.source_of(catalog.table)
+        if source is None:
+            name = f"{catalog.table.schema}.{catalog.table.table}"
+            raise Fatal(f"{name}: none of reselect.databases contains the table; add its database")
+        return source

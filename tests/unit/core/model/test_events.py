@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from support.records.change_events import version
 
-from headrace.core.model.ranking import UNVERSIONED, outranks, succeed
+from headrace.core.model.events import UNVERSIONED, outranks, succeed
 
 
 def test_positions_decide_where_there_are_any() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from headrace.core.model.column_defaults import ColumnDefault, remembered
+from headrace.core.model.absent_columns import ColumnDefault, remembered
 from headrace.core.model.events import RowVersion
 from headrace.core.model.keys import canonical_keys
 
