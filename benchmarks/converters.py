@@ -13,11 +13,11 @@ from dataclasses import replace
 from recordings.avro import as_avro, conversion
 from recordings.records import AVRO, recording, variant
 
-from headrace.converters.decoder import converting_decoder
+from headrace.converters.conversion import converting_decoder
 from headrace.core.decode.envelope import EnvelopeOptions
-from headrace.core.decode.envelope_events import KafkaRecord
-from headrace.core.decode.json_types import JsonConverter
+from headrace.core.decode.json_converter import JsonConverter
 from headrace.core.decode.record_decoder import Decoder
+from headrace.core.decode.records import KafkaRecord
 
 TOPIC = "pg_d.public.incr_t"
 EVENTS = 20_000

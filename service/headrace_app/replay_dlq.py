@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TextIO
 
 from headrace.config import SinkConnectorConfig, WorkerConfig
-from headrace.core.decode.dead_letters import DeadLetter
+from headrace.core.decode.records import DeadLetter
 from headrace.core.model.errors import ConfigError
 from headrace.ports import ErrantRecord, Lakehouse, ReplayFeeds
 from headrace.runtime.task.replay import Edges, Letters, replay

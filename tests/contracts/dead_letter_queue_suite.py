@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from headrace.core.decode.json_types import Document, JsonConverter
+from headrace.core.decode.json_converter import Document, JsonConverter
 from headrace.core.model.errors import BadRecord, Stage
 from headrace.ports import DeadLetterQueue, ErrantRecord
 from headrace_dev.memory import MemoryRecord

@@ -10,7 +10,7 @@ from support.lake.lake_actions import delete
 from support.lake.lake_harness import DAY, ITEM, NOW, apply, item
 from support.lake.spark_harness import IcebergHarness
 
-from headrace.core.tables.maintenance import Maintenance
+from headrace.core.tables.table_layout import Maintenance
 from headrace_connectors.lakehouse.ledger import SUFFIX
 
 pytestmark = pytest.mark.spark

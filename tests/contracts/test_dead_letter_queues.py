@@ -14,7 +14,7 @@ from contracts.dead_letter_queue_suite import DeadLetterQueueSuite, Letter, Queu
 from support.kafka.kafka_settings import settings_of
 from support.kafka.scripted_broker import AWAY, NOT_CONTROLLER, TOO_FEW, scripted_broker
 
-from headrace.core.decode.dead_letters import original
+from headrace.core.decode.records import original
 from headrace.core.model.errors import ConfigError, Fatal, Retriable
 from headrace.ports import DeadLetterQueue
 from headrace_connectors.kafka import KafkaFeedFactory

@@ -11,7 +11,7 @@ from support.kafka.feed_harness import FeedHarness, Recorder, until
 from support.kafka.kafka_harness import QUICK, KafkaHarness
 from support.kafka.kafka_settings import settings_of
 
-from headrace.core.decode.json_types import Document, JsonConverter, whole
+from headrace.core.decode.json_converter import Document, JsonConverter, whole
 from headrace.ports import TopicPartition
 from headrace_dev.kafka import Kafka
 

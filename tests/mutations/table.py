@@ -322,7 +322,7 @@ ASSIGNMENT = _of(
 )
 
 HEADER_KEYS = _of(
-    f"{CORE}/decode/header_keys.py",
+    f"{CORE}/decode/codec.py",
     ("an unreadable header is a bad record", "_UNREADABLE = (ValueError,", "_UNREADABLE = () and (ValueError,"),
 )
 
@@ -386,6 +386,9 @@ DEFECTS = (
             "        if _connector(events) == binlog_order.CONNECTOR and not self._keyless:",
             "        if False:",
         ),
+    ),
+    *_of(
+        f"{CORE}/decode/cell_states.py",
         (
             "defect 6, a column that an event lacks is null",
             "        states[missing] = CellState.ABSENT",
@@ -393,7 +396,7 @@ DEFECTS = (
         ),
     ),
     *_of(
-        f"{CORE}/decode/header_keys.py",
+        f"{CORE}/decode/codec.py",
         (
             "defect 11, a decimal key in a header is no number",
             "for numeric in (False, True)",

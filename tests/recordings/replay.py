@@ -17,7 +17,7 @@ from recordings.records import AVRO, DumpedTable, RecordedRecord, Variant, topic
 from support.task.task_queues import TaskQueues
 
 from headrace.config import reselect
-from headrace.converters.decoder import converting_decoder
+from headrace.converters.conversion import converting_decoder
 from headrace.core.batch.batch import BatchPolicy
 from headrace.core.decode.envelope import EnvelopeOptions
 from headrace.core.decode.record_decoder import Decoder

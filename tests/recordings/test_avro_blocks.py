@@ -20,13 +20,11 @@ from recordings.avro import as_avro, conversion
 from recordings.records import AVRO, RecordedRecord, recording, variant
 
 from headrace.converters.avro import AvroReader
-from headrace.converters.conversion import Conversion, Converter, Headers
-from headrace.converters.decoder import converting_decoder
+from headrace.converters.conversion import Conversion, Converter, Headers, converting_decoder
 from headrace.converters.registered import RegisteredSchema, RegistryConverter, SchemaId, confluent_framing
 from headrace.converters.simple import StringConverter
-from headrace.core.decode.decoded import Decoded
+from headrace.core.decode.decoded import Decoded, InsufficientMetadata, SnapshotBegan, TableAltered
 from headrace.core.decode.envelope import EnvelopeOptions
-from headrace.core.decode.messages import InsufficientMetadata, SnapshotBegan, TableAltered
 from headrace.core.decode.record_decoder import Decoder
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.errors import Retriable, Stage

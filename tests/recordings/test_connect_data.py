@@ -9,10 +9,9 @@ import pyarrow as pa
 import pytest
 from recordings.records import recording, variant
 
-from headrace.core.decode.decoded import Decoded
+from headrace.core.decode.decoded import Decoded, SnapshotBegan
 from headrace.core.decode.envelope import EnvelopeOptions, TopicDecoder
-from headrace.core.decode.json_data import JsonData
-from headrace.core.decode.messages import SnapshotBegan
+from headrace.core.decode.json_converter import JsonData
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.events import Changes
 

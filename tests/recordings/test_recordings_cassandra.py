@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from headrace.cassandra.cell_writes import CassandraTable, Key, Write
-from headrace.cassandra.envelope import write_of
+from headrace.cassandra.decoder import write_of
 from headrace.cassandra.losses import Loss, Losses
 from headrace.core.model.schema import schema_from_json
 

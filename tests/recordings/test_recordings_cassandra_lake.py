@@ -21,7 +21,7 @@ from support.task.task_queues import TaskQueues
 
 from headrace.cassandra.cell_writes import CassandraTable, Key
 from headrace.cassandra.decoder import CassandraDecoder
-from headrace.converters.decoder import converting_decoder
+from headrace.converters.conversion import converting_decoder
 from headrace.core.batch.batch import BatchPolicy
 from headrace.core.decode.envelope import EnvelopeOptions
 from headrace.core.decode.record_decoder import Decoder

@@ -7,8 +7,8 @@ from recordings.comparison import compared_tables, records_of
 from recordings.records import MARIADB, recording, variant
 from recordings.replay import Chunk, Replay
 
+from headrace.core.decode.decoded import TableAltered
 from headrace.core.decode.envelope import EnvelopeOptions, TopicDecoder
-from headrace.core.decode.messages import TableAltered
 from headrace.core.decode.schema_changes import RENAMED
 from headrace.core.model.absent_columns import ColumnDefault, ColumnDefaults
 from headrace.core.model.events import TableId

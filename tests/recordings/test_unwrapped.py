@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from recordings.records import recording, variant
 
+from headrace.core.decode.decoded import SnapshotBegan
 from headrace.core.decode.envelope import EnvelopeOptions, TopicDecoder
-from headrace.core.decode.messages import SnapshotBegan
 from headrace.core.model.events import Changes, Operation
 from headrace.transforms.decoder import TransformingDecoder
 from headrace.transforms.registry import chain

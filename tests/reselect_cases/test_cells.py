@@ -15,9 +15,8 @@ import pytest
 from support.lake.lake_actions import KEEP, Row, actions, commit
 from support.task.cache_harness import P, get, make, put
 
-from headrace.core.decode.decoded import Decoded
+from headrace.core.decode.decoded import Decoded, SnapshotBegan
 from headrace.core.decode.envelope import EnvelopeOptions, TopicDecoder
-from headrace.core.decode.messages import SnapshotBegan
 from headrace.core.model.events import CellState, Changes, Column, TableId
 from headrace.core.model.schema import Schema
 from headrace.core.reselect.options import ReselectOptions

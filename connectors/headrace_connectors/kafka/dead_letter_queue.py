@@ -17,7 +17,7 @@ from aiokafka.errors import (
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from headrace.config.framework import DeadLetterSettings
-from headrace.core.decode.json_types import whole
+from headrace.core.decode.json_converter import whole
 from headrace.core.model.errors import Fatal, Retriable
 from headrace.ports import ErrantRecord
 from headrace.runtime.threads import LoopThread

@@ -23,7 +23,7 @@ from typing import Any
 from aiokafka.errors import KafkaError
 
 from headrace.core.batch.offsets import LogPosition, ReadLogs
-from headrace.core.decode.json_types import whole
+from headrace.core.decode.json_converter import whole
 from headrace.core.model.errors import Retriable
 from headrace.ports import OffsetNote, TopicPartition
 from headrace_connectors.kafka.log_requests import epoch_end, topic_logs

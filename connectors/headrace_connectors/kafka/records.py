@@ -17,7 +17,7 @@ import msgspec
 from aiokafka.consumer import fetcher
 from aiokafka.record.memory_records import MemoryRecords
 
-from headrace.core.decode.json_types import Document
+from headrace.core.decode.json_converter import Document
 
 
 class FetchedRecord(msgspec.Struct, gc=False):

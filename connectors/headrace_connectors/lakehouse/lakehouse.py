@@ -13,9 +13,7 @@ from urllib.parse import urlsplit
 
 from headrace.config.engine import EngineSettings
 from headrace.core.model.errors import ConfigError, Retriable
-from headrace.core.tables.catalogs import LAKE, check_catalog, other_catalogs
-from headrace.core.tables.locations import check_locations
-from headrace.core.tables.naming import check_table_path
+from headrace.core.tables.naming import LAKE, check_catalog, check_locations, check_table_path, other_catalogs
 from headrace.ports import EngineStatus, TableOptions
 from headrace_connectors.lakehouse.delta import DeltaFormat
 from headrace_connectors.lakehouse.failures import translated

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from headrace.core.model.errors import ConfigError
-from headrace.core.tables.catalogs import ICEBERG_CLASS, LAKE, PREFIX, other_catalogs
+from headrace.core.tables.naming import ICEBERG_CLASS, LAKE, PREFIX, other_catalogs
 
 _ATOMIC_RENAME = ("", "file", "hdfs")  # what the hadoop catalog relies on; object stores have none
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from headrace.core.tables.maintenance import Maintenance
+from headrace.core.tables.table_layout import Maintenance
 from headrace.ports import UpkeepReport
 from headrace_connectors.lakehouse.compaction_plan import FAN_OUT
 from headrace_connectors.lakehouse.failures import Conflict

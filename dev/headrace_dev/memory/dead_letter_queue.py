@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from headrace.core.decode.json_types import whole
+from headrace.core.decode.json_converter import whole
 from headrace.ports import ErrantRecord
 from headrace_connectors.errant_headers import Headers, context_headers
 

@@ -21,7 +21,7 @@ from headrace.config.framework import TopicSettings
 from headrace.config.kafka import KafkaSettings
 from headrace.core.batch.offsets import LogPosition, ReadLogs, with_log_position
 from headrace.core.connect.assignment import assign_topics
-from headrace.core.decode.json_types import Document, whole
+from headrace.core.decode.json_converter import Document, whole
 from headrace.core.model.errors import ConfigError, Fatal, Fenced
 from headrace.ports import Chunk, DeadLetterQueue, Divide, FeedListener, Messages, OffsetNote, Record, TopicPartition
 from headrace.runtime.task.asyncio_agent import AsyncioAgent

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from headrace.config.tls import NO_EFFECT, REFUSED, TlsSettings
-from headrace.converters.protobuf_options import ProtobufOptions
+from headrace.converters.protobuf_data import ProtobufOptions
 from headrace.converters.registered import IdKind
 from headrace.core.connect.config_def import REQUIRED, ConfigDef, ConfigKey, Importance, Type, parse_list
 from headrace.core.connect.config_validators import InvalidValue, any_case, at_least

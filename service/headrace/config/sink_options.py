@@ -17,10 +17,9 @@ from headrace.core.model.positions import Ordering, ordering
 from headrace.core.model.unavailable import DEFAULT_PLACEHOLDER
 from headrace.core.reselect.options import ReselectOptions
 from headrace.core.tables.field_selection import FieldSelection, field_selection
-from headrace.core.tables.maintenance import Maintenance
 from headrace.core.tables.naming import TableNaming
 from headrace.core.tables.naming import namespace as check_namespace
-from headrace.core.tables.table_layout import TableLayout, table_layout
+from headrace.core.tables.table_layout import Maintenance, TableLayout, table_layout
 
 _HIGH, _LOW = Importance.HIGH, Importance.LOW
 _POLICY, _ENVELOPE, _MODES, _RESELECT = BatchPolicy(), EnvelopeOptions(), HandlingModes(), ReselectOptions()

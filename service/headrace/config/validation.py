@@ -64,8 +64,7 @@ from headrace.core.connect.suggestions import suggestion
 from headrace.core.connect.typed_options import below, parsed
 from headrace.core.model.errors import ConfigError
 from headrace.core.reselect.options import ERROR_MODE, INSERT_MODE
-from headrace.core.tables.catalogs import check_catalog
-from headrace.core.tables.locations import location_problems
+from headrace.core.tables.naming import check_catalog, location_problems
 from headrace.transforms import registry
 
 Properties = Mapping[str, str | None]

@@ -1,28 +1,179 @@
 """Convert Avro's binary format to Connect data, with the schema of the registry.
 
+Schemas are converted as Confluent's and Apicurio's converters do (``AvroData``): the properties ``connect.name``,
+``connect.version``, ``connect.parameters``, ``connect.default``, ``connect.type`` and ``connect.internal.type`` take
+precedence over Avro's own. ``[null, T]`` is an optional T. Logical types that Connect does not have (micros, uuid…)
+become their physical types, and enums become strings.
+
 fastavro reads single records. Logical types are removed from the schema first, so that values have the physical form
 that ``core/model/connect_data.py`` describes; only maps that Avro encodes as lists of entries are converted afterwards.
-Blocks of records of one schema are read to columns without fastavro (``converters/avro_fields.py``).
+Blocks of records of one schema are read to columns without fastavro (``converters/avro_block.py``).
 """
 
 from __future__ import annotations
 
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import fastavro
 
-from headrace.converters.avro_block import Payloads
-from headrace.converters.avro_fields import RecordReader, as_record_reader, field_reader
-from headrace.converters.avro_maps import with_pairs
-from headrace.converters.avro_schema import Named, connect_schema
+from headrace.converters.avro_block import Payloads, RecordReader, as_record_reader, field_reader, with_pairs
 from headrace.converters.registered import RegisteredSchema
 from headrace.core.decode.column_rows import Struct, Wanted
+from headrace.core.model.arrow_columns import DECIMAL
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.errors import BadRecord
-from headrace.core.model.schema import Schema, check_size
+from headrace.core.model.schema import Field, Schema, check_size
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """Definitions by full name: None while one is being converted. ``entries`` are the definitions of map entries."""
+
+    schemas: dict[str, Schema | None] = field(default_factory=dict)
+    entries: set[str] = field(default_factory=set)
+
+    def find(self, name: str, namespace: str) -> str | None:
+        """The full name of the definition that ``name`` refers to in a namespace."""
+        full = name if "." in name or not namespace else f"{namespace}.{name}"
+        return next((each for each in (full, name) if each in self.schemas), None)
+
+
+_PRIMITIVES = {
+    "boolean": "boolean",
+    "int": "int32",
+    "long": "int64",
+    "float": "float",
+    "double": "double",
+    "bytes": "bytes",
+    "string": "string",
+    "enum": "string",
+    "fixed": "bytes",
+}
+_NAMED = ("record", "error", "enum", "fixed")
+_CONNECT = "org.apache.kafka.connect.data."
+_LOGICAL = {
+    ("int", "date"): f"{_CONNECT}Date",
+    ("int", "time-millis"): f"{_CONNECT}Time",
+    ("long", "timestamp-millis"): f"{_CONNECT}Timestamp",
+}
+_NAMELESS = "io.confluent.connect.avro.ConnectDefault"
+"""The name that Confluent's converter gives to a record whose Connect schema has no name."""
+_ANY_PRECISION = 64
+"""The precision that Connect's converters write for a Decimal without one."""
+_MAP_ENTRY = "io.confluent.connect.avro.MapEntry"
+
+
+def connect_schema(avro: Any, named: Named, namespace: str = "") -> Schema:
+    """Return the Connect schema of an Avro schema, which is given as parsed JSON.
+
+    ``named`` contains the definitions that it refers to; its own definitions are added. Raises BadRecord for schemas
+    without an equivalent in Connect: unions of several types, and records that contain themselves.
+    """
+    if isinstance(avro, list):
+        return _union(avro, named, namespace)
+    if isinstance(avro, str):
+        return _called(avro, named, namespace)
+    kind = avro["type"]
+    if isinstance(kind, dict | list):
+        return connect_schema(kind, named, namespace)
+    if kind in _NAMED:
+        return _definition(avro, kind, named, namespace)
+    if kind == "array":
+        return _array(avro, named, namespace)
+    if kind == "map":
+        values = connect_schema(avro["values"], named, namespace)
+        return _with_properties(Schema("map", keys=Schema("string"), values=values), avro)
+    return _scalar(avro, kind) if kind in _PRIMITIVES else _called(kind, named, namespace)
+
+
+def full_name(avro: Any, namespace: str = "") -> str:
+    """The name of a definition with its namespace; empty for anything else."""
+    if not isinstance(avro, Mapping) or "name" not in avro:
+        return ""
+    name = str(avro["name"])
+    inherited = str(avro.get("namespace", namespace))
+    return name if "." in name or not inherited else f"{inherited}.{name}"
+
+
+def _union(branches: list[Any], named: Named, namespace: str) -> Schema:
+    kinds = [each for each in branches if each != "null" and each != {"type": "null"}]
+    if len(kinds) != 1:
+        raise BadRecord(f"the Avro schema has a union of {len(kinds)} types, which a column cannot store")
+    schema = connect_schema(kinds[0], named, namespace)
+    return replace(schema, optional=True) if len(kinds) < len(branches) else schema
+
+
+def _called(name: str, named: Named, namespace: str) -> Schema:
+    if name in _PRIMITIVES:
+        return Schema(_PRIMITIVES[name])
+    full = named.find(name, namespace)
+    found = None if full is None else named.schemas[full]
+    if found is None:
+        problem = "is used but not defined" if full is None else "contains itself"
+        raise BadRecord(f"the Avro schema {name} {problem}")
+    return found
+
+
+def _definition(avro: Mapping[str, Any], type_name: str, named: Named, namespace: str) -> Schema:
+    name = full_name(avro, namespace)
+    inner = name.rpartition(".")[0]
+    if avro.get("connect.internal.type") == "MapEntry" or name == _MAP_ENTRY:
+        named.entries.add(name)
+    named.schemas[name] = None
+    if type_name in ("record", "error"):
+        members = tuple(Field(each["name"], connect_schema(each["type"], named, inner)) for each in avro["fields"])
+        shown_name = None if name.startswith(_NAMELESS) else name
+        schema = _with_properties(Schema("struct", fields=members, name=shown_name), avro)
+    else:
+        if type_name == "fixed" and int(avro["size"]) < 1:
+            raise BadRecord(f"the Avro schema {name} is of a fixed size of {avro['size']} bytes")
+        schema = _scalar(avro, type_name)
+    named.schemas[name] = schema
+    return schema
+
+
+def _array(avro: Mapping[str, Any], named: Named, namespace: str) -> Schema:
+    items = connect_schema(avro["items"], named, namespace)
+    called = avro["items"] if isinstance(avro["items"], str) else full_name(avro["items"], namespace)
+    if named.find(called, namespace) in named.entries:
+        return _with_properties(Schema("map", keys=items.field("key"), values=items.field("value")), avro)
+    if _is_empty(items):
+        raise BadRecord("the Avro schema has an array of items without bytes: five bytes could mean a billion items")
+    return _with_properties(Schema("array", items=items), avro)
+
+
+def _is_empty(schema: Schema) -> bool:
+    """Whether a value has no bytes: a record without fields, or of such records."""
+    return schema.type == "struct" and not schema.optional and all(_is_empty(each.schema) for each in schema.fields)
+
+
+def _scalar(avro: Mapping[str, Any], type_name: str) -> Schema:
+    logical = avro.get("logicalType")
+    if logical == "decimal" and type_name in ("bytes", "fixed"):
+        parameters = {"scale": str(avro.get("scale", 0))}
+        if avro.get("precision", _ANY_PRECISION) != _ANY_PRECISION:
+            parameters["connect.decimal.precision"] = str(avro["precision"])
+        return _with_properties(Schema("bytes", name=DECIMAL), avro, parameters)
+    connects = avro.get("connect.type")
+    physical = connects if type_name == "int" and connects in ("int8", "int16") else _PRIMITIVES[type_name]
+    return _with_properties(Schema(physical, name=_LOGICAL.get((type_name, str(logical)))), avro)
+
+
+def _with_properties(schema: Schema, avro: Mapping[str, Any], own: Mapping[str, str] | None = None) -> Schema:
+    """Add the properties that Connect's converter has stored in the Avro schema."""
+    parameters = {str(name): str(value) for name, value in (avro.get("connect.parameters") or {}).items()}
+    return replace(
+        schema,
+        name=avro.get("connect.name", schema.name),
+        version=avro.get("connect.version"),
+        parameters=tuple(sorted((dict(own or {}) | parameters).items())),
+        default=avro.get("connect.default"),
+    )
+
 
 _FAILURES = (EOFError, IndexError, ValueError, KeyError, TypeError, OverflowError, UnicodeDecodeError)
 """The errors of fastavro for bytes that do not match the schema."""

@@ -16,7 +16,7 @@ from itertools import count
 from typing import Any
 
 from headrace.converters.registered import Read, RegisteredSchema
-from headrace.core.decode.json_data import FixedSchema, unscaled_bytes
+from headrace.core.decode.json_converter import FixedSchema, unscaled_bytes
 from headrace.core.model.arrow_columns import DECIMAL
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.errors import BadRecord

@@ -12,10 +12,8 @@ from typing import Any
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
-from headrace.converters.protobuf_data import FieldReaders
-from headrace.converters.protobuf_files import loaded
-from headrace.converters.protobuf_options import ProtobufOptions
-from headrace.converters.protobuf_values import MISFITS
+from headrace.converters.protobuf_data import MISFITS, FieldReaders, ProtobufOptions
+from headrace.converters.protobuf_schema import loaded
 from headrace.converters.registered import Read, RegisteredSchema
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.errors import BadRecord

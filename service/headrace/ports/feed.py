@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeVar
 
 from headrace.config.kafka import KafkaSettings
-from headrace.core.decode.envelope_events import KafkaRecord
-from headrace.core.decode.json_types import Document
+from headrace.core.decode.json_converter import Document
+from headrace.core.decode.records import KafkaRecord
 from headrace.core.model.errors import Stage
 from headrace.core.model.events import TopicPartition as TopicPartition
 
@@ -23,8 +23,8 @@ class OffsetNote(NamedTuple):
 class Record(KafkaRecord, Protocol):
     """One Kafka record as a consumer returns it.
 
-    ``value`` is what a feed's ``divide`` has made of the record's bytes; ``core/decode/json_types.py: whole`` returns
-    the bytes.
+    ``value`` is what a feed's ``divide`` has made of the record's bytes; ``core/decode/json_converter.py: whole``
+    returns the bytes.
     """
 
     @property
@@ -60,7 +60,7 @@ class Chunk:
 
 
 Divide = Callable[[bytes | None], Document | bytes | None]
-"""Makes a record's value of its bytes where these are fetched (``core/decode/json_types.py: JsonConverter.divide``)."""
+"""Makes a record's value of its bytes, where they are fetched: ``JsonConverter.divide``."""
 
 
 class FeedListener(Protocol):

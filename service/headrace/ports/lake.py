@@ -12,8 +12,7 @@ import pyarrow as pa
 from headrace.core.merge.history import History
 from headrace.core.model.events import Actions, RowVersion
 from headrace.core.model.log_progress import Progress
-from headrace.core.tables.maintenance import Maintenance
-from headrace.core.tables.table_layout import TableLayout
+from headrace.core.tables.table_layout import Maintenance, TableLayout
 from headrace.core.tables.table_sources import TableSource
 from headrace.ports.feed import TopicPartition
 

@@ -19,12 +19,11 @@ import msgspec
 
 from headrace.converters.conversion import Conversion, Converter, Headers
 from headrace.core.decode.codec import Source
-from headrace.core.decode.decoded import Decoded
+from headrace.core.decode.decoded import Decoded, InsufficientMetadata, RoutedEvents
 from headrace.core.decode.envelope import EnvelopeOptions
-from headrace.core.decode.envelope_events import Errant, KafkaRecord
-from headrace.core.decode.json_data import JsonData
-from headrace.core.decode.messages import InsufficientMetadata, RoutedEvents
+from headrace.core.decode.json_converter import JsonData
 from headrace.core.decode.record_decoder import RecordDecoder, Sources
+from headrace.core.decode.records import Errant, KafkaRecord
 from headrace.core.model.catalog import Catalog
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.errors import BadRecord, Stage

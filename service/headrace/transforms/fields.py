@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from headrace.core.decode.json_data import unscaled_bytes
+from headrace.core.decode.json_converter import unscaled_bytes
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.schema import Field, Schema
 from headrace.transforms.record import Side, SinkRecord, unusable

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from cachetools import LRUCache
 
-from headrace.core.decode.json_types import json_type
+from headrace.core.decode.json_converter import json_type
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.schema import Field, Schema
 from headrace.transforms.record import unusable

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from headrace.config.kafka import KafkaSettings
 from headrace.core.batch.offsets import ChunkSequence
-from headrace.core.decode.json_types import Document
+from headrace.core.decode.json_converter import Document
 from headrace.core.model.errors import Fenced
 from headrace.ports import Chunk, Feed, TopicPartition
 

@@ -7,7 +7,7 @@ from typing import Any
 from google.protobuf.json_format import ParseDict
 from google.protobuf.message_factory import GetMessageClass
 
-from headrace.converters.protobuf_files import loaded
+from headrace.converters.protobuf_schema import loaded
 from headrace.converters.registered import RegisteredSchema
 
 

@@ -22,8 +22,8 @@ from headrace.core.model.schema import Field, Schema
 from headrace.core.reselect.cache.rows import RowStore
 from headrace.core.reselect.options import ReselectOptions
 from headrace.core.tables.field_selection import FieldSelection
-from headrace.core.tables.maintenance import Maintenance
 from headrace.core.tables.naming import TableNaming
+from headrace.core.tables.table_layout import Maintenance
 from headrace.ports import TableOptions, TopicPartition
 from headrace.runtime.observation import NO_OBSERVER, Observer
 from headrace.runtime.pipeline.pipeline_parts import PipelineOptions

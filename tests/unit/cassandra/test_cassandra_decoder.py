@@ -12,7 +12,7 @@ from support.records.envelopes import change, key
 from headrace.cassandra.cell_writes import CellWrites
 from headrace.cassandra.decoder import CassandraDecoder
 from headrace.cassandra.rows import CassandraWrites
-from headrace.converters.decoder import converting_decoder
+from headrace.converters.conversion import converting_decoder
 from headrace.core.decode.decoded import Decoded
 from headrace.core.decode.envelope import EnvelopeOptions
 from headrace.core.model.errors import Stage

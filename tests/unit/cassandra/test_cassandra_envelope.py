@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headrace.cassandra.cell_writes import MARKED, SNAPSHOT_TIME, Bound, Cell, CellWrites, Delete, Range
-from headrace.cassandra.envelope import write_of
+from headrace.cassandra.decoder import write_of
 from headrace.cassandra.losses import TEXTS, Loss, Losses
 from headrace.core.model.errors import BadRecord
 

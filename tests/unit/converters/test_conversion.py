@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from headrace.converters.conversion import Conversion
-from headrace.converters.decoder import converting_decoder
+from headrace.converters.conversion import Conversion, converting_decoder
 from headrace.converters.simple import SIMPLE_CONVERTERS, STRING_CONVERTER, StringConverter
 from headrace.core.decode.decoded import Decoded
 from headrace.core.decode.envelope import EnvelopeOptions

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from support.records.protobuf_messages import message, registered, varint
 
 from headrace.converters.protobuf import protobuf_reader
-from headrace.converters.protobuf_options import ProtobufOptions
+from headrace.converters.protobuf_data import ProtobufOptions
 from headrace.converters.registered import RegisteredSchema
 from headrace.core.model.arrow_columns import DECIMAL
 from headrace.core.model.connect_data import SchemaAndValue

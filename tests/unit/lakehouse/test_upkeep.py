@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headrace.config.engine import EngineSettings
-from headrace.core.tables.maintenance import Maintenance
+from headrace.core.tables.table_layout import Maintenance
 from headrace.ports import MergeCounts, TableOptions
 from headrace_connectors.lakehouse.failures import Conflict
 from headrace_connectors.lakehouse.iceberg import IcebergFormat

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 from support.records.envelopes import key, whole_change
 
-from headrace.core.decode.decoded import Decoded
+from headrace.core.decode.decoded import Decoded, InsufficientMetadata, RoutedEvents
 from headrace.core.decode.envelope import EnvelopeOptions
 from headrace.core.decode.flattened import MetadataNames
-from headrace.core.decode.messages import InsufficientMetadata, RoutedEvents
 from headrace.core.model.errors import Stage
 from headrace.core.model.events import Changes, Operation
 from headrace.transforms.decoder import TransformingDecoder

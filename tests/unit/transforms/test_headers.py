@@ -13,7 +13,7 @@ from headrace.converters.conversion import Conversion, Converter
 from headrace.converters.simple import SIMPLE_CONVERTERS, StringConverter
 from headrace.core.decode.decoded import Decoded
 from headrace.core.decode.envelope import EnvelopeOptions
-from headrace.core.decode.json_data import JsonData
+from headrace.core.decode.json_converter import JsonData
 from headrace.core.model.errors import Stage
 from headrace.core.model.events import Changes
 from headrace.runtime.task.conversions import no_registries, open_conversion

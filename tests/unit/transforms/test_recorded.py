@@ -12,7 +12,7 @@ import pytest
 from fixtures.transforms.cases import CASES
 from fixtures.transforms.documents import PARTITION, Case, places
 
-from headrace.core.decode.json_data import JsonData
+from headrace.core.decode.json_converter import JsonData
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.errors import BadRecord
 from headrace.core.model.schema import Schema

@@ -7,8 +7,10 @@ database's catalog or from the values.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Annotated, Any, Literal, cast
 
 import msgspec
@@ -17,16 +19,75 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.core.decode.column_rows import Cells, ColumnRows
-from headrace.core.decode.header_keys import HeaderKeys
-from headrace.core.decode.json_types import parse_plain, row_type
+from headrace.core.decode.json_converter import parse_plain, row_type
 from headrace.core.decode.payload import Payload, PayloadDecoder, in_one, one_each
 from headrace.core.model.arrow_columns import build_array, cut_instants
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.errors import BadRecord, Stage
 from headrace.core.model.events import OWN_PREFIX, Column
 from headrace.core.model.inferred_types import infer_schema
+from headrace.core.model.keys import canonical_keys
 from headrace.core.model.notes import Note
 from headrace.core.model.schema import Field, Schema
+
+_encoder = msgspec.json.Encoder(decimal_format="number")
+
+_UNREADABLE = (ValueError, ArithmeticError, RecursionError, OverflowError, BadRecord)
+"""The errors of the libraries for texts that are not a key."""
+
+
+class HeaderKeys:
+    """Parse key documents of headers as keys of one table."""
+
+    def __init__(self, names: Sequence[str], schemas: Sequence[Schema]) -> None:
+        self._schemas = schemas
+        row = Schema("struct", fields=tuple(map(Field, names, schemas)))
+        row_types = (row_type(row, names, numeric_decimals=numeric) for numeric in (False, True))
+        self._decoders = [msgspec.json.Decoder[Any](each) for each in row_types]  # decimals as base64, or as numbers
+
+    def texts(self, documents: Mapping[int, bytes]) -> dict[int, str]:
+        """Return the canonical text of each document that can be parsed, by its index."""
+        rows = {index: row for index, document in documents.items() if (row := self._row(document)) is not None}
+        try:
+            return self._canonical(rows)
+        except _UNREADABLE:  # a value does not fit: convert the rows one by one
+            return {index: text for index, row in rows.items() for text in self._alone(row)}
+
+    def _alone(self, row: tuple[Any, ...]) -> list[str]:
+        try:
+            return list(self._canonical({0: row}).values())
+        except _UNREADABLE:
+            return []
+
+    def _row(self, document: bytes) -> tuple[Any, ...] | None:
+        """The values of the key's columns; None if the document does not have all of them."""
+        try:
+            payload = _payload(document)
+            for decoder in self._decoders:
+                try:
+                    row: tuple[Any, ...] = msgspec.structs.astuple(decoder.decode(payload))
+                except msgspec.ValidationError:
+                    continue
+                return None if None in row else row
+        except _UNREADABLE:
+            pass
+        return None
+
+    def _canonical(self, rows: Mapping[int, tuple[Any, ...]]) -> dict[int, str]:
+        if not rows:
+            return {}
+        columns = zip(*rows.values(), strict=True)
+        arrays = [build_array(schema, values) for schema, values in zip(self._schemas, columns, strict=True)]
+        return dict(zip(rows, canonical_keys(arrays).to_pylist(), strict=True))
+
+
+def _payload(document: bytes) -> bytes:
+    """Return the key as JSON without its schema; numbers keep all digits."""
+    plain = json.loads(document, strict=False, parse_int=Decimal, parse_float=Decimal, parse_constant=str)
+    if isinstance(plain, dict) and plain.keys() == {"schema", "payload"} and isinstance(plain["payload"], dict):
+        plain = plain["payload"]
+    return _encoder.encode(plain)
+
 
 CUT = "timestamps with a time zone have digits beyond the microsecond, which are cut (docs/types.md)"
 MAP = (

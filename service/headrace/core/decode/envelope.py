@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from cachetools import LRUCache
 
 from headrace.core.decode.codec import Codec, Source, source_with
-from headrace.core.decode.decoded import Decoded
+from headrace.core.decode.decoded import Decoded, InsufficientMetadata, RoutedEvents, SnapshotBegan, TableAltered
 from headrace.core.decode.envelope_block import Block, Unsuited, block_events
 from headrace.core.decode.envelope_columns import ChangesBuilder
-from headrace.core.decode.envelope_events import NO_SOURCE, Errant, EventReader, Events, KafkaRecord, Run
+from headrace.core.decode.envelope_events import NO_SOURCE, EventReader, Events, Run
 from headrace.core.decode.flattened import (
     NO_ORDER,
     FlatCodec,
@@ -27,9 +27,9 @@ from headrace.core.decode.flattened import (
     plain_is_flattened,
     tells_too_little,
 )
-from headrace.core.decode.json_types import Document, JsonConverter
+from headrace.core.decode.json_converter import Document, JsonConverter
 from headrace.core.decode.log_servers import log_servers
-from headrace.core.decode.messages import InsufficientMetadata, RoutedEvents, SnapshotBegan, TableAltered
+from headrace.core.decode.records import Errant, KafkaRecord
 from headrace.core.decode.schema_changes import SchemaChange, schema_changes
 from headrace.core.decode.topic_tables import IGNORED_TOMBSTONES, TABLE_UNKNOWN, Astray, TopicTables
 from headrace.core.model.catalog import Catalog, HandlingModes, NoCatalog

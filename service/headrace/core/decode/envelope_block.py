@@ -20,7 +20,8 @@ import pyarrow.compute as pc
 
 from headrace.core.decode.codec import SOURCE_NAMES, Codec, Names, Source
 from headrace.core.decode.column_rows import Cells, ColumnRows, Places, Struct, Wanted, filled, in_python
-from headrace.core.decode.envelope_events import NO_SOURCE, ROW_CHANGES, WITH_ROW, Events, KafkaRecord
+from headrace.core.decode.envelope_events import NO_SOURCE, ROW_CHANGES, WITH_ROW, Events
+from headrace.core.decode.records import KafkaRecord
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.events import Operation
 from headrace.core.model.schema import Schema

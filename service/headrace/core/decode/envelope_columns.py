@@ -13,14 +13,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.core.decode import binlog_order
+from headrace.core.decode.cell_states import Bools, doubted, null_may_hide, with_states
 from headrace.core.decode.codec import Codec, ColumnCells, Source, ordering_attribute
-from headrace.core.decode.envelope_events import NO_SOURCE, OLD_KEY_HEADER, WITH_ROW, Events, KafkaRecord
-from headrace.core.decode.hidden_nulls import doubted, null_may_hide
+from headrace.core.decode.envelope_events import NO_SOURCE, OLD_KEY_HEADER, WITH_ROW, Events
 from headrace.core.decode.log_servers import log_servers
+from headrace.core.decode.records import KafkaRecord
 from headrace.core.model.catalog import Catalog, CatalogTable, HandlingModes
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.errors import BadRecord, Stage
-from headrace.core.model.events import CellState, Changes, Column, Operation, TableId, Versions
+from headrace.core.model.events import Changes, Column, Operation, TableId, Versions
 from headrace.core.model.keys import canonical_keys
 from headrace.core.model.notes import Note
 from headrace.core.model.positions import (
@@ -87,7 +88,6 @@ DEFAULT_OF_NULLABLE = Note(
 _OMIT_GENERATED = frozenset({"postgresql"})
 """The connectors whose streamed events lack generated columns."""
 
-Bools = npt.NDArray[np.bool_]
 _LARGEST = 2**63 - 1
 _DIGITS = 40  # more than an SCN has
 
@@ -301,7 +301,7 @@ class ChangesBuilder:
             absent = None if cells.absent is None else cells.absent & may_omit  # a delete has only its key
             self._note_nulls(cells, may_omit, hiding if hides and entry is None else None)
             masks = placeholders, cut, hiding if hides else None, absent
-            columns.append(_with_states(cells.name, schema, values, *masks))
+            columns.append(with_states(cells.name, schema, values, *masks))
         return tuple(columns)
 
     def _note_nulls(self, cells: ColumnCells, images: Bools, hiding: Bools | None) -> None:
@@ -345,38 +345,6 @@ def _ordering_values(by: Ordering, events: Events, columns: Mapping[str, Column]
 def _connector(events: Events) -> str | None:
     """Return the connector of the events; None if all are tombstones."""
     return next((source.connector for source in events.sources if source is not NO_SOURCE), None)
-
-
-def _with_states(
-    name: str,
-    schema: Schema,
-    values: pa.Array,
-    placeholders: Bools | None,
-    cut: Bools | None,
-    may_hide: Bools | None,
-    absent: Bools | None,
-) -> Column:
-    """Return a column with the states of its cells (``reselect.md`` section 2.5); ``cut`` may be placeholders."""
-    hidden = may_hide & np.asarray(values.is_null()) if may_hide is not None and values.null_count else None
-    unknown = _either(cut, hidden)
-    omitted, missing = _either(placeholders, None), _either(absent, None)
-    if omitted is None and unknown is None and missing is None:
-        return Column(name, schema, values)
-    states = np.where(np.asarray(values.is_valid()), CellState.VALUE, CellState.NULL).astype(np.uint8)
-    if unknown is not None:
-        states[unknown] = CellState.UNKNOWN
-    if omitted is not None:
-        states[omitted] = CellState.UNCHANGED
-    if missing is not None:
-        states[missing] = CellState.ABSENT
-    unavailable = pa.array(states >= CellState.UNCHANGED)
-    return Column(name, schema, pc.if_else(unavailable, pa.scalar(None, values.type), values), states)
-
-
-def _either(one: Bools | None, other: Bools | None) -> Bools | None:
-    """Return the union of two masks, None for an empty one."""
-    masks = [mask for mask in (one, other) if mask is not None and mask.any()]
-    return np.logical_or.reduce(masks) if masks else None
 
 
 def _refuse_without_key(codec: Codec, events: Events, *, named: bool) -> None:

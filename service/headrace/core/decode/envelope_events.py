@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
 from headrace.core.decode.codec import NO_BEFORE, Before, Codec, Names, Source
-from headrace.core.decode.json_types import Document, JsonConverter, parse_plain
+from headrace.core.decode.json_converter import JsonConverter, parse_plain
 from headrace.core.decode.payload import Payload
+from headrace.core.decode.records import Errant, KafkaRecord
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.errors import BadRecord, Stage
 from headrace.core.model.events import Operation
@@ -35,47 +36,6 @@ KEYLESS = (
 _UPSERTS = {"c": Operation.CREATE, "u": Operation.UPDATE, "r": Operation.READ}
 WITH_ROW = frozenset(_UPSERTS.values())
 ROW_CHANGES: dict[Any, Operation] = {**_UPSERTS, "d": Operation.DELETE, Operation.TOMBSTONE: Operation.TOMBSTONE}
-
-
-class KafkaRecord(Protocol):
-    """The attributes of a record that the decoder reads; ``timestamp`` is in milliseconds.
-
-    Keys and values are JsonConverter's documents, or Connect data: either all keys of a topic or none, and so for the
-    values. Connect data that is null is None here, as in Kafka.
-    """
-
-    @property
-    def partition(self) -> int:
-        """The record's partition."""
-
-    @property
-    def offset(self) -> int:
-        """The record's offset."""
-
-    @property
-    def timestamp(self) -> int:
-        """The record's timestamp, in milliseconds."""
-
-    @property
-    def key(self) -> bytes | SchemaAndValue | None:
-        """The key."""
-
-    @property
-    def value(self) -> bytes | Document | SchemaAndValue | None:
-        """The value; None for a tombstone."""
-
-    @property
-    def headers(self) -> Sequence[tuple[str, bytes]]:
-        """The headers, as in Kafka."""
-
-
-@dataclass(frozen=True, slots=True)
-class Errant:
-    """A record that could not be decoded, by its index in the records given."""
-
-    index: int
-    stage: Stage
-    error: BadRecord
 
 
 @dataclass(frozen=True, slots=True)

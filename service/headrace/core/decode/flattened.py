@@ -21,17 +21,10 @@ from typing import Any
 import msgspec
 
 from headrace.core.decode.codec import NO_BEFORE, Before, Codec, Names, Source, source_with
-from headrace.core.decode.envelope_events import (
-    OLD_KEY_HEADER,
-    TOMBSTONE,
-    Errant,
-    EventReader,
-    Events,
-    KafkaRecord,
-    Run,
-)
-from headrace.core.decode.json_types import parse_plain, row_type
+from headrace.core.decode.envelope_events import OLD_KEY_HEADER, TOMBSTONE, EventReader, Events, Run
+from headrace.core.decode.json_converter import parse_plain, row_type
 from headrace.core.decode.payload import Payload, PayloadDecoder, in_one, one_each, read_json
+from headrace.core.decode.records import Errant, KafkaRecord
 from headrace.core.decode.schema_changes import FIELDS as SCHEMA_CHANGE_FIELDS
 from headrace.core.model.errors import BadRecord, Stage
 from headrace.core.model.events import NO_POSITION, Changes, Operation

@@ -13,9 +13,8 @@ from typing import Protocol
 
 from headrace.core.decode.decoded import Decoded
 from headrace.core.decode.envelope import EnvelopeOptions, TopicDecoder
-from headrace.core.decode.envelope_events import Errant, KafkaRecord
-from headrace.core.decode.json_data import JsonData
-from headrace.core.decode.json_types import Document
+from headrace.core.decode.json_converter import Document, JsonData
+from headrace.core.decode.records import Errant, KafkaRecord
 from headrace.core.model.catalog import Catalog
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.errors import BadRecord, Stage

@@ -16,7 +16,8 @@ from itertools import islice
 from msgspec import structs
 
 from headrace.core.decode.codec import SOURCE_NAMES, Codec, Names
-from headrace.core.decode.envelope_events import NO_SOURCE, Events, KafkaRecord, Run
+from headrace.core.decode.envelope_events import NO_SOURCE, Events, Run
+from headrace.core.decode.records import KafkaRecord
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.events import Operation, TableId
 from headrace.core.model.notes import Note

@@ -1,8 +1,8 @@
 """Kafka Connect's data, a value with its schema: the result of converters, and the input and result of transforms.
 
 With every converter, values have the physical form that JsonConverter's payloads are decoded to
-(``core/decode/json_types.py: json_type``): a struct is a dict by field name, a map with string keys a dict, any other
-map a list of pairs, a Decimal its unscaled big-endian bytes; Date, Time and Timestamp are integers.
+(``core/decode/json_converter.py: json_type``): a struct is a dict by field name, a map with string keys a dict, any
+other map a list of pairs, a Decimal its unscaled big-endian bytes; Date, Time and Timestamp are integers.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ INFERRED = (("headrace.inferred", "true"),)
 """The parameters of an inferred schema: the table's type takes precedence (``core/model/inferred_types.py``)."""
 
 MAYBE_LOB = (*INFERRED, ("headrace.lob", "maybe"))
-"""The parameters of an inferred schema whose nulls may hide a LOB of Oracle (``core/decode/hidden_nulls.py``)."""
+"""The parameters of an inferred schema whose nulls may hide a LOB of Oracle (``core/decode/cell_states.py``)."""
 
 UNCERTAIN_NULL_TYPES = frozenset({"array", "struct", "null"})
 """Inferred types of which a null in an update may hide an unchanged value; a null of other types is a null.
@@ -159,7 +159,7 @@ def _resolved(column: Column, known: pa.DataType | None) -> Column:
     kind = known if pa.types.is_null(column.values.type) else column.values.type
     if column.states is None or not is_inferred(column.schema) or kind is None:
         return column
-    # Whether a null of a column with this type may hide a value: see core/decode/hidden_nulls.py.
+    # Whether a null of a column with this type may hide a value: see core/decode/cell_states.py.
     maybe_lob = column.schema.parameters == MAYBE_LOB
     if (pa.types.is_string(kind) or pa.types.is_binary(kind)) if maybe_lob else pa.types.is_nested(kind):
         return column

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from headrace.core.decode.messages import TableEvents
+from headrace.core.decode.decoded import TableEvents
 from headrace.core.merge.history import OPERATIONS
 from headrace.core.model.errors import ConfigError
 from headrace.core.model.events import Changes, Column, Truncate

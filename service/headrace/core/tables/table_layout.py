@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 from itertools import combinations
 
 import pyarrow as pa
@@ -160,3 +161,11 @@ def _sort_field(entry: str) -> SortField:
     if "(" in entry:
         raise ConfigError(f"{SORT_BY}: {entry!r} is not a column, optionally followed by ASC or DESC", SORT_BY)
     return SortField(entry)
+
+
+class Maintenance(StrEnum):
+    """Who compacts a table and expires its snapshots: the worker beside its writes or between them, or nobody here."""
+
+    BACKGROUND = "background"
+    INLINE = "inline"
+    OFF = "off"

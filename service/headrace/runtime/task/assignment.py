@@ -19,7 +19,7 @@ from headrace.core.batch.event_pairs import resumable
 from headrace.core.batch.held_halves import Progress
 from headrace.core.batch.offsets import ChunkSequence, OffsetTracker
 from headrace.core.batch.table_queue import Backlog
-from headrace.core.decode.envelope_events import Errant
+from headrace.core.decode.records import Errant
 from headrace.core.model.errors import Stage
 from headrace.core.reselect.unresolved import OmittedChange
 from headrace.ports import Chunk, Messages, TopicPartition

@@ -11,11 +11,9 @@ from functools import partial
 import numpy as np
 from tenacity import stop_after_delay
 
-from headrace.converters.conversion import Conversion
-from headrace.converters.decoder import converting_decoder
-from headrace.core.decode.decoded import Decoded
+from headrace.converters.conversion import Conversion, converting_decoder
+from headrace.core.decode.decoded import Decoded, Message, RecordsLost, RoutedEvents
 from headrace.core.decode.envelope import EnvelopeOptions
-from headrace.core.decode.messages import Message, RecordsLost, RoutedEvents
 from headrace.core.decode.record_decoder import Decoder, Sources
 from headrace.core.model.events import Changes
 from headrace.core.tables.field_selection import FieldSelection

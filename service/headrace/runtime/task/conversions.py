@@ -21,7 +21,7 @@ from headrace.config.registry_converters import (
 from headrace.converters.avro import AvroReader
 from headrace.converters.conversion import Conversion, Converter
 from headrace.converters.json_schema import connect_json_reader, json_schema_reader
-from headrace.converters.protobuf_options import ProtobufOptions
+from headrace.converters.protobuf_data import ProtobufOptions
 from headrace.converters.registered import (
     Framing,
     IdKind,
@@ -34,7 +34,7 @@ from headrace.converters.registered import (
 )
 from headrace.converters.simple import SIMPLE_CONVERTERS
 from headrace.core.connect.typed_options import parsed
-from headrace.core.decode.json_data import FixedSchema, JsonData
+from headrace.core.decode.json_converter import FixedSchema, JsonData
 from headrace.core.model.errors import ConfigError, Stage
 from headrace.ports import SchemaRegistry
 from headrace.runtime.task.fetched_schemas import FetchedSchemas

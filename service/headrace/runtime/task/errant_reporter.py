@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 
-from headrace.core.decode.envelope_events import Errant
+from headrace.core.decode.records import Errant
 from headrace.core.model.errors import Fatal, Stage
 from headrace.ports import DeadLetterQueue, ErrantRecord, Record
 from headrace.runtime.observation import NO_OBSERVER, Observer

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Collection, Iterable
 
 from headrace.core.batch.batch import Content
-from headrace.core.decode.messages import (
+from headrace.core.decode.decoded import (
     InsufficientMetadata,
     Message,
     RecordsLost,

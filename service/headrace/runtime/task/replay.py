@@ -15,8 +15,8 @@ from typing import TypeVar
 
 from headrace.config import SinkConnectorConfig
 from headrace.config.kafka import KafkaSettings
-from headrace.core.decode.dead_letters import DeadLetter, original
 from headrace.core.decode.record_decoder import Sources
+from headrace.core.decode.records import DeadLetter, original
 from headrace.core.model.errors import Fatal
 from headrace.ports import (
     Chunk,

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 
 from headrace.core.batch.batch import Batch
-from headrace.core.tables.maintenance import Maintenance
+from headrace.core.tables.table_layout import Maintenance
 from headrace.ports import TableWriter, UpkeepReport
 from headrace.runtime.observation import Observer
 from headrace.runtime.pipeline.pipelines import Pipelines

@@ -11,12 +11,12 @@ from headrace.config.sink_options import TableSettings
 from headrace.core.connect.table_status import TableStatus
 from headrace.core.decode.envelope import EnvelopeOptions
 from headrace.core.decode.flattened import MetadataNames
-from headrace.core.decode.json_types import JsonConverter
+from headrace.core.decode.json_converter import JsonConverter
 from headrace.core.decode.record_decoder import Sources
 from headrace.core.model.unavailable import Placeholder
 from headrace.core.reselect.cache.rows import MemoryRowStore
 from headrace.core.reselect.options import DatabaseOptions, ReselectOptions
-from headrace.core.tables.maintenance import Maintenance
+from headrace.core.tables.table_layout import Maintenance
 from headrace.ports import Feeds, Lakehouse, RowSource, RowStore, RowStoreOptions, TableOptions
 from headrace.runtime.observation import NO_OBSERVER, Observer
 from headrace.runtime.pipeline.pipeline_parts import PipelineOptions

@@ -21,7 +21,7 @@ from headrace.config.validation import WorkerDefaults
 from headrace.core.connect.config_state import RestartRequest
 from headrace.core.connect.status import TopicStatus
 from headrace.core.model.errors import HeadraceError, RestError
-from headrace.core.tables.catalogs import other_catalogs
+from headrace.core.tables.naming import other_catalogs
 from headrace.ports import EngineState, EngineStatus, Stores
 from headrace.runtime.observation import NO_STATE_OBSERVER, StateObserver
 from headrace.runtime.retry import retrying

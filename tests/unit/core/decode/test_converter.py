@@ -8,7 +8,7 @@ from decimal import Decimal
 import msgspec
 import pytest
 
-from headrace.core.decode.json_types import Document, JsonConverter, row_type, whole
+from headrace.core.decode.json_converter import Document, JsonConverter, row_type, whole
 from headrace.core.model.arrow_columns import DECIMAL
 from headrace.core.model.errors import BadRecord
 from headrace.core.model.schema import Field, Schema, schema_from_json

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.decode.ddl import Added, Altered, altered
+from headrace.core.decode.schema_changes import Added, Altered, altered
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from support.records.envelopes import PLACEHOLDER, change, key
 
 from headrace.core.decode.envelope import NO_POSITIONS, EnvelopeOptions, TopicDecoder
-from headrace.core.decode.json_types import Document, JsonConverter
+from headrace.core.decode.json_converter import Document, JsonConverter
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.errors import Stage
 from headrace.core.model.events import CellState, Changes, Operation, TableId, Truncate

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headrace.core.decode.hidden_nulls import SOURCE_LENGTH, SOURCE_TYPE, doubted, null_may_hide
+from headrace.core.decode.cell_states import SOURCE_LENGTH, SOURCE_TYPE, doubted, null_may_hide
 from headrace.core.model.catalog import CatalogColumn, HandlingModes, SqlType
 from headrace.core.model.events import CellState, Changes, Column, TableId, Versions
 from headrace.core.model.inferred_types import infer_schema, is_inferred, resolve_untyped_nulls

@@ -9,9 +9,9 @@ import pytest
 from support.records.envelopes import change, key
 from support.records.hostile_records import HOSTILE
 
-from headrace.converters.decoder import converting_decoder
+from headrace.converters.conversion import converting_decoder
+from headrace.core.decode.decoded import RoutedEvents
 from headrace.core.decode.envelope import EnvelopeOptions
-from headrace.core.decode.messages import RoutedEvents
 from headrace_dev.memory.feed import MemoryRecord
 
 TOPIC = "shop.public.items"

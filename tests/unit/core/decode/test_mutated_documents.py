@@ -10,12 +10,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.records.envelopes import key, whole_change
 
-from headrace.converters.decoder import converting_decoder
+from headrace.converters.conversion import converting_decoder
 from headrace.core.decode.codec import Codec
 from headrace.core.decode.envelope import EnvelopeOptions
 from headrace.core.decode.flattened import FlatCodec, MetadataNames
-from headrace.core.decode.json_data import FixedSchema, JsonData
-from headrace.core.decode.json_types import JsonConverter
+from headrace.core.decode.json_converter import FixedSchema, JsonConverter, JsonData
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.errors import BadRecord
 from headrace.transforms.decoder import TransformingDecoder

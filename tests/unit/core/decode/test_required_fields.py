@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from support.records.envelopes import key
 
-from headrace.converters.decoder import converting_decoder
+from headrace.converters.conversion import converting_decoder
 from headrace.core.decode.decoded import Decoded
 from headrace.core.decode.envelope import EnvelopeOptions
 from headrace.core.model.errors import Stage

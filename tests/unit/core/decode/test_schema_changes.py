@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from support.records.envelopes import change, key
 
+from headrace.core.decode.decoded import RoutedEvents, SnapshotBegan, TableAltered
 from headrace.core.decode.envelope import EnvelopeOptions, TopicDecoder
-from headrace.core.decode.messages import RoutedEvents, SnapshotBegan, TableAltered
 from headrace.core.decode.schema_changes import ADDED, RENAMED, UNREAD, SchemaChange, schema_changes
 from headrace.core.model.absent_columns import ColumnDefault
 from headrace.core.model.connect_data import SchemaAndValue

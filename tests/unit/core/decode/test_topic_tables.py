@@ -11,11 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.records.envelopes import change, key, whole_change
 
-from headrace.converters.conversion import Conversion
-from headrace.converters.decoder import converting_decoder
+from headrace.converters.conversion import Conversion, converting_decoder
 from headrace.core.decode.decoded import Decoded
 from headrace.core.decode.envelope import EnvelopeOptions, TopicDecoder
-from headrace.core.decode.json_data import JsonData
+from headrace.core.decode.json_converter import JsonData
 from headrace.core.decode.topic_tables import IGNORED_TOMBSTONES, RECENT, TABLE_UNKNOWN
 from headrace.core.model.events import Changes, Operation
 

@@ -12,7 +12,7 @@ from support.records.envelopes import change, key
 
 from headrace.core.decode.decoded import Decoded
 from headrace.core.decode.envelope import EnvelopeOptions
-from headrace.core.decode.json_types import EMBEDDED_SCHEMA_ADVICE, JsonConverter
+from headrace.core.decode.json_converter import EMBEDDED_SCHEMA_ADVICE, JsonConverter
 from headrace.core.decode.record_decoder import RecordDecoder
 from headrace.core.model.catalog import NoCatalog
 from headrace.core.model.errors import BadRecord, Stage

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.tables.locations import location_problems
+from headrace.core.tables.naming import location_problems
 
 PATHS = ("write.data.path", "write.metadata.path", "write.folder-storage.path", "write.object-storage.path", "location")
 

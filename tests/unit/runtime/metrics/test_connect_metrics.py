@@ -11,7 +11,7 @@ from support.repository.connect_names import TASK_METRICS
 
 from headrace.core.batch.batch import Batch, Trigger
 from headrace.core.connect.lifecycle import State
-from headrace.core.decode.envelope_events import Errant
+from headrace.core.decode.records import Errant
 from headrace.core.model.errors import BadRecord, Fatal, Retriable, Stage
 from headrace.core.model.events import RowVersion, TableId, Truncate
 from headrace.ports import ErrantRecord, TopicPartition

@@ -24,7 +24,7 @@ from headrace.cassandra.cell_writes import (
 )
 from headrace.cassandra.decoder import CassandraDecoder
 from headrace.cassandra.rows import CassandraWrites
-from headrace.converters.decoder import converting_decoder
+from headrace.converters.conversion import converting_decoder
 from headrace.core.decode.envelope import EnvelopeOptions
 from headrace.core.model.events import RowVersion, TableId
 from headrace.core.model.schema import Field, Schema

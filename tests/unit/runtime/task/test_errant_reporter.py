@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from headrace.core.decode.envelope_events import Errant
+from headrace.core.decode.records import Errant
 from headrace.core.model.errors import BadRecord, Fatal, Stage
 from headrace.ports import ErrantRecord
 from headrace.runtime.task.errant_reporter import ErrantReporter

@@ -14,7 +14,7 @@ from support.task.sink_task_harness import (
 
 from headrace.converters.conversion import Conversion, Headers
 from headrace.converters.registered import RegisteredSchema, RegistryConverter, SchemaId, confluent_framing
-from headrace.core.decode.json_data import JsonData
+from headrace.core.decode.json_converter import JsonData
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.errors import BadRecord, Retriable, Stage
 from headrace.runtime import retry

@@ -12,7 +12,7 @@ from support.records.envelopes import change, key
 from support.task.sink_task_harness import TOPIC, Harness, reselect, running
 
 from headrace.converters.conversion import Conversion, Headers
-from headrace.core.decode.json_data import JsonData
+from headrace.core.decode.json_converter import JsonData
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.errors import Retriable
 from headrace.ports import Commit, TableOptions

@@ -18,7 +18,7 @@ from support.task.sink_task_harness import (
 
 from headrace.cassandra.losses import TEXTS, Loss
 from headrace.converters.conversion import Conversion, Headers
-from headrace.core.decode.json_data import JsonData
+from headrace.core.decode.json_converter import JsonData
 from headrace.core.decode.schema_changes import ADDED
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.ports import TopicPartition

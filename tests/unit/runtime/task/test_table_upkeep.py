@@ -11,7 +11,7 @@ from support.fix_asyncio import eventually
 from support.task.sink_task_harness import Harness, running
 
 from headrace.core.model.errors import Fatal
-from headrace.core.tables.maintenance import Maintenance
+from headrace.core.tables.table_layout import Maintenance
 from headrace.ports import TableOptions, UpkeepReport
 from headrace.runtime.metrics.metrics import Metrics
 from headrace_dev.memory import MemoryLakehouse

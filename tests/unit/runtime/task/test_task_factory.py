@@ -17,8 +17,7 @@ from headrace.core.model.errors import Retriable
 from headrace.core.model.positions import Ordering
 from headrace.core.reselect.cache.rows import RowStore
 from headrace.core.tables.field_selection import AddedField, FieldSelection
-from headrace.core.tables.maintenance import Maintenance
-from headrace.core.tables.table_layout import PartitionField, SortField, TableLayout
+from headrace.core.tables.table_layout import Maintenance, PartitionField, SortField, TableLayout
 from headrace.ports import RowStoreOptions, TableOptions
 from headrace.runtime.task.memory_budget import unlimited
 from headrace.runtime.task.options import SinkTaskOptions

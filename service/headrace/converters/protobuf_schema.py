@@ -1,28 +1,78 @@
-"""Convert schemas in Protobuf's language, as a registry stores them, to descriptors.
+"""Load the registry's Protobuf schemas: each with everything that it imports, in its own descriptor pool.
 
-proto-schema-parser parses the text. Names of types are not resolved, because the descriptor pool resolves them by the
-language's rules. Only options that affect reading are kept: Confluent's ``field_meta``, ``map_entry`` and defaults.
-Services and extensions are ignored.
+A registry stores descriptors, or schemas in Protobuf's language, which proto-schema-parser parses. Names of types are
+not resolved here, because the descriptor pool resolves them by the language's rules. Only options that affect reading
+are kept: Confluent's ``field_meta``, ``map_entry`` and defaults. Services and extensions are ignored.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from antlr4.error.ErrorListener import ErrorListener
+from google.protobuf import (
+    any_pb2,
+    duration_pb2,
+    empty_pb2,
+    field_mask_pb2,
+    struct_pb2,
+    timestamp_pb2,
+    wrappers_pb2,
+)
 from google.protobuf.descriptor_pb2 import (
+    DESCRIPTOR,
     DescriptorProto,
     EnumDescriptorProto,
     FieldDescriptorProto,
     FileDescriptorProto,
 )
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message import DecodeError
+from google.protobuf.message_factory import GetMessageClass
 from proto_schema_parser import ast
 from proto_schema_parser.parser import Parser
 
-from headrace.converters.protobuf_meta import encoded
+from headrace.converters.registered import RegisteredSchema
 from headrace.core.model.errors import BadRecord
+
+_NUMBER = 1088
+
+
+def _options() -> Any:
+    file = FileDescriptorProto(name="headrace/meta.proto", package="headrace", syntax="proto3")
+    meta = file.message_type.add(name="Meta")
+    entry = meta.nested_type.add(name="ParamsEntry")
+    entry.options.map_entry = True
+    for number, name in enumerate(("key", "value"), 1):
+        entry.field.add(name=name, number=number, type=FieldDescriptorProto.TYPE_STRING)
+    repeated = FieldDescriptorProto.LABEL_REPEATED
+    meta.field.add(name="params", number=2, label=repeated, type_name=".headrace.Meta.ParamsEntry")
+    file.message_type.add(name="Options").field.add(name="field_meta", number=_NUMBER, type_name=".headrace.Meta")
+    for message in (meta, file.message_type[1]):
+        message.field[0].type = FieldDescriptorProto.TYPE_MESSAGE
+    pool = DescriptorPool()
+    pool.Add(file)
+    return GetMessageClass(pool.FindMessageTypeByName("headrace.Options"))
+
+
+_Options = _options()
+
+
+def encoded(params: Mapping[str, str]) -> bytes:
+    """Encode field options that contain only these parameters."""
+    options = _Options()
+    options.field_meta.params.update(params)
+    return bytes(options.SerializeToString())
+
+
+def params(options: bytes) -> dict[str, str]:
+    """Return the parameters in a field's options."""
+    return dict(_Options.FromString(options).field_meta.params)
+
 
 _META = ("(confluent.field_meta)", "(.confluent.field_meta)")
 _PARAMS = tuple(f"{each}.params" for each in _META)
@@ -53,7 +103,7 @@ class _Refusing(ErrorListener):  # type: ignore[misc] # antlr4 ships no types
 def described(text: str, name: str) -> FileDescriptorProto:
     """Return a schema as a file with ``name``. Raises BadRecord for an invalid schema, or one with an edition."""
     try:
-        return _file(_parsed(text), name)
+        return _described_file(_parsed(text), name)
     except BadRecord:
         raise
     except (ValueError, TypeError, AttributeError, RecursionError) as error:  # the parser's errors for some literals
@@ -73,7 +123,7 @@ def _without_comment(found: re.Match[str]) -> str:
     return found[1] or " " + "\n" * found[0].count("\n")
 
 
-def _file(parsed: ast.File, name: str) -> FileDescriptorProto:
+def _described_file(parsed: ast.File, name: str) -> FileDescriptorProto:
     if parsed.edition:
         raise BadRecord(f"the Protobuf schema has edition {parsed.edition}; only proto2 and proto3 are supported")
     proto3 = parsed.syntax == "proto3"
@@ -203,3 +253,81 @@ def _params(option: ast.Option) -> dict[str, str]:
 
 def _literal(value: Any) -> list[ast.MessageLiteralField]:
     return [each for each in getattr(value, "elements", ()) if isinstance(each, ast.MessageLiteralField)]
+
+
+ROOT = "schema.proto"
+"""The file name of a schema that was fetched by its id."""
+
+_GOOGLE = {
+    module.name: module.serialized_pb
+    for module in (
+        DESCRIPTOR,
+        *(any_pb2.DESCRIPTOR, duration_pb2.DESCRIPTOR, empty_pb2.DESCRIPTOR, field_mask_pb2.DESCRIPTOR),
+        *(struct_pb2.DESCRIPTOR, timestamp_pb2.DESCRIPTOR, wrappers_pb2.DESCRIPTOR),
+    )
+}
+_BUILT_IN = {
+    "confluent/meta.proto": 'syntax = "proto3"; package confluent;',  # protobuf_meta.py reads its extension
+    "confluent/type/decimal.proto": (
+        'syntax = "proto3"; package confluent.type; '
+        "message Decimal { bytes value = 1; uint32 precision = 2; int32 scale = 3; }"
+    ),
+    "confluent/types/decimal.proto": (  # its former path
+        'syntax = "proto3"; import public "confluent/type/decimal.proto";'
+    ),
+    "google/type/date.proto": (
+        'syntax = "proto3"; package google.type; message Date { int32 year = 1; int32 month = 2; int32 day = 3; }'
+    ),
+    "google/type/timeofday.proto": (
+        'syntax = "proto3"; package google.type; '
+        "message TimeOfDay { int32 hours = 1; int32 minutes = 2; int32 seconds = 3; int32 nanos = 4; }"
+    ),
+}
+"""Files that schemas import without a reference, because converters contain them."""
+
+
+def loaded(registered: RegisteredSchema) -> Any:
+    """Return a schema as a ``FileDescriptor``. Raises BadRecord for a schema that cannot be loaded."""
+    pool = DescriptorPool()
+    _add(pool, registered, ROOT, set())
+    return pool.FindFileByName(ROOT)
+
+
+def _add(pool: Any, registered: RegisteredSchema, name: str, known: set[str]) -> None:
+    """Add a schema and its imports to the pool, imports first."""
+    if name in known:
+        return
+    known.add(name)
+    file = _file(registered.text, name)
+    for imported in file.dependency:
+        reference = registered.references.get(imported)
+        if reference is not None:
+            _add(pool, reference, imported, known)
+        elif imported in _BUILT_IN:
+            _add(pool, RegisteredSchema(_BUILT_IN[imported], "PROTOBUF"), imported, known)
+        elif imported not in known:
+            known.add(imported)
+            if imported not in _GOOGLE:
+                raise BadRecord(
+                    f"the Protobuf schema imports {imported}, which is not among its references in the registry"
+                )
+            _put(pool, FileDescriptorProto.FromString(bytes(_GOOGLE[imported])))
+    _put(pool, file)
+
+
+def _put(pool: Any, file: FileDescriptorProto) -> None:
+    try:
+        pool.Add(file)
+        pool.FindFileByName(file.name)
+    except (TypeError, KeyError) as error:
+        raise BadRecord(f"the registry's Protobuf schema cannot be loaded: {error}") from error
+
+
+def _file(text: str, name: str) -> FileDescriptorProto:
+    """Parse a schema: text, or a descriptor in base64; registries store either."""
+    try:
+        file = FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
+    except (binascii.Error, ValueError, DecodeError):
+        return described(text, name)
+    file.name = name
+    return file

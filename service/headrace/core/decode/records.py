@@ -1,14 +1,57 @@
-"""Restore the original record of a dead letter from Kafka Connect's context headers (``connect.md`` section 9)."""
+"""Records of a topic as the decoder reads them, those that it refuses, and the originals of dead letters."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
-from headrace.core.decode.envelope_events import KafkaRecord
-from headrace.core.decode.json_types import Document
+from headrace.core.decode.json_converter import Document
+from headrace.core.model.connect_data import SchemaAndValue
+from headrace.core.model.errors import BadRecord, Stage
 
 PREFIX = "__connect.errors."
+
+
+class KafkaRecord(Protocol):
+    """The attributes of a record that the decoder reads; ``timestamp`` is in milliseconds.
+
+    Keys and values are JsonConverter's documents, or Connect data: either all keys of a topic or none, and so for the
+    values. Connect data that is null is None here, as in Kafka.
+    """
+
+    @property
+    def partition(self) -> int:
+        """The record's partition."""
+
+    @property
+    def offset(self) -> int:
+        """The record's offset."""
+
+    @property
+    def timestamp(self) -> int:
+        """The record's timestamp, in milliseconds."""
+
+    @property
+    def key(self) -> bytes | SchemaAndValue | None:
+        """The key."""
+
+    @property
+    def value(self) -> bytes | Document | SchemaAndValue | None:
+        """The value; None for a tombstone."""
+
+    @property
+    def headers(self) -> Sequence[tuple[str, bytes]]:
+        """The headers, as in Kafka."""
+
+
+@dataclass(frozen=True, slots=True)
+class Errant:
+    """A record that could not be decoded, by its index in the records given."""
+
+    index: int
+    stage: Stage
+    error: BadRecord
 
 
 @dataclass(slots=True)

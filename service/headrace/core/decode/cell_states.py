@@ -1,4 +1,6 @@
-"""Find nulls of updates that may hide an unchanged value: each connector omits values in its own way.
+"""The states of the cells of events (``reselect.md`` section 2.5).
+
+Nulls of updates may hide an unchanged value, because each connector omits values in its own way:
 
 - PostgreSQL: types without a placeholder arrive as null (``core/model/unavailable.py: hides_value``).
 - Oracle: unless ``lob.enabled`` is set at the source, LOB columns are null in every streamed event, changed or not. The
@@ -11,10 +13,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from headrace.core.model.catalog import CatalogColumn, HandlingModes
+from headrace.core.model.events import CellState, Column
 from headrace.core.model.inferred_types import INFERRED, MAYBE_LOB
 from headrace.core.model.schema import Schema
 from headrace.core.model.unavailable import hides_value
+
+Bools = npt.NDArray[np.bool_]
 
 _WITHOUT_DOUBT = frozenset({"mysql", "mariadb", "sqlserver", "db2"})
 _LOBS = frozenset({"CLOB", "NCLOB", "BLOB", "XMLTYPE", "JSON"})
@@ -54,3 +64,35 @@ def _may_be_lob(schema: Schema, column: CatalogColumn | None) -> bool:
         is_extended = length.isdecimal() and int(length) > _LONGEST_INLINE.get(source_type, int(length))
         return source_type in _LOBS or is_extended
     return schema.type in ("string", "bytes", "null") and schema.name in _LOB_NAMES
+
+
+def with_states(
+    name: str,
+    schema: Schema,
+    values: pa.Array,
+    placeholders: Bools | None,
+    cut: Bools | None,
+    may_hide: Bools | None,
+    absent: Bools | None,
+) -> Column:
+    """Return a column with the states of its cells (``reselect.md`` section 2.5); ``cut`` may be placeholders."""
+    hidden = may_hide & np.asarray(values.is_null()) if may_hide is not None and values.null_count else None
+    unknown = _either(cut, hidden)
+    omitted, missing = _either(placeholders, None), _either(absent, None)
+    if omitted is None and unknown is None and missing is None:
+        return Column(name, schema, values)
+    states = np.where(np.asarray(values.is_valid()), CellState.VALUE, CellState.NULL).astype(np.uint8)
+    if unknown is not None:
+        states[unknown] = CellState.UNKNOWN
+    if omitted is not None:
+        states[omitted] = CellState.UNCHANGED
+    if missing is not None:
+        states[missing] = CellState.ABSENT
+    unavailable = pa.array(states >= CellState.UNCHANGED)
+    return Column(name, schema, pc.if_else(unavailable, pa.scalar(None, values.type), values), states)
+
+
+def _either(one: Bools | None, other: Bools | None) -> Bools | None:
+    """Return the union of two masks, None for an empty one."""
+    masks = [mask for mask in (one, other) if mask is not None and mask.any()]
+    return np.logical_or.reduce(masks) if masks else None
