@@ -267,7 +267,7 @@ _GOOGLE = {
     )
 }
 _BUILT_IN = {
-    "confluent/meta.proto": 'syntax = "proto3"; package confluent;',  # protobuf_meta.py reads its extension
+    "confluent/meta.proto": 'syntax = "proto3"; package confluent;',  # ``params`` reads its extension
     "confluent/type/decimal.proto": (
         'syntax = "proto3"; package confluent.type; '
         "message Decimal { bytes value = 1; uint32 precision = 2; int32 scale = 3; }"
