@@ -224,30 +224,41 @@ class ConvertingDecoder:
     def decode(self, records: Sequence[KafkaRecord]) -> Decoded:
         """See ``Decoder``."""
         out = Decoded()
+        parts = [(0, len(records))]
         try:
-            self._decode_part(records, 0, out)
+            while parts:
+                begin, end = parts.pop()
+                decoded = self._decode_block(records[begin:end])
+                if decoded is None and self._reads_blocks(end - begin) and end - begin >= 2 * _SMALLEST_BLOCK:
+                    # A block may contain a few records that do not fit: the halves without them are still blocks.
+                    half = begin + (end - begin) // 2
+                    parts += [(half, end), (begin, half)]
+                    continue
+                decoded = decoded or self._decode_each(records[begin:end])
+                decoded.errant = [replace(errant, index=begin + errant.index) for errant in decoded.errant]
+                out.add(decoded)
         except Exception:  # the caller passes the same records again: their notes would be missing
             if self._decoder.envelopes is not None:
                 self._decoder.envelopes.discard_notes(out.notes)
             raise
         return out
 
-    def _decode_part(self, records: Sequence[KafkaRecord], begin: int, out: Decoded) -> None:
-        """Decode records, the first of which is the chunk's ``begin``-th: as a block, else in halves, else each."""
+    def _reads_blocks(self, count: int) -> bool:
+        """Whether so many records may be decoded as a block."""
         envelopes = self._decoder.envelopes
-        in_blocks = len(records) >= _SMALLEST_BLOCK and self._conversion.reads_blocks
-        decoded = None
-        if in_blocks and envelopes is not None and envelopes.reads_blocks:
-            block = self._conversion.block(records)
-            decoded = None if block is None else envelopes.decode_block(block)
-            if decoded is None and len(records) >= 2 * _SMALLEST_BLOCK:
-                half = len(records) // 2
-                self._decode_part(records[:half], begin, out)
-                self._decode_part(records[half:], begin + half, out)
-                return
-        decoded = decoded or self._decode_each(records)
-        decoded.errant = [replace(each, index=begin + each.index) for each in decoded.errant]
-        out.add(decoded)
+        return (
+            count >= _SMALLEST_BLOCK
+            and self._conversion.reads_blocks
+            and envelopes is not None
+            and envelopes.reads_blocks
+        )
+
+    def _decode_block(self, records: Sequence[KafkaRecord]) -> Decoded | None:
+        envelopes = self._decoder.envelopes
+        if envelopes is None or not self._reads_blocks(len(records)):
+            return None
+        block = self._conversion.block(records)
+        return None if block is None else envelopes.decode_block(block)
 
     def _decode_each(self, records: Sequence[KafkaRecord]) -> Decoded:
         converted = self._conversion.convert(records)

@@ -7,7 +7,7 @@ to reselect.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from headrace.core.decode.records import Errant
@@ -94,9 +94,13 @@ class Decoded:
     @property
     def lost(self) -> list[int]:
         """The indexes of records that may contain changes but are not applied, in ascending order."""
-        return sorted({*self.dropped, *(each.index for each in self.errant)})
+        return sorted({*self.dropped, *(errant.index for errant in self.errant)})
 
     def add(self, other: Decoded) -> None:
         """Append the content of ``other``. Indexes of errant records do not change."""
-        for each in fields(self):
-            setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
+        self.messages += other.messages
+        self.errant += other.errant
+        self.skipped += other.skipped
+        self.notes += other.notes
+        self.losses.update(other.losses)
+        self.dropped += other.dropped

@@ -35,7 +35,7 @@ from headrace.core.decode.topic_tables import IGNORED_TOMBSTONES, TABLE_UNKNOWN,
 from headrace.core.model.catalog import Catalog, HandlingModes, NoCatalog
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.errors import BadRecord, Stage
-from headrace.core.model.events import NO_POSITION, Changes, Operation, RowVersion, Truncate
+from headrace.core.model.events import NO_POSITION, Operation, RowVersion, Truncate
 from headrace.core.model.notes import Note
 from headrace.core.model.positions import Ordering
 from headrace.core.model.schema import Schema
@@ -126,42 +126,49 @@ class TopicDecoder:
         out, codec, events, early = Decoded(), None, Events(), Run()
         if records:
             self._tables.begin(records)
-        for schema, run in self._runs(records, out):
+        for schema, run in self._runs(records):
+            out.errant += run.errant
             if self._tables.begins_unknown and not len(events):
                 early.extend(run.leading_tombstones(self._named_nulls(records, run)))
-                if not run.indexes:
-                    continue
+            if not run.indexes:
+                continue
             altered = self._schema_changes(schema, records, run)
-            current = self._codec(schema, records, run, out)
+            try:
+                current = self._codec(schema, records, run)
+                out.skipped += len(run.values) if current is None else 0
+            except BadRecord as error:  # no value of this schema is a row
+                current = None
+                out.errant += [Errant(index, Stage.TASK_PUT, error) for index in run.values]
             if current is None:  # such values are not decoded, but the tombstones between them are
                 run, current = run.tombstones(), self._tables.tail.codec
                 out.skipped += 0 if current else len(run.indexes)  # their deletes came before a restart
+            # Events of consecutive runs with one codec become one Changes. A schema change stays between the events
+            # before and after it, because it invalidates the catalog for the later ones only.
             if current is not codec or altered:
-                self._add_pieces(codec, events, out)
+                out.add(self._table_events(codec, events))
                 codec, events = current, Events()
             out.messages += altered
             if current is not None:
                 self._tables.tail.codec = current
-                events = events.followed_by(self._read(current, records, run, early, out))
-        self._add_pieces(codec, events, out)
-        if early.indexes:
-            self._add_pieces(self._last, self._early(self._last, records, early, Events(), out), out)
+                later, refused = self._read(current, records, run, early)
+                events = events.followed_by(later)
+                out.add(refused)
+        out.add(self._table_events(codec, events))
+        if early.indexes:  # no event came after them
+            events, refused = self._early(self._last, records, early, Events())
+            out.add(refused)
+            out.add(self._table_events(self._last, events))
         if records:
             self._tables.end(records)
-        for errant, skipped in (self._reader.taken(), self._flattened.taken()):
-            out.errant += errant
-            out.skipped += skipped
-        out.errant.sort(key=lambda each: each.index)
+        out.errant.sort(key=lambda errant: errant.index)
         out.notes, self._notes = self._notes, []
         return out
 
     def decode_block(self, block: Block) -> Decoded | None:
         """Decode records of one value schema column by column; None if they have to be decoded one by one."""
-        known = self._codecs.get(id(self._values.one(block.schema)))
-        codec = known[1] if known is not None and type(known[1]) is Codec else None
-        if codec is None:  # no envelope of this schema has been decoded before
+        _, codec = self._codecs.get(id(self._values.one(block.schema)), (None, None))
+        if type(codec) is not Codec:  # no envelope of this schema has been decoded before
             return None
-        out = Decoded()
         try:
             events = block_events(block, codec, self._reader.key_row)
         except (BadRecord, Unsuited):
@@ -171,7 +178,7 @@ class TopicDecoder:
         if self._tables.astray(events):
             return None
         self._last = codec
-        self._add_pieces(codec, events, out)
+        out = self._table_events(codec, events)
         self._tables.end(block.records)
         out.notes, self._notes = self._notes, []
         return out
@@ -187,7 +194,7 @@ class TopicDecoder:
 
     # -- runs of one schema ---------------------------------------------------------------------------------
 
-    def _runs(self, records: Sequence[KafkaRecord], out: Decoded) -> Iterator[tuple[Schema | None, Run]]:
+    def _runs(self, records: Sequence[KafkaRecord]) -> Iterator[tuple[Schema | None, Run]]:
         """Split into runs of one value schema, of at most one block. A tombstone belongs to the run before it."""
         for begin in range(0, len(records), BLOCK):
             documents = [record.value for record in records[begin : begin + BLOCK]]
@@ -201,18 +208,26 @@ class TopicDecoder:
             if alike is not None:
                 yield alike[0], Run(list(range(begin, begin + len(documents))), alike[1])
             else:
-                yield from self._mixed_runs(begin, documents, out)
+                yield from self._mixed_runs(begin, documents)
 
-    def _read(self, codec: Codec, records: Sequence[KafkaRecord], run: Run, early: Run, out: Decoded) -> Events:
-        """Decode the events of a run, and before them the tombstones in ``early``, which wait for the first event."""
+    def _read(self, codec: Codec, records: Sequence[KafkaRecord], run: Run, early: Run) -> tuple[Events, Decoded]:
+        """Return the events of a run, and before them the tombstones in ``early``, which wait for the first event.
+
+        Returns also what else the run contains: bad and skipped records.
+        """
         reader = self._flattened if isinstance(codec, FlatCodec) else self._reader
-        out.skipped += self._tables.drop_repeated(codec, records, run)
-        events = reader.read(codec, records, run) if run.indexes else Events()
+        others = Decoded(skipped=self._tables.drop_repeated(codec, records, run))
+        events = Events()
+        if run.indexes:
+            events, unread = reader.read(codec, records, run)
+            others.add(unread)
         for index in reversed(self._tables.complete(events)) if reader is self._flattened else ():
-            self._refuse_or_ignore(events.remove(index), Astray.UNKNOWN, True, out)
+            others.add(self._refuse_or_ignore(events.remove(index), Astray.UNKNOWN, True))
         if early.indexes and len(events):
-            return self._early(codec, records, early, events, out).followed_by(events)
-        return events
+            first, refused = self._early(codec, records, early, events)
+            others.add(refused)
+            events = first.followed_by(events)
+        return events, others
 
     def _named_nulls(self, records: Sequence[KafkaRecord], run: Run) -> Collection[int]:
         """The indexes of flattened deletes in a run whose headers name their table."""
@@ -220,23 +235,28 @@ class TopicDecoder:
         return {index for index in nulls if self._options.added.names_table(records[index].headers)}
 
     def _early(
-        self, codec: Codec | None, records: Sequence[KafkaRecord], early: Run, events: Events, out: Decoded
-    ) -> Events:
-        """Decode the tombstones at the begin of a partition, before ``events``, if their table is certain."""
-        flattened, certain = isinstance(codec, FlatCodec), Run()
+        self, codec: Codec | None, records: Sequence[KafkaRecord], early: Run, events: Events
+    ) -> tuple[Events, Decoded]:
+        """Return the tombstones at the begin of a partition, before ``events``, whose table is certain.
+
+        Returns also those that are refused or ignored.
+        """
+        flattened, certain, others = isinstance(codec, FlatCodec), Run(), Decoded()
         for index in early.indexes:
             if codec is not None and self._tables.certain(records[index], events):
                 certain.add(index, None)
             else:
                 alone = flattened or self._options.added.in_headers(records[index].headers)
-                self._refuse_or_ignore(index, Astray.EARLY, alone, out)
+                others.add(self._refuse_or_ignore(index, Astray.EARLY, alone))
         early.clear()
         if codec is None or not certain.indexes:
-            return Events()
-        return (self._flattened if flattened else self._reader).read(codec, records, certain)
+            return Events(), others
+        tombstones, unread = (self._flattened if flattened else self._reader).read(codec, records, certain)
+        others.add(unread)
+        return tombstones, others
 
     def _mixed_runs(
-        self, begin: int, documents: Sequence[bytes | Document | SchemaAndValue | None], out: Decoded
+        self, begin: int, documents: Sequence[bytes | Document | SchemaAndValue | None]
     ) -> Iterator[tuple[Schema | None, Run]]:
         run, current, begun = Run(), None, False
         for index, document in enumerate(documents, begin):
@@ -246,17 +266,18 @@ class TopicDecoder:
             try:
                 schema, payload = self._values.split(document)
             except BadRecord as error:
-                out.errant.append(Errant(index, Stage.VALUE_CONVERTER, error))
+                run.errant.append(Errant(index, Stage.VALUE_CONVERTER, error))
                 continue
             if begun and schema is not current:
                 yield current, run
                 run = Run()
             current, begun = schema, True
             run.add(index, payload)
-        if run.indexes:
+        if run.indexes or run.errant:
             yield current, run
 
-    def _codec(self, schema: Schema | None, records: Sequence[KafkaRecord], run: Run, out: Decoded) -> Codec | None:
+    def _codec(self, schema: Schema | None, records: Sequence[KafkaRecord], run: Run) -> Codec | None:
+        """Return the codec of a run, None for values that are not rows (heartbeats, messages…). Raises BadRecord."""
         if run.only_tombstones and self._tables.tail.codec is not None:
             return self._tables.tail.codec
         if schema is None and self._options.value_schemas and run.only_tombstones:
@@ -268,23 +289,14 @@ class TopicDecoder:
             if schema is not None and (schema.name or "").endswith(_NOT_ROWS):
                 compiled = None
             elif schema is not None and schema.type != "struct":
-                error = BadRecord(f"the value is {schema.name or schema.type} instead of a row; {_ADVICE}")
-                out.errant += [Errant(index, Stage.TASK_PUT, error) for index in run.values]
-                return None
+                raise BadRecord(f"the value is {schema.name or schema.type} instead of a row; {_ADVICE}")
             else:
-                try:
-                    compiled = self._compile(schema, records, run)
-                except BadRecord as problem:
-                    out.errant += [Errant(index, Stage.TASK_PUT, problem) for index in run.values]
-                    return None
+                compiled = self._compile(schema, records, run)
                 if not compiled.key_fields or (schema is None and self._plain_kind is None):
                     return compiled  # perhaps only truncates or tombstones so far: a later record shows the key
             self._codecs[key] = (schema, compiled)  # holds the schema, so that its id stays unique
         codec = self._codecs[key][1]
-        if codec is None:
-            out.skipped += len(run.values)
-        else:
-            self._last = codec
+        self._last = codec or self._last
         return codec
 
     def _schema_changes(
@@ -340,31 +352,36 @@ class TopicDecoder:
 
     # -- the events of one schema ---------------------------------------------------------------------------
 
-    def _add_pieces(self, codec: Codec | None, events: Events, out: Decoded) -> None:
+    def _table_events(self, codec: Codec | None, events: Events) -> Decoded:
+        """Return the messages of events that one codec decodes, by table, and the events that do not fit."""
+        out = Decoded()
         if codec is None:
-            return
+            return out
         self._tables.see(events)
+        is_flattened = isinstance(codec, FlatCodec)
         if Operation.TOMBSTONE in events.operations:
             # Remove the tombstones that do not belong to the table of the event before them.
             for index, why in reversed(self._tables.astray(events).items()):
-                self._refuse_or_ignore(events.remove(index), why, isinstance(codec, FlatCodec), out)
+                out.add(self._refuse_or_ignore(events.remove(index), why, is_flattened))
         begin = 0
         mixed = Operation.TRUNCATE in events.operations or not events.of_one_table
         while begin < len(events):
             self._tables.enter(events, begin)
             end = self._end_of_piece(events, begin) if mixed else len(events)
-            add = self._add_truncate if events.operations[begin] is Operation.TRUNCATE else self._add_changes
-            add(codec, events.slice(begin, end), out)
+            piece = events.slice(begin, end)
+            is_truncate = events.operations[begin] is Operation.TRUNCATE
+            out.add(self._truncate(piece) if is_truncate else self._changes(codec, piece))
             begin = end
         self._tables.remember(codec, events)
+        return out
 
-    def _refuse_or_ignore(self, index: int, why: Astray, flattened: bool, out: Decoded) -> None:
-        if why is Astray.UNKNOWN or (flattened and why is Astray.EARLY):  # where it may be the delete itself
-            out.errant.append(Errant(index, Stage.TASK_PUT, BadRecord(TABLE_UNKNOWN)))
-            return
-        out.skipped += 1
+    def _refuse_or_ignore(self, index: int, why: Astray, flattened: bool) -> Decoded:
+        """Return a tombstone that is not applied: a bad record if it may be the delete itself, else a skipped one."""
+        if why is Astray.UNKNOWN or (flattened and why is Astray.EARLY):
+            return Decoded(errant=[Errant(index, Stage.TASK_PUT, BadRecord(TABLE_UNKNOWN))])
         if why is Astray.EARLY:
             self._note(IGNORED_TOMBSTONES)
+        return Decoded(skipped=1)
 
     def _end_of_piece(self, events: Events, begin: int) -> int:
         """The index of the next truncate, or of the next event of another source table."""
@@ -377,16 +394,17 @@ class TopicDecoder:
                 return index
         return len(events)
 
-    def _add_truncate(self, _codec: Codec, events: Events, out: Decoded) -> None:
+    def _truncate(self, events: Events) -> Decoded:
         try:
             version = self._builder.versions(events)
-            servers = log_servers(events.sources, version.position)
-            truncate = Truncate(self._tables.current, version.row(0), servers)
-            out.messages.append(RoutedEvents(self._topic, truncate))
         except BadRecord as error:
-            out.errant.append(Errant(events.indexes[0], Stage.TASK_PUT, error))
+            return Decoded(errant=[Errant(events.indexes[0], Stage.TASK_PUT, error)])
+        servers = log_servers(events.sources, version.position)
+        return Decoded([RoutedEvents(self._topic, Truncate(self._tables.current, version.row(0), servers))])
 
-    def _add_changes(self, codec: Codec, events: Events, out: Decoded) -> None:
+    def _changes(self, codec: Codec, events: Events) -> Decoded:
+        """Return the changes of one table, without the events that do not fit, and those as bad records."""
+        out = Decoded()
         if Operation.READ in events.operations:
             began = {source.snapshot for source in events.sources if source.snapshot in _BEGIN_OF_SNAPSHOT}
             out.messages += [
@@ -396,23 +414,22 @@ class TopicDecoder:
         while len(events):
             try:
                 changes = self._builder.changes(self._tables.current, codec, events)
-                self._judge(changes, isinstance(codec, FlatCodec), out)
+            except BadRecord as error:
+                refused = dict.fromkeys((error.culprit, *error.also), error)
+            else:
+                is_flattened = isinstance(codec, FlatCodec)
+                if is_flattened and tells_too_little(changes):
+                    out.messages.append(InsufficientMetadata(self._topic))
+                if has_no_order(changes):
+                    self._note(NO_ORDER if is_flattened else NO_POSITIONS)
                 out.messages.append(RoutedEvents(self._topic, changes))
                 while self._builder.notes:
                     self._note(self._builder.notes.pop())
-                return
-            except BadRecord as error:
-                refused = dict.fromkeys((error.culprit, *error.also), error)
+                return out
             if len(refused) == 1 and not searched:
                 # Find all at once: if none of thousands fits, removing one at a time takes minutes.
                 refused = self._builder.misfits(self._tables.current, codec, events) or refused
                 searched = True
             for place, problem in sorted(refused.items(), reverse=True):
                 out.errant.append(Errant(events.remove(place), Stage.TASK_PUT, problem))
-
-    def _judge(self, changes: Changes, flattened: bool, out: Decoded) -> None:
-        """Report what the metadata of the changes lacks."""
-        if flattened and tells_too_little(changes):
-            out.messages.append(InsufficientMetadata(self._topic))
-        if has_no_order(changes):
-            self._note(NO_ORDER if flattened else NO_POSITIONS)
+        return out

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from headrace.core.decode.codec import NO_BEFORE, Before, Codec, Names, Source
+from headrace.core.decode.decoded import Decoded
 from headrace.core.decode.json_converter import JsonConverter, parse_plain
 from headrace.core.decode.payload import Payload
 from headrace.core.decode.records import Errant, KafkaRecord
@@ -54,10 +55,14 @@ TOMBSTONE = _Tombstone()
 
 @dataclass(slots=True)
 class Run:
-    """Indexes and payloads of consecutive records with one schema; the payload of a tombstone is None."""
+    """Indexes and payloads of consecutive records with one schema; the payload of a tombstone is None.
+
+    ``errant`` are records among them that have no payload, because their documents are damaged.
+    """
 
     indexes: list[int] = field(default_factory=list)
     payloads: list[Payload | None] = field(default_factory=list)
+    errant: list[Errant] = field(default_factory=list)
 
     def add(self, index: int, payload: Payload | None) -> None:
         """Append one record."""
@@ -169,7 +174,7 @@ class Events:
 
 
 class EventReader:
-    """Read the runs of one topic, and collect bad and skipped records.
+    """Read the runs of one topic: return their events, and their bad and skipped records.
 
     ``rows_tell_keys`` says that key columns were named, so that an event with a row may come without a key.
     """
@@ -177,15 +182,7 @@ class EventReader:
     def __init__(self, key_schemas: bool, keyless: bool = False, rows_tell_keys: bool = False) -> None:
         self._keyless = keyless
         self._rows_tell_keys = rows_tell_keys or keyless
-        self._errant: list[Errant] = []
-        self._skipped = 0
         self._keys = JsonConverter(key_schemas)
-
-    def taken(self) -> tuple[list[Errant], int]:
-        """The bad records, and the number of skipped ones, since the last call."""
-        taken = self._errant, self._skipped
-        self._errant, self._skipped = [], 0
-        return taken
 
     def key_schema_name(self, record: KafkaRecord) -> str | None:
         """The name of the schema of a record's key."""
@@ -209,18 +206,18 @@ class EventReader:
                 return None, tuple(plain)
         return None, ()
 
-    def read(self, codec: Codec, records: Sequence[KafkaRecord], run: Run) -> Events:
-        """The events of a run, in order of arrival."""
+    def read(self, codec: Codec, records: Sequence[KafkaRecord], run: Run) -> tuple[Events, Decoded]:
+        """Return the events of a run, in order of arrival, and its other records."""
         try:
             envelopes, common = codec.decode_all([payload for payload in run.payloads if payload is not None])
         except msgspec.DecodeError:
-            return self._one_by_one(codec, records, run, self._each_envelope(codec, run))
+            envelopes, errant = self._envelopes_one_by_one(codec, run)
+            return self._one_by_one(codec, records, run, envelopes, errant)
         if len(envelopes) < len(run.payloads):
             remaining = iter(envelopes)
             envelopes = [TOMBSTONE if payload is None else next(remaining) for payload in run.payloads]
-        return self._row_changes(codec, records, run, envelopes, common) or self._one_by_one(
-            codec, records, run, envelopes
-        )
+        events = self._row_changes(codec, records, run, envelopes, common)
+        return (events, Decoded()) if events else self._one_by_one(codec, records, run, envelopes)
 
     # -- list by list -----------------------------------------------------------------------------------------
 
@@ -250,54 +247,67 @@ class EventReader:
 
     # -- record by record -------------------------------------------------------------------------------------
 
-    def _one_by_one(self, codec: Codec, records: Sequence[KafkaRecord], run: Run, envelopes: Sequence[Any]) -> Events:
-        events = Events()
+    def _one_by_one(
+        self,
+        codec: Codec,
+        records: Sequence[KafkaRecord],
+        run: Run,
+        envelopes: Sequence[Any],
+        errant: Sequence[Errant] = (),
+    ) -> tuple[Events, Decoded]:
+        """Return the events of envelopes, which are None for the records in ``errant``, and the other records."""
+        events, others = Events(), Decoded(errant=list(errant))
         for index, envelope in zip(run.indexes, envelopes, strict=True):
             if envelope is None:
                 continue
+            record = records[index]
             try:
-                added = self._add(events, codec, records[index], index, envelope)
+                change = self._row_change(codec, record, envelope)
             except BadRecord as error:
-                self._errant.append(Errant(index, error.stage or Stage.TASK_PUT, error))
+                others.errant.append(Errant(index, error.stage or Stage.TASK_PUT, error))
+                continue
+            if change is None:
+                others.skipped += 1
             else:
-                self._skipped += not added
-        return events
+                operation, row = change
+                source = envelope.source or NO_SOURCE
+                knows_before = operation not in WITH_ROW or envelope.before is not None
+                events.add(index, record, operation, source, row, before=knows_before)
+        return events, others
 
-    def _add(self, events: Events, codec: Codec, record: KafkaRecord, index: int, envelope: Any) -> bool:
-        """Add an event. Return False for a record that is not a row change. Raises BadRecord."""
-        operation, source = envelope.op, envelope.source or NO_SOURCE
+    def _row_change(self, codec: Codec, record: KafkaRecord, envelope: Any) -> tuple[Operation, Any] | None:
+        """Return operation and row of an envelope, None for a record that is not a change. Raises BadRecord."""
+        operation = envelope.op
         if operation is Operation.TOMBSTONE:
             if record.key is None and self._keyless:
-                return False  # MariaDB's connector sends such a record after a delete
-            events.add(index, record, Operation.TOMBSTONE, NO_SOURCE, self._key_row(codec, record))
-        elif operation is None or operation == "m":
-            return False
-        elif operation == "d":
-            events.add(index, record, Operation.DELETE, source, self._key_row(codec, record))
-        elif operation == "t":
-            events.add(index, record, Operation.TRUNCATE, source, ())
-        elif operation not in _UPSERTS:
+                return None  # MariaDB's connector sends such a record after a delete
+            return Operation.TOMBSTONE, self._key_row(codec, record)
+        if operation is None or operation == "m":
+            return None
+        if operation == "d":
+            return Operation.DELETE, self._key_row(codec, record)
+        if operation == "t":
+            return Operation.TRUNCATE, ()
+        if operation not in _UPSERTS:
             raise BadRecord(f"the change event has an unknown operation {str(operation)[:20]!r}")
-        elif envelope.after is None:
+        if envelope.after is None:
             raise BadRecord(f"the change event with op={operation} has no 'after'")
-        elif record.key is None and not self._rows_tell_keys:  # even if other records show the key columns
+        if record.key is None and not self._rows_tell_keys:  # even if other records show the key columns
             raise BadRecord(KEYLESS)
-        else:
-            row, before = codec.row(envelope.after), envelope.before is not None
-            events.add(index, record, _UPSERTS[operation], source, row, before=before)
-        return True
+        return _UPSERTS[operation], codec.row(envelope.after)
 
-    def _each_envelope(self, codec: Codec, run: Run) -> list[Any]:
-        """The envelope of each payload; None for a payload that does not match its schema, which is reported."""
+    def _envelopes_one_by_one(self, codec: Codec, run: Run) -> tuple[list[Any], list[Errant]]:
+        """Return the envelope of each payload, None for one that does not match its schema; and these records."""
         envelopes: list[Any] = []
+        errant: list[Errant] = []
         for index, payload in zip(run.indexes, run.payloads, strict=True):
             try:
                 envelopes.append(TOMBSTONE if payload is None else codec.decode(payload))
             except msgspec.DecodeError as error:
                 message = f"Converting byte[] to Kafka Connect data failed due to serialization error: {error}"
-                self._errant.append(Errant(index, Stage.VALUE_CONVERTER, BadRecord(message)))
+                errant.append(Errant(index, Stage.VALUE_CONVERTER, BadRecord(message)))
                 envelopes.append(None)
-        return envelopes
+        return envelopes, errant
 
     def _key_row(self, codec: Codec, record: KafkaRecord) -> Sequence[Any]:
         if record.key is None and not self._keyless:

@@ -21,6 +21,7 @@ from typing import Any
 import msgspec
 
 from headrace.core.decode.codec import NO_BEFORE, Before, Codec, Names, Source, source_with
+from headrace.core.decode.decoded import Decoded
 from headrace.core.decode.envelope_events import OLD_KEY_HEADER, TOMBSTONE, EventReader, Events, Run
 from headrace.core.decode.json_converter import parse_plain, row_type
 from headrace.core.decode.payload import Payload, PayloadDecoder, in_one, one_each, read_json
@@ -270,34 +271,31 @@ class FlattenedReader(EventReader):
         self._names = names
         self._connector = ""
 
-    def read(self, codec: Codec, records: Sequence[KafkaRecord], run: Run) -> Events:
-        """The events of a run, in order of arrival. ``codec`` is a FlatCodec."""
+    def read(self, codec: Codec, records: Sequence[KafkaRecord], run: Run) -> tuple[Events, Decoded]:
+        """Return the events of a run, in order of arrival, and its other records. ``codec`` is a FlatCodec."""
+        errant: list[Errant] = []
         try:
             decoded, _ = codec.decode_all([payload for payload in run.payloads if payload is not None])
         except msgspec.DecodeError:
-            decoded = [each for each in self._each_envelope(codec, run) if each is not TOMBSTONE]
+            rows, errant = self._envelopes_one_by_one(codec, run)
+            decoded = [row for row in rows if row is not TOMBSTONE]
         remaining = iter(decoded)
         flat = [(None, {}) if payload is None else next(remaining) for payload in run.payloads]
-        envelopes = self._envelopes(records, run, flat)
-        sound = None if None in envelopes else self._row_changes(codec, records, run, envelopes, None)
-        return sound or self._one_by_one(codec, records, run, envelopes)
-
-    def _envelopes(self, records: Sequence[KafkaRecord], run: Run, flat: Sequence[Any]) -> list[Any]:
-        """An envelope for each record; None for a bad record, which is added to the errant ones."""
         metadata = [
-            None if each is None else self._names.metadata(each[1], records[index].headers)
-            for index, each in zip(run.indexes, flat, strict=True)
+            None if row is None else self._names.metadata(row[1], records[index].headers)
+            for index, row in zip(run.indexes, flat, strict=True)
         ]
         connectors = (event.connector for event in metadata if event is not None)
         self._connector = next(filter(None, connectors), self._connector)
         envelopes: list[Any] = []
-        for index, each, event in zip(run.indexes, flat, metadata, strict=True):
+        for index, row, event in zip(run.indexes, flat, metadata, strict=True):
             try:
-                envelopes.append(None if event is None else self._envelope(each[0], event))
+                envelopes.append(None if event is None else self._envelope(row[0], event))
             except BadRecord as error:
-                self._errant.append(Errant(index, Stage.TASK_PUT, error))
+                errant.append(Errant(index, Stage.TASK_PUT, error))
                 envelopes.append(None)
-        return envelopes
+        events = None if None in envelopes else self._row_changes(codec, records, run, envelopes, None)
+        return (events, Decoded()) if events else self._one_by_one(codec, records, run, envelopes, errant)
 
     def _envelope(self, row: Any, metadata: EventMetadata) -> Any:
         if isinstance(row, dict) and _is_envelope(row):
