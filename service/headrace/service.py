@@ -27,7 +27,7 @@ from headrace.core.decode.record_decoder import Sources
 from headrace.core.model.errors import ConfigError, HeadraceError, RestError
 from headrace.ports import EngineStatus, Feeds, Lakehouse, Stores
 from headrace.rest.app import WorkerParts
-from headrace.rest.servers import Endpoints, rest_servers
+from headrace.rest.server import Endpoints, rest_servers
 from headrace.runtime.metrics.metrics import Metrics, TaskMetrics
 from headrace.runtime.metrics.summaries import SummaryLog
 from headrace.runtime.retry import retrying

@@ -18,7 +18,7 @@ from headrace.config.worker import select_known
 from headrace.config.worker_options import LogSettings
 from headrace.core.connect.properties import parse_properties, properties_from_environment
 from headrace.core.model.errors import ConfigError, HeadraceError
-from headrace.rest.root import KAFKA_VERSION
+from headrace.rest.worker_resources import KAFKA_VERSION
 from headrace.runtime.worker import log_format
 from headrace.runtime.worker.config_providers import worker_providers
 from headrace.runtime.worker.garbage_collection import collect_cycles_rarely

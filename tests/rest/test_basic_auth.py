@@ -14,7 +14,7 @@ from support.rest.worker_api import SHOP, Api
 
 from headrace.config.rest_options import BASIC_AUTH_EXTENSION
 from headrace.core.model.errors import ConfigError
-from headrace.rest.roles import Role, required_role
+from headrace.rest.access import Role, required_role
 
 pytestmark = pytest.mark.anyio
 

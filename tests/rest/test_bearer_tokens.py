@@ -15,8 +15,8 @@ from support.rest.asgi import Answer, request
 from support.rest.worker_api import Api
 from support.servers.token_issuer import TokenIssuer, token_issuer
 
-from headrace.rest import key_set
-from headrace.rest.key_set import KeySet, KeysUnavailable
+from headrace.rest import bearer_tokens
+from headrace.rest.bearer_tokens import KeySet, KeysUnavailable
 
 pytestmark = pytest.mark.anyio
 
@@ -134,7 +134,7 @@ async def test_a_new_key_is_fetched_and_an_unknown_one_not_again_and_again(issue
     for _ in range(5):
         assert await keys.key("invented") is None
     assert (await keys.key(second), issuer.fetches) == (None, 1)
-    now[0] += key_set._PAUSE_SECONDS
+    now[0] += bearer_tokens._PAUSE_SECONDS
     assert await keys.key(second) is not None
     assert (await keys.key(first), issuer.fetches) == (None, 2)
 
@@ -146,7 +146,7 @@ async def test_withdrawn_keys_end_after_an_hour(issuer: TokenIssuer) -> None:
     first = issuer.keys[0].kid
     assert await keys.key(first) is not None
     issuer.documents["keys"] = {"keys": []}
-    now[0] += key_set._MAX_AGE_SECONDS + 1
+    now[0] += bearer_tokens._MAX_AGE_SECONDS + 1
     with pytest.raises(KeysUnavailable):
         await keys.key(first)
 

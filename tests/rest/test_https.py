@@ -13,7 +13,7 @@ from support.servers.certificates import Authority
 
 from headrace.config import WorkerConfig
 from headrace.core.model.errors import ConfigError
-from headrace.rest.servers import Endpoints
+from headrace.rest.server import Endpoints
 
 pytestmark = pytest.mark.anyio
 SHOP_REQUEST = {"name": "shop", "config": SHOP}

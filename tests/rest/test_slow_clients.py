@@ -73,7 +73,7 @@ async def test_a_slow_request_ends_and_blocks_nobody(
     head: bytes, answer: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A byte now and then does not move the deadline."""
-    monkeypatch.setattr("headrace.rest.connection._LINGER_SECONDS", 2)
+    monkeypatch.setattr("headrace.rest.server._LINGER_SECONDS", 2)
     async with secured_workers(1, **PLAIN, **{"rest.receive.timeout.ms": "1000"}) as [worker]:
         streams = [await connected(worker, head) for _ in range(10)]
         # From the beginning: what was not read when the worker resets a connection that still sends, is lost.

@@ -1,6 +1,9 @@
-"""CORS and additional response headers, as the worker's options configure them (``connect.md`` section 1.7).
+"""Who may send which requests: roles, pages of other sites (CORS and cross-site requests), and response headers.
 
-Both middlewares wrap the whole application, so that errors and rejected paths have these headers too.
+All middlewares wrap the complete application, so that errors and rejected paths have these headers too (``connect.md``
+section 1.7).
+
+Tests: ``tests/rest/test_access.py``, ``tests/rest/test_cross_site.py``, ``tests/rest/test_basic_auth.py``.
 """
 
 from __future__ import annotations
@@ -9,18 +12,63 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from email.utils import formatdate
+from enum import IntEnum
+from urllib.parse import urlsplit
 
 from fastapi import FastAPI
-from starlette.datastructures import MutableHeaders
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headrace.config import WorkerConfig
 from headrace.config.response_headers import HeaderRule
+from headrace.config.rest_options import ROLES
+from headrace.rest.errors import error_response
 
-_METHODS = ("GET", "POST", "HEAD")
+
+class Role(IntEnum):
+    """A role. Each one includes those before it."""
+
+    READ = 1
+    OPERATE = 2
+    ADMIN = 3
+
+    @classmethod
+    def of(cls, name: str) -> Role:
+        """Return the role with this name in options."""
+        return cls(ROLES.index(name) + 1)
+
+    def __str__(self) -> str:
+        return ROLES[self - 1]
+
+
+_READING = ("GET", "HEAD", "OPTIONS")
+_OPERATIONS = (
+    ("PUT", r"/connectors/[^/]+/(?:pause|resume|stop|topics/reset)"),
+    ("POST", r"/connectors/[^/]+/(?:restart|tasks/[^/]+/restart|tables/[^/]+/restart)"),
+    ("PATCH", r"/connectors/[^/]+/offsets"),
+    ("DELETE", r"/connectors/[^/]+/offsets"),
+)
+"""The requests that change the state of a connector, but not what it does."""
+
+
+def changes_state(method: str) -> bool:
+    """Return whether a request with this method may change something."""
+    return method not in _READING
+
+
+def required_role(method: str, path: str) -> Role:
+    """Return the role that a request needs. A request that is not listed needs the role admin."""
+    if not changes_state(method):
+        return Role.READ
+    if any(method == each and re.fullmatch(pattern, path) for each, pattern in _OPERATIONS):
+        return Role.OPERATE
+    return Role.ADMIN
+
+
+_CORS_METHODS = ("GET", "POST", "HEAD")
 """The methods that pages of other origins may use by default (Jetty's default)."""
-_HEADERS = ("X-Requested-With", "Content-Type", "Accept", "Origin")
+_CORS_HEADERS = ("X-Requested-With", "Content-Type", "Accept", "Origin")
 
 
 def install(app: FastAPI, config: WorkerConfig) -> None:
@@ -31,8 +79,8 @@ def install(app: FastAPI, config: WorkerConfig) -> None:
             CORSMiddleware,
             # The answer repeats the origin of the request.
             allow_origin_regex=origins.pattern,
-            allow_methods=config.rest.allow_methods or _METHODS,
-            allow_headers=_HEADERS,
+            allow_methods=config.rest.allow_methods or _CORS_METHODS,
+            allow_headers=_CORS_HEADERS,
         )
     rules = config.rest.response_headers
     if rules:
@@ -73,3 +121,39 @@ class ResponseHeaders:
                 headers[rule.name] = value
             else:
                 headers.append(rule.name, value)
+
+
+_OWN_SITES = ("same-origin", "none")
+"""``none``: a person has entered the address."""
+
+
+class CrossSiteProtection:
+    """ASGI middleware. ``allowed`` matches the origins that ``access.control.allow.origin`` lists."""
+
+    def __init__(self, app: ASGIApp, allowed: re.Pattern[str] | None) -> None:
+        self._app = app
+        self._allowed = allowed
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle a request."""
+        if scope["type"] == "http" and changes_state(scope["method"]) and not self._accepts(Headers(scope=scope)):
+            message = "Requests of another site's pages are refused; access.control.allow.origin lists those allowed"
+            await error_response(403, message)(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
+
+    def _accepts(self, headers: Headers) -> bool:
+        origin, site = headers.get("origin"), headers.get("sec-fetch-site")
+        if origin is not None and self._allowed is not None and self._allowed.fullmatch(origin):
+            return True
+        if site is not None:
+            return site in _OWN_SITES
+        return origin is None or _host(origin) == headers.get("host", "").lower()
+
+
+def _host(origin: str) -> str | None:
+    """Return ``host:port`` of an origin as in the ``Host`` header, None for one without a host."""
+    try:
+        return urlsplit(origin).netloc.lower() or None
+    except ValueError:
+        return None

@@ -9,25 +9,13 @@ from fastapi import APIRouter, FastAPI
 from fastapi_offline import FastAPIOffline
 
 from headrace import __version__
-from headrace.rest import (
-    access,
-    connector_plugins,
-    connectors,
-    directory,
-    errors,
-    health,
-    loggers,
-    openapi,
-    owners,
-    root,
-    tables,
-)
-from headrace.rest.audit import Audit
-from headrace.rest.authentication import Authentication, Credentials
-from headrace.rest.cross_site import CrossSiteProtection
-from headrace.rest.forward import Forwarder
-from headrace.rest.health import Exposition
+from headrace.rest import access, connectors, errors, openapi, tables
+from headrace.rest.access import CrossSiteProtection
+from headrace.rest.authentication import Audit, Authentication, Credentials
+from headrace.rest.connectors_as_code import directory_router, owner_router
+from headrace.rest.route import Forwarder
 from headrace.rest.transport import ConnectTransport
+from headrace.rest.worker_resources import Exposition, health_router, logger_router, plugin_router, root_router
 from headrace.runtime.worker.connector_directory import ConnectorDirectory
 from headrace.runtime.worker.health import WorkerHealth
 from headrace.runtime.worker.herder import Herder
@@ -61,16 +49,16 @@ def create_app(parts: WorkerParts) -> FastAPI:
     )
     worker, herder, forwarder = parts.worker, parts.herder, Forwarder(parts.worker.config)
     routers = [
-        health.router(worker, parts.health, parts.metrics),
-        root.router(worker),
+        health_router(worker, parts.health, parts.metrics),
+        root_router(worker),
         connectors.router(herder, worker.url),
-        owners.router(herder),
-        directory.router(parts.directory, worker.worker_id),
+        owner_router(herder),
+        directory_router(parts.directory, worker.worker_id),
         tables.router(herder, forwarder),
-        connector_plugins.router(herder),
+        plugin_router(herder),
     ]
     if worker.config.serves_loggers:
-        routers.append(loggers.router(herder))
+        routers.append(logger_router(herder))
     _install(app, worker, forwarder, routers)
     openapi.install(app)
     return app
@@ -79,7 +67,7 @@ def create_app(parts: WorkerParts) -> FastAPI:
 def create_admin_app(parts: WorkerParts) -> FastAPI:
     """Return the application of ``admin.listeners``: loggers, and what probes and Prometheus request."""
     app = FastAPI(title="Headrace", version=__version__, openapi_url=None, redirect_slashes=False)
-    routers = [health.router(parts.worker, parts.health, parts.metrics), loggers.router(parts.herder)]
+    routers = [health_router(parts.worker, parts.health, parts.metrics), logger_router(parts.herder)]
     _install(app, parts.worker, Forwarder(parts.worker.config), routers)
     return app
 

@@ -1,28 +1,35 @@
-"""Require credentials and a role for requests, as the worker's options configure (``docs/security.md``).
+"""Require credentials and a role for requests (``docs/security.md``), and log who changes something.
 
 A request without valid credentials is answered with 401 and a challenge, one whose caller lacks a role with 403. Health
 checks have no credentials, so every path under ``/health`` is open.
+
+The audit log (logger ``headrace.audit``) has a line for each request that may change something, also for those that are
+refused. A line has who, what, from where and the result, and neither a query nor a body, which may contain secrets.
+Texts of clients are JSON strings, so that they cannot forge a line.
+
+Tests: ``tests/rest/test_basic_auth.py``, ``tests/rest/test_bearer_tokens.py``, ``tests/rest/test_audit.py``.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from starlette.datastructures import Headers
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headrace.config import WorkerConfig
 from headrace.config.password_file import PasswordFile
-from headrace.rest.bearer_tokens import BearerTokens, InvalidToken
+from headrace.rest.access import Role, changes_state, required_role
+from headrace.rest.bearer_tokens import BearerTokens, InvalidToken, KeysUnavailable
 from headrace.rest.errors import error_response
-from headrace.rest.key_set import KeysUnavailable
-from headrace.rest.roles import Role, required_role
+from headrace.rest.route import is_forwarded
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("headrace.audit")
 
 _REALM = "KafkaConnect"
 _NEEDED = "User cannot access the resource."
@@ -130,3 +137,49 @@ def _basic(value: str) -> tuple[str, str]:
     if not colon:
         raise Refused(_NEEDED)
     return user, password
+
+
+_VALIDATE = "/config/validate"
+_SHOWN = 256
+
+
+class Audit:
+    """ASGI middleware around authentication."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle a request."""
+        if scope["type"] != "http" or not changes_state(scope["method"]) or scope["path"].endswith(_VALIDATE):
+            await self._app(scope, receive, send)
+            return
+        status = 500  # of an error that the outer layers answer
+
+        async def send_and_see(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        scope.setdefault("state", {})
+        try:
+            await self._app(scope, receive, send_and_see)
+        finally:
+            log.info("%s", _line(scope, status))
+
+
+def _line(scope: Scope, status: int) -> str:
+    state = scope["state"]
+    caller = state.get("caller")
+    who = caller.name if caller is not None else state.get("certificate", "")
+    fields = {
+        "user": who or "anonymous",
+        "method": scope["method"],
+        "path": scope["raw_path"].decode("latin-1").partition("?")[0],
+        "client": (scope.get("client") or ("",))[0],
+    }
+    if proxied := Headers(scope=scope).get("x-forwarded-for"):
+        fields["x_forwarded_for"] = proxied
+    texts = [f"{name}={json.dumps(value[:_SHOWN])}" for name, value in fields.items()]
+    return " ".join((*texts, f"status={status}", f"from_worker={str(is_forwarded(scope)).lower()}"))

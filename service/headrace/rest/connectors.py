@@ -15,8 +15,8 @@ from starlette.exceptions import HTTPException
 from headrace.core.connect.lifecycle import TargetState
 from headrace.core.model.errors import RestError
 from headrace.rest import bodies, entities
+from headrace.rest.connectors_as_code import OWNER, owner_document, requesting_owner
 from headrace.rest.entities import Json
-from headrace.rest.owners import OWNER, owner_document, requesting_owner
 from headrace.rest.route import ConnectRoute
 from headrace.runtime.worker.herder import Herder
 

@@ -1,19 +1,95 @@
-"""The route class of resources: content negotiation, readiness, forwarding, time limit (``connect.md`` section 1)."""
+"""The route class of resources: content negotiation, readiness, time limit (``connect.md`` section 1), forwarding.
+
+A request is forwarded to the worker that can answer it, at most once (``connect.md`` section 1.6). Workers are reached
+at the addresses that they advertise. A forwarded request has the credentials of its caller, and the other worker
+verifies them again: a worker trusts no other worker (``docs/decisions/credentials.md``).
+
+Tests: ``tests/rest/test_forward.py``, ``tests/rest/test_limits.py``.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine
+from http import HTTPStatus
 from typing import Any
 
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
+from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
+from starlette.types import Scope
 
+from headrace.config import WorkerConfig
+from headrace.config.tls import client_context
+from headrace.config.worker_options import LISTENER_TLS
 from headrace.core.model.errors import RestError
-from headrace.rest.forward import Forwarder
-from headrace.runtime.worker.cluster import RequestTargetError
+from headrace.runtime.http_client import HttpClient, TooLarge
+from headrace.runtime.worker.cluster import NO_LEADER, RequestTargetError
 from headrace.runtime.worker.worker import Worker
+
+log = logging.getLogger(__name__)
+
+FORWARD = "forward"
+"""The parameter that is ``false`` in a forwarded request."""
+
+_FORWARDED_TWICE = "Cannot complete request because of a conflicting operation (e.g. worker rebalance)"
+_COPIED_HEADERS = ("content-type", "location")
+_SENT_HEADERS = ("accept", "content-type", "authorization")
+_HTTPS = "https://"
+_CONNECT_SECONDS = 5.0
+_MAX_ANSWER_BYTES = 256 * 1024 * 1024
+
+
+class Forwarder:
+    """Sends requests to the other workers of the cluster."""
+
+    def __init__(self, config: WorkerConfig) -> None:
+        """Read the stores of TLS if this worker advertises https, and so the others do. Raises ConfigError."""
+        tls = client_context(*config.tls(LISTENER_TLS)) if config.advertises_https else None
+        self._http = HttpClient(
+            config.rest.request_timeout, tls, connect_seconds=_CONNECT_SECONDS, max_bytes=_MAX_ANSWER_BYTES
+        )
+
+    async def forwarded(self, request: Request, target: RequestTargetError) -> Response:
+        """Return the other worker's answer.
+
+        Raises RestError 409 if the worker cannot be reached, or if the request was already forwarded once. Clients
+        retry only 409, so an answer 503 of a worker that starts or stops is treated like an unreachable worker.
+        """
+        if is_forwarded(request.scope):
+            raise RestError(_FORWARDED_TWICE, 409)
+        url = target.worker if "://" in target.worker else f"http://{target.worker}"
+        if self._http.tls is not None and not url.startswith(_HTTPS):
+            log.warning("Worker %s: does not advertise https, and gets no request in clear", target.worker)
+            raise RestError(NO_LEADER, 409)
+        path = request.scope["raw_path"].decode("latin-1").partition("?")[0]
+        query = "&".join(part for part in (request.url.query, f"{FORWARD}=false") if part)
+        headers = {name: value for name in _SENT_HEADERS if (value := request.headers.get(name))}
+        try:
+            answer = await self._http.request(request.method, f"{url}{path}?{query}", headers, await request.body())
+        except TooLarge as error:
+            raise RestError(f"Worker {target.worker}: {error}; send the request to that worker", 500) from error
+        except OSError as error:
+            log.warning("Worker %s: cannot be reached to forward a request: %s", target.worker, _cause(error))
+            raise RestError(NO_LEADER, 409) from error
+        if answer.status == HTTPStatus.SERVICE_UNAVAILABLE:
+            raise RestError(NO_LEADER, 409)
+        copied = {name: answer.headers[name] for name in _COPIED_HEADERS if name in answer.headers}
+        return Response(answer.body, answer.status, copied)
+
+
+def is_forwarded(scope: Scope) -> bool:
+    """Return whether another worker has forwarded the request, according to the request."""
+    return QueryParams(scope.get("query_string", b"")).get(FORWARD) == "false"
+
+
+def _cause(error: Exception) -> str:
+    """Return the kind of an error, with OpenSSL's reason if it is about a certificate."""
+    reason = getattr(error, "verify_message", "")
+    return f"{type(error).__name__}: {reason}" if reason else type(error).__name__
+
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 _JSON = "application/json"

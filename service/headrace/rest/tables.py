@@ -18,8 +18,7 @@ from fastapi.responses import JSONResponse
 
 from headrace.core.connect.table_status import worst_first
 from headrace.core.model.errors import RestError
-from headrace.rest.forward import Forwarder, is_forwarded
-from headrace.rest.route import ConnectRoute
+from headrace.rest.route import ConnectRoute, Forwarder, is_forwarded
 from headrace.runtime.worker.cluster import RequestTargetError
 from headrace.runtime.worker.herder import Herder
 

@@ -7,12 +7,20 @@ from typing import Any
 
 from headrace.core.connect.config_def import ConfigDef, Type
 from headrace.core.connect.config_validators import InvalidValue
-from headrace.transforms import predicates
 from headrace.transforms.casting import Cast, parse_spec
-from headrace.transforms.fields import InsertField, MaskField, ReplaceField, ValueToKey
-from headrace.transforms.flatten import Flatten
+from headrace.transforms.chain import HasHeaderKey, RecordIsTombstone, TopicNameMatches, drop
+from headrace.transforms.fields import (
+    ExtractField,
+    Flatten,
+    HoistField,
+    InsertField,
+    MaskField,
+    ReplaceField,
+    SetSchemaMetadata,
+    ValueToKey,
+)
 from headrace.transforms.headers import DropHeaders, HeaderFrom, InsertHeader
-from headrace.transforms.java_regex import check_replacement, compiled
+from headrace.transforms.java_formats import check_replacement, compiled
 from headrace.transforms.options import (
     HIGH,
     LOW,
@@ -30,7 +38,6 @@ from headrace.transforms.options import (
 )
 from headrace.transforms.record import Side
 from headrace.transforms.routing import RegexRouter, TimestampRouter
-from headrace.transforms.structure import ExtractField, HoistField, SetSchemaMetadata
 from headrace.transforms.timestamps import PRECISIONS, TYPES, TimestampConverter
 
 _PACKAGE = "org.apache.kafka.connect.transforms."
@@ -43,7 +50,7 @@ def transforms() -> Iterator[PluginClass]:
     yield from _of_headers()
     yield from _of_fields()
     yield from _of_values()
-    yield PluginClass(f"{_PACKAGE}Filter", ConfigDef(()), lambda _: predicates.drop, keeps_cells=True)
+    yield PluginClass(f"{_PACKAGE}Filter", ConfigDef(()), lambda _: drop, keeps_cells=True)
 
 
 def predicate_classes() -> Iterator[PluginClass]:
@@ -51,11 +58,9 @@ def predicate_classes() -> Iterator[PluginClass]:
     package = f"{_PACKAGE}predicates."
     pattern = required("pattern", Type.STRING, "Regular expression for the whole name of the topic.", MEDIUM, a_regex)
     name = required("name", Type.STRING, "The header's name.", MEDIUM, _not_empty)
-    yield PluginClass(
-        f"{package}TopicNameMatches", ConfigDef((pattern,)), lambda v: predicates.TopicNameMatches(v["pattern"])
-    )
-    yield PluginClass(f"{package}HasHeaderKey", ConfigDef((name,)), lambda v: predicates.HasHeaderKey(v["name"]))
-    yield PluginClass(f"{package}RecordIsTombstone", ConfigDef(()), lambda _: predicates.RecordIsTombstone())
+    yield PluginClass(f"{package}TopicNameMatches", ConfigDef((pattern,)), lambda v: TopicNameMatches(v["pattern"]))
+    yield PluginClass(f"{package}HasHeaderKey", ConfigDef((name,)), lambda v: HasHeaderKey(v["name"]))
+    yield PluginClass(f"{package}RecordIsTombstone", ConfigDef(()), lambda _: RecordIsTombstone())
 
 
 def _of_topics() -> Iterator[PluginClass]:

@@ -12,20 +12,22 @@ from typing import Any
 
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.schema import Field, Schema
-from headrace.transforms.java_dates import DateFormat
-from headrace.transforms.record import Side, SinkRecord, unusable
-from headrace.transforms.structs import (
+from headrace.transforms.java_formats import DateFormat
+from headrace.transforms.record import (
     DATE,
     DECIMAL,
     TIME,
     TIMESTAMP,
     SchemaMemo,
+    Side,
+    SinkRecord,
     cell,
     default_of,
     plain_map,
     remade,
     schemaless_type,
     struct,
+    unusable,
 )
 
 _DAY = 86_400_000

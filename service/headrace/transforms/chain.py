@@ -1,4 +1,4 @@
-"""A chain of transforms, each for the records that match its predicate."""
+"""A chain of transforms, each for the records that match its predicate; Kafka's predicates."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headrace.core.model.errors import BadRecord, Stage
+from headrace.transforms.java_formats import compiled
 from headrace.transforms.record import Predicate, SinkRecord, Transform
 
 
@@ -60,3 +61,38 @@ class Chain:
                     f"transform {link.alias}: {error}", stage=Stage.TRANSFORMATION, class_name=link.class_name
                 ) from error
         return current
+
+
+class TopicNameMatches:
+    """Records of topics whose complete name matches a pattern."""
+
+    def __init__(self, pattern: str) -> None:
+        self._pattern = compiled(pattern)
+
+    def __call__(self, record: SinkRecord) -> bool:
+        """Whether the record's current topic matches."""
+        return self._pattern.fullmatch(record.topic) is not None
+
+
+class HasHeaderKey:
+    """Records with a header with a certain name."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __call__(self, record: SinkRecord) -> bool:
+        """Whether the record has the header."""
+        return any(name == self._name for name, _ in record.headers)
+
+
+class RecordIsTombstone:
+    """Records without a value."""
+
+    def __call__(self, record: SinkRecord) -> bool:
+        """Whether the value is null."""
+        return record.value.value is None
+
+
+def drop(_record: SinkRecord) -> None:
+    """The transform ``Filter``: drop every record that matches its predicate."""
+    return

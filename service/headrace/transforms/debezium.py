@@ -1,4 +1,7 @@
-"""Debezium's transforms of change events with their options (``connect.md`` section 14.2)."""
+"""Debezium's transforms with their options (``connect.md`` section 14.2).
+
+Tests: ``tests/unit/transforms/test_recorded.py``, ``tests/unit/config/test_transforms.py``.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +10,33 @@ from typing import Any
 
 from headrace.core.connect.config_def import ConfigDef, Type, parse_list
 from headrace.core.connect.config_validators import InvalidValue, any_case, regex
-from headrace.transforms.changes import ExtractChangedRecordState, HeaderToValue, SchemaChangeEventFilter
-from headrace.transforms.java_regex import check_replacement, compiled
-from headrace.transforms.logical_router import ByLogicalTableRouter, KeyField
+from headrace.transforms.change_events import (
+    Deletes,
+    DropFields,
+    ExtractChangedRecordState,
+    ExtractNewRecordState,
+    FieldReference,
+    HeaderToValue,
+    SchemaChangeEventFilter,
+)
+from headrace.transforms.columns import (
+    SRIDS,
+    STYLES,
+    CollectionNameTransformation,
+    FieldNameTransformation,
+    NamingStyle,
+    VectorToJsonConverter,
+    geometry_format_transformer,
+    swap_geometry_coordinates,
+)
+from headrace.transforms.java_formats import check_replacement, compiled
 from headrace.transforms.options import HIGH, LOW, REPLACE_NULL, PluginClass, Values, option, word
-from headrace.transforms.timezones import Rules, TimezoneConverter, time_zone
-from headrace.transforms.unwrap import Deletes, DropFields, ExtractNewRecordState, FieldReference
+from headrace.transforms.record import Transform
+from headrace.transforms.routing import ByLogicalTableRouter, KeyField
+from headrace.transforms.timestamps import Rules, TimezoneConverter, time_zone
 
 _PACKAGE = "io.debezium.transforms."
+_JDBC = "io.debezium.connector.jdbc.transforms."
 _CACHE_SIZES = ("logical.table.cache.size", "logical.destination.cache.size")
 _LEGACY = ("drop.tombstones", "delete.handling.mode")
 
@@ -32,7 +54,6 @@ SCRIPTS = {
 """Scripting transforms, and what to do instead."""
 
 _AT_THE_SOURCE = "it is for source connectors and has no effect on rows of a table; remove it"
-_JDBC = "io.debezium.connector.jdbc.transforms."
 OF_THE_JDBC_SINK = {
     f"{_JDBC}ConvertCloudEventToSaveableForm": "CloudEvents are not supported; use Debezium's converters for the topic",
 }
@@ -55,7 +76,7 @@ NOT_FOR_SINKS = {
 
 
 def transforms() -> Iterator[PluginClass]:
-    """Return Debezium's transforms for sinks."""
+    """Return Debezium's transforms for sinks, and those of its JDBC sink."""
     yield PluginClass(f"{_PACKAGE}ExtractNewRecordState", _UNWRAP, _unwrap, keeps_cells=True)
     yield PluginClass(
         f"{_PACKAGE}ByLogicalTableRouter",
@@ -78,6 +99,24 @@ def transforms() -> Iterator[PluginClass]:
     yield PluginClass(f"{_PACKAGE}TimezoneConverter", _TIME_ZONES, _time_zones)
     yield PluginClass(f"{_PACKAGE}HeaderToValue", _HEADER_TO_VALUE, _header_to_value)
     yield PluginClass(f"{_PACKAGE}SchemaChangeEventFilter", _SCHEMA_CHANGES, _schema_changes, keeps_cells=True)
+    yield PluginClass(f"{_PACKAGE}SwapGeometryCoordinates", _SWAP, _swap)
+    yield PluginClass(
+        f"{_PACKAGE}GeometryFormatTransformer",
+        _FORMAT,
+        lambda values: geometry_format_transformer(extend=values["format"].strip().lower() != "ewkb"),
+    )
+    yield PluginClass(f"{_PACKAGE}VectorToJsonConverter", ConfigDef(()), lambda values: VectorToJsonConverter())
+    yield PluginClass(
+        f"{_JDBC}CollectionNameTransformation",
+        _naming("collection", "a topic's name"),
+        lambda values: CollectionNameTransformation(_style("collection", values)),
+        keeps_cells=True,
+    )
+    yield PluginClass(
+        f"{_JDBC}FieldNameTransformation",
+        _naming("column", "a column's name"),
+        lambda values: FieldNameTransformation(_style("column", values)),
+    )
 
 
 _UNWRAP = ConfigDef(
@@ -297,3 +336,57 @@ _SCHEMA_CHANGES = ConfigDef(
 def _schema_changes(values: Values) -> SchemaChangeEventFilter:
     _require(values, "schema.change.event.exclude.list")
     return SchemaChangeEventFilter(parse_list(values["schema.change.event.exclude.list"]))
+
+
+def _srids(name: str, value: Any) -> None:
+    for entry in parse_list(value or ""):
+        if not entry.isdecimal():
+            raise InvalidValue(f"Invalid value {value} for configuration {name}: must be a list of numbers")
+
+
+_SWAP = ConfigDef(
+    (
+        option(
+            "srids",
+            doc=f"Reference systems whose coordinates are swapped; the default is {', '.join(map(str, SRIDS))}.",
+            importance=LOW,
+            validator=_srids,
+        ),
+    )
+)
+
+
+def _swap(values: Values) -> Transform:
+    given = values["srids"]
+    return swap_geometry_coordinates(SRIDS if given is None else [int(entry) for entry in parse_list(given)])
+
+
+_FORMAT = ConfigDef(
+    (
+        option(
+            "format",
+            default="wkb",
+            doc="wkb: add the SRID to plain geometries and remove it from extended ones. ewkb: only remove it.",
+            importance=LOW,
+        ),
+    )
+)
+
+
+def _naming(what: str, name: str) -> ConfigDef:
+    return ConfigDef(
+        (
+            option(f"{what}.naming.prefix", default="", doc=f"A prefix of {name}.", importance=LOW),
+            option(f"{what}.naming.suffix", default="", doc=f"A suffix of {name}.", importance=LOW),
+            option(
+                f"{what}.naming.style",
+                default="default",
+                doc=f"The style of {name}: {', '.join(style.lower() for style in STYLES)}.",
+                importance=LOW,
+            ),
+        )
+    )
+
+
+def _style(what: str, values: Values) -> NamingStyle:
+    return NamingStyle(*(values[f"{what}.naming.{part}"] or "" for part in ("style", "prefix", "suffix")))

@@ -1,29 +1,35 @@
-"""Transforms that choose, rename, mask and insert the fields of a key or value."""
+"""Transforms of a key or value: choose, rename, mask, insert, extract and flatten fields; wrap it, or name its schema.
+
+Tests: ``tests/unit/transforms/test_recorded.py``, ``tests/unit/transforms/test_laws.py``.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from headrace.core.decode.json_converter import unscaled_bytes
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.schema import Field, Schema
-from headrace.transforms.record import Side, SinkRecord, unusable
-from headrace.transforms.structs import (
+from headrace.transforms.record import (
     DATE,
     DECIMAL,
     TIME,
     TIMESTAMP,
     SchemaMemo,
+    Side,
+    SinkRecord,
     cell,
     cells,
     class_of,
+    default_of,
     plain_map,
     remade,
     schemaless_type,
     struct,
+    unusable,
 )
 
 
@@ -221,3 +227,173 @@ class ValueToKey:
                 raise unusable(f"Field does not exist: {name}")
             members.append(Field(name, kind))
         return Schema("struct", fields=tuple(members))
+
+
+class Flatten:
+    """Replace nested structs by their members, with joined names."""
+
+    def __init__(self, side: Side, delimiter: str = ".") -> None:
+        self._side, self._delimiter = side, delimiter
+        self._schemas = SchemaMemo(lambda schema: remade(schema, self._fields(schema, "", schema.optional, None)))
+
+    def __call__(self, record: SinkRecord) -> SinkRecord:
+        """The record without nested structs."""
+        data = self._side.of(record)
+        if data.value is None:
+            return record
+        flat: dict[str, Any] = {}
+        if data.schema is None:
+            self._flatten_map(plain_map(data, "flattening"), "", flat)
+            return self._side.put(record, SchemaAndValue(None, flat))
+        schema, values = struct(data, "flattening")
+        made = self._schemas(schema)
+        self._flatten(schema, values, "", flat)
+        return self._side.put(record, SchemaAndValue(made, flat))
+
+    def _fields(self, schema: Schema, prefix: str, optional: bool, default: Mapping[str, Any] | None) -> list[Field]:
+        members = []
+        for member in schema.fields:
+            name, member_schema = self._name(prefix, member.name), member.schema
+            may_lack = optional or member_schema.optional
+            inherited = member_schema.default if member_schema.default is not None else (default or {}).get(member.name)
+            if member_schema.type == "map":
+                raise unusable(
+                    f"Flatten transformation does not support MAP for record with schemas (for field {name})."
+                )
+            if member_schema.type == "struct":
+                members += self._fields(member_schema, name, may_lack, inherited)
+            else:
+                made = replace(member_schema, optional=may_lack, default=inherited)
+                members.append(Field(name, made))
+        return members
+
+    def _flatten(self, schema: Schema, values: Mapping[str, Any] | None, prefix: str, flat: dict[str, Any]) -> None:
+        for member in schema.fields:
+            name = self._name(prefix, member.name)
+            value = None if values is None else values.get(member.name)
+            value = default_of(member.schema) if value is None and values is not None else value
+            if member.schema.type == "struct":
+                self._flatten(member.schema, value, name, flat)
+            else:
+                flat[name] = value
+
+    def _flatten_map(self, values: Mapping[str, Any], prefix: str, flat: dict[str, Any]) -> None:
+        for member, value in values.items():
+            name = self._name(prefix, member)
+            if isinstance(value, dict):
+                self._flatten_map(value, name, flat)
+            else:
+                flat[name] = value
+
+    def _name(self, prefix: str, name: str) -> str:
+        return f"{prefix}{self._delimiter}{name}" if prefix else name
+
+
+def field_path(text: str, version: str = "V1") -> tuple[str, ...]:
+    """Return the steps of a field's path: the name itself in V1, the parts between dots in V2 (KIP-821).
+
+    In V2, backticks quote a part that contains dots, and a backslash escapes a backtick. Raises ValueError for an
+    unterminated quote.
+    """
+    if version.upper() == "V1":
+        return (text,)
+    steps, index = [], 0
+    while index < len(text):
+        if text[index] == "`":
+            step, index = _quoted_step(text, index)
+        else:
+            end = text.find(".", index)
+            step, index = (text[index:], len(text)) if end < 0 else (text[index:end], end + 1)
+        steps.append(step)
+    return tuple([*steps, ""] if text.endswith(".") else steps)
+
+
+def _quoted_step(text: str, begin: int) -> tuple[str, int]:
+    step, place = "", begin + 1
+    while True:
+        end = text.find("`", place)
+        last = end == len(text) - 1
+        escaped = text[end - 1] == "\\"
+        if end < 0 or (last and escaped):
+            raise ValueError(
+                f"Incomplete backtick pair in path: [{text}], "
+                f"consider adding a backslash before backtick at position {begin} to escape it"
+            )
+        if last:
+            return step + text[place:end], len(text)
+        if text[end + 1] != ".":
+            step, place = step + text[place : end + 1], end + 1
+        elif escaped:
+            step, place = step + text[place : end - 1] + "`", end + 1
+        else:
+            return step + text[place:end], end + 2
+
+
+class ExtractField:
+    """Puts one field of a key or value in its place."""
+
+    def __init__(self, side: Side, field: str, version: str = "V1", default: bool = True) -> None:
+        self._side, self._name, self._default = side, field, default
+        self._path = field_path(field, version)
+
+    def __call__(self, record: SinkRecord) -> SinkRecord:
+        """The record with the field as its key or value."""
+        data = self._side.of(record)
+        if data.schema is None:
+            return self._side.put(record, SchemaAndValue(None, self._of_map(data)))
+        schema, value = data.schema, data.value
+        for place, step in enumerate(self._path):
+            if value is not None:
+                struct(SchemaAndValue(schema, value), "field extraction" if place == 0 else "nested field access")
+            member = next((each for each in schema.fields if each.name == step), None)
+            if member is None:
+                raise unusable(f"Unknown field: {self._name}")
+            value = None if value is None else cell(value, member, default=self._default)
+            schema = member.schema
+        return self._side.put(record, SchemaAndValue(schema, value))
+
+    def _of_map(self, data: SchemaAndValue) -> Any:
+        for step in self._path:
+            if data.value is None:
+                return None
+            data = SchemaAndValue(None, plain_map(data, "field extraction").get(step))
+        return data.value
+
+
+class HoistField:
+    """Wraps a key or value into a struct of one field."""
+
+    def __init__(self, side: Side, field: str) -> None:
+        self._side, self._name = side, field
+        self._schemas = SchemaMemo(lambda schema: Schema("struct", fields=(Field(field, schema),)))
+
+    def __call__(self, record: SinkRecord) -> SinkRecord:
+        """The record with the struct."""
+        data = self._side.of(record)
+        schema = None if data.schema is None else self._schemas(data.schema)
+        return self._side.put(record, SchemaAndValue(schema, {self._name: data.value}))
+
+
+class SetSchemaMetadata:
+    """Gives a schema another name or version."""
+
+    def __init__(self, side: Side, name: str | None, version: int | None, default: bool = True) -> None:
+        self._side, self._name, self._version, self._default = side, name, version, default
+        self._schemas = SchemaMemo(self._schema)
+
+    def __call__(self, record: SinkRecord) -> SinkRecord:
+        """The record with the schema. Raises BadRecord for schemaless data."""
+        data = self._side.of(record)
+        if data.schema is None and data.value is None:
+            return record
+        if data.schema is None:
+            raise unusable("Schema required for [updating schema metadata]")
+        if data.value is None:
+            return self._side.put(record, SchemaAndValue(self._schemas(data.schema), None))
+        schema, values = struct(data, "updating schema metadata")  # Connect 4.3 takes no other type either
+        kept = cells(schema, values, default=self._default)
+        return self._side.put(record, SchemaAndValue(self._schemas(schema), kept))
+
+    def _schema(self, schema: Schema) -> Schema:
+        version = schema.version if self._version is None else self._version
+        return replace(schema, name=self._name or schema.name, version=version)

@@ -9,8 +9,7 @@ from dataclasses import replace
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.transforms.fields import ReplaceField
 from headrace.transforms.literals import parse_literal
-from headrace.transforms.record import Header, Side, SinkRecord, unusable
-from headrace.transforms.structs import cell, plain_map, struct
+from headrace.transforms.record import Header, Side, SinkRecord, cell, plain_map, struct, unusable
 
 
 def header_bytes(value: bytes | SchemaAndValue | None) -> bytes | None:

@@ -13,7 +13,7 @@ from headrace.core.connect.config_def import parse_list
 from headrace.core.connect.typed_options import below, parsed
 from headrace.core.model.errors import ConfigError
 from headrace.extensions import ExtensionPoint
-from headrace.transforms import apache, debezium, debezium_columns
+from headrace.transforms import apache, debezium
 from headrace.transforms.chain import Chain, Link
 from headrace.transforms.options import REPLACE_NULL, PluginClass, PluginClasses, Selection, Values
 from headrace.transforms.record import Predicate
@@ -40,7 +40,7 @@ _OF_OTHERS = {
 @cache
 def transforms() -> Mapping[str, PluginClass]:
     """Return the transforms by class name, in the order of the names. Raises ConfigError for an unusable extension."""
-    return _by_name([*apache.transforms(), *debezium.transforms(), *debezium_columns.transforms()], _TRANSFORMS)
+    return _by_name([*apache.transforms(), *debezium.transforms()], _TRANSFORMS)
 
 
 @cache

@@ -1,24 +1,38 @@
-"""The transform TimestampConverter: convert times to text, numbers, or Connect's Date, Time and Timestamp."""
+"""Transforms of times: Kafka's ``TimestampConverter`` and Debezium's ``TimezoneConverter``.
+
+TimezoneConverter: A time with an offset stays the same moment and gets the zone's offset. A time without one is read as
+local time of the zone, so that it becomes another moment (``io.debezium.time.MicroTimestamp`` etc.). Dates and times of
+day do not change, except ``ZonedTime``, which gets the zone's offset at the record's timestamp.
+
+Tests: ``tests/unit/transforms/test_recorded.py``.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, time, timedelta, timezone, tzinfo
 from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.schema import Field, Schema
-from headrace.transforms.java_dates import DateFormat
-from headrace.transforms.record import Side, SinkRecord, unusable
-from headrace.transforms.structs import (
+from headrace.transforms.change_events import is_envelope
+from headrace.transforms.java_formats import EPOCH, DateFormat
+from headrace.transforms.record import (
     DATE,
     TIME,
     TIMESTAMP,
     SchemaMemo,
+    Side,
+    SinkRecord,
     cell,
     class_of,
     plain_map,
     remade,
     struct,
+    unusable,
 )
 
 _DAY = 86_400_000
@@ -132,3 +146,176 @@ def _plain_kind(data: SchemaAndValue) -> str:
     if isinstance(data.value, int) and not isinstance(data.value, bool):
         return "unix"
     raise unusable(f"TimestampConverter does not support class {class_of(data)} objects as timestamps")
+
+
+_ZONED_TIMESTAMP, _ZONED_TIME = "io.debezium.time.ZonedTimestamp", "io.debezium.time.ZonedTime"
+_LOCAL = {
+    "io.debezium.time.Timestamp": 1_000,
+    TIMESTAMP: 1_000,
+    "io.debezium.time.MicroTimestamp": 1_000_000,
+    "io.debezium.time.NanoTimestamp": 1_000_000_000,
+}
+"""Units per second, by type."""
+_OFFSET = re.compile(r"[+-]\d{2}:\d{2}(:\d{2})?")
+_RULE = re.compile(r'[".\w\s]+(:[".\w\s]+){0,2}')
+_FRACTION = re.compile(r"\.(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The fields that ``include.list`` or ``exclude.list`` name, by topic, by source table, or by either.
+
+    An empty set means all fields.
+    """
+
+    topics: dict[str, set[str]] = field(default_factory=dict)
+    tables: dict[str, set[str]] = field(default_factory=dict)
+    either: dict[str, set[str]] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, entries: Sequence[str]) -> Rules:
+        """Parse ``source:table:field``, ``topic:name:field`` or ``name:field``. Raises ValueError for other rules.
+
+        A prefix is valid for the following entries as well.
+        """
+        rules, prefix = cls(), ""
+        for entry in entries:
+            if _RULE.fullmatch(entry) is None:
+                raise ValueError(
+                    f"{entry} is none of source:<table>[:<field>], topic:<topic>[:<field>], <name>:<field>"
+                )
+            parts = entry.split(":")
+            if len(parts) > 1 and parts[0].lower() in ("source", "topic"):
+                prefix = parts.pop(0).lower()
+            known = {"topic": rules.topics, "source": rules.tables}.get(prefix, rules.either)
+            known.setdefault(parts[0], set()).update(parts[1:2])
+        return rules
+
+    def fields(self, table: str | None, topic: str) -> set[str] | None:
+        """The fields for events of a table, None if no rule matches."""
+        candidates = ((self.topics, topic), (self.tables, table), (self.either, topic), (self.either, table))
+        return next((known[name] for known, name in candidates if name is not None and name in known), None)
+
+
+def time_zone(name: str) -> tzinfo:
+    """A zone by its name or offset. Raises ValueError for any other text."""
+    if _OFFSET.fullmatch(name):
+        hours, minutes, *seconds = (int(part) for part in name[1:].split(":"))
+        offset = timedelta(hours=hours, minutes=minutes, seconds=sum(seconds))
+        return timezone(-offset if name.startswith("-") else offset)
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise ValueError(
+            "Invalid timezone format. Please specify either a geographic timezone (e.g. America/Los_Angeles) or a UTC "
+            "offset in the format of +/-hh:mm, (e.g. +08:00)."
+        ) from error
+
+
+class TimezoneConverter:
+    """Convert the times of ``before`` and ``after``, and those of ``source`` that a rule names."""
+
+    def __init__(self, zone: tzinfo, include: Rules | None = None, exclude: Rules | None = None) -> None:
+        self._zone, self._include, self._exclude = zone, include, exclude
+
+    def __call__(self, record: SinkRecord) -> SinkRecord:
+        """The record with the times converted."""
+        schema, values = record.value.schema, record.value.value
+        if values is None or schema is None or not is_envelope(schema):
+            return record
+        named = self._named((values.get("source") or {}).get("table"), record.topic)
+        if named is None:
+            return record
+        made = {
+            **values,
+            **{
+                image: self._converted(kind, values[image], fields, record)
+                for image, fields in self._by_image(named).items()
+                if values.get(image) is not None and (kind := schema.field(image)) is not None
+            },
+        }
+        return Side.VALUE.put(record, SchemaAndValue(schema, made))
+
+    def _named(self, table: str | None, topic: str) -> set[str] | None:
+        """The fields that a rule names for an event; None for an event that does not change."""
+        if self._include is not None:
+            return self._include.fields(table, topic)
+        found = self._exclude.fields(table, topic) if self._exclude is not None else None
+        if found is None:
+            return set()
+        return found or None
+
+    @staticmethod
+    def _by_image(named: set[str]) -> dict[str, set[str] | None]:
+        """The named fields of each struct, None for all fields."""
+        if not named:
+            return {"before": None, "after": None}
+        by_image: dict[str, set[str] | None] = {}
+        for image in ("before", "after", "source"):
+            own = {name.removeprefix(f"{image}.") for name in named if name.startswith(f"{image}.")}
+            bare = {name for name in named if not name.startswith(("before.", "after.", "source."))}
+            by_image[image] = own if image == "source" else own | bare
+        return by_image if by_image["source"] else {name: by_image[name] for name in ("before", "after")}
+
+    def _converted(
+        self, schema: Schema, values: Mapping[str, Any], named: set[str] | None, record: SinkRecord
+    ) -> dict[str, Any]:
+        made = dict(values)
+        for member in schema.fields:
+            wanted = named is None or (member.name in named) is (self._include is not None)
+            value = cell(made, member) if wanted else None
+            if value is not None:
+                made[member.name] = self._time(member.schema.name or "", value, made.get(member.name), record)
+        return made
+
+    def _time(self, schema_name: str, value: Any, given: Any, record: SinkRecord) -> Any:
+        if schema_name in _LOCAL:
+            return self._local(value, _LOCAL[schema_name])
+        if schema_name == _ZONED_TIMESTAMP:
+            return self._with_offset(value)
+        if schema_name == _ZONED_TIME:
+            return self._time_of_day(value, record.timestamp)
+        return given
+
+    def _offset(self, local: datetime) -> timedelta:
+        """The zone's offset at a local time."""
+        return local.replace(tzinfo=self._zone).utcoffset() or timedelta()
+
+    def _local(self, value: int, per_second: int) -> int:
+        seconds = value // per_second
+        try:
+            local = (EPOCH + timedelta(seconds=seconds)).replace(tzinfo=None)
+        except OverflowError as error:
+            raise unusable("a time is after the year 9999") from error
+        return int(value - round(self._offset(local).total_seconds()) * per_second)
+
+    def _with_offset(self, value: str) -> str:
+        """A time with the zone's offset; the digits of its fraction stay."""
+        fraction, moment = _FRACTION.search(value), _parsed(datetime, value)
+        there = moment.astimezone(timezone(self._offset(moment.replace(tzinfo=None))))
+        return _text(there.strftime("%Y-%m-%dT%H:%M:%S").rjust(19, "0"), fraction, there)
+
+    def _time_of_day(self, value: str, milliseconds: int) -> str:
+        fraction, given = _FRACTION.search(value), _parsed(time, value)
+        now = EPOCH + timedelta(milliseconds=milliseconds)
+        offset = now.astimezone(self._zone).utcoffset() or timedelta()
+        there = datetime.combine(now.date(), given).astimezone(timezone(offset))
+        return _text(there.strftime("%H:%M:%S"), fraction, there)
+
+
+def _parsed(time_class: Any, value: str) -> Any:
+    """Parse a timestamp, or a time of day, with an offset. Raises BadRecord without the text."""
+    try:
+        parsed = time_class.fromisoformat(_FRACTION.sub("", value))
+    except ValueError:
+        raise unusable("a time with an offset cannot be parsed") from None  # Python's message contains it
+    if parsed.tzinfo is None:
+        raise unusable("a time that requires an offset has none")
+    return parsed
+
+
+def _text(seconds: str, fraction: re.Match[str] | None, moment: datetime) -> str:
+    offset = moment.utcoffset() or timedelta()
+    digits = fraction[1].rstrip("0") if fraction is not None else ""
+    shown = "Z" if not offset else moment.astimezone(timezone(offset)).isoformat()[-6:]
+    return seconds + (f".{digits}" if digits else "") + shown

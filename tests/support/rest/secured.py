@@ -14,7 +14,7 @@ from support.servers.certificates import Authority
 
 from headrace.config import WorkerConfig
 from headrace.config.tls import client_context
-from headrace.rest.servers import Endpoints, rest_servers
+from headrace.rest.server import Endpoints, rest_servers
 from headrace_dev.memory.stores import MemoryStores
 
 HTTPS = "https://127.0.0.1:0"

@@ -11,14 +11,12 @@ from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.errors import BadRecord, ConfigError
 from headrace.core.model.schema import Field, Schema
 from headrace.transforms.casting import java_double
+from headrace.transforms.fields import field_path
 from headrace.transforms.headers import header_bytes
-from headrace.transforms.java_dates import DateFormat
-from headrace.transforms.java_regex import check_replacement, compiled
+from headrace.transforms.java_formats import DateFormat, check_replacement, compiled
 from headrace.transforms.literals import parse_literal
-from headrace.transforms.record import NOTHING, SinkRecord
+from headrace.transforms.record import DECIMAL, NOTHING, SinkRecord
 from headrace.transforms.registry import chain
-from headrace.transforms.structs import DECIMAL
-from headrace.transforms.structure import field_path
 
 PRICE = Schema("bytes", name=DECIMAL, parameters=(("scale", "2"),))
 

@@ -1,11 +1,14 @@
-"""``/connectors/{name}/owner`` and the parameter ``owner``: connectors as code, which Kafka Connect does not have.
+"""Connectors as code, which Kafka Connect does not have: ``/connectors/{name}/owner`` and ``/connectors-directory``.
 
-Kafka Connect ignores the parameter, so clients may send the same requests to both.
+Requests that change a connector have the parameter ``owner``, which Kafka Connect ignores, so that clients may send the
+same requests to both. ``/connectors-directory`` compares the connectors with the files of ``connectors.directory``; the
+leader answers, because only the leader reads the files.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from http import HTTPStatus
 
 from fastapi import APIRouter, Request, Response
@@ -16,13 +19,14 @@ from headrace.core.model.errors import RestError
 from headrace.rest import bodies
 from headrace.rest.entities import Json
 from headrace.rest.route import ConnectRoute
+from headrace.runtime.worker.connector_directory import ConnectorDirectory, DirectoryEntry, DirectoryReport
 from headrace.runtime.worker.herder import Herder
 
 OWNER, SOURCE = "owner", "source"
 """Parameters of requests that create, change and delete a connector."""
 
 
-def router(herder: Herder) -> APIRouter:
+def owner_router(herder: Herder) -> APIRouter:
     """Return the routes."""
     routes = APIRouter(prefix="/connectors", route_class=ConnectRoute)
 
@@ -63,3 +67,46 @@ def requesting_owner(request: Request) -> Ownership | None:
     if name == DIRECTORY:
         raise RestError(f"The owner {DIRECTORY} changes connectors from its files only; send no owner", 400)
     return None if name is None else Ownership(name, request.query_params.get(SOURCE, ""))
+
+
+def directory_router(directory: ConnectorDirectory, worker_id: str) -> APIRouter:
+    """Return the route."""
+    routes = APIRouter(prefix="/connectors-directory", route_class=ConnectRoute)
+
+    @routes.get("")
+    async def get_directory() -> Response:
+        return JSONResponse({"worker_id": worker_id, **_document(directory.report())})
+
+    return routes
+
+
+def _document(report: DirectoryReport) -> Json:
+    return {
+        "directory": str(report.folder),
+        "read": _utc(report.read),
+        "dry_run": report.dry_run,
+        "problem": report.problem or None,
+        "files": [
+            {"file": file, "connector": problem.connector, "problem": problem.message}
+            for file, problem in report.files.problems.items()
+        ],
+        "ignored": list(report.files.ignored),
+        "connectors": [_entry(entry) for entry in report.entries],
+    }
+
+
+def _entry(entry: DirectoryEntry) -> Json:
+    """Return a connector with the names of the options that differ, never with their values."""
+    return {
+        "connector": entry.step.name,
+        "file": entry.step.source or None,
+        "state": entry.state,
+        "action": entry.step.action,
+        "options": list(entry.step.keys),
+        "drifted": entry.step.drifted,
+        "message": entry.message or None,
+    }
+
+
+def _utc(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.isoformat(timespec="seconds").replace("+00:00", "Z")
