@@ -24,7 +24,8 @@ import pyarrow as pa
 
 from benchmarks.lake import HEADRACE, MEASURED, SPARK, fill, run, static_table
 from benchmarks.workload import KEY, SCHEMA, TOPIC, stored_rows
-from headrace.core.model.events import Actions, Column, TableId, Versions
+from headrace.core.model.actions import Actions, Gates
+from headrace.core.model.events import Column, TableId, Versions
 from headrace.core.model.schema import Schema
 from headrace.ports import Commit, LakeTable, TableOptions, TopicPartition
 from headrace_connectors.lakehouse import SparkLakehouse
@@ -131,7 +132,7 @@ def random_updates(load: Load, random: np.random.Generator, number: int) -> Acti
     offsets = np.arange(number * count, (number + 1) * count, dtype=np.int64)
     positions = np.array([b"00001.%020d" % offset for offset in offsets])
     versions = Versions(TOPIC, positions, np.zeros(count, np.int32), offsets, offsets)
-    no, none = np.zeros(count, np.bool_), np.full(count, -1)
+    no = np.zeros(count, np.bool_)
     return Actions(
         table=TableId("bench", "bench", "public", "acct"),
         key_fields=(KEY,),
@@ -139,11 +140,8 @@ def random_updates(load: Load, random: np.random.Generator, number: int) -> Acti
         delete=no,
         fresh=no,
         version=versions,
-        first_position=positions,
-        first=versions,
-        by_arrival=no,
-        carry_from=none,
-        transaction=none,
+        gates=Gates.of(versions),
+        transaction=np.full(count, -1),
         columns=tuple(Column(each.name, Schema("string"), rows[each.name].combine_chunks()) for each in SCHEMA),
     )
 

@@ -16,7 +16,8 @@ import pytest
 from support.fix_spark import Warehouse
 from support.lake.lake_actions import TOPIC, Row, actions, commit, text
 
-from headrace.core.model.events import Actions, RowVersion
+from headrace.core.model.actions import Actions
+from headrace.core.model.events import RowVersion
 from headrace.ports import MergeCounts, TableOptions
 from headrace_connectors.lakehouse.delta import DeltaFormat
 from headrace_connectors.lakehouse.iceberg import IcebergFormat

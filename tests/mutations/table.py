@@ -127,11 +127,11 @@ TOMBSTONES = _of(
 )
 
 ACTIONS = _of(
-    f"{CORE}/merge/actions.py",
+    f"{CORE}/model/actions.py",
     (
         "cells come from whichever row has the old key",
-        "actions = replace(actions, carried=stored)",
-        "actions = replace(actions)",
+        "CarriedCells(actions.carried.origin, stored)",
+        "CarriedCells(actions.carried.origin)",
     ),
 )
 
@@ -158,7 +158,7 @@ TOMBSTONES_OF_FETCHES = _of(
     f"{CORE}/batch/event_pairs.py",
     (
         "a tombstone in a later fetch is a delete of its own",
-        "return split(changes, 1)[1] if len(changes) > 1 else None",
+        "return changes.slice(1, len(changes)) if len(changes) > 1 else None",
         "return changes",
     ),
     (
@@ -248,11 +248,16 @@ CARRY = _of(
     ("a life goes on behind its beginning", "            if operation in _IMAGES:", "            if False:"),
 )
 
+RUNS = _of(
+    f"{CORE}/batch/combine.py",
+    ("a truncate is joined with changes", "            case _:\n                return False\n", ""),
+)
+
 HELD_HALVES = _of(
     f"{CORE}/batch/held_halves.py",
     (
         "no half waits",
-        "if not (self._by_key or followed or changes.moved or changes.old_key):",
+        "if not (self._by_key or followed or changes.key_changes):",
         "if True:",
     ),
     (
@@ -276,17 +281,12 @@ BATCH = _of(
     ),
     (
         "a truncate does not wait for halves",
-        "isinstance(self._waiting[0].content, Barrier) and len(self._held))",
+        "self._waiting[0].content.is_barrier and len(self._held))",
         "False)",
     ),
     (
         "a truncate divides halves that are released together",
         "            if part.joined:\n                continue\n",
-        "",
-    ),
-    (
-        "a truncate is joined with changes",
-        "        if isinstance(first.content, Barrier):\n            return [first]\n",
         "",
     ),
     (
@@ -346,7 +346,7 @@ FOUND_BY_HISTORIES = (
     ),
     *_of(
         f"{CORE}/merge/applicable_events.py",
-        ("deletes of displaced rows apply", "    if changes.displaced:", "    if False:"),
+        ("deletes of displaced rows apply", "    if changes.key_changes.displaced:", "    if False:"),
     ),
     *_of(
         f"{CORE}/batch/held_halves.py",
@@ -412,6 +412,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     *FOUND_BY_HISTORIES,
     *KEY_CHANGES,
     *CARRY,
+    *RUNS,
     *HELD_HALVES[1:],
     *BATCH,
     *TABLE_LANE,

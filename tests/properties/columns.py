@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from properties.reference_model import Columns, Event
 
-from headrace.core.model.events import CellState, Changes, Column, Operation, TableId, Truncate, Versions
+from headrace.core.model.events import CellState, Changes, Column, KeyChanges, Operation, TableId, Truncate, Versions
 from headrace.core.model.keys import canonical_keys
 from headrace.core.model.schema import Schema
 
@@ -101,9 +101,11 @@ def changes_of(events: Sequence[Event]) -> Changes:
         ),
         transaction=np.array([event.transaction for event in events], np.int64),
         columns=(keys, *(_column(name, *KINDS[kinds[name]], events) for name in kinds)),
-        old_key={i: f"={event.old_key}" for i, event in enumerate(events) if event.old_key is not None},
-        moved=frozenset(i for i, event in enumerate(events) if event.moved),
-        new_key={i: f"={event.new_key}" for i, event in enumerate(events) if event.new_key is not None},
+        key_changes=KeyChanges(
+            {i: f"={event.old_key}" for i, event in enumerate(events) if event.old_key is not None},
+            frozenset(i for i, event in enumerate(events) if event.moved),
+            {i: f"={event.new_key}" for i, event in enumerate(events) if event.new_key is not None},
+        ),
     )
 
 

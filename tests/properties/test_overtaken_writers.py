@@ -19,7 +19,8 @@ from properties.searching import deliveries
 from properties.workers import NO_OPTIONS, Fate, Mortal, Warehouse, Worker, expected, written
 from support.records.change_events import version
 
-from headrace.core.model.events import Actions, Operation
+from headrace.core.model.actions import Actions
+from headrace.core.model.events import Operation
 from headrace.ports import Commit, LakeTable, MergeCounts, TableOptions
 from headrace_dev.memory import MemoryLakehouse
 

@@ -14,7 +14,8 @@ from properties.reference_model import Model, Rows
 from support.task.task_queues import TaskQueues
 
 from headrace.core.batch.batch import BatchPolicy
-from headrace.core.model.events import Actions, RowVersion
+from headrace.core.model.actions import Actions
+from headrace.core.model.events import RowVersion
 from headrace.core.reselect.options import ReselectOptions
 from headrace.ports import Commit, Lakehouse, LakeTable, MergeCounts, TableOptions, TopicPartition
 from headrace.runtime.pipeline.pipeline_parts import PipelineOptions

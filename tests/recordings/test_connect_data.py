@@ -52,8 +52,8 @@ def _assert_same(one: Decoded, other: Decoded) -> None:
         if not isinstance(left, Changes) or not isinstance(right, Changes):
             assert left == right
             continue
-        assert (left.table, left.key_fields, left.old_key, left.moved) == (
-            *(right.table, right.key_fields, right.old_key, right.moved),
+        assert (left.table, left.key_fields, left.key_changes.old_keys, left.key_changes.first_halves) == (
+            *(right.table, right.key_fields, right.key_changes.old_keys, right.key_changes.first_halves),
         )
         assert left.key.equals(right.key)
         assert np.array_equal(left.operation, right.operation)

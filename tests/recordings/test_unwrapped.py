@@ -69,7 +69,10 @@ def _of_changes(changes: Changes) -> list[dict[str, Any]]:
     }
     for index, event in enumerate(events):
         event |= {name: values[index] for name, values in facts.items()} | {"table": changes.table}
-        event |= {"old key": changes.old_key.get(index), "moved": index in changes.moved}
+        event |= {
+            "old key": changes.key_changes.old_keys.get(index),
+            "moved": index in changes.key_changes.first_halves,
+        }
     gone = np.isin(changes.operation, (Operation.DELETE, Operation.TOMBSTONE))
     for column in changes.columns:
         states = np.zeros(len(changes)) if column.states is None else column.states

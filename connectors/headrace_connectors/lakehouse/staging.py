@@ -13,8 +13,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.core.model.actions import Actions
 from headrace.core.model.errors import Fatal
-from headrace.core.model.events import Actions, CellState, Column, Versions
+from headrace.core.model.events import CellState, Column, Versions
 from headrace_connectors.lakehouse.merge import MergeColumns, staged, staged_names, text_literal
 from headrace_connectors.lakehouse.schema import VERSION_COLUMNS, quoted, sql_type
 
@@ -107,7 +108,7 @@ def _shape(picked: _Picked, schema: pa.Schema, soft: bool) -> MergeColumns:
     names = tuple(column.name for column in actions.columns)
     first_key = picked.key_columns()[0]
     keys = _in_lake_type(picked.values(first_key), first_key.name, schema)
-    positioned = (actions.version.position[index] != b"") & (actions.first_position[index] != b"")
+    positioned = (actions.version.position[index] != b"") & (actions.gates.position[index] != b"")
     return MergeColumns(
         topic=actions.version.topic,
         key_fields=actions.key_fields,
@@ -117,7 +118,7 @@ def _shape(picked: _Picked, schema: pa.Schema, soft: bool) -> MergeColumns:
         carried=_columns_with(picked, CellState.CARRIED),
         key_range=_key_range(first_key.name, keys),
         positioned=bool(positioned.all()),
-        by_arrival=bool(actions.by_arrival[index].any()),
+        by_arrival=bool(actions.gates.by_arrival[index].any()),
         deletes=bool(actions.delete[index].any()),
         upserts=not actions.delete[index].all(),
         soft=soft,
@@ -157,14 +158,14 @@ def _staged_array(picked: _Picked, shape: MergeColumns, schema: pa.Schema, name:
 def _row_array(picked: _Picked, shape: MergeColumns, name: str) -> pa.Array:
     """Return a staged column with the metadata of rows."""
     actions, index = picked.actions, picked.index
-    first = actions.first
+    first = actions.gates.first
     match name.removeprefix(staged("")):
         case "delete":
             return pa.array(actions.delete[index])
         case "first_position":
-            return _positions(actions.first_position[index])
+            return _positions(actions.gates.position[index])
         case "by_arrival":
-            return pa.array(actions.by_arrival[index])
+            return pa.array(actions.gates.by_arrival[index])
         case "first_partition" | "first_offset" | "first_source_time" as column:
             return _version_array(first, index, staged(column.removeprefix("first_")))
         case "fresh":
@@ -198,19 +199,25 @@ def _positions(positions: npt.NDArray[np.bytes_]) -> pa.Array:
 
 def _old_key(picked: _Picked, index: int, schema: pa.Schema) -> pa.Array:
     column = picked.key_columns()[index]
-    source = picked.actions.carry_from[picked.index]
-    taken = column.values.take(pa.array(source, pa.int64(), mask=source < 0))
-    return _in_lake_type(taken, column.name, schema)
+    return _in_lake_type(column.values.take(_origins(picked)), column.name, schema)
 
 
 def _old_versions(picked: _Picked) -> pa.Array:
     """The versions of the stored rows that supply carried cells, in the form of ``merge.py``; null for any version."""
-    actions = picked.actions
-    source = actions.carry_from[picked.index]
-    keys = actions.key.take(pa.array(source, pa.int64(), mask=source < 0)).to_pylist()
-    versions = [actions.carried.get(key) for key in keys]
+    carried = picked.actions.carried
+    keys = picked.actions.key.take(_origins(picked)).to_pylist()
+    versions = [None if carried is None else carried.versions.get(key) for key in keys]
     texts = [each and f"{each.position.decode()}/{each.partition}/{each.offset}" for each in versions]
     return pa.array(texts, pa.string())
+
+
+def _origins(picked: _Picked) -> pa.Array:
+    """The indexes of the actions under whose keys the rows that supply carried cells are stored; null without one."""
+    carried = picked.actions.carried
+    if carried is None:
+        return pa.nulls(len(picked), pa.int64())
+    origin = carried.origin[picked.index]
+    return pa.array(origin, pa.int64(), mask=origin < 0)
 
 
 # -- key range --------------------------------------------------------------------------------------------------------

@@ -13,11 +13,11 @@ import numpy as np
 import pyarrow as pa
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from headrace.core.merge.actions import outranking, take_actions
 from headrace.core.merge.history import History
 from headrace.core.model import log_progress
+from headrace.core.model.actions import Actions, outranking
 from headrace.core.model.errors import Fatal, HeadraceError, TableMissing
-from headrace.core.model.events import OWN_PREFIX, Actions, RowVersion
+from headrace.core.model.events import OWN_PREFIX, RowVersion
 from headrace.core.tables.table_layout import check_columns
 from headrace.core.tables.table_sources import TableSource
 from headrace.ports import Commit, MergeCounts, TableOptions, TopicPartition, UpkeepReport
@@ -296,7 +296,7 @@ class SparkTable:
         deletes = np.flatnonzero(actions.delete)
         if self._fresh or not len(deletes):
             return 0
-        taken = take_actions(actions, deletes)
+        taken = actions.take(deletes)
         return int(outranking(taken, self.stored(taken)).sum())
 
     def _append(self, statement: str, commit: Commit) -> MergeCounts:

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.core.model.events import UNVERSIONED, Actions, CellState, Column, RowVersion, arrived_later
+from headrace.core.model.actions import Actions
+from headrace.core.model.events import UNVERSIONED, CellState, Column, RowVersion, arrived_later
 
 _KNOWN = (int(CellState.VALUE), int(CellState.NULL))
 _LEFT = (int(CellState.UNCHANGED), int(CellState.CARRIED))
@@ -40,10 +41,10 @@ class Batch:
         """Return whether the action applies to a stored row, by the gate of ``Actions``."""
         if stored is None:
             return True
-        first = bytes(self.actions.first_position[index])
+        first = bytes(self.actions.gates.position[index])
         if first and not first > stored.position:
             return False
-        return not self.actions.by_arrival[index] or arrived_later(self.actions.first.row(index), stored)
+        return not self.actions.gates.by_arrival[index] or arrived_later(self.actions.gates.first.row(index), stored)
 
     def version(self, index: int, row: Row | None) -> RowVersion:
         """Return the row's version after the action: the last event's, but never with a lower position."""
@@ -70,10 +71,12 @@ class Batch:
             return values[index]
         assert states[index] in _LEFT, f"{name!r} is {CellState(states[index]).name}"
         if states[index] == CellState.CARRIED:
-            key = self.keys[int(self.actions.carry_from[index])]
+            carried = self.actions.carried
+            assert carried is not None, f"{name!r} is CARRIED from no row"
+            key = self.keys[int(carried.origin[index])]
             row = before.get(key)
             version = UNVERSIONED if row is None or row.version is None else row.version
-            if version != self.actions.carried.get(key, version):
+            if version != carried.versions.get(key, version):
                 return None
         return None if row is None else row.cells[name]
 

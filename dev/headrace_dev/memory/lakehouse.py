@@ -16,8 +16,9 @@ import pyarrow.compute as pc
 
 from headrace.core.merge.history import History
 from headrace.core.model import log_progress
+from headrace.core.model.actions import Actions
 from headrace.core.model.errors import Fatal, Retriable, TableMissing
-from headrace.core.model.events import UNVERSIONED, Actions, RowVersion, outranks, succeed
+from headrace.core.model.events import UNVERSIONED, RowVersion, outranks, succeed
 from headrace.core.model.inferred_types import conformed
 from headrace.core.model.keys import FLOOR_KEY, ORIGINS_PREFIX
 from headrace.core.tables.naming import check_table_path

@@ -33,9 +33,10 @@ from headrace.cassandra.cell_writes import (
     Write,
     comparison_bytes,
 )
+from headrace.core.model.actions import Actions, Gates
 from headrace.core.model.arrow_columns import build_array
 from headrace.core.model.errors import BadRecord
-from headrace.core.model.events import OWN_PREFIX, Actions, CellState, Column, RowVersion, TableId, Versions
+from headrace.core.model.events import OWN_PREFIX, CellState, Column, RowVersion, TableId, Versions
 from headrace.core.model.inferred_types import infer_schema, is_inferred
 from headrace.core.model.keys import canonical_keys
 from headrace.core.model.schema import Field, Schema
@@ -175,10 +176,7 @@ def _actions(
         delete=delete,
         fresh=nothing,
         version=versions,
-        first_position=versions.position,
-        first=versions,
-        by_arrival=nothing,  # ``CassandraTable`` has already compared the versions of all cells
-        carry_from=np.full(len(keys), -1, np.int64),
+        gates=Gates(versions.position, versions, nothing),  # ``CassandraTable`` has compared the versions of all cells
         transaction=np.full(len(keys), -1, np.int64),
         columns=tuple(columns),
     )

@@ -10,7 +10,8 @@ from typing import Protocol
 import pyarrow as pa
 
 from headrace.core.merge.history import History
-from headrace.core.model.events import Actions, RowVersion
+from headrace.core.model.actions import Actions
+from headrace.core.model.events import RowVersion
 from headrace.core.model.log_progress import Progress
 from headrace.core.tables.table_layout import Maintenance, TableLayout
 from headrace.core.tables.table_sources import TableSource
@@ -139,7 +140,7 @@ class TableWriter(Protocol):
         """Apply the actions that rank above the stored rows (``Actions`` says when), in one visible step per commit.
 
         An upsert that has no stored row is inserted only if it keeps no stored cell. Counts what was applied. A
-        CARRIED cell is taken from the stored row of ``carry_from`` as it was before this merge, in the same commit;
+        CARRIED cell is taken from the stored row of ``carried`` as it was before this merge, in the same commit;
         if there is no such row, or in another version than that of ``carried``, the action does not apply.
         Without an action nothing is committed.
         """

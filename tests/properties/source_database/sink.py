@@ -12,8 +12,9 @@ from properties.source_database.scenario import Death, chance
 from properties.source_database.virtual_time import Killed
 
 from headrace.core.batch.held_halves import HALF_TIMEOUT_BEHIND
+from headrace.core.model.actions import Actions
 from headrace.core.model.errors import Fenced
-from headrace.core.model.events import Actions, RowVersion
+from headrace.core.model.events import RowVersion
 from headrace.ports import (
     Chunk,
     Commit,

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headrace.core.model.events import Actions, CellState, Column, RowVersion, TableId, Versions
+from headrace.core.model.actions import Actions, CarriedCells, Gates
+from headrace.core.model.events import CellState, Column, RowVersion, TableId, Versions
 from headrace.core.model.schema import Schema
 from headrace.ports import Commit, TopicPartition
 
@@ -84,10 +85,8 @@ def actions(schema: pa.Schema, rows: Sequence[Row], key_fields: Sequence[str] = 
         delete=np.array([row.delete for row in rows], np.bool_),
         fresh=np.array([row.fresh for row in rows], np.bool_),
         version=last,
-        first_position=first.position,
-        first=first,
-        by_arrival=first.position == b"",
-        carry_from=np.array([row.carry for row in rows], np.int64),
+        gates=Gates.of(first),
+        carried=CarriedCells(np.array([row.carry for row in rows], np.int64)),
         transaction=np.full(len(rows), -1),
         columns=tuple(_column(column, rows) for column in schema),
     )

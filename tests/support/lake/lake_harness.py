@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from support.lake.lake_actions import Row, actions, commit
 
-from headrace.core.model.events import Actions
+from headrace.core.model.actions import Actions
 from headrace.ports import LakeTable
 
 ITEM = pa.schema([("id", pa.int64()), ("name", pa.string()), ("note", pa.string()), ("qty", pa.int32())])

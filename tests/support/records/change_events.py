@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from headrace.core.model.events import CellState, Changes, Column, Operation, RowVersion, TableId, Versions
+from headrace.core.model.events import CellState, Changes, Column, KeyChanges, Operation, RowVersion, TableId, Versions
 from headrace.core.model.keys import canonical_keys
 from headrace.core.model.schema import Schema
 
@@ -81,9 +81,11 @@ def changes(*events: Event, columns: Sequence[str] = ("a",)) -> Changes:
         ),
         transaction=np.full(len(events), -1, np.int64),
         columns=(ids, *(_column(name, events) for name in columns)),
-        old_key={i: f"={event.old_key}" for i, event in enumerate(events) if event.old_key is not None},
-        moved=frozenset(i for i, event in enumerate(events) if event.moved),
-        new_key={i: f"={key}" for i, key in _new_keys(events) if key is not None},
+        key_changes=KeyChanges(
+            {i: f"={event.old_key}" for i, event in enumerate(events) if event.old_key is not None},
+            frozenset(i for i, event in enumerate(events) if event.moved),
+            {i: f"={key}" for i, key in _new_keys(events) if key is not None},
+        ),
     )
 
 

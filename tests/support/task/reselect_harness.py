@@ -15,9 +15,10 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.core.merge.fold import fold
+from headrace.core.model.actions import Actions
 from headrace.core.model.arrow_columns import build_array
 from headrace.core.model.catalog import CatalogColumn, CatalogTable, KeyColumn, SqlType
-from headrace.core.model.events import Actions, CellState, Changes, Column, Operation, TableId, Versions
+from headrace.core.model.events import CellState, Changes, Column, KeyChanges, Operation, TableId, Versions
 from headrace.core.model.keys import canonical_keys
 from headrace.core.model.schema import Field, Schema
 from headrace.core.reselect.cache.rows import CacheUse
@@ -180,7 +181,8 @@ class Lake:
                     self.rows.pop(key, None)
                 continue
             old = {} if actions.fresh[number] else before.get(key, {})
-            origin = keys[actions.carry_from[number]] if actions.carry_from[number] >= 0 else None
+            carried = actions.carried if actions.carries()[number] else None
+            origin = None if carried is None else keys[carried.origin[number]]
             self.rows[key] = {
                 column.name: _cell(column, number, old, before.get(origin, {}))
                 for column in actions.columns
@@ -206,11 +208,13 @@ class Lake:
             ),
             transaction=np.array([event.transaction for event in events], np.int64),
             columns=(Column("id", ID, ids), *(_column(name, events) for name in COLUMNS)),
-            old_key={
-                n: canonical_keys([pa.array([event.old_key], pa.int32())])[0].as_py()
-                for n, event in enumerate(events)
-                if event.old_key is not None
-            },
+            key_changes=KeyChanges(
+                {
+                    n: canonical_keys([pa.array([event.old_key], pa.int32())])[0].as_py()
+                    for n, event in enumerate(events)
+                    if event.old_key is not None
+                }
+            ),
         )
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
 from math import inf
 
-from headrace.core.batch.batch import Batch, BatchPolicy, Content, Unwritten
+from headrace.core.batch.batch import Batch, BatchPolicy, Unwritten
 from headrace.core.batch.event_pairs import resumable
 from headrace.core.batch.held_halves import Progress
 from headrace.core.batch.offsets import OffsetTracker
 from headrace.core.batch.table_queue import Backlog, TableQueue
+from headrace.core.model.events import Content
 
 
 class TaskQueues:

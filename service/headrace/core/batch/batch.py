@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-import numpy as np
-
-from headrace.core.batch.held_halves import changes_size
 from headrace.core.batch.offsets import Origin
-from headrace.core.model.absent_columns import ColumnDefaults
-from headrace.core.model.events import Barrier, Changes, Operation, TopicPartition, Truncate
-from headrace.core.model.versioned_writes import VersionedWrites
-
-Content = Changes | Truncate | ColumnDefaults | VersionedWrites
-"""What a chunk contains for one table, and what a batch is made of."""
+from headrace.core.model.events import Content, TopicPartition
 
 
 class Trigger(StrEnum):
@@ -70,31 +62,7 @@ class Unwritten:
     source_time: int
 
 
-def newest_source_time(content: Content) -> int:
-    """The newest commit time at the source among the events, in microseconds since the epoch; 0 if there is none."""
-    return int(
-        content.version.source_time.max(initial=0) if isinstance(content, Changes) else content.version.source_time
-    )
-
-
-def content_size(content: Content) -> int:
-    """Bytes in memory, near enough for a bound."""
-    if isinstance(content, Barrier):
-        return 0
-    if isinstance(content, VersionedWrites):
-        return content.size
-    return changes_size(content)
-
-
-def record_count(content: Content) -> int:
-    """The number of events; a truncate or a new column is one."""
-    return 1 if isinstance(content, Barrier) else len(content)
-
-
 # -- watermarks --------------------------------------------------------------------------------------------------------
-
-_TIMED = (Operation.CREATE, Operation.UPDATE, Operation.DELETE)
-"""A snapshot's read and a tombstone have the time of the read or of sending: older changes follow them."""
 
 
 class Watermarks:
@@ -113,18 +81,7 @@ class Watermarks:
         -1 while it is unknown: a partition of a topic of the table has brought no change yet.
         """
         newest = self._newest.setdefault(batch.table, {})
-        for partition, time in _times(batch.content):
+        for partition, time in batch.content.source_times():
             newest[partition] = max(time, newest.get(partition, time))
         feeding = sum(self._partitions[topic] for topic in {topic for topic, _ in newest})
         return min(newest.values()) if newest and len(newest) >= feeding else -1
-
-
-def _times(content: Content) -> Iterator[tuple[TopicPartition, int]]:
-    """The newest source time of each partition; none for ``VersionedWrites``, which arrive in no order."""
-    if isinstance(content, Truncate):
-        yield TopicPartition(content.version.topic, content.version.partition), content.version.source_time
-    if isinstance(content, Changes):
-        version, timed = content.version, np.isin(content.operation, _TIMED)
-        for partition in np.flatnonzero(np.bincount(version.partition[timed])).tolist():
-            times = version.source_time[timed & (version.partition == partition)]
-            yield TopicPartition(version.topic, partition), int(times.max())

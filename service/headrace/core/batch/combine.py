@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.core.model.events import CellState, Changes, Column, LogServers, TableId, Versions
+from headrace.core.model.events import CellState, Changes, Column, Content, KeyChanges, LogServers, TableId, Versions
+from headrace.core.model.versioned_writes import VersionedWrites
 
 _INTEGERS = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
 
@@ -88,49 +89,53 @@ def combine(runs: Sequence[Changes]) -> Changes:
         key_fields=first.key_fields,
         operation=np.concatenate([run.operation for run in runs]),
         key=pa.concat_arrays([run.key for run in runs]),
-        version=_versions([run.version for run in runs]),
+        version=Versions.concatenated([run.version for run in runs]),
         transaction=np.concatenate([run.transaction for run in runs]),
         columns=tuple(_column(name, runs) for name in names),
-        old_key={int(s) + i: key for s, run in zip(starts, runs, strict=False) for i, key in run.old_key.items()},
-        moved=frozenset(int(s) + i for s, run in zip(starts, runs, strict=False) for i in run.moved),
-        new_key={int(s) + i: key for s, run in zip(starts, runs, strict=False) for i, key in run.new_key.items()},
+        key_changes=KeyChanges.concatenated(
+            (int(start), run.key_changes) for start, run in zip(starts, runs, strict=False)
+        ),
         lost=np.concatenate([run.losses() for run in runs]) if any(run.lost is not None for run in runs) else None,
         omits_generated=any(run.omits_generated for run in runs),
         servers=_servers(runs),
     )
 
 
-def split(changes: Changes, at: int) -> tuple[Changes, Changes]:
-    """Return the events before index ``at``, and the others."""
-    return _slice(changes, 0, at), _slice(changes, at, len(changes))
+class Run:
+    """Contents of one table that become one batch, in order of arrival."""
+
+    def __init__(self, first: Content) -> None:
+        self._changes = [first] if isinstance(first, Changes) else []
+        self._shape = joined(None, first) if isinstance(first, Changes) else None
+        self._last = first
+
+    def add(self, content: Content) -> bool:
+        """Add content, and return whether it goes into the same batch. Nothing follows a barrier in its batch."""
+        match self._last, content:
+            case Changes(), Changes():
+                shape = joined(self._shape, content)
+                if shape is None:
+                    return False
+                self._shape = shape
+                self._changes.append(content)  # combined at the end, once
+            case VersionedWrites() as writes, VersionedWrites():
+                together = writes.followed_by(content)
+                if together is None:
+                    return False
+                self._last = together
+            case _:
+                return False
+        return True
+
+    def combined(self) -> Content:
+        """Return the contents as one."""
+        return combine(self._changes) if self._changes else self._last
 
 
 def remaining(changes: Changes, gone: Collection[int]) -> Changes:
     """Return the events except those at the indexes ``gone``, which count as lost before the others."""
     kept = np.array([index for index in range(len(changes)) if index not in gone], np.int64)
-    return replace(picked(changes, kept), lost=_losses_with(changes, gone)[kept])
-
-
-def picked(changes: Changes, kept: npt.NDArray[np.int64]) -> Changes:
-    """Return the events at the indexes ``kept``, in that order."""
-    place = {int(index): new for new, index in enumerate(kept)}
-    return replace(
-        changes,
-        operation=changes.operation[kept],
-        key=changes.key.take(pa.array(kept)),
-        version=changes.version.take(kept),
-        transaction=changes.transaction[kept],
-        columns=tuple(
-            Column(c.name, c.schema, c.values.take(pa.array(kept)), None if c.states is None else c.states[kept])
-            for c in changes.columns
-        ),
-        old_key={place[index]: key for index, key in changes.old_key.items() if index in place},
-        moved=frozenset(place[index] for index in changes.moved if index in place),
-        new_key={place[index]: key for index, key in changes.new_key.items() if index in place},
-        lost=None if changes.lost is None else changes.lost[kept],
-        servers=None if changes.servers is None else changes.servers.take(kept),
-        displaced={place[i]: place.get(by, -1) for i, by in changes.displaced.items() if i in place},
-    )
+    return replace(changes.take(kept), lost=_losses_with(changes, gone)[kept])
 
 
 def _losses_with(changes: Changes, gone: Collection[int]) -> npt.NDArray[np.int64]:
@@ -141,46 +146,6 @@ def _losses_with(changes: Changes, gone: Collection[int]) -> npt.NDArray[np.int6
         its = changes.version.partition == partition
         newly[its] = newly[its].cumsum()
     return changes.losses() + newly
-
-
-def _slice(changes: Changes, begin: int, end: int) -> Changes:
-    part, version = slice(begin, end), changes.version
-    return Changes(
-        table=changes.table,
-        key_fields=changes.key_fields,
-        operation=changes.operation[part],
-        key=changes.key[part],
-        version=Versions(
-            version.topic,
-            version.position[part],
-            version.partition[part],
-            version.offset[part],
-            version.source_time[part],
-        ),
-        transaction=changes.transaction[part],
-        columns=tuple(
-            Column(c.name, c.schema, c.values[part], None if c.states is None else c.states[part])
-            for c in changes.columns
-        ),
-        old_key={index - begin: key for index, key in changes.old_key.items() if begin <= index < end},
-        moved=frozenset(index - begin for index in changes.moved if begin <= index < end),
-        new_key={index - begin: key for index, key in changes.new_key.items() if begin <= index < end},
-        lost=None if changes.lost is None else changes.lost[part],
-        omits_generated=changes.omits_generated,
-        servers=None
-        if changes.servers is None
-        else LogServers(changes.servers.server[part], changes.servers.number[part]),
-    )
-
-
-def _versions(parts: Sequence[Versions]) -> Versions:
-    return Versions(
-        parts[0].topic,
-        np.concatenate([part.position for part in parts]),
-        np.concatenate([part.partition for part in parts]),
-        np.concatenate([part.offset for part in parts]),
-        np.concatenate([part.source_time for part in parts]),
-    )
 
 
 def _servers(runs: Sequence[Changes]) -> LogServers | None:

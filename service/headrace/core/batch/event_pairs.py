@@ -16,13 +16,13 @@ removes any row that has its key.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.core.batch.combine import split
 from headrace.core.model.errors import HeadraceError
 from headrace.core.model.events import NO_POSITION, Changes, Operation, TopicPartition
 
@@ -34,9 +34,9 @@ def paired_halves(changes: Changes) -> Mapping[int, int]:
 
     If a change was sent twice, a second half gets the last first half before it.
     """
-    if not changes.old_key:
+    if not changes.key_changes.old_keys:
         return {}
-    deletes: dict[str, list[int]] = {key: [] for key in changes.old_key.values()}
+    deletes: dict[str, list[int]] = {key: [] for key in changes.key_changes.old_keys.values()}
     before: dict[str, int] = {}  # the operation of the last event of each key
     for index in np.flatnonzero(np.asarray(pc.is_in(changes.key, pa.array(list(deletes), pa.string())))).tolist():
         key, operation = changes.key[index].as_py(), int(changes.operation[index])
@@ -45,7 +45,7 @@ def paired_halves(changes: Changes) -> Mapping[int, int]:
             deletes[key].append(index)
         before[key] = operation
     found = {}
-    for second, old_key in changes.old_key.items():
+    for second, old_key in changes.key_changes.old_keys.items():
         belonging = [first for first in deletes[old_key] if _belong_together(changes, first, second)]
         earlier = [first for first in belonging if first < second]
         if belonging:
@@ -55,7 +55,7 @@ def paired_halves(changes: Changes) -> Mapping[int, int]:
 
 def _belong_together(changes: Changes, first: int, second: int) -> bool:
     """Whether two halves with the same old key belong to one change. A header may be unreadable or removed."""
-    new_key, positions = changes.new_key.get(first), changes.version.position[[first, second]]
+    new_key, positions = changes.key_changes.new_keys.get(first), changes.version.position[[first, second]]
     if new_key is not None and new_key != changes.key[second].as_py():
         return False
     if new_key is not None and positions[0] != NO_POSITION and positions[0] == positions[1]:
@@ -88,7 +88,7 @@ class LastDeletes:
             self._keys[partition] = changes.key[-1].as_py()
         if deleted is None or changes.operation[0] != Operation.TOMBSTONE or changes.key[0].as_py() != deleted:
             return changes
-        return split(changes, 1)[1] if len(changes) > 1 else None
+        return changes.slice(1, len(changes)) if len(changes) > 1 else None
 
 
 def resumable(end: int, contents: Sequence[object], behind: int) -> int:
@@ -130,12 +130,7 @@ def divide(changes: Changes, parts: int) -> list[Changes]:
         return [changes]
     wanted = np.arange(1, parts) * len(changes) // parts
     ends = np.unique(cuts[np.minimum(np.searchsorted(cuts, wanted), len(cuts) - 1)])
-    found, rest, begin = [], changes, 0
-    for end in ends.tolist():
-        part, rest = split(rest, end - begin)
-        found.append(part)
-        begin = end
-    return [*found, rest]
+    return [changes.slice(begin, end) for begin, end in pairwise([0, *ends.tolist(), len(changes)])]
 
 
 def _cuts(changes: Changes) -> npt.NDArray[np.int64]:

@@ -24,7 +24,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.core.batch.combine import picked
 from headrace.core.batch.event_pairs import is_tombstone_of, paired_halves
 from headrace.core.batch.offsets import Origin
 from headrace.core.model.events import NO_POSITION, CellState, Changes, Operation, TopicPartition
@@ -126,7 +125,7 @@ class HeldHalves:
     def route(self, changes: Changes, origin: Origin, arrival: int) -> list[Part]:
         """Return the events that continue to the queue when a chunk contains ``changes``, in order."""
         followed = self._followed(changes, origin.partition)
-        if not (self._by_key or followed or changes.moved or changes.old_key):
+        if not (self._by_key or followed or changes.key_changes):
             return [_part(changes, origin, arrival)]
         parts = _Router(self, changes, origin, arrival, begins_with_half=bool(followed)).parts()
         return [*(replace(held.part, joined=bool(parts)) for held in followed), *parts]
@@ -258,7 +257,7 @@ class HeldHalves:
         for held in waiting:
             if held.part.origin.partition == partition:
                 held.last = False
-                second = held.change is not None and changes.old_key.get(0) == held.key
+                second = held.change is not None and changes.key_changes.old_keys.get(0) == held.key
                 is_other = held.change is None or (second and changes.key[0].as_py() == held.change[1])
                 # A second half whose key is held also waits, and joins its first half when that key is free.
                 waits = held.change is not None and self.blocks(held.change[1])
@@ -297,7 +296,7 @@ class _Router:
     def _candidates(self) -> list[int]:
         """The events that are halves, or have a key that may be held."""
         changes = self._changes
-        halves = {*changes.old_key, *changes.moved}
+        halves = changes.key_changes.halves
         keys = {*self._held.keys()} | {changes.key[index].as_py() for index in halves}
         found: list[int] = np.flatnonzero(
             np.asarray(pc.is_in(changes.key, pa.array(sorted(keys), pa.string())))
@@ -332,16 +331,16 @@ class _Router:
         key, position = changes.key[index].as_py(), bytes(changes.version.position[index])
         if position == NO_POSITION:
             return None
-        if index in changes.old_key:
-            return changes.old_key[index], key, position
-        if changes.operation[index] == Operation.DELETE and index in changes.new_key:
-            return key, changes.new_key[index], position
+        if index in changes.key_changes.old_keys:
+            return changes.key_changes.old_keys[index], key, position
+        if changes.operation[index] == Operation.DELETE and index in changes.key_changes.new_keys:
+            return key, changes.key_changes.new_keys[index], position
         return None
 
     def _take(self, index: int, key: str, change: KeyChange | None) -> _Held:
         self._gone.add(index)
-        part = _part(picked(self._changes, np.array([index])), self._origin, self._arrival)
-        second, size, since = index in self._changes.old_key, changes_size(part.changes), self._origin.since
+        part = _part(self._changes.take(np.array([index])), self._origin, self._arrival)
+        second, size, since = index in self._changes.key_changes.old_keys, part.changes.size, self._origin.since
         return _Held(part, key, change, second, since, since + HALF_TIMEOUT, size)
 
     def _send(self, end: int) -> None:
@@ -351,7 +350,7 @@ class _Router:
         if len(kept) == len(self._changes):
             self._parts.append(_part(self._changes, self._origin, self._arrival))
         elif kept:
-            self._parts.append(_part(picked(self._changes, np.array(kept)), self._origin, self._arrival))
+            self._parts.append(_part(self._changes.take(np.array(kept)), self._origin, self._arrival))
 
 
 def open_events(changes: Changes) -> int:
@@ -359,20 +358,15 @@ def open_events(changes: Changes) -> int:
 
     Connectors may omit the newkey header of such a tombstone.
     """
-    begin = len(changes)
+    begin, first_halves = len(changes), changes.key_changes.first_halves
     while begin:
-        if begin - 1 in changes.moved:
+        if begin - 1 in first_halves:
             begin -= 1
-        elif begin - 2 in changes.moved and is_tombstone_of(changes, begin - 1, begin - 2):
+        elif begin - 2 in first_halves and is_tombstone_of(changes, begin - 1, begin - 2):
             begin -= 2
         else:
             break
     return len(changes) - begin
-
-
-def changes_size(changes: Changes) -> int:
-    """Return the approximate bytes of changes in memory."""
-    return int(sum(column.values.nbytes for column in changes.columns)) + 64 * len(changes)
 
 
 def _part(changes: Changes, origin: Origin, arrival: int) -> Part:

@@ -8,27 +8,21 @@ one thread and passes the time in (seconds, monotonic).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from headrace.core.batch.batch import (
     Batch,
     BatchPolicy,
-    Content,
     Trigger,
     Unwritten,
-    content_size,
-    newest_source_time,
-    record_count,
 )
-from headrace.core.batch.combine import combine, joined
+from headrace.core.batch.combine import Run
 from headrace.core.batch.event_pairs import LastDeletes
 from headrace.core.batch.held_halves import HeldHalves, Part, Progress
 from headrace.core.batch.offsets import Origin
 from headrace.core.model.errors import Fatal
-from headrace.core.model.events import Barrier, Changes, TopicPartition
-from headrace.core.model.versioned_writes import VersionedWrites
-from headrace.core.model.versioned_writes import joined as joined_writes
+from headrace.core.model.events import Changes, Content, TopicPartition
 
 FAR_BEHIND = 10_000
 """Records that wait in Kafka for a connector that is catching up, not just a moment late."""
@@ -137,7 +131,7 @@ class TableQueue:
         half = self._held.due()
         if not self._is_ready:
             return half
-        if self.is_full or any(isinstance(item.content, Barrier) for item in self._waiting):
+        if self.is_full or any(item.content.is_barrier for item in self._waiting):
             return self._waiting[0].origin.since
         return min(self._by_age(), half) if half is not None else self._by_age()
 
@@ -197,13 +191,13 @@ class TableQueue:
     @property
     def _is_ready(self) -> bool:
         """Whether a batch can be taken: what concerns the whole table waits for the halves that are held."""
-        return bool(self._waiting) and not (isinstance(self._waiting[0].content, Barrier) and len(self._held))
+        return bool(self._waiting) and not (self._waiting[0].content.is_barrier and len(self._held))
 
     # -- waiting items -------------------------------------------------------------------------------------------------
 
     def _push(self, item: _Waiting, at: int | None = None) -> None:
         self._waiting.insert(len(self._waiting) if at is None else at, item)
-        self.records += record_count(item.content)
+        self.records += len(item.content)
         self.size += item.size
 
     def _push_released(self, parts: Sequence[Part]) -> None:
@@ -212,7 +206,7 @@ class TableQueue:
         Halves that are released together stay together, also if a barrier came between them: they go behind it, and so
         do the later events of their keys.
         """
-        if not any(isinstance(item.content, Barrier) for item in self._waiting):
+        if not any(item.content.is_barrier for item in self._waiting):
             self._released.clear()
         begin = 0
         for end, part in enumerate(parts, 1):
@@ -228,12 +222,12 @@ class TableQueue:
 
     def _barrier_behind(self, arrival: int) -> int | None:
         """The index of the first barrier that came later."""
-        barriers = (index for index, item in enumerate(self._waiting) if isinstance(item.content, Barrier))
+        barriers = (index for index, item in enumerate(self._waiting) if item.content.is_barrier)
         return next((index for index in barriers if self._waiting[index].arrival > arrival), None)
 
     def _pop(self) -> _Waiting:
         item = self._waiting.popleft()
-        self.records -= record_count(item.content)
+        self.records -= len(item.content)
         self.size -= item.size
         return item
 
@@ -244,7 +238,7 @@ class TableQueue:
             return Trigger.ROWS
         if self.size >= self._policy.max_bytes:
             return Trigger.BYTES
-        if any(isinstance(item.content, Barrier) for item in self._waiting):
+        if any(item.content.is_barrier for item in self._waiting):
             return Trigger.BARRIER
         return Trigger.AGE if now >= self._by_age() else None
 
@@ -257,7 +251,7 @@ class TableQueue:
         return self._waiting[0].origin.since + self._policy.linger * (CATCH_UP_LINGERS if catching_up else 1)
 
     def _close(self, trigger: Trigger) -> Batch:
-        items = self._take()
+        items, content = self._take()
         offsets: dict[TopicPartition, int] = {}
         for origin in (item.origin for item in items):
             offsets[origin.partition] = max(origin.end, offsets.get(origin.partition, 0))
@@ -268,7 +262,7 @@ class TableQueue:
         return Batch(
             self._next_id,
             self._table,
-            first.content if len(items) == 1 else _whole([item.content for item in items]),
+            content,
             offsets,
             trigger,
             first.origin.since,
@@ -277,44 +271,23 @@ class TableQueue:
             first.source_time,
         )
 
-    def _take(self) -> list[_Waiting]:
-        """The items of the next batch: a barrier stands alone, and types that do not go together are kept apart."""
+    def _take(self) -> tuple[list[_Waiting], Content]:
+        """Return the items of the next batch, and their contents as one: as many as fit together and into a batch."""
         first = self._pop()
-        if isinstance(first.content, Barrier):
-            return [first]
-        if isinstance(first.content, VersionedWrites):
-            return [first, *self._writes_that_follow(first.content)]
-        items, shape = [first], joined(None, first.content)
-        records, size = record_count(first.content), first.size
+        items, run = [first], Run(first.content)
+        records, size = len(first.content), first.size
         while self._waiting and (
             items[-1].joined or (records < self._policy.max_records and size < self._policy.max_bytes)
         ):
-            head = self._waiting[0].content
-            shape = joined(shape, head) if isinstance(head, Changes) else None
-            if shape is None:
+            if not run.add(self._waiting[0].content):
                 break
             items.append(self._pop())
-            records, size = records + record_count(head), size + items[-1].size
-        return items
-
-    def _writes_that_follow(self, first: VersionedWrites) -> Iterator[_Waiting]:
-        """The writes that go into one batch with ``first``."""
-        whole = [first]
-        while self._waiting and len(whole[0]) < self._policy.max_records and whole[0].size < self._policy.max_bytes:
-            head = self._waiting[0].content
-            if not isinstance(head, VersionedWrites) or len(whole := joined_writes([whole[0], head])) > 1:
-                return
-            yield self._pop()
-
-
-def _whole(contents: Sequence[Content]) -> Content:
-    """Contents that were taken together, as one."""
-    writes = [each for each in contents if isinstance(each, VersionedWrites)]
-    return joined_writes(writes)[0] if writes else combine([each for each in contents if isinstance(each, Changes)])
+            records, size = records + len(items[-1].content), size + items[-1].size
+        return items, run.combined()
 
 
 def _item(content: Content, origin: Origin, arrival: int, *, joined: bool = False) -> _Waiting:
-    return _Waiting(content, origin, arrival, content_size(content), newest_source_time(content), joined)
+    return _Waiting(content, origin, arrival, content.size, content.newest_source_time, joined)
 
 
 def _waiting(part: Part) -> _Waiting:

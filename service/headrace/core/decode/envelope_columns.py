@@ -21,7 +21,7 @@ from headrace.core.decode.records import KafkaRecord
 from headrace.core.model.catalog import Catalog, CatalogTable, HandlingModes
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.errors import BadRecord, Stage
-from headrace.core.model.events import Changes, Column, Operation, TableId, Versions
+from headrace.core.model.events import Changes, Column, KeyChanges, Operation, TableId, Versions
 from headrace.core.model.keys import canonical_keys
 from headrace.core.model.notes import Note
 from headrace.core.model.positions import (
@@ -178,9 +178,7 @@ class ChangesBuilder:
             version=version,
             transaction=_transactions(events.sources),
             columns=columns,
-            old_key=old_keys,
-            moved=frozenset(new_keys),
-            new_key=new_keys,
+            key_changes=KeyChanges(old_keys, frozenset(new_keys), new_keys),
             omits_generated=_connector(events) in _OMIT_GENERATED,
             servers=log_servers(events.sources, version.position),
         )

@@ -45,8 +45,8 @@ def group(changes: Changes) -> Grouped:
     encoded = changes.key.dictionary_encode()
     code = np.asarray(encoded.indices).astype(np.int64)
     order = np.argsort(code, kind="stable")
-    if changes.displaced:  # they end a row that already lost its key
-        order = order[~np.isin(order, list(changes.displaced))]
+    if changes.key_changes.displaced:  # they end a row that already lost its key
+        order = order[~np.isin(order, list(changes.key_changes.displaced))]
     grouped = Grouped(order, code[order], encoded.dictionary)
     operation = changes.operation[order]
     repeats = np.zeros(len(order), np.bool_)

@@ -16,23 +16,11 @@ import pyarrow as pa
 
 from headrace.core.merge.applicable_events import NOTHING, Grouped, applicable, group
 from headrace.core.merge.key_changes import STORED, Carried, carried_cells
-from headrace.core.model.events import (
-    NO_POSITION,
-    Actions,
-    CellState,
-    Changes,
-    Column,
-    Operation,
-    RowVersion,
-    Versions,
-    succeed,
-)
+from headrace.core.model.actions import Actions, CarriedCells, Gates, Superseded
+from headrace.core.model.events import NO_POSITION, CellState, Changes, Column, Operation, RowVersion, Versions, succeed
 
 Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
-
-OPEN = (CellState.UNCHANGED, CellState.UNKNOWN)
-"""States of a cell that an event does not contain."""
 
 NONE = -1
 """The index of a cell that no event of the batch contains."""
@@ -73,10 +61,10 @@ def fold(
     key = grouped.keys.take(pa.array(rows.codes))
     carried = (
         carried_cells(changes, rows.index, rows.begin, rows.last, rows.codes, grouped.keys, stored)
-        if changes.old_key
+        if changes.key_changes
         else {}
     )
-    return replace(_actions(changes, rows, key, carried), stale=_stale(grouped, rows))
+    return _actions(changes, rows, key, carried, _stale(grouped, rows))
 
 
 def _stale(grouped: Grouped, rows: Incarnations) -> Sequence[str]:
@@ -124,7 +112,9 @@ def _latest(flags: Bools) -> Ints:
     return np.maximum.accumulate(positions) if len(positions) else positions
 
 
-def _actions(changes: Changes, rows: Incarnations, key: pa.Array, carried: Mapping[int, Carried]) -> Actions:
+def _actions(
+    changes: Changes, rows: Incarnations, key: pa.Array, carried: Mapping[int, Carried], stale: Sequence[str]
+) -> Actions:
     oldest = rows.last.copy()  # of the oldest event that still has a cell in the action
     lost = changes.losses()[rows.index]
     columns = tuple(_fold_column(column, rows, oldest, carried, lost) for column in changes.columns)
@@ -145,14 +135,11 @@ def _actions(changes: Changes, rows: Incarnations, key: pa.Array, carried: Mappi
         delete=rows.deleted,
         fresh=rows.fresh,
         version=version,
-        first_position=_first_positions(changes.version, rows, oldest),
-        first=first,
-        by_arrival=first.position == NO_POSITION,
-        carry_from=_carry_from(len(rows.last), carried),
+        gates=Gates(_first_positions(changes.version, rows, oldest), first, first.position == NO_POSITION),
         transaction=changes.transaction[last_index],
         columns=columns,
-        hiding=rows.deleted & _within(unpositioned, rows),
-        buried=_buried(changes, rows, key, version),
+        carried=_origins(len(rows.last), carried),
+        superseded=Superseded(rows.deleted & _within(unpositioned, rows), _buried(changes, rows, key, version), stale),
         read=changes.operation[last_index] == Operation.READ,
     )
 
@@ -213,11 +200,13 @@ def _carry(
                 folded[action] = CellState.DOUBTFUL if doubtful else states[cell.event]
 
 
-def _carry_from(count: int, carried: Mapping[int, Carried]) -> Ints:
+def _origins(count: int, carried: Mapping[int, Carried]) -> CarriedCells | None:
+    if all(row.origin == STORED for row in carried.values()):
+        return None
     origin = np.full(count, NONE, np.int64)
     for action, row in carried.items():
         origin[action] = row.origin
-    return origin
+    return CarriedCells(origin)
 
 
 def _buried(changes: Changes, rows: Incarnations, key: pa.Array, version: Versions) -> Mapping[str, RowVersion]:

@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.core.merge.actions import with_state
 from headrace.core.merge.applicable_events import group, plainly_later
+from headrace.core.model.actions import Actions, with_state
 from headrace.core.model.events import (
-    Actions,
+    NO_KEY_CHANGES,
     CellState,
     Changes,
     Column,
@@ -199,28 +199,8 @@ def _latest(flags: Bools) -> Ints:
 
 
 def _taken(changes: Changes, index: Ints) -> Changes:
-    selected = pa.array(index)
-    columns = (
-        replace(
-            column,
-            values=column.values.take(selected),
-            states=None if column.states is None else column.states[index],
-        )
-        for column in changes.columns
-    )
-    return replace(
-        changes,
-        operation=changes.operation[index],
-        key=changes.key.take(selected),
-        version=changes.version.take(index),
-        transaction=changes.transaction[index],
-        columns=tuple(columns),
-        old_key={},
-        moved=frozenset(),
-        new_key={},
-        lost=None if changes.lost is None else changes.lost[index],
-        servers=None,
-    )
+    """Return some of the events. A key change whose halves are not both among them does not count as one."""
+    return replace(changes.take(index), key_changes=NO_KEY_CHANGES, servers=None)
 
 
 def _listed(missing: list[tuple[str, Bools]], count: int) -> pa.ListArray:

@@ -82,7 +82,7 @@ def carried_cells(
     tracer = _Tracer(changes, index, last, codes, keys, stored)
     found = {}
     for action, event in enumerate(index[begin].tolist()):
-        if event in changes.old_key:
+        if event in changes.key_changes.old_keys:
             carried = tracer.predecessor(event)
             if carried is not None:
                 found[action] = carried
@@ -115,10 +115,10 @@ class _Tracer:
 
         None if that half is not in the batch or did not apply: then another delete removed another row.
         """
-        key, first = self._changes.old_key[second], self._halves.get(second)
+        key, first = self._changes.key_changes.old_keys[second], self._halves.get(second)
         if first is None:
             return None
-        ending = self._changes.displaced.get(first, first)
+        ending = self._changes.key_changes.displaced.get(first, first)
         events = self._events.get(key, [])
         if (end := bisect_left(events, ending)) == len(events) or events[end] != ending:
             return None
@@ -172,7 +172,7 @@ class _Tracer:
         """The source of cells that no event of this life contains: the stored row, an older key, or none."""
         if life.from_stored:
             return Carried(self._actions[key], {column.name: CarriedCell(STORED) for column in self._changes.columns})
-        return self.predecessor(life.events[0]) if life.events[0] in self._changes.old_key else None
+        return self.predecessor(life.events[0]) if life.events[0] in self._changes.key_changes.old_keys else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +188,7 @@ class _Life:
 
 def taken_keys(changes: Changes) -> list[str]:
     """Return the keys that rows get or leave, in sources whose events contain the transaction."""
-    halves = [index for index in {*changes.old_key, *changes.moved} if changes.transaction[index] >= 0]
+    halves = [index for index in changes.key_changes.halves if changes.transaction[index] >= 0]
     return sorted({changes.key[index].as_py() for index in halves})
 
 
@@ -202,7 +202,7 @@ def with_displaced(
     walk = _Walk(changes, ledger)
     for key, events in _events_by_key(changes):
         walk.key(key, events, stored.get(key))
-    return replace(changes, displaced=walk.displaced), walk.remembered
+    return replace(changes, key_changes=replace(changes.key_changes, displaced=walk.displaced)), walk.remembered
 
 
 class _Walk:
@@ -225,7 +225,7 @@ class _Walk:
                 elif row is None or outranks(version, row):
                     row = None
             elif all(known is None or outranks(version, known) for known in (row, tombstone)):
-                if row is not None and event in self._changes.old_key:
+                if row is not None and event in self._changes.key_changes.old_keys:
                     self._register_taken(key, event, version)
                 row = succeed(version, row)
             before = event
@@ -243,7 +243,7 @@ class _Walk:
             return repeated and not self._second_half_between(key, before, event)
         transaction = int(self._changes.transaction[event])
         onto = self._known(_ledger_key("onto", transaction, key))
-        if event not in self._changes.moved or onto is None or version.position <= onto.position:
+        if event not in self._changes.key_changes.first_halves or onto is None or version.position <= onto.position:
             return False
         left = self._known(_ledger_key("from", transaction, key))
         if left is None:
@@ -258,7 +258,7 @@ class _Walk:
         partition = self._changes.version.partition
         return any(
             key == old_key and delete < second < tombstone and partition[second] == partition[tombstone]
-            for second, key in self._changes.old_key.items()
+            for second, key in self._changes.key_changes.old_keys.items()
         )
 
     def _known(self, name: str) -> RowVersion | None:

@@ -20,8 +20,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from headrace.core.merge.actions import take_actions
-from headrace.core.model.events import NO_POSITION, Actions, RowVersion, Versions, outranks, succeed
+from headrace.core.model.actions import Actions, Gates, Superseded
+from headrace.core.model.events import RowVersion, Versions, outranks, succeed
 from headrace.core.model.keys import FLOOR_KEY, RESTART_PREFIX, TAKEN_PREFIX
 
 Partition = tuple[str, int]
@@ -108,18 +108,14 @@ def deletes_of_overtaken(actions: Actions, tombstones: Mapping[str, RowVersion])
                 continue
             if outranks(tombstone, actions.version.row(index)):
                 found[index] = succeed(tombstone, found.get(index))
-    rows = take_actions(actions, np.array(list(found), np.int64))
+    rows = actions.take(np.array(list(found), np.int64))
     versions = Versions.of(actions.version.topic, list(found.values()))
     return replace(
         rows,
         delete=np.ones(len(found), np.bool_),
         fresh=np.zeros(len(found), np.bool_),
         version=versions,
-        first=versions,
-        first_position=versions.position,
-        by_arrival=versions.position == NO_POSITION,
-        carry_from=np.full(len(found), -1),
-        hiding=None,
+        gates=Gates.of(versions),
         columns=tuple(column for column in rows.columns if column.name in actions.key_fields),
-        buried={},
+        superseded=Superseded(),
     )

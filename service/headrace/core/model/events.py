@@ -1,8 +1,9 @@
-"""The data of the core: change events in columns, and the actions that they are folded to.
+"""The data of the core: change events in columns, and the versions that order them.
 
 A batch of records is stored in columns (pyarrow, numpy), without an object per record: ``Changes`` contains events of
-one table in order of arrival, ``Actions`` contains one action per row key. Index ``i`` is the same event (or action) in
-every array of one object. All of them are immutable: arrays are not written after the object has been built.
+one table in order of arrival, ``Actions`` (``core/model/actions.py``) one action per row key. Index ``i`` is the same
+event (or action) in every array of one object. All of them are immutable: arrays are not written after the object has
+been built.
 
 ``outranks`` and ``succeed`` compare two changes of one key (``merge.md`` section 2). The fold applies the same rules to
 complete columns, and the writers inside their MERGE; both are tested against this plain form, which ledgers and memory
@@ -11,16 +12,20 @@ tables use.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.core.model.schema import Schema
+
+Bools = npt.NDArray[np.bool_]
+Ints = npt.NDArray[np.int64]
 
 NO_POSITION = b""
 """The source position of an event without one (snapshot reads, tombstones without a delete)."""
@@ -47,7 +52,7 @@ class CellState(IntEnum):
     result, the fallback is used.
 
     ``Actions`` for a writer have only VALUE, NULL, UNCHANGED (keep the cell of the stored row) and CARRIED (copy the
-    cell of the stored row of ``carry_from``).
+    cell of the row that is stored under the old key).
     """
 
     VALUE = 0
@@ -87,6 +92,16 @@ class Column:
     schema: Schema
     values: pa.Array
     states: npt.NDArray[np.uint8] | None = None
+
+    def take(self, index: Ints) -> Column:
+        states = None if self.states is None else self.states[index]
+        return Column(self.name, self.schema, self.values.take(pa.array(index)), states)
+
+    def slice(self, part: slice) -> Column:
+        return Column(self.name, self.schema, self.values[part], None if self.states is None else self.states[part])
+
+
+# -- versions ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,14 +169,25 @@ class Versions:
             np.array([row.source_time for row in rows], np.int64),
         )
 
-    def take(self, index: npt.NDArray[np.int64]) -> Versions:
-        """The versions at ``index``, in that order."""
+    @classmethod
+    def concatenated(cls, parts: Sequence[Versions]) -> Versions:
+        """Return the versions of one or more parts of one topic, in order."""
+        return cls(
+            parts[0].topic,
+            np.concatenate([part.position for part in parts]),
+            np.concatenate([part.partition for part in parts]),
+            np.concatenate([part.offset for part in parts]),
+            np.concatenate([part.source_time for part in parts]),
+        )
+
+    def take(self, index: Ints | slice) -> Versions:
+        """Return the versions at ``index``, in that order. A slice does not copy them."""
         return Versions(
             self.topic, self.position[index], self.partition[index], self.offset[index], self.source_time[index]
         )
 
     def row(self, index: int) -> RowVersion:
-        """The version of one row."""
+        """Return the version of one row."""
         return RowVersion(
             bytes(self.position[index]),
             self.topic,
@@ -183,23 +209,132 @@ class LogServers:
     server: pa.StringArray
     number: npt.NDArray[np.bytes_]
 
-    def take(self, index: npt.NDArray[np.int64]) -> LogServers:
-        """The servers at ``index``, in that order."""
+    def take(self, index: Ints) -> LogServers:
         return LogServers(self.server.take(pa.array(index)), self.number[index])
+
+    def slice(self, part: slice) -> LogServers:
+        return LogServers(self.server[part], self.number[part])
+
+
+# -- what a chunk contains for a table ---------------------------------------------------------------------------------
+
+
+class Content(ABC):
+    """What a chunk contains for one table, and what a batch is made of. Its length is the number of its events."""
+
+    __slots__ = ()
+
+    is_barrier: ClassVar[bool] = False
+    """Whether it concerns the complete table, so that it has a batch of its own."""
+    table: TableId
+    version: Versions | RowVersion
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """The approximate bytes in memory."""
+
+    @property
+    @abstractmethod
+    def newest_source_time(self) -> int:
+        """The newest commit time at the source, in microseconds since the epoch; 0 if it is unknown."""
+
+    def source_times(self) -> Iterator[tuple[TopicPartition, int]]:
+        """Return the partitions whose changes arrive in the order of their source times, with the newest time."""
+        return iter(())
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class KeyChanges:
+    """The halves of key changes among events, by the index of their event.
+
+    Debezium sends a key change as a delete of the old key with the header ``__debezium.newkey`` (the first half), its
+    tombstone, and an insert of the new key with the header ``__debezium.oldkey`` (the second half). ``old_keys`` maps
+    second halves to the key that the row had before. ``first_halves`` contains the deletes, and tombstones with the
+    header; ``new_keys`` maps those with a readable header to the key that the row has afterwards.
+
+    ``displaced`` contains the first halves (and their tombstones) whose row had lost its key to another row before,
+    with the index of the event that took the key, or -1 (``core/merge/key_changes.py``).
+    """
+
+    old_keys: Mapping[int, str] = field(default_factory=dict)
+    first_halves: frozenset[int] = frozenset()
+    new_keys: Mapping[int, str] = field(default_factory=dict)
+    displaced: Mapping[int, int] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.old_keys or self.first_halves)
+
+    @property
+    def halves(self) -> set[int]:
+        """The indexes of all halves, and of tombstones with the header of a first half."""
+        return {*self.old_keys, *self.first_halves}
+
+    @classmethod
+    def concatenated(cls, parts: Iterable[tuple[int, KeyChanges]]) -> KeyChanges:
+        """Return the key changes of several parts, each with the index of its first event."""
+        moved = [part.moved_by(begin) for begin, part in parts if part]
+        return cls(
+            {index: key for part in moved for index, key in part.old_keys.items()},
+            frozenset(index for part in moved for index in part.first_halves),
+            {index: key for part in moved for index, key in part.new_keys.items()},
+            {index: other for part in moved for index, other in part.displaced.items()},
+        )
+
+    def moved_by(self, distance: int) -> KeyChanges:
+        """Return the key changes of events whose indexes are higher by ``distance``."""
+        return self._at(lambda index: index + distance)
+
+    def take(self, index: Ints) -> KeyChanges:
+        """Return the key changes of the events at ``index``, in that order."""
+        if not self:
+            return self
+        places = {old: new for new, old in enumerate(index.tolist())}
+        return self._at(lambda old: places.get(old, -1))
+
+    def slice(self, begin: int, end: int) -> KeyChanges:
+        """Return the key changes of the events from ``begin`` up to ``end``."""
+        return self._at(lambda index: index - begin if index < end else -1) if self else self
+
+    def with_keys(self, change: Callable[[str], str]) -> KeyChanges:
+        """Return the key changes with other texts of keys."""
+        return replace(
+            self,
+            old_keys={index: change(key) for index, key in self.old_keys.items()},
+            new_keys={index: change(key) for index, key in self.new_keys.items()},
+        )
+
+    def _at(self, place: Callable[[int], int]) -> KeyChanges:
+        """Return the key changes of the events whose new index, ``place``, is not negative."""
+        return KeyChanges(
+            {new: key for index, key in self.old_keys.items() if (new := place(index)) >= 0},
+            frozenset(new for index in self.first_halves if (new := place(index)) >= 0),
+            {new: key for index, key in self.new_keys.items() if (new := place(index)) >= 0},
+            {
+                new: max(place(taker), -1) if taker >= 0 else -1
+                for index, taker in self.displaced.items()
+                if (new := place(index)) >= 0
+            },
+        )
+
+
+NO_KEY_CHANGES = KeyChanges()
+
+_TIMED = (Operation.CREATE, Operation.UPDATE, Operation.DELETE)
+"""A snapshot's read and a tombstone have the time of the read or of sending: older changes follow them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changes(Content):
     """Change events of one table in order of arrival.
 
     ``key`` is the canonical text of the row key (``core/model/keys.py``). ``transaction`` is the source's transaction
-    id (Oracle: the commit SCN) or -1. ``old_key`` maps the index of the second half of a key change to the key that the
-    row had before. ``moved`` contains the indexes of first halves (deletes with the newkey header); ``new_key`` maps
-    those with a readable header to the key that the row has afterwards. Key columns are filled in every row, deletes
-    included. Truncates are not included: a Truncate is between two Changes. ``lost`` is, for each event, the number of
-    records of its partition before it that were not applied; None if all were. ``displaced`` contains the first halves
-    (and their tombstones) whose row had lost its key to another row before, with the index of the event that took the
-    key, or -1 (``core/merge/key_changes.py``). ``omits_generated`` is whether the source's streamed events lack
+    id (Oracle: the commit SCN) or -1. Key columns are filled in every row, deletes included. Truncates are not
+    included: a Truncate is between two Changes. ``lost`` is, for each event, the number of records of its partition
+    before it that were not applied; None if all were. ``omits_generated`` is whether the source's streamed events lack
     generated columns (``core/model/absent_columns.py``). ``servers`` is None if no event contains its server.
     """
 
@@ -210,28 +345,81 @@ class Changes:
     version: Versions
     transaction: npt.NDArray[np.int64]
     columns: tuple[Column, ...]
-    old_key: Mapping[int, str] = field(default_factory=dict)
-    moved: frozenset[int] = frozenset()
-    new_key: Mapping[int, str] = field(default_factory=dict)
+    key_changes: KeyChanges = NO_KEY_CHANGES
     lost: npt.NDArray[np.int64] | None = None
-    displaced: Mapping[int, int] = field(default_factory=dict)
     omits_generated: bool = False
     servers: LogServers | None = None
+
+    def __len__(self) -> int:
+        return len(self.operation)
+
+    @property
+    def size(self) -> int:
+        return int(sum(column.values.nbytes for column in self.columns)) + 64 * len(self)
+
+    @property
+    def newest_source_time(self) -> int:
+        return int(self.version.source_time.max(initial=0))
+
+    def source_times(self) -> Iterator[tuple[TopicPartition, int]]:
+        version, timed = self.version, np.isin(self.operation, _TIMED)
+        for partition in np.flatnonzero(np.bincount(version.partition[timed])).tolist():
+            times = version.source_time[timed & (version.partition == partition)]
+            yield TopicPartition(version.topic, partition), int(times.max())
 
     def losses(self) -> npt.NDArray[np.int64]:
         """``lost``, with zeros instead of None."""
         return np.zeros(len(self), np.int64) if self.lost is None else self.lost
 
-    def __len__(self) -> int:
-        return len(self.operation)
+    def take(self, index: Ints) -> Changes:
+        """Return the events at ``index``, in that order."""
+        return replace(
+            self,
+            operation=self.operation[index],
+            key=self.key.take(pa.array(index)),
+            version=self.version.take(index),
+            transaction=self.transaction[index],
+            columns=tuple(column.take(index) for column in self.columns),
+            key_changes=self.key_changes.take(index),
+            lost=None if self.lost is None else self.lost[index],
+            servers=None if self.servers is None else self.servers.take(index),
+        )
+
+    def slice(self, begin: int, end: int) -> Changes:
+        """Return the events from ``begin`` up to ``end``. Their cells are not copied."""
+        part = slice(begin, end)
+        return replace(
+            self,
+            operation=self.operation[part],
+            key=self.key[part],
+            version=self.version.take(part),
+            transaction=self.transaction[part],
+            columns=tuple(column.slice(part) for column in self.columns),
+            key_changes=self.key_changes.slice(begin, end),
+            lost=None if self.lost is None else self.lost[part],
+            servers=None if self.servers is None else self.servers.slice(part),
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class Barrier:
+class Barrier(Content):
     """An event of a complete table at ``version``, which is applied between batches of rows."""
+
+    is_barrier: ClassVar[bool] = True
 
     table: TableId
     version: RowVersion
+
+    def __len__(self) -> int:
+        return 1
+
+    @property
+    def size(self) -> int:
+        return 0
+
+    @property
+    def newest_source_time(self) -> int:
+        return self.version.source_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,47 +428,5 @@ class Truncate(Barrier):
 
     servers: LogServers | None = None
 
-
-@dataclass(frozen=True, slots=True)
-class Actions:
-    """The actions of a batch on a table: at most one per row key.
-
-    ``delete`` marks deletes; the others are upserts. ``version`` is that of the last event; ``first_position`` and
-    ``first`` are those of the oldest event whose cells the action still contains (for a delete: of the delete). An
-    action applies to a stored row if
-
-    - ``first_position`` is b"" or higher than the stored position (or none is stored), and
-    - where ``by_arrival`` is set (that oldest event had no position): it arrived later than the stored row's event, in
-      the same topic and partition with a higher offset, or in another partition with a later source time.
-
-    ``fresh`` rows are new incarnations that must not keep stored cells. A ``fresh`` delete is of a row that was created
-    in the same batch, so that there may be no stored row. ``carry_from`` is the index of the action whose stored row
-    CARRIED cells are copied from, or -1. ``carried`` contains, by key, the versions of these rows when they were read:
-    a row with another version at the merge is another row, and its cells are not copied. ``transaction`` is that of the
-    last event, -1 if unknown. ``hiding`` marks deletes that replace reads without a position: if the delete is stale,
-    these may still apply. ``buried`` contains, by key, the tombstones of deletes within the batch that the action's own
-    version does not include: of deletes before a row without a position, and of deletes that outrank the last delete.
-    ``read`` marks rows whose last event is of a snapshot, even if earlier events gave the row a position. ``stale`` are
-    the keys without an action, because none of their events applies.
-    """
-
-    table: TableId
-    key_fields: tuple[str, ...]
-    key: pa.StringArray
-    delete: npt.NDArray[np.bool_]
-    fresh: npt.NDArray[np.bool_]
-    version: Versions
-    first_position: npt.NDArray[np.bytes_]
-    first: Versions
-    by_arrival: npt.NDArray[np.bool_]
-    carry_from: npt.NDArray[np.int64]
-    transaction: npt.NDArray[np.int64]
-    columns: tuple[Column, ...]
-    hiding: npt.NDArray[np.bool_] | None = None
-    buried: Mapping[str, RowVersion] = field(default_factory=dict)
-    carried: Mapping[str, RowVersion] = field(default_factory=dict)
-    read: npt.NDArray[np.bool_] | None = None
-    stale: Sequence[str] = ()
-
-    def __len__(self) -> int:
-        return len(self.delete)
+    def source_times(self) -> Iterator[tuple[TopicPartition, int]]:
+        yield TopicPartition(self.version.topic, self.version.partition), self.version.source_time

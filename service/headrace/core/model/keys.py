@@ -59,8 +59,7 @@ def in_key_order(changes: Changes, key_fields: Sequence[str]) -> Changes:
         changes,
         key_fields=tuple(key_fields),
         key=pa.array([_reordered(key, order) for key in changes.key.to_pylist()], pa.string()),
-        old_key={index: _reordered(key, order) for index, key in changes.old_key.items()},
-        new_key={index: _reordered(key, order) for index, key in changes.new_key.items()},
+        key_changes=changes.key_changes.with_keys(lambda key: _reordered(key, order)),
     )
 
 

@@ -7,14 +7,15 @@ with the stored rows by the rules of the source. Field selection, queue and pipe
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self, TypeVar
 
 import pyarrow as pa
 
-from headrace.core.model.events import OWN_PREFIX, Actions, RowVersion, TableId
+from headrace.core.model.actions import Actions
+from headrace.core.model.events import OWN_PREFIX, Content, RowVersion
 from headrace.core.model.schema import Field
 
 CELL_VERSIONS = f"{OWN_PREFIX}cells"
@@ -32,7 +33,7 @@ class MergedWrites:
     tombstones: Mapping[str, RowVersion]
 
 
-class VersionedWrites(ABC):
+class VersionedWrites(Content):
     """Writes of one table. ``fields`` are the columns with the schemas of their values, the key's first.
 
     ``version`` is that of the last event; its source time is the newest of all. ``size`` is in bytes.
@@ -42,15 +43,13 @@ class VersionedWrites(ABC):
 
     source: ClassVar[str]
     """The name of the source database, for messages."""
-    table: TableId
     key_fields: tuple[str, ...]
     fields: tuple[Field, ...]
     version: RowVersion
-    size: int
 
-    @abstractmethod
-    def __len__(self) -> int:
-        """Return the number of events."""
+    @property
+    def newest_source_time(self) -> int:
+        return self.version.source_time
 
     @abstractmethod
     def with_fields(self, names: Iterable[str]) -> Self:

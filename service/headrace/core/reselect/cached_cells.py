@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.core.model.events import Actions, CellState, Column
+from headrace.core.model.actions import Actions
+from headrace.core.model.events import CellState, Column
 from headrace.core.reselect.cache.batch import CacheBatch
 from headrace.core.reselect.cache.rows import CellValue, Origin, Partition, Stamp
 from headrace.core.reselect.rules import TableRules

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from headrace.core.model.actions import Actions
 from headrace.core.model.errors import HeadraceError
-from headrace.core.model.events import Actions, CellState, TableId
+from headrace.core.model.events import CellState, TableId
 from headrace.core.reselect.options import ReselectOptions
 from headrace.core.reselect.plan import ReselectPlan
 from headrace.core.reselect.rows import ReadRows

@@ -13,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.core.model.actions import Actions
 from headrace.core.model.errors import Fatal, HeadraceError, Retriable
-from headrace.core.model.events import Actions, CellState, Column
+from headrace.core.model.events import CellState, Column
 from headrace.core.model.unavailable import Placeholder
 from headrace.core.reselect.cached_cells import drop_rows, from_cache, put_answers
 from headrace.core.reselect.plan import OpenCells, ReselectPlan
@@ -153,7 +154,7 @@ def _resolve_rest(
         unknown = np.zeros_like(unknown)
     bare = unknown | ((filling.states == CellState.UNCHANGED) & cells.unchanged)
     kept = bare & ~plan.unstored
-    carried = unknown & actions.fresh & (actions.carry_from >= 0)
+    carried = unknown & actions.fresh & actions.carries()
     filling.set(kept, CellState.UNCHANGED)
     filling.set(carried, CellState.CARRIED)
     name = actions.columns[cells.column].name

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from headrace.core.merge.fold import OPEN, events_of_rows
+from headrace.core.merge.fold import events_of_rows
+from headrace.core.model.actions import OPEN
 from headrace.core.model.errors import BadRecord
 from headrace.core.model.events import Changes, Column, RowVersion
 from headrace.core.reselect.completion import Completed

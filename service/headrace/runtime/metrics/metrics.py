@@ -17,10 +17,10 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from headrace import __version__
-from headrace.core.batch.batch import Batch, Unwritten, newest_source_time
+from headrace.core.batch.batch import Batch, Unwritten
 from headrace.core.connect.lifecycle import State
 from headrace.core.connect.table_status import TableStatus
-from headrace.core.model.events import Barrier, TableId
+from headrace.core.model.events import TableId
 from headrace.core.reselect.cache.rows import CacheUse
 from headrace.ports import Connections, EngineState, EngineStatus, TopicPartition, UpkeepReport
 from headrace.runtime.metrics.connect_metrics import StartupCounts, TaskCollector, TaskSensors
@@ -336,14 +336,14 @@ class TaskMetrics:
     def written(self, batch: Batch, seconds: float, now: float) -> None:
         """Record a batch that is durable and visible."""
         metrics, labels = self._metrics, (*self._labels, batch.table)
-        events = 1 if isinstance(batch.content, Barrier) else len(batch.content)
+        events = len(batch.content)
         self._sensors.count("sink_task_sink_record_send_total", events)
         metrics.events.labels(*labels).inc(events)
         metrics.batches.labels(*labels, batch.trigger).inc()
         metrics.batch_rows.labels(*labels).observe(events)
         metrics.write.labels(*labels).observe(seconds)
         self._sensors.wrote(events, seconds)
-        freshness = self._progress.written(batch.table, newest_source_time(batch.content), now)
+        freshness = self._progress.written(batch.table, batch.content.newest_source_time, now)
         if freshness is not None:
             metrics.freshness.labels(*labels).observe(freshness)
 

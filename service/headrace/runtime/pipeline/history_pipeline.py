@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from headrace.core.batch.event_pairs import divisible
-from headrace.core.merge.actions import lake_columns
 from headrace.core.merge.fold import fold
 from headrace.core.merge.history import (
     History,
@@ -23,7 +22,8 @@ from headrace.core.merge.history import (
     with_nulls_for_doubted_cells,
     without_last_resorts,
 )
-from headrace.core.model.events import Actions, Changes, Truncate
+from headrace.core.model.actions import Actions, lake_columns
+from headrace.core.model.events import Changes, Truncate
 from headrace.core.model.inferred_types import resolve_untyped_nulls
 from headrace.ports import Commit, LakeTable, TopicPartition
 from headrace.runtime import failpoints

@@ -12,16 +12,17 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.core.batch.combine import remaining
-from headrace.core.merge.actions import (
+from headrace.core.merge.fold import fold
+from headrace.core.model.actions import (
+    OPEN,
+    Actions,
     open_rows,
-    take_actions,
     with_nulls_for_absent_cells,
     with_nulls_for_open_cells,
     without_hollow_carries,
 )
-from headrace.core.merge.fold import OPEN, fold
 from headrace.core.model.errors import Fatal
-from headrace.core.model.events import Actions, Changes, RowVersion
+from headrace.core.model.events import Changes, RowVersion
 from headrace.core.reselect.causes import Resolved
 from headrace.core.reselect.unresolved import OmittedChange, UnresolvedRows, omitted_changes
 from headrace.ports import MergeCounts
@@ -80,8 +81,8 @@ class Reconciler:
         while True:
             with self._stages("reconcile"):
                 rest = fold(changes, self._ledger.known, stored)
-            if (rest.carry_from < 0).all():  # carried cells refer to actions by index
-                rest = take_actions(rest, np.flatnonzero(~rest.delete | _has_stored(rest, stored)))
+            if rest.carried is None:  # carried cells refer to actions by index
+                rest = rest.take(np.flatnonzero(~rest.delete | _has_stored(rest, stored)))
             has_stored = _has_stored(rest, stored)
             rest = without_hollow_carries(rest, has_stored)
             try:

@@ -13,9 +13,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from headrace.core.model.actions import Actions
 from headrace.core.model.catalog import CatalogTable
 from headrace.core.model.errors import ConfigError, Fatal, HeadraceError, Retriable
-from headrace.core.model.events import Actions, Changes, TableId
+from headrace.core.model.events import Changes, TableId
 from headrace.core.model.schema import Field
 from headrace.core.model.unavailable import Placeholder
 from headrace.core.reselect.cache.rows import Origin, RowStore

@@ -20,14 +20,6 @@ import pyarrow.compute as pc
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
 from headrace.core.batch.event_pairs import divisible
-from headrace.core.merge.actions import (
-    lake_columns,
-    open_rows,
-    table_schema,
-    take_actions,
-    with_absent_cells_kept,
-    with_decided_gates,
-)
 from headrace.core.merge.fold import fold
 from headrace.core.merge.key_changes import taken_keys, with_displaced
 from headrace.core.merge.tombstones import deletes_of_overtaken
@@ -41,7 +33,15 @@ from headrace.core.model.absent_columns import (
     with_defaults,
     with_generated_cells,
 )
-from headrace.core.model.events import Actions, Changes, RowVersion, Truncate, succeed
+from headrace.core.model.actions import (
+    Actions,
+    lake_columns,
+    open_rows,
+    table_schema,
+    with_absent_cells_kept,
+    with_decided_gates,
+)
+from headrace.core.model.events import Changes, RowVersion, Truncate, succeed
 from headrace.core.model.inferred_types import resolve_untyped_nulls
 from headrace.core.model.keys import FLOOR_KEY, in_key_order
 from headrace.core.model.notes import Note
@@ -152,10 +152,10 @@ class TablePipeline:
             changes, origins = self._with_generated_cells(changes)
             self._ledger.tombstones.begin(changes.version)
             changes, actions = self._fold(changes)
-            self._regression.refuse_blocked(changes, actions.stale, self._ledger.known)
+            self._regression.refuse_blocked(changes, actions.superseded.stale_keys, self._ledger.known)
         self._reselect.count_folded(changes, actions)
         complete = False
-        if changes.old_key:  # their cells may come from stored rows, which must be known before the merge
+        if changes.key_changes.old_keys:  # their cells may come from stored rows, which must be known before the merge
             actions = lake_columns(actions, self._table.schema())
         else:
             actions, complete = self._resolve_if_possible(actions)
@@ -206,7 +206,7 @@ class TablePipeline:
         if keys:
             index = np.flatnonzero(np.asarray(pc.is_in(actions.key, pa.array(keys, pa.string()))))
             known = len(index) and self._table.schema() is not None
-            stored = self._table.stored(take_actions(actions, index)) if known else {}
+            stored = self._table.stored(actions.take(index)) if known else {}
             # Rows that a successor has written since do not show whose key they took. Its ledger does, which it writes
             # before them; so read it after them.
             self._ledger.refresh()
@@ -214,7 +214,7 @@ class TablePipeline:
             if remembered:
                 self._evolve(lake_columns(actions, self._table.schema()))
                 self._ledger.record(remembered)
-            actions = fold(changes, self._ledger.known) if changes.displaced else actions
+            actions = fold(changes, self._ledger.known) if changes.key_changes.displaced else actions
         return changes, actions
 
     def _resolve(self, actions: Actions, stored: npt.NDArray[np.bool_] | None = None) -> Resolved:
@@ -271,7 +271,10 @@ class TablePipeline:
         deleted = np.flatnonzero(actions.delete)
         keys = actions.key.take(pa.array(deleted)).to_pylist()
         deletes = {key: actions.version.row(int(index)) for key, index in zip(keys, deleted, strict=True)}
-        ranked = {key: succeed(version, known.get(key)) for key, version in (*deletes.items(), *actions.buried.items())}
+        ranked = {
+            key: succeed(version, known.get(key))
+            for key, version in (*deletes.items(), *actions.superseded.tombstones.items())
+        }
         new = {key: version for key, version in ranked.items() if version != known.get(key)}
         new |= dict(others)
         if new:
@@ -351,7 +354,8 @@ def _all_applied(actions: Actions, counts: MergeCounts) -> bool:
     blocks is stale, because its gate is its own position. So are the events that it replaces, unless these include
     reads without a position.
     """
-    if actions.hiding is not None and actions.hiding.any():
+    reads = actions.superseded.reads
+    if reads is not None and reads.any():
         return False
     upserts = int((~actions.delete).sum())
     missing = int(actions.delete.sum()) - counts.deleted

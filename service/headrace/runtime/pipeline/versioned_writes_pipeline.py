@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
-from headrace.core.merge.actions import lake_columns, table_schema
+from headrace.core.model.actions import lake_columns, table_schema
 from headrace.core.model.arrow_columns import build_array
 from headrace.core.model.errors import Fatal
 from headrace.core.model.events import RowVersion

@@ -14,13 +14,14 @@ from contextlib import aclosing
 from functools import partial
 from typing import NamedTuple
 
-from headrace.core.batch.batch import Content, Unwritten, Watermarks
+from headrace.core.batch.batch import Unwritten, Watermarks
 from headrace.core.batch.event_pairs import resumable
 from headrace.core.batch.held_halves import Progress
 from headrace.core.batch.offsets import ChunkSequence, OffsetTracker
 from headrace.core.batch.table_queue import Backlog
 from headrace.core.decode.records import Errant
 from headrace.core.model.errors import Stage
+from headrace.core.model.events import Content
 from headrace.core.reselect.unresolved import OmittedChange
 from headrace.ports import Chunk, Messages, TopicPartition
 from headrace.runtime.task.committed_offsets import CommittedOffsets

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable
 
-from headrace.core.batch.batch import Content
 from headrace.core.decode.decoded import (
     InsufficientMetadata,
     Message,
@@ -15,6 +14,7 @@ from headrace.core.decode.decoded import (
     TableAltered,
 )
 from headrace.core.model.absent_columns import ColumnDefaults
+from headrace.core.model.events import Content
 from headrace.core.model.notes import Note
 from headrace.runtime.observation import Observer
 from headrace.runtime.pipeline.reselect import Reselect

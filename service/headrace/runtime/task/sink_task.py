@@ -15,11 +15,11 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from headrace.core.batch.batch import Content, Unwritten
+from headrace.core.batch.batch import Unwritten
 from headrace.core.connect.table_status import TableReport, TableStatus
 from headrace.core.model.absent_columns import ColumnDefaults
 from headrace.core.model.errors import ConfigError, remedy
-from headrace.core.model.events import TableId, Truncate
+from headrace.core.model.events import Content, TableId, Truncate
 from headrace.ports import Chunk, TopicPartition
 from headrace.runtime.task.absent_topics import AbsentTopics
 from headrace.runtime.task.assignment import Addressed, Assignment

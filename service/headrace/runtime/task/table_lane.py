@@ -16,15 +16,7 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from headrace.core.batch.batch import (
-    Batch,
-    Content,
-    Unwritten,
-    Watermarks,
-    content_size,
-    newest_source_time,
-    record_count,
-)
+from headrace.core.batch.batch import Batch, Unwritten, Watermarks
 from headrace.core.batch.event_pairs import TooLarge, divide
 from headrace.core.batch.offsets import Origin
 from headrace.core.batch.table_queue import Backlog, TableQueue
@@ -32,7 +24,7 @@ from headrace.core.connect.lifecycle import TableEvent, TableState
 from headrace.core.connect.table_status import LastBatch, TableReport
 from headrace.core.merge.history import next_offsets
 from headrace.core.model.errors import DamagedFile, EngineFailed, EngineOutOfMemory, Fenced, TableDamaged, remedy
-from headrace.core.model.events import Changes
+from headrace.core.model.events import Changes, Content
 from headrace.core.reselect.unresolved import OmittedChange
 from headrace.ports import Agent, Commit, Messages
 from headrace.runtime.pipeline.table_pipeline import TablePipeline
@@ -321,13 +313,13 @@ class TableLane:
         self._succeed()
         self._batch = None
         self._queue.complete(batch)
-        events = record_count(batch.content)
+        events = len(batch.content)
         if self.table.last_batch is None:
             log.info(
                 "%s: table %s: the first batch of this run is committed: %d event(s), written in %.1f s",
                 *(self._connector, self.table.name, events, seconds),
             )
-        newest = newest_source_time(batch.content) / 1_000_000 or None
+        newest = batch.content.newest_source_time / 1_000_000 or None
         self.table.last_batch = LastBatch(events, batch.size, seconds, time.time(), newest)
         return BatchDurable(batch, omitted)
 
@@ -389,7 +381,7 @@ class TableLane:
     def put(self, content: Content, origin: Origin) -> None:
         """Send content of a chunk. It is a part of its origin until it is durable."""
         origin.missing += 1
-        part = Part(content, origin, content_size(content), record_count(content))
+        part = Part(content, origin, content.size, len(content))
         self._arriving_bytes += part.size
         self._arriving_events += part.events
         self._agent.send(part)
@@ -435,7 +427,7 @@ class TableLane:
     def report(self) -> TableReport:
         """Return a report on the table."""
         oldest, to_epoch = self._queue.unwritten, time.time() - time.monotonic()
-        in_batch = record_count(self._batch.content) if self._batch is not None else 0
+        in_batch = len(self._batch.content) if self._batch is not None else 0
         return replace(
             self.table.report(),
             waiting_events=self.waiting_events + in_batch,

@@ -12,9 +12,9 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from headrace.core.batch.batch import Content
 from headrace.core.model.absent_columns import ColumnDefaults
 from headrace.core.model.errors import Fatal
+from headrace.core.model.events import Content
 from headrace.core.tables.table_sources import TableSource, rivals
 from headrace.ports import LakeTable
 

@@ -18,8 +18,9 @@ import numpy.typing as npt
 import pyarrow as pa
 from tenacity import Retrying, retry_if_exception_type, wait_random
 
+from headrace.core.model.actions import Actions
 from headrace.core.model.errors import Fatal, Retriable
-from headrace.core.model.events import Actions, RowVersion
+from headrace.core.model.events import RowVersion
 from headrace.core.model.keys import canonical_keys
 from headrace.core.reselect.causes import NO_DATABASE, Resolved
 from headrace.core.reselect.options import ReselectOptions

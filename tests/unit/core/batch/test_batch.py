@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from support.records.change_events import TABLE, changes, create, delete, read, tombstone, update, version
 
-from headrace.core.batch.batch import Batch, Content, Trigger, Watermarks
-from headrace.core.model.events import Truncate
+from headrace.core.batch.batch import Batch, Trigger, Watermarks
+from headrace.core.model.events import Content, Truncate
 
 
 def batch(content: Content, table: str = "items") -> Batch:

@@ -8,7 +8,7 @@ from support.task.task_queues import TaskQueues
 
 from headrace.core.batch.batch import BatchPolicy
 from headrace.core.batch.held_halves import HALF_TIMEOUT
-from headrace.core.model.events import Changes, Operation, RowVersion, TableId, Truncate, Versions
+from headrace.core.model.events import Changes, KeyChanges, Operation, RowVersion, TableId, Truncate, Versions
 
 TABLE = TableId("server", "db", "public", "t")
 D, T, C, U = Operation.DELETE, Operation.TOMBSTONE, Operation.CREATE, Operation.UPDATE
@@ -20,7 +20,9 @@ def changes(*operations: Operation, first_offset: int = 0, moved: tuple[int, ...
     version = Versions("t", np.full(count, b"1"), np.full(count, partition, np.int32), offsets, offsets)
     keys = pa.array([f"={offset}" for offset in offsets])
     zeros = np.zeros(count, np.int64)
-    return Changes(TABLE, ("id",), np.array(operations, np.uint8), keys, version, zeros, (), {}, frozenset(moved))
+    return Changes(
+        TABLE, ("id",), np.array(operations, np.uint8), keys, version, zeros, (), KeyChanges({}, frozenset(moved))
+    )
 
 
 def manager() -> TaskQueues:

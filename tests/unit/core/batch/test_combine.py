@@ -18,7 +18,7 @@ def test_runs_keep_their_order_and_their_key_changes() -> None:
     second = changes(Event(create(2, 21).operation, 2, 21, {"a": 1}, old_key=1), update(2, 30, a=2))
     both = combine([first, second])
     assert both.key.to_pylist() == ["=1", "=1", "=2", "=2"]
-    assert (both.moved, both.old_key) == (frozenset({1}), {2: "=1"})
+    assert (both.key_changes.first_halves, both.key_changes.old_keys) == (frozenset({1}), {2: "=1"})
 
 
 def test_a_column_that_a_run_lacks_is_absent_there() -> None:

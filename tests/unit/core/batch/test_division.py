@@ -30,7 +30,7 @@ def test_parts_are_the_whole_in_order_and_no_key_change_is_cut(steps: list[tuple
     run = changes(*written(steps))
     parts = divide(run, count)
     assert [offset for part in parts for offset in part.version.offset.tolist()] == list(range(len(run)))
-    assert all(part.moved == {second - 1 for second in part.old_key} for part in parts)
+    assert all(part.key_changes.first_halves == {second - 1 for second in part.key_changes.old_keys} for part in parts)
     assert all(len(part) for part in parts)
     assert (1 + divisible(run)) <= len(parts) <= count
     assert divisible(run) == (len(steps) > 1)

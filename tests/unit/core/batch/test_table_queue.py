@@ -8,7 +8,7 @@ import pytest
 from support.records.change_events import TABLE, changes, create, delete, update, version
 from support.task.task_queues import TaskQueues
 
-from headrace.core.batch.batch import BatchPolicy, Trigger, newest_source_time
+from headrace.core.batch.batch import BatchPolicy, Trigger
 from headrace.core.batch.table_queue import FAR_BEHIND
 from headrace.core.model.errors import Fatal
 from headrace.core.model.events import Changes, Truncate
@@ -118,7 +118,7 @@ def test_the_oldest_unwritten_change_is_reported_until_it_is_durable() -> None:
     batches.add("p0", 2, [("orders", second)], 20.0)
     since = {name: each.since for name, each in batches.unwritten().items()}
     assert since == {"orders": 10.0, "items": 10.0}
-    assert batches.unwritten()["orders"].source_time == newest_source_time(first)
+    assert batches.unwritten()["orders"].source_time == first.newest_source_time
     batch = batches.next("orders", 30.0)
     assert batch is not None
     assert batches.unwritten()["orders"].since == 10.0, "the batch is being written"

@@ -162,8 +162,8 @@ def test_both_halves_of_a_key_change_are_marked() -> None:
     into = row("c", 2, 11, PLACEHOLDER)
     into.headers = [("other", b"x"), ("__debezium.oldkey", b'{"schema":{},"payload":{"id":1}}')]
     changes = only(numbered(away, into))
-    assert changes.moved == frozenset({0})
-    assert changes.old_key == {1: "=1"}
+    assert changes.key_changes.first_halves == frozenset({0})
+    assert changes.key_changes.old_keys == {1: "=1"}
 
 
 def test_a_key_change_outside_of_primary_key_fields_is_refused() -> None:

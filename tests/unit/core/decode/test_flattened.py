@@ -139,7 +139,7 @@ def test_the_insert_of_a_key_change_is_identified_by_its_header() -> None:
     into = record({"a": "__debezium_unavailable_value"}, key=2)
     into.headers = [("__debezium.oldkey", b'{"id":1}')]
     changes = only(into)
-    assert (changes.operation.tolist(), changes.old_key) == ([Operation.CREATE], {0: "=1"})
+    assert (changes.operation.tolist(), changes.key_changes.old_keys) == ([Operation.CREATE], {0: "=1"})
     states = changes.columns[1].states
     assert states is not None
     assert states.tolist() == [CellState.UNCHANGED]

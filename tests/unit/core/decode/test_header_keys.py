@@ -129,8 +129,8 @@ def test_a_key_in_a_header_is_the_key_of_its_row(case: tuple[Mapping[str, Any], 
     assert (decoded.errant, decoded.notes) == ([], [])
     (changes,) = decoded.events
     assert isinstance(changes, Changes)
-    assert changes.old_key == {2: changes.key[1].as_py()}
-    assert changes.moved == {1}
+    assert changes.key_changes.old_keys == {2: changes.key[1].as_py()}
+    assert changes.key_changes.first_halves == {1}
 
 
 UNREADABLE = [
@@ -162,7 +162,7 @@ def test_an_unreadable_header_is_ignored(kind: int, header: bytes) -> None:
     assert decoded.notes == [UNREADABLE_KEYS]
     (changes,) = decoded.events
     assert isinstance(changes, Changes)
-    assert (len(changes), changes.old_key, changes.moved) == (3, {}, frozenset())
+    assert (len(changes), changes.key_changes.old_keys, changes.key_changes.first_halves) == (3, {}, frozenset())
     states = changes.columns[1].states
     assert states is not None
     assert states[2] == CellState.UNCHANGED
@@ -193,7 +193,7 @@ def test_a_decimal_key_without_schemas_has_the_type_of_the_catalog(header: Any) 
     assert decoded.errant == []
     (changes,) = decoded.events
     assert isinstance(changes, Changes)
-    assert (changes.key.to_pylist(), changes.old_key) == (["=1.5", "=1.5", "=-2"], {2: "=1.5"})
+    assert (changes.key.to_pylist(), changes.key_changes.old_keys) == (["=1.5", "=1.5", "=-2"], {2: "=1.5"})
 
 
 def test_a_bad_record_without_an_index_is_a_defect() -> None:

@@ -21,9 +21,17 @@ from support.records.change_events import (
     version,
 )
 
-from headrace.core.batch.combine import combine, remaining, split
+from headrace.core.batch.combine import combine, remaining
 from headrace.core.merge.fold import fold
-from headrace.core.model.events import Actions, CellState
+from headrace.core.model.actions import Actions
+from headrace.core.model.events import CellState
+
+
+def origins(actions: Actions) -> list[int]:
+    """Return the index of the action that carries cells to each action, or -1."""
+    assert actions.carried is not None
+    found: list[int] = actions.carried.origin.tolist()
+    return found
 
 
 def cell(actions: Actions, column: str = "a", index: int = 0) -> tuple[CellState, int | None]:
@@ -68,7 +76,7 @@ def test_the_table_of_cell_states(known: Cell, following: Cell, folded: tuple[Ce
 def test_no_value_is_sure_behind_a_record_that_was_lost(lost: list[int], folded: tuple[CellState, int]) -> None:
     """A cell omitted after a lost record is doubtful, since that record may have changed it; also in a divided run."""
     run = replace(changes(update(1, 10, a=1), update(1, 20, a=ABSENT), update(1, 30, a=UNCHANGED)), lost=np.array(lost))
-    assert cell(fold(run)) == cell(fold(combine(split(run, 1)))) == folded
+    assert cell(fold(run)) == cell(fold(combine([run.slice(0, 1), run.slice(1, len(run))]))) == folded
     assert cell(fold(combine([changes(create(2, 5, a=3)), run])), index=1) == folded
 
 
@@ -99,14 +107,14 @@ def test_a_delete_applies_by_its_own_position() -> None:
     actions = fold(changes(create(1, 10, a=1), delete(1, 20), update(2, 30, a=1), delete(2, 40)))
     assert actions.delete.tolist() == [True, True]
     assert actions.fresh.tolist() == [True, False]
-    assert actions.first.offset.tolist() == [1, 3]
+    assert actions.gates.first.offset.tolist() == [1, 3]
 
 
 def test_the_gate_is_that_of_the_oldest_cell() -> None:
     """An action is applied by the position of the oldest event of which it has a cell."""
-    assert fold(changes(update(1, 10, a=1), update(1, 20, a=2))).first.offset.tolist() == [1]
+    assert fold(changes(update(1, 10, a=1), update(1, 20, a=2))).gates.first.offset.tolist() == [1]
     leaning = fold(changes(update(1, 10, a=1), update(1, 20, a=UNCHANGED)))
-    assert leaning.first.offset.tolist() == [0]
+    assert leaning.gates.first.offset.tolist() == [0]
     assert leaning.version.offset.tolist() == [1]
 
 
@@ -115,7 +123,7 @@ def test_a_read_never_lowers_the_position() -> None:
     actions = fold(changes(update(1, 10, a=1), read(1, a=2)))
     assert cell(actions) == (CellState.VALUE, 2)
     assert actions.version.position[0] == b"00000.%020d" % 10
-    assert actions.by_arrival.tolist() == [True]
+    assert actions.gates.by_arrival.tolist() == [True]
 
 
 def test_a_read_over_a_tombstone_has_no_position() -> None:
@@ -128,15 +136,15 @@ def test_an_insert_decides_whether_its_row_applies_though_an_update_has_all_cell
     """An insert and an update of all cells apply by the insert's position; a stale insert must not make a new row."""
     actions = fold(changes(create(1, 30, a=1), update(1, 90, a=2)))
     assert actions.fresh.tolist() == [True]
-    assert actions.first_position.tolist() == [position(30)]
+    assert actions.gates.position.tolist() == [position(30)]
 
 
 def test_keys_of_which_nothing_applies_are_reported() -> None:
     """The fold reports keys whose events are all stale, and has no action for them."""
     events = changes(update(1, 10, a=1), update(2, 11, a=2), update(3, 12, a=3), update(2, 60, a=4), delete(4, 61))
     actions = fold(events, {key: version(50, 3) for key in ("=1", "=2", "=3")})
-    assert (actions.key.to_pylist(), actions.stale) == (["=2", "=4"], ["=1", "=3"])
-    assert not fold(events).stale
+    assert (actions.key.to_pylist(), actions.superseded.stale_keys) == (["=2", "=4"], ["=1", "=3"])
+    assert not fold(events).superseded.stale_keys
 
 
 def moved(old: int, new: int, lsn: int, cell: Cell) -> tuple[Event, Event]:
@@ -149,8 +157,8 @@ def test_a_lower_delete_does_not_replace_a_higher_one() -> None:
     """A delete with a lower position removes a row that was read before it; the ledger gets the higher delete."""
     actions = fold(changes(delete(1, 30), read(1, a=5), delete(1, 20)))
     assert actions.delete.tolist() == [True]
-    assert actions.buried == {"=1": version(30, 0)}
-    assert fold(changes(delete(1, 20), create(1, 25, a=5), delete(1, 30))).buried == {}
+    assert actions.superseded.tombstones == {"=1": version(30, 0)}
+    assert fold(changes(delete(1, 20), create(1, 25, a=5), delete(1, 30))).superseded.tombstones == {}
 
 
 def test_a_key_change_takes_cells_of_the_batch() -> None:
@@ -180,7 +188,7 @@ def test_a_key_change_takes_cells_of_the_stored_row() -> None:
     """The merge reads the cells from the stored row under the old key if the batch does not contain them."""
     actions = fold(changes(*moved(1, 2, 20, UNCHANGED)))
     assert cell(actions, index=1)[0] is CellState.CARRIED
-    assert actions.carry_from.tolist() == [-1, 0]
+    assert origins(actions) == [-1, 0]
 
 
 def test_a_key_change_takes_nothing_from_a_later_row() -> None:
@@ -196,9 +204,9 @@ def test_chains_and_swaps_carry_the_right_cells() -> None:
     """A chain 1 -> 2 -> 3 takes cells from the stored row 1; two rows that swap keys take cells from each other."""
     chain = fold(changes(*moved(1, 2, 10, UNCHANGED), *moved(2, 3, 20, UNCHANGED)))
     assert chain.key.to_pylist() == ["=1", "=2", "=3"]
-    assert chain.carry_from.tolist() == [-1, -1, 0]
+    assert origins(chain) == [-1, -1, 0]
     swap = fold(changes(*moved(1, 9, 10, UNCHANGED), *moved(2, 1, 20, UNCHANGED), *moved(9, 2, 30, UNCHANGED)))
-    origin = dict(zip(swap.key.to_pylist(), swap.carry_from.tolist(), strict=True))
+    origin = dict(zip(swap.key.to_pylist(), origins(swap), strict=True))
     swapped_keys = swap.key.to_pylist()
     assert swapped_keys[origin["=1"]] == "=2"
     assert swapped_keys[origin["=2"]] == "=1"
@@ -219,4 +227,4 @@ def test_a_half_without_its_first_part_carries_nothing() -> None:
     _, into = moved(1, 2, 20, UNCHANGED)
     actions = fold(changes(into))
     assert cell(actions)[0] is CellState.UNCHANGED
-    assert actions.carry_from.tolist() == [-1]
+    assert actions.carried is None

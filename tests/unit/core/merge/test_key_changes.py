@@ -23,7 +23,8 @@ from support.records.change_events import (
 from headrace.core.batch.event_pairs import paired_halves
 from headrace.core.merge.fold import fold
 from headrace.core.merge.key_changes import with_displaced
-from headrace.core.model.events import Actions, CellState, Changes
+from headrace.core.model.actions import Actions
+from headrace.core.model.events import CellState, Changes
 
 
 def away(old: int, new: int, lsn: int | None, partition: int = 0) -> Event:
@@ -127,7 +128,7 @@ OLD_ROW = {"=2": version(5, -1)}
 def test_the_delete_of_a_taken_key_and_its_tombstone_delete_nothing() -> None:
     """The delete and its tombstone refer to the event that took the key, and the ledger contains both moves."""
     marked, remembered = with_displaced(SHIFT, {}, OLD_ROW)
-    assert (set(marked.displaced), marked.displaced[3]) == ({3, 4}, 2)
+    assert (set(marked.key_changes.displaced), marked.key_changes.displaced[3]) == ({3, 4}, 2)
     assert remembered == {"-onto:7:=2": SHIFT.version.row(2), "-from:7:=2": SHIFT.version.row(3)}
     actions = fold(marked)
     rows = dict(zip(actions.key.to_pylist(), actions.delete.tolist(), strict=True))
@@ -140,7 +141,7 @@ def test_a_tombstone_behind_the_second_half_deletes_the_row_that_took_the_key() 
     marked, _ = with_displaced(
         in_transactions(*[7] * 6, events=[*move(1, 2, 20), *without_own, tombstone(2)]), {}, OLD_ROW
     )
-    assert set(marked.displaced) == {3}
+    assert set(marked.key_changes.displaced) == {3}
     actions = fold(marked)
     rows = dict(zip(actions.key.to_pylist(), actions.delete.tolist(), strict=True))
     assert rows == {"=1": True, "=2": True, "=3": False}
@@ -148,14 +149,14 @@ def test_a_tombstone_behind_the_second_half_deletes_the_row_that_took_the_key() 
 
 def test_the_delete_of_a_key_that_was_free_removes_its_row() -> None:
     """A delete removes the row that moved to a free key, also if a row was deleted there or the transactions differ."""
-    assert with_displaced(SHIFT, {}, {})[0].displaced == {}
+    assert with_displaced(SHIFT, {}, {})[0].key_changes.displaced == {}
     before = [create(2, 5, a=1), delete(2, 6)]
     marked, _ = with_displaced(
         in_transactions(3, 4, *[7] * 6, events=[*before, *move(1, 2, 20), *move(2, 3, 21)]), {}, {}
     )
-    assert marked.displaced == {}
+    assert marked.key_changes.displaced == {}
     apart = in_transactions(*[7] * 3, *[8] * 3, events=[*move(1, 2, 20), *move(2, 3, 21)])
-    assert with_displaced(apart, {}, OLD_ROW)[0].displaced == {}
+    assert with_displaced(apart, {}, OLD_ROW)[0].key_changes.displaced == {}
 
 
 def test_the_ledger_decides_where_the_first_move_was_in_another_batch() -> None:
@@ -163,12 +164,12 @@ def test_the_ledger_decides_where_the_first_move_was_in_another_batch() -> None:
     _, remembered = with_displaced(SHIFT, {}, OLD_ROW)
     second = in_transactions(*[7] * 3, events=move(2, 3, 21))
     stored_row = {"=2": version(20, 2)}
-    assert with_displaced(second, remembered, stored_row)[0].displaced == {0: -1, 1: -1}
+    assert with_displaced(second, remembered, stored_row)[0].key_changes.displaced == {0: -1, 1: -1}
     later = in_transactions(*[7] * 3, events=move(2, 4, 22))
-    assert with_displaced(later, remembered, stored_row)[0].displaced == {}
+    assert with_displaced(later, remembered, stored_row)[0].key_changes.displaced == {}
 
 
 def test_sources_without_transactions_have_no_taken_keys() -> None:
     """Without transaction numbers no delete is marked, because such sources check keys in every statement."""
     unknown = replace(SHIFT, transaction=np.full(6, -1))
-    assert with_displaced(unknown, {}, OLD_ROW)[0].displaced == {}
+    assert with_displaced(unknown, {}, OLD_ROW)[0].key_changes.displaced == {}

@@ -9,7 +9,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core.model.events import Changes, TableId, Versions
+from headrace.core.model.events import Changes, KeyChanges, TableId, Versions
 from headrace.core.model.keys import FLOOR_KEY, canonical_keys, in_key_order
 
 
@@ -40,9 +40,13 @@ def test_a_table_keeps_the_order_of_its_key(values: tuple[str, ...], now: list[s
     zero = np.zeros(1, np.int64)
     version = Versions("t", np.array([b""]), zero.astype(np.int32), zero, zero)
     operation, key = zero.astype(np.uint8), pa.array([before])
-    changes = Changes(TableId("", "", "", "t"), tuple(now), operation, key, version, zero, (), {0: before})
+    changes = Changes(TableId("", "", "", "t"), tuple(now), operation, key, version, zero, (), KeyChanges({0: before}))
     turned = in_key_order(changes, ever)
-    assert (turned.key_fields, turned.key.to_pylist(), turned.old_key) == (tuple(ever), [after], {0: after})
+    assert (turned.key_fields, turned.key.to_pylist(), turned.key_changes.old_keys) == (
+        tuple(ever),
+        [after],
+        {0: after},
+    )
     assert in_key_order(changes, ["a", "b"]) is in_key_order(changes, []) is changes
 
 

@@ -8,8 +8,8 @@ import pytest
 from support.fix_asyncio import eventually
 from support.task.sink_task_harness import Harness, running
 
+from headrace.core.model.actions import Actions
 from headrace.core.model.errors import EngineFailed, EngineOutOfMemory
-from headrace.core.model.events import Actions
 from headrace.ports import Commit, MergeCounts, TableOptions
 from headrace.runtime.task import table_lane
 from headrace_dev.memory import MemoryLakehouse

@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 from support.records.change_events import ABSENT, UNCHANGED, UNKNOWN, Event, changes, create, delete, update
 
-from headrace.core.merge.actions import (
+from headrace.core.merge.fold import fold
+from headrace.core.model.actions import (
+    Actions,
     open_rows,
-    take_actions,
     with_nulls_for_absent_cells,
     with_nulls_for_open_cells,
     without_hollow_carries,
 )
-from headrace.core.merge.fold import fold
-from headrace.core.model.events import Actions, CellState
+from headrace.core.model.events import CellState
 
 YES, NO = np.array([True]), np.array([False])
 
@@ -57,15 +57,15 @@ def test_cells_of_an_old_row_that_is_not_stored_are_open() -> None:
     actions = fold(changes(delete(1, 20, moved=True), into))
     assert without_hollow_carries(actions, np.array([True, False])) is actions
     hollow = without_hollow_carries(actions, np.array([False, False]))
-    assert hollow.carry_from.tolist() == [-1, -1]
+    assert hollow.carried is None
     assert hollow.columns[1].states is not None
     assert hollow.columns[1].states[1] == CellState.UNCHANGED
 
 
-def test_take_actions_keeps_keys_cells_and_versions() -> None:
-    """``take_actions`` returns the chosen rows with their keys, values, states of cells and versions."""
+def test_take_keeps_keys_cells_and_versions() -> None:
+    """``take`` returns the chosen rows with their keys, values, states of cells and versions."""
     folded = fold(changes(update(1, 10, a=UNCHANGED), update(2, 20, a=5), update(3, 30, a=ABSENT)))
-    actions = take_actions(folded, np.array([2, 1]))
+    actions = folded.take(np.array([2, 1]))
     assert actions.key.to_pylist() == ["=3", "=2"]
     assert actions.columns[1].values.to_pylist() == [None, 5]
     assert _states(actions) == [CellState.ABSENT, CellState.VALUE]
