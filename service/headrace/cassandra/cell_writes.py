@@ -81,10 +81,10 @@ class Range:
 
     def _beside(self, clustering: Key, prefix: Key) -> int:
         """Return below 0 if the row is before ``prefix``, above 0 if it is after it, 0 if it begins with it."""
-        for index, (own, other) in enumerate(zip(clustering, prefix, strict=False)):
-            if own != other:
+        for index, (value, bound) in enumerate(zip(clustering, prefix, strict=False)):
+            if value != bound:
                 descending = index < len(self.descending) and self.descending[index]
-                return -1 if (own < other) != descending else 1
+                return -1 if (value < bound) != descending else 1
         return 0
 
 
@@ -143,19 +143,19 @@ class CassandraTable:
             return
         row = self._rows.setdefault(write.key, RowState())
         if write.marker is not None:
-            row.marker = max(row.marker or write.marker, write.marker, key=lambda each: each.rank)
+            row.marker = max(row.marker or write.marker, write.marker, key=lambda version: version.rank)
         for name, cell in write.cells.items():
-            row.cells[name] = max(cell, row.cells.get(name, cell), key=lambda each: each.rank)
+            row.cells[name] = max(cell, row.cells.get(name, cell), key=lambda version: version.rank)
 
     def rows(self) -> dict[Key, RowState]:
         """Return every row that was ever written, by primary key, with the newest delete that covers it."""
-        return {key: replace(row, deleted=self._deleted(key)) for key, row in self._rows.items()}
+        return {key: replace(row, deleted=self._deletion_time(key)) for key, row in self._rows.items()}
 
     def visible(self, now: int) -> dict[Key, dict[str, Any]]:
         """Return the rows that a read of all replicas returns at ``now``, by primary key: their cells with a value."""
         return {key: cells for key, row in self.rows().items() if (cells := row.visible(now)) is not None}
 
-    def _deleted(self, key: Key) -> int:
+    def _deletion_time(self, key: Key) -> int:
         """Return the time up to which all writes to the row are deleted."""
         covering = (
             written

@@ -113,12 +113,12 @@ def _range(cells: Mapping[str, Any], key_fields: Sequence[str]) -> Range:
     if not isinstance(start, Mapping) or not isinstance(end, Mapping):
         raise BadRecord("the Cassandra range tombstone has no bounds")
     longest = max(start["values"], end["values"], key=len)
-    descending = tuple("ReversedType" in each["type"] for each in longest)
+    descending = tuple("ReversedType" in value["type"] for value in longest)
     return Range(_bound(start), _bound(end), descending)
 
 
 def _bound(bound: Mapping[str, Any]) -> Bound:
-    prefix = tuple(_clustering_value(each) for each in bound["values"])
+    prefix = tuple(_clustering_value(value) for value in bound["values"])
     return Bound(prefix, str(bound["method"]).startswith("INCL"))
 
 
@@ -174,7 +174,16 @@ class CassandraDecoder:
         """Return a batch of one event. Raises BadRecord."""
         assert record.value is not None  # noqa: S101 - the caller has looked
         schema, text = self._values.split(record.value)
-        payload = self._payload(schema, text)
+        try:
+            payload = self._decoder(schema)(text)
+        except msgspec.DecodeError as error:
+            message = f"Converting byte[] to Kafka Connect data failed due to serialization error: {error}"
+            raise BadRecord(message, stage=Stage.VALUE_CONVERTER) from error
+        except BadRecord as error:
+            error.stage = Stage.VALUE_CONVERTER
+            raise
+        if not isinstance(payload, Mapping):
+            raise BadRecord("the record's value is not a Debezium change event")
         after = None if schema is None else schema.field("after")
         key_fields = self._key_fields(record)
         write = write_of(payload, key_fields, self._losses, after)
@@ -190,19 +199,6 @@ class CassandraDecoder:
             fields.append(Field(name, schema or infer_schema([(cells.get(name) or {}).get("value")])))
         approximate_bytes = len(repr(text.value)) if isinstance(text, SchemaAndValue) else len(text)
         return CassandraWrites(table, key_fields, tuple(fields), (write,), version, approximate_bytes)
-
-    def _payload(self, schema: Schema | None, text: Payload) -> Mapping[str, Any]:
-        try:
-            payload = self._decoder(schema)(text)
-        except msgspec.DecodeError as error:
-            message = f"Converting byte[] to Kafka Connect data failed due to serialization error: {error}"
-            raise BadRecord(message, stage=Stage.VALUE_CONVERTER) from error
-        except BadRecord as error:
-            error.stage = Stage.VALUE_CONVERTER
-            raise
-        if not isinstance(payload, Mapping):
-            raise BadRecord("the record's value is not a Debezium change event")
-        return payload
 
     def _decoder(self, schema: Schema | None) -> Callable[[Payload], Any]:
         if schema is None:

@@ -113,7 +113,7 @@ class CassandraWrites(VersionedWrites):
     def merged_with(self, stored: pa.Table, ledger: Mapping[str, RowVersion], now: int) -> MergedWrites:
         state = CassandraTable()
         before = dict(_stored_rows(self, stored))
-        for write in (*before.values(), *_remembered(ledger), *self.writes):
+        for write in (*before.values(), *_writes_in_ledger(ledger), *self.writes):
             state.apply(write)
         full = len(self.key_fields)
         rows = {key: row for key, row in state.rows().items() if len(key) == full}
@@ -126,7 +126,6 @@ class CassandraWrites(VersionedWrites):
 
 
 def _values(name: str, key_fields: tuple[str, ...], writes: Sequence[Write]) -> list[Any]:
-    """Return all values of a column."""
     if name in key_fields:
         index = key_fields.index(name)
         return [write.key[index] for write in writes if index < len(write.key)]
@@ -158,11 +157,11 @@ def _actions(
     ]
     key = canonical_keys([column.values for column in columns])
     columns += [_data_column(member, states, now) for member in batch.fields if member.name not in batch.key_fields]
-    known = {member.name for member in batch.fields}
+    batch_columns = {member.name for member in batch.fields}
     columns += [
         _table_column(column, states, now)
         for column in stored
-        if column.name not in known and not column.name.startswith(OWN_PREFIX)
+        if column.name not in batch_columns and not column.name.startswith(OWN_PREFIX)
     ]
     columns.append(
         Column(CELL_VERSIONS, CELLS_SCHEMA, build_array(CELLS_SCHEMA, [_versions_of(row) for row in states]))
@@ -274,14 +273,14 @@ def _plain(column: pa.ChunkedArray, schema: Schema | None) -> list[Any]:
 
 
 def _deletes(batch: CassandraWrites) -> dict[str, RowVersion]:
-    found: dict[str, int] = {}
+    write_times: dict[str, int] = {}
     for write in batch.writes:
         if isinstance(write, Delete):
             start, end = write.range.start, write.range.end
             bounds = [list(start.prefix), start.inclusive, list(end.prefix), end.inclusive]
             text = json.dumps(["delete", list(write.key), *bounds, list(write.range.descending)])
-            found[text] = max(write.written, found.get(text, write.written))
-    return {text: _ledger_version(batch, written) for text, written in found.items()}
+            write_times[text] = max(write.written, write_times.get(text, write.written))
+    return {text: _ledger_version(batch, written) for text, written in write_times.items()}
 
 
 def _cells_without_row(batch: CassandraWrites, gone: Mapping[Key, RowState]) -> dict[str, RowVersion]:
@@ -290,13 +289,13 @@ def _cells_without_row(batch: CassandraWrites, gone: Mapping[Key, RowState]) -> 
     The text of an expired cell contains its expiry time: of two such cells of one microsecond, the one that expires
     later wins.
     """
-    found = {}
+    entries = {}
     for key, row in gone.items():
         for name, version in _versions_of(row).items():
             expires = [] if version["expires"] is None else [version["expires"]]
             text = json.dumps(["cell", list(key), name, *expires])
-            found[text] = _ledger_version(batch, version["written"] or 0)
-    return found
+            entries[text] = _ledger_version(batch, version["written"] or 0)
+    return entries
 
 
 def _ledger_version(batch: CassandraWrites, written: int) -> RowVersion:
@@ -305,7 +304,7 @@ def _ledger_version(batch: CassandraWrites, written: int) -> RowVersion:
     return RowVersion(b"%020d" % (written + _EARLIEST), last.topic, last.partition, last.offset, last.source_time)
 
 
-def _remembered(ledger: Mapping[str, RowVersion]) -> Iterator[Write]:
+def _writes_in_ledger(ledger: Mapping[str, RowVersion]) -> Iterator[Write]:
     """Return the entries of the ledger, as writes."""
     for text, version in ledger.items():
         kind, key, *rest = json.loads(text)

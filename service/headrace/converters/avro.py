@@ -39,7 +39,7 @@ class Named:
     def find(self, name: str, namespace: str) -> str | None:
         """The full name of the definition that ``name`` refers to in a namespace."""
         full = name if "." in name or not namespace else f"{namespace}.{name}"
-        return next((each for each in (full, name) if each in self.schemas), None)
+        return next((candidate for candidate in (full, name) if candidate in self.schemas), None)
 
 
 _PRIMITIVES = {
@@ -76,7 +76,7 @@ def connect_schema(avro: Any, named: Named, namespace: str = "") -> Schema:
     if isinstance(avro, list):
         return _union(avro, named, namespace)
     if isinstance(avro, str):
-        return _called(avro, named, namespace)
+        return _type_by_name(avro, named, namespace)
     kind = avro["type"]
     if isinstance(kind, dict | list):
         return connect_schema(kind, named, namespace)
@@ -87,7 +87,7 @@ def connect_schema(avro: Any, named: Named, namespace: str = "") -> Schema:
     if kind == "map":
         values = connect_schema(avro["values"], named, namespace)
         return _with_properties(Schema("map", keys=Schema("string"), values=values), avro)
-    return _scalar(avro, kind) if kind in _PRIMITIVES else _called(kind, named, namespace)
+    return _scalar(avro, kind) if kind in _PRIMITIVES else _type_by_name(kind, named, namespace)
 
 
 def full_name(avro: Any, namespace: str = "") -> str:
@@ -100,22 +100,22 @@ def full_name(avro: Any, namespace: str = "") -> str:
 
 
 def _union(branches: list[Any], named: Named, namespace: str) -> Schema:
-    kinds = [each for each in branches if each != "null" and each != {"type": "null"}]
+    kinds = [branch for branch in branches if branch != "null" and branch != {"type": "null"}]
     if len(kinds) != 1:
         raise BadRecord(f"the Avro schema has a union of {len(kinds)} types, which a column cannot store")
     schema = connect_schema(kinds[0], named, namespace)
     return replace(schema, optional=True) if len(kinds) < len(branches) else schema
 
 
-def _called(name: str, named: Named, namespace: str) -> Schema:
+def _type_by_name(name: str, named: Named, namespace: str) -> Schema:
     if name in _PRIMITIVES:
         return Schema(_PRIMITIVES[name])
     full = named.find(name, namespace)
-    found = None if full is None else named.schemas[full]
-    if found is None:
+    definition = None if full is None else named.schemas[full]
+    if definition is None:
         problem = "is used but not defined" if full is None else "contains itself"
         raise BadRecord(f"the Avro schema {name} {problem}")
-    return found
+    return definition
 
 
 def _definition(avro: Mapping[str, Any], type_name: str, named: Named, namespace: str) -> Schema:
@@ -125,7 +125,7 @@ def _definition(avro: Mapping[str, Any], type_name: str, named: Named, namespace
         named.entries.add(name)
     named.schemas[name] = None
     if type_name in ("record", "error"):
-        members = tuple(Field(each["name"], connect_schema(each["type"], named, inner)) for each in avro["fields"])
+        members = tuple(Field(field["name"], connect_schema(field["type"], named, inner)) for field in avro["fields"])
         shown_name = None if name.startswith(_NAMELESS) else name
         schema = _with_properties(Schema("struct", fields=members, name=shown_name), avro)
     else:
@@ -148,7 +148,7 @@ def _array(avro: Mapping[str, Any], named: Named, namespace: str) -> Schema:
 
 def _is_empty(schema: Schema) -> bool:
     """Whether a value has no bytes: a record without fields, or of such records."""
-    return schema.type == "struct" and not schema.optional and all(_is_empty(each.schema) for each in schema.fields)
+    return schema.type == "struct" and not schema.optional and all(_is_empty(field.schema) for field in schema.fields)
 
 
 def _scalar(avro: Mapping[str, Any], type_name: str) -> Schema:
@@ -163,14 +163,16 @@ def _scalar(avro: Mapping[str, Any], type_name: str) -> Schema:
     return _with_properties(Schema(physical, name=_LOGICAL.get((type_name, str(logical)))), avro)
 
 
-def _with_properties(schema: Schema, avro: Mapping[str, Any], own: Mapping[str, str] | None = None) -> Schema:
+def _with_properties(
+    schema: Schema, avro: Mapping[str, Any], logical_parameters: Mapping[str, str] | None = None
+) -> Schema:
     """Add the properties that Connect's converter has stored in the Avro schema."""
     parameters = {str(name): str(value) for name, value in (avro.get("connect.parameters") or {}).items()}
     return replace(
         schema,
         name=avro.get("connect.name", schema.name),
         version=avro.get("connect.version"),
-        parameters=tuple(sorted((dict(own or {}) | parameters).items())),
+        parameters=tuple(sorted((dict(logical_parameters or {}) | parameters).items())),
         default=avro.get("connect.default"),
     )
 
@@ -188,7 +190,7 @@ class AvroReader:
                 f"the schema with the record's id is of type {registered.schema_type} in the registry, not Avro"
             )
         definitions: dict[str, Any] = {}
-        self._parsed, self.schema = _parsed(registered, Named(), definitions)
+        self._parsed, self.schema = _parse_with_references(registered, Named(), definitions)
         self._shape = with_pairs(self.schema)
         self._fields = field_reader(self._parsed, definitions, self.schema)
         self.reads_blocks = isinstance(self._fields, RecordReader)
@@ -217,9 +219,11 @@ class AvroReader:
         return fields
 
 
-def _parsed(registered: RegisteredSchema, named: Named, definitions: dict[str, Any]) -> tuple[Any, Schema]:
-    for each in registered.references.values():
-        _parsed(each, named, definitions)
+def _parse_with_references(
+    registered: RegisteredSchema, named: Named, definitions: dict[str, Any]
+) -> tuple[Any, Schema]:
+    for reference in registered.references.values():
+        _parse_with_references(reference, named, definitions)
     try:
         described = _json(registered.text)
         schema = check_size(connect_schema(described, named))
@@ -242,7 +246,7 @@ def _json(text: str) -> Any:
 def _physical(avro: Any) -> Any:
     """Remove logical types and defaults, which only a writer needs, from a schema."""
     if isinstance(avro, list):
-        return [_physical(each) for each in avro]
+        return [_physical(branch) for branch in avro]
     if isinstance(avro, dict):
         return {
             name: value if name in ("symbols", "name", "namespace", "aliases", "size") else _physical(value)

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.core.decode.column_rows import Cells, Struct, Wanted, filled, in_python
+from headrace.core.decode.column_rows import Cells, Struct, Wanted, fill_rows, in_python
 from headrace.core.model.schema import Schema
 
 Positions = npt.NDArray[np.int64]
@@ -129,7 +129,7 @@ def with_pairs(schema: Schema) -> Callable[[Any], Any] | None:
         return lambda value: value and {**value, **{name: shape(value[name]) for name, shape in members.items()}}
     if schema.items is not None:
         inner = with_pairs(schema.items)
-        return None if inner is None else lambda value: value and [inner(each) for each in value]
+        return None if inner is None else lambda value: value and [inner(item) for item in value]
     if schema.keys is None or schema.values is None:
         return None
     plain = schema.keys == Schema("string") and with_pairs(schema.values) is None  # an Avro map
@@ -139,14 +139,14 @@ def with_pairs(schema: Schema) -> Callable[[Any], Any] | None:
 def _shaped_map(keys: Schema, values: Schema) -> Callable[[Any], Any]:
     key, inner = with_pairs(keys) or _same, with_pairs(values) or _same
 
-    def shaped(given: Any) -> Any:
+    def shape_map(given: Any) -> Any:
         if given is None:
             return None
-        pairs = [(each["key"], each["value"]) for each in given] if isinstance(given, list) else given.items()
+        pairs = [(entry["key"], entry["value"]) for entry in given] if isinstance(given, list) else given.items()
         entries = [(key(name), inner(value)) for name, value in pairs]
         return dict(entries) if keys.type == "string" else entries
 
-    return shaped
+    return shape_map
 
 
 def _same(value: Any) -> Any:
@@ -274,7 +274,7 @@ class RecordReader:
             return [{} for _ in at]
         if any(isinstance(column, list) for column in columns.values()):
             cells = zip(*map(in_python, columns.values()), strict=True)
-            return [dict(zip(columns, each, strict=True)) for each in cells]
+            return [dict(zip(columns, row, strict=True)) for row in cells]
         return pa.StructArray.from_arrays(list(columns.values()), list(columns))
 
     def skip(self, payloads: Payloads, at: Positions) -> None:
@@ -305,7 +305,7 @@ class OptionalReader:
 
     def read(self, payloads: Payloads, at: Positions) -> Cells:
         """The cells, and nulls."""
-        rows = self._present(payloads, at)
+        rows = self._rows_with_value(payloads, at)
         if rows is None:
             return self.inner.read(payloads, at)
         if not len(rows):
@@ -313,11 +313,11 @@ class OptionalReader:
         part = at[rows]
         cells = self.inner.read(payloads, part)
         at[rows] = part
-        return filled(cells, rows, len(at))
+        return fill_rows(cells, rows, len(at))
 
     def skip(self, payloads: Payloads, at: Positions) -> None:
         """Advance ``at`` past the union."""
-        rows = self._present(payloads, at)
+        rows = self._rows_with_value(payloads, at)
         if rows is None:
             self.inner.skip(payloads, at)
         elif len(rows):
@@ -327,7 +327,7 @@ class OptionalReader:
 
     def struct(self, payloads: Payloads, at: Positions, wanted: Wanted) -> Struct:
         """The wanted fields of a record that may be null; raises Malformed if the type is not a record."""
-        rows = self._present(payloads, at)
+        rows = self._rows_with_value(payloads, at)
         if not isinstance(self.inner, RecordReader):
             raise Malformed
         if rows is None:
@@ -337,15 +337,15 @@ class OptionalReader:
         at[rows] = part
         return Struct(inner.columns, rows)
 
-    def _present(self, payloads: Payloads, at: Positions) -> npt.NDArray[np.intp] | None:
+    def _rows_with_value(self, payloads: Payloads, at: Positions) -> npt.NDArray[np.intp] | None:
         """The rows that are not null, None for all."""
         branches = payloads.numbers(at)
-        found = branches == self.branch
-        if found.all():
+        has_value = branches == self.branch
+        if has_value.all():
             return None
         if not self.nullable or ((branches | 1) != 1).any():
             raise Malformed
-        return np.flatnonzero(found)
+        return np.flatnonzero(has_value)
 
 
 _SIMPLE: dict[str, Reader] = {
@@ -363,15 +363,15 @@ _SIMPLE: dict[str, Reader] = {
 def field_reader(parsed: Any, definitions: Mapping[str, Any], schema: Schema) -> Reader:
     """Return the reader of a type that fastavro has parsed; ``definitions`` are the named types by full name."""
     if isinstance(parsed, list):
-        (branch,) = [index for index, each in enumerate(parsed) if each not in _NULLS]
+        (branch,) = [index for index, member in enumerate(parsed) if member not in _NULLS]
         return OptionalReader(field_reader(parsed[branch], definitions, schema), branch, len(parsed) > 1)
     if isinstance(parsed, str):
         return _SIMPLE.get(parsed) or field_reader(definitions[parsed], definitions, schema)
     kind = parsed["type"]
     if kind in ("record", "error"):
-        members = ((each["name"], each["type"], schema.field(each["name"])) for each in parsed["fields"])
+        members = ((field["name"], field["type"], schema.field(field["name"])) for field in parsed["fields"])
         return RecordReader(
-            tuple((name, field_reader(each, definitions, member)) for name, each, member in members if member)
+            tuple((name, field_reader(avro_type, definitions, member)) for name, avro_type, member in members if member)
         )
     if kind in ("array", "map"):
         only = {"type": "record", "name": "Only", "fields": [{"name": "it", "type": _by_names(parsed)}]}
@@ -394,7 +394,7 @@ _NULLS = ("null", {"type": "null"})
 def _by_names(parsed: Any) -> Any:
     """Replace the definitions of named types within a type by their names."""
     if isinstance(parsed, list):
-        return [_by_names(each) for each in parsed]
+        return [_by_names(branch) for branch in parsed]
     if isinstance(parsed, dict):
-        return parsed.get("name") or {name: _by_names(each) for name, each in parsed.items()}
+        return parsed.get("name") or {name: _by_names(value) for name, value in parsed.items()}
     return parsed

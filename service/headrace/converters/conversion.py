@@ -14,7 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 import msgspec
 import numpy as np
 
-from headrace.core.decode.column_rows import Struct, Wanted, in_python, spread
+from headrace.core.decode.column_rows import Struct, Wanted, in_python, take_rows
 from headrace.core.decode.decoded import Decoded
 from headrace.core.decode.envelope import EnvelopeOptions
 from headrace.core.decode.envelope_block import Block
@@ -111,7 +111,8 @@ class Conversion:
     def of_topic(self, topic: str) -> Conversion:
         """The same converters, for the records of one topic."""
         key, value = (
-            each.of_topic(topic) if isinstance(each, TopicConverter) else each for each in (self.key, self.value)
+            converter.of_topic(topic) if isinstance(converter, TopicConverter) else converter
+            for converter in (self.key, self.value)
         )
         return replace(self, key=key, value=value)
 
@@ -131,10 +132,10 @@ class Conversion:
     def block(self, records: Sequence[KafkaRecord]) -> Block | None:
         """The records as one block; None if their values have to be converted one by one."""
         values: list[Any] = [record.value for record in records if record.value is not None]
-        found = _block_reader(self.value, values, records)
-        if found is None:
+        block_reader = _block_reader(self.value, values, records)
+        if block_reader is None:
             return None
-        reader, offset = found
+        reader, offset = block_reader
         return Block(records, reader.schema, partial(reader.block, values, offset), partial(self._keys, records))
 
     @property
@@ -147,18 +148,20 @@ class Conversion:
         keys: list[Any] = [record.key for record in records]
         if self.key is None:
             return [keys[index] for index in indexes]
-        found = _block_reader(self.key, keys, records)
-        if found is None:
-            converted = [_converted(self.key, record.key, record.headers, Stage.KEY_CONVERTER) for record in records]
+        block_reader = _block_reader(self.key, keys, records)
+        if block_reader is None:
+            converted = [
+                _convert_document(self.key, record.key, record.headers, Stage.KEY_CONVERTER) for record in records
+            ]
             if None in converted:
                 raise BadRecord("a record's key is null", stage=Stage.KEY_CONVERTER)
             return [converted[index] for index in indexes]
-        reader, offset = found
+        reader, offset = block_reader
         columns = reader.block(keys, offset, dict.fromkeys(names)).columns
         rows = np.array(indexes, np.int64)
-        cells = {name: in_python(spread(column, rows)) for name, column in columns.items()}
+        cells = {name: in_python(take_rows(column, rows)) for name, column in columns.items()}
         return [
-            SchemaAndValue(reader.schema, {name: each[row] for name, each in cells.items()})
+            SchemaAndValue(reader.schema, {name: column[row] for name, column in cells.items()})
             for row in range(len(indexes))
         ]
 
@@ -168,8 +171,8 @@ class Conversion:
             record.partition,
             record.offset,
             record.timestamp,
-            _converted(self.key, record.key, record.headers, Stage.KEY_CONVERTER),
-            _converted(self.value, record.value, record.headers, Stage.VALUE_CONVERTER),
+            _convert_document(self.key, record.key, record.headers, Stage.KEY_CONVERTER),
+            _convert_document(self.value, record.value, record.headers, Stage.VALUE_CONVERTER),
             record.headers,
             record.key,
         )
@@ -184,7 +187,7 @@ def _block_reader(
     return converter.reader_of(documents, {name for record in records for name, _ in record.headers})
 
 
-def _converted(
+def _convert_document(
     converter: Converter | None, document: bytes | Document | SchemaAndValue | None, headers: Headers, stage: Stage
 ) -> Any:
     """Convert a document; null data becomes None, like a tombstone's value."""
@@ -264,8 +267,8 @@ class ConvertingDecoder:
         converted = self._conversion.convert(records)
         errant = converted.errant
         if self._conversion.key is None:
-            errant = [self._decoder.key_fault_first(records[each.index], each) for each in errant]
+            errant = [self._decoder.key_fault_first(records[bad.index], bad) for bad in errant]
         decoded = self._decoder.decode(converted.records)
-        errant += [replace(each, index=converted.indexes[each.index]) for each in decoded.errant]
-        decoded.errant = sorted(errant, key=lambda each: each.index)
+        errant += [replace(bad, index=converted.indexes[bad.index]) for bad in decoded.errant]
+        decoded.errant = sorted(errant, key=lambda bad: bad.index)
         return decoded

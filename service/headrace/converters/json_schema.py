@@ -43,7 +43,7 @@ def json_schema_reader(registered: RegisteredSchema) -> Read:
         raise BadRecord(
             f"the schema with the record's id is of type {registered.schema_type} in the registry, not JSON Schema"
         )
-    schema = _Document(registered, _parsed(registered.text)).schema()
+    schema = _Document(registered, _parse_json(registered.text)).schema()
 
     def read(payload: bytes) -> SchemaAndValue:
         try:
@@ -60,7 +60,7 @@ def connect_json_reader(registered: RegisteredSchema) -> Read:
     return lambda payload: data.to_connect_data(payload)
 
 
-def _parsed(text: str) -> Any:
+def _parse_json(text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -86,13 +86,13 @@ class _Document:
         if next(self.parts) > MOST_PARTS:
             raise too_many_parts()
         if "$ref" in node:
-            return self._referred(node["$ref"], within)
+            return self._resolve_reference(node["$ref"], within)
         branches = node.get("oneOf") or node.get("anyOf")
         if branches:
             return self._union(branches, within)
         kind = node.get("type")
         if isinstance(kind, list):
-            return self._union([{**node, "type": each} for each in kind], within)
+            return self._union([{**node, "type": branch} for branch in kind], within)
         return _with_properties(self._of_type(node, kind, within), node)
 
     def _of_type(self, node: Mapping[str, Any], type_name: str | None, within: tuple[str, ...]) -> Schema:
@@ -105,7 +105,7 @@ class _Document:
         if type_name == "object":
             members = list((node.get("properties") or {}).items())
             members.sort(key=lambda member: member[1].get("connect.index", len(members)))
-            return Schema("struct", fields=tuple(Field(name, self._of(each, within)) for name, each in members))
+            return Schema("struct", fields=tuple(Field(name, self._of(member, within)) for name, member in members))
         if type_name == "array":
             return Schema("array", items=self._of(node["items"], within))
         if type_name is None and "enum" in node:
@@ -113,13 +113,13 @@ class _Document:
         return Schema(_TYPES[connects] if connects else _DEFAULTS[str(type_name)])
 
     def _union(self, branches: list[Any], within: tuple[str, ...]) -> Schema:
-        kinds = [each for each in branches if each.get("type") != "null"]
+        kinds = [branch for branch in branches if branch.get("type") != "null"]
         if len(kinds) != 1:
             raise BadRecord(f"the JSON Schema has a choice of {len(kinds)} types, which a column cannot store")
         schema = self._of(kinds[0], within)
         return replace(schema, optional=True) if len(kinds) < len(branches) else schema
 
-    def _referred(self, reference: str, within: tuple[str, ...]) -> Schema:
+    def _resolve_reference(self, reference: str, within: tuple[str, ...]) -> Schema:
         if reference in within:
             raise BadRecord(f"the JSON Schema {reference} contains itself")
         name, _, path = reference.partition("#")
@@ -128,7 +128,7 @@ class _Document:
             if name not in self.registered.references:
                 raise BadRecord(f"the JSON Schema refers to {name}, which the registry does not name as a reference")
             other = self.registered.references[name]
-            document = _Document(other, _parsed(other.text), self.parts)
+            document = _Document(other, _parse_json(other.text), self.parts)
         node = document.root
         for part in filter(None, path.split("/")):
             node = node[part.replace("~1", "/").replace("~0", "~")]
@@ -156,19 +156,19 @@ def _value(schema: Schema, value: Any) -> Any:
 
 def _struct(schema: Schema, value: Any) -> Any:
     _a(dict, value)
-    return {each.name: _value(each.schema, value[each.name]) for each in schema.fields if each.name in value}
+    return {field.name: _value(field.schema, value[field.name]) for field in schema.fields if field.name in value}
 
 
 def _array(schema: Schema, value: Any) -> Any:
     items = schema.items or Schema("string")
-    return [_value(items, each) for each in _a(list, value)]
+    return [_value(items, item) for item in _a(list, value)]
 
 
 def _map(schema: Schema, value: Any) -> Any:
     keys, values = schema.keys or Schema("string"), schema.values or Schema("string")
     if isinstance(value, dict):
-        return {name: _value(values, each) for name, each in value.items()}
-    pairs = [(_value(keys, each["key"]), _value(values, each["value"])) for each in _a(list, value)]
+        return {name: _value(values, item) for name, item in value.items()}
+    pairs = [(_value(keys, entry["key"]), _value(values, entry["value"])) for entry in _a(list, value)]
     return dict(pairs) if keys.type == "string" else pairs
 
 

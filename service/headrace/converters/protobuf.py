@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
 from headrace.converters.protobuf_data import MISFITS, FieldReaders, ProtobufOptions
-from headrace.converters.protobuf_schema import loaded
+from headrace.converters.protobuf_schema import load_schema
 from headrace.converters.registered import Read, RegisteredSchema
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.errors import BadRecord
@@ -43,7 +43,7 @@ def named_protobuf_reader(registered: RegisteredSchema) -> Read:
 
 
 def _reader(registered: RegisteredSchema, options: ProtobufOptions, find: Find) -> Read:
-    file = loaded(registered)
+    file = load_schema(registered)
     fields = FieldReaders(options)
     readers: dict[str, Read] = {}
 

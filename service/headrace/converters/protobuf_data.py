@@ -82,21 +82,21 @@ def same(value: Any) -> Any:
 
 def scalar(field: Any) -> Value:
     """Convert a scalar: unsigned numbers of 64 bits wrap around, because Java has only signed ones."""
-    return _signed if TYPE_NAMES[field.type] in ("uint64", "fixed64") else same
+    return _to_signed if TYPE_NAMES[field.type] in ("uint64", "fixed64") else same
 
 
-def _signed(value: int) -> int:
+def _to_signed(value: int) -> int:
     return value - (1 << 64) if value >> 63 else value
 
 
-def wrapped(inner: Value) -> Value:
+def wrapper_value(inner: Value) -> Value:
     """Read the value of a wrapper."""
     return lambda message: inner(message.value)
 
 
 def enum_name(enum: Any) -> Value:
     """Read the name of an enum's number; an unknown number gets the name that Java's library gives it."""
-    names = {each.number: each.name for each in reversed(enum.values)}
+    names = {value.number: value.name for value in reversed(enum.values)}
     return lambda number: names.get(number) or f"UNKNOWN_ENUM_VALUE_{enum.name}_{number}"
 
 
@@ -127,16 +127,16 @@ def struct_value(members: list[tuple[str, Value]]) -> Value:
 
 def each_value(value: Value) -> Value:
     """Read a repeated field."""
-    return lambda found: [value(each) for each in found]
+    return lambda items: [value(item) for item in items]
 
 
 def pairs(key: FieldReader, value: FieldReader, is_map: bool) -> Value:
     """Read a map: a dict if its keys are text, else a list of pairs. Sorted by key, since messages have no order."""
     of_text = key.schema.type == "string"
 
-    def read(found: Any) -> Any:
-        entries = sorted(found.items(), key=itemgetter(0)) if is_map else [(each.key, each.value) for each in found]
-        pairs = [(key.value(name), value.value(each)) for name, each in entries]
+    def read(field: Any) -> Any:
+        entries = sorted(field.items(), key=itemgetter(0)) if is_map else [(entry.key, entry.value) for entry in field]
+        pairs = [(key.value(name), value.value(item)) for name, item in entries]
         return dict(pairs) if of_text else pairs
 
     return read
@@ -154,7 +154,7 @@ def _decimal(noted: Mapping[str, str]) -> FieldReader:
 
     def read(message: Any) -> bytes:
         number = int.from_bytes(message.value, "big", signed=True)
-        return _rescaled(number, scale - message.scale)
+        return _rescale(number, scale - message.scale)
 
     return FieldReader(Schema("bytes", optional=True, name=DECIMAL, version=1, parameters=parameters), read)
 
@@ -167,7 +167,7 @@ def _noted_number(noted: Mapping[str, str], name: str) -> int | None:
         return None
 
 
-def _rescaled(number: int, digits: int) -> bytes:
+def _rescale(number: int, digits: int) -> bytes:
     """Return a Decimal's unscaled bytes with ``digits`` more decimal places. Raises ValueError if digits are lost."""
     if abs(digits) > _MOST_DIGITS:
         raise ValueError("the scale is out of range")
@@ -235,13 +235,13 @@ class FieldReaders:
             raise BadRecord(f"the Protobuf message {message.full_name} contains itself")
         kind = _WRAPPED.get(message.full_name)
         if kind is not None and (self._options.wrapper_for_raw_primitives or self._options.wrapper_for_nullables):
-            return FieldReader(Schema(kind), wrapped(scalar(message.fields_by_name["value"])))
+            return FieldReader(Schema(kind), wrapper_value(scalar(message.fields_by_name["value"])))
         return self._struct(message, (*within, message.full_name))
 
     def _struct(self, message: Any, within: tuple[str, ...]) -> FieldReader:
         described = DescriptorProto()
         message.CopyToProto(described)
-        descriptors = {each.name: each for each in described.field}
+        descriptors = {field.name: field for field in described.field}
         members = [*self._unions(message, descriptors, within)]
         for field in message.fields:
             if field.containing_oneof is None or descriptors[field.name].proto3_optional:
@@ -265,10 +265,11 @@ class FieldReaders:
         self, message: Any, descriptors: Mapping[str, FieldDescriptorProto], within: tuple[str, ...]
     ) -> Iterable[tuple[str, Schema, Value]]:
         for index, union in enumerate(message.oneofs):
-            if any(descriptors[each.name].proto3_optional for each in union.fields):
+            if any(descriptors[member.name].proto3_optional for member in union.fields):
                 continue  # not a choice, but the synthetic oneof of an ``optional`` field
             readers = {
-                each.name: self._field(each, descriptors[each.name], within, chosen=True) for each in union.fields
+                member.name: self._field(member, descriptors[member.name], within, chosen=True)
+                for member in union.fields
             }
             if self._options.flatten_unions:
                 yield from ((name, reader.schema, if_set(name, reader.value)) for name, reader in readers.items())
@@ -276,7 +277,7 @@ class FieldReaders:
             fields = tuple(Field(name, reader.schema) for name, reader in readers.items())
             schema = Schema("struct", optional=True, name=f"{_OURS}.Union.{self._name(union)}", fields=fields)
             name = f"{union.name}_{index}" if self._options.index_for_unions else union.name
-            yield name, schema, chosen_value(union.name, {each: reader.value for each, reader in readers.items()})
+            yield name, schema, chosen_value(union.name, {member: reader.value for member, reader in readers.items()})
 
     # -- fields --------------------------------------------------------------------------------------------
 
@@ -327,7 +328,7 @@ class FieldReaders:
 
     def _enum(self, enum: Any) -> FieldReader:
         key = f"{_OURS}.Enum"
-        values = ((f"{key}.{each.name}", str(each.number)) for each in enum.values)
+        values = ((f"{key}.{value.name}", str(value.number)) for value in enum.values)
         parameters = tuple(sorted(((key, enum.name), *values)))
         kind = "int32" if self._options.int_for_enums else "string"
         schema = Schema(kind, optional=True, name=self._name(enum), parameters=parameters)
@@ -336,7 +337,7 @@ class FieldReaders:
     def _map(self, entry: Any, within: tuple[str, ...]) -> FieldReader:
         described = DescriptorProto()
         entry.CopyToProto(described)
-        key, value = (self._field(entry.fields_by_name[each.name], each, within) for each in described.field)
+        key, value = (self._field(entry.fields_by_name[field.name], field, within) for field in described.field)
         schema = Schema("map", optional=True, name=_map_name(self._name(entry)), keys=key.schema, values=value.schema)
         return FieldReader(schema, pairs(key, value, described.options.map_entry))
 
@@ -348,7 +349,7 @@ def _map_name(entry: str) -> str:
 
 
 def _is_map_entry(message: Any) -> bool:
-    names = [each.name for each in message.fields]
+    names = [field.name for field in message.fields]
     return message.name.endswith("Entry") and names == ["key", "value"]
 
 

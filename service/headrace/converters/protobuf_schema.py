@@ -62,7 +62,7 @@ def _options() -> Any:
 _Options = _options()
 
 
-def encoded(params: Mapping[str, str]) -> bytes:
+def encode_params(params: Mapping[str, str]) -> bytes:
     """Encode field options that contain only these parameters."""
     options = _Options()
     options.field_meta.params.update(params)
@@ -75,7 +75,7 @@ def params(options: bytes) -> dict[str, str]:
 
 
 _META = ("(confluent.field_meta)", "(.confluent.field_meta)")
-_PARAMS = tuple(f"{each}.params" for each in _META)
+_PARAMS = tuple(f"{option}.params" for option in _META)
 
 _TEXT_OR_COMMENT = re.compile(r"""("(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')|//[^\n]*|/\*.*?\*/""", re.DOTALL)
 _SCALARS = {
@@ -100,17 +100,17 @@ class _Refusing(ErrorListener):  # type: ignore[misc] # antlr4 ships no types
         raise BadRecord(f"the registry's schema is not a valid Protobuf schema: line {line}, column {column}")
 
 
-def described(text: str, name: str) -> FileDescriptorProto:
+def parse_schema_text(text: str, name: str) -> FileDescriptorProto:
     """Return a schema as a file with ``name``. Raises BadRecord for an invalid schema, or one with an edition."""
     try:
-        return _described_file(_parsed(text), name)
+        return _described_file(_parse(text), name)
     except BadRecord:
         raise
     except (ValueError, TypeError, AttributeError, RecursionError) as error:  # the parser's errors for some literals
         raise BadRecord(f"the registry's schema is not a valid Protobuf schema ({type(error).__name__})") from error
 
 
-def _parsed(text: str) -> ast.File:
+def _parse(text: str) -> ast.File:
     def refuse(reader: Any) -> None:
         reader.removeErrorListeners()
         reader.addErrorListener(_Refusing())
@@ -118,9 +118,9 @@ def _parsed(text: str) -> ast.File:
     return Parser(setup_lexer=refuse, setup_parser=refuse).parse(_TEXT_OR_COMMENT.sub(_without_comment, text))
 
 
-def _without_comment(found: re.Match[str]) -> str:
+def _without_comment(match: re.Match[str]) -> str:
     """Remove a comment: the parser accepts them between statements only. Line numbers stay, for error messages."""
-    return found[1] or " " + "\n" * found[0].count("\n")
+    return match[1] or " " + "\n" * match[0].count("\n")
 
 
 def _described_file(parsed: ast.File, name: str) -> FileDescriptorProto:
@@ -152,7 +152,7 @@ def _message(parsed: ast.Message, proto3: bool) -> DescriptorProto:
             message.field.append(_field(element))
         elif isinstance(element, ast.MapField):
             entries.append(_entry(element))
-            field = _typed(element.name, element.number, entry_name(element.name))
+            field = _field_of_type(element.name, element.number, entry_name(element.name))
             field.label = FieldDescriptorProto.LABEL_REPEATED
             message.field.append(field)
         elif isinstance(element, ast.OneOf):
@@ -173,9 +173,9 @@ def _message(parsed: ast.Message, proto3: bool) -> DescriptorProto:
 def _add_synthetic_oneofs(message: DescriptorProto, parsed: ast.Message) -> None:
     """Add a oneof for each field that is declared ``optional``, which gives it presence in proto3."""
     optional = {
-        each.name
-        for each in parsed.elements
-        if isinstance(each, ast.Field) and each.cardinality is ast.FieldCardinality.OPTIONAL
+        element.name
+        for element in parsed.elements
+        if isinstance(element, ast.Field) and element.cardinality is ast.FieldCardinality.OPTIONAL
     }
     for field in message.field:
         if field.name in optional:
@@ -195,18 +195,18 @@ def _members(parsed: ast.OneOf, index: int) -> Iterator[FieldDescriptorProto]:
 
 
 def _field(parsed: ast.Field) -> FieldDescriptorProto:
-    field = _typed(parsed.name, parsed.number, parsed.type)
+    field = _field_of_type(parsed.name, parsed.number, parsed.type)
     field.label = _LABELS[parsed.cardinality]
     for option in parsed.options:
         if option.name == "default":
             value = option.value
             field.default_value = str(value).lower() if isinstance(value, bool) else str(getattr(value, "name", value))
         elif params := _params(option):
-            field.options.MergeFromString(encoded(params))
+            field.options.MergeFromString(encode_params(params))
     return field
 
 
-def _typed(name: str, number: int, type_name: str) -> FieldDescriptorProto:
+def _field_of_type(name: str, number: int, type_name: str) -> FieldDescriptorProto:
     field = FieldDescriptorProto(name=name, number=number, label=FieldDescriptorProto.LABEL_OPTIONAL)
     if type_name in _SCALARS:
         field.type = _SCALARS[type_name]
@@ -222,7 +222,7 @@ def entry_name(name: str) -> str:
 
 def _entry(parsed: ast.MapField) -> DescriptorProto:
     entry = DescriptorProto(name=entry_name(parsed.name))
-    entry.field.extend((_typed("key", 1, parsed.key_type), _typed("value", 2, parsed.value_type)))
+    entry.field.extend((_field_of_type("key", 1, parsed.key_type), _field_of_type("value", 2, parsed.value_type)))
     entry.options.map_entry = True
     return entry
 
@@ -241,18 +241,18 @@ def _enum(parsed: ast.Enum) -> EnumDescriptorProto:
 def _params(option: ast.Option) -> dict[str, str]:
     """Return the parameters of a field's metadata, in either syntax."""
     if option.name in _META and isinstance(option.value, ast.MessageLiteral):
-        found = [each.value for each in _literal(option.value) if each.name == "params"]
+        values = [member.value for member in _literal(option.value) if member.name == "params"]
     elif option.name in _PARAMS:
-        found = [option.value]
+        values = [option.value]
     else:
         return {}
-    entries = [entry for value in found for entry in (value if isinstance(value, list) else [value])]
-    pairs = ({each.name: each.value for each in _literal(entry)} for entry in entries)
+    entries = [entry for value in values for entry in (value if isinstance(value, list) else [value])]
+    pairs = ({member.name: member.value for member in _literal(entry)} for entry in entries)
     return {str(pair["key"]): str(pair["value"]) for pair in pairs if {"key", "value"} <= pair.keys()}
 
 
 def _literal(value: Any) -> list[ast.MessageLiteralField]:
-    return [each for each in getattr(value, "elements", ()) if isinstance(each, ast.MessageLiteralField)]
+    return [element for element in getattr(value, "elements", ()) if isinstance(element, ast.MessageLiteralField)]
 
 
 ROOT = "schema.proto"
@@ -286,27 +286,27 @@ _BUILT_IN = {
 """Files that schemas import without a reference, because converters contain them."""
 
 
-def loaded(registered: RegisteredSchema) -> Any:
+def load_schema(registered: RegisteredSchema) -> Any:
     """Return a schema as a ``FileDescriptor``. Raises BadRecord for a schema that cannot be loaded."""
     pool = DescriptorPool()
     _add(pool, registered, ROOT, set())
     return pool.FindFileByName(ROOT)
 
 
-def _add(pool: Any, registered: RegisteredSchema, name: str, known: set[str]) -> None:
+def _add(pool: Any, registered: RegisteredSchema, name: str, added: set[str]) -> None:
     """Add a schema and its imports to the pool, imports first."""
-    if name in known:
+    if name in added:
         return
-    known.add(name)
+    added.add(name)
     file = _file(registered.text, name)
     for imported in file.dependency:
         reference = registered.references.get(imported)
         if reference is not None:
-            _add(pool, reference, imported, known)
+            _add(pool, reference, imported, added)
         elif imported in _BUILT_IN:
-            _add(pool, RegisteredSchema(_BUILT_IN[imported], "PROTOBUF"), imported, known)
-        elif imported not in known:
-            known.add(imported)
+            _add(pool, RegisteredSchema(_BUILT_IN[imported], "PROTOBUF"), imported, added)
+        elif imported not in added:
+            added.add(imported)
             if imported not in _GOOGLE:
                 raise BadRecord(
                     f"the Protobuf schema imports {imported}, which is not among its references in the registry"
@@ -328,6 +328,6 @@ def _file(text: str, name: str) -> FileDescriptorProto:
     try:
         file = FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
     except (binascii.Error, ValueError, DecodeError):
-        return described(text, name)
+        return parse_schema_text(text, name)
     file.name = name
     return file

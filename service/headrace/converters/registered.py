@@ -113,10 +113,10 @@ class RegistryConverter:
 
     def of_topic(self, topic: str) -> RegistryConverter:
         """See ``TopicConverter``; all topics share one cache of readers."""
-        own = copy(self)
-        own._prefix, own._reader, own.reads_blocks = b"", None, True
-        own._subject = self._framing.suffix and f"{topic}{self._framing.suffix}"
-        return own
+        converter = copy(self)
+        converter._prefix, converter._reader, converter.reads_blocks = b"", None, True
+        converter._subject = self._framing.suffix and f"{topic}{self._framing.suffix}"
+        return converter
 
     def to_connect_data(self, document: bytes, headers: Headers) -> SchemaAndValue:
         """The data of one document. Raises BadRecord, and what ``schema_of`` raises."""
@@ -199,9 +199,9 @@ def apicurio_framing(side: str, use_id: IdKind | None = None) -> Framing:
             path = "/".join(quote(part, safe="") for part in (group or "default", name, version))
             schema_id = SchemaId(IdKind.VERSION, path)
             return schema_id, _with_message_name(document, by_name.get(message))
-        return prefixed(document)
+        return split_prefix(document)
 
-    def prefixed(document: bytes) -> tuple[SchemaId, bytes]:
+    def split_prefix(document: bytes) -> tuple[SchemaId, bytes]:
         if document[:1] != b"\x00" or len(document) < 5:
             raise BadRecord(_NO_FRAME)
         if document[1:5] == bytes(4) and len(document) >= 9:

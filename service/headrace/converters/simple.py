@@ -34,7 +34,6 @@ class StringConverter:
     encoding: str = "UTF-8"
 
     def to_connect_data(self, document: bytes, headers: Headers) -> SchemaAndValue:
-        """A string."""
         return SchemaAndValue(_STRING, document.decode(self.encoding, "replace"))
 
 
@@ -42,7 +41,6 @@ class ByteArrayConverter:
     """Return bytes unchanged."""
 
     def to_connect_data(self, document: bytes, headers: Headers) -> SchemaAndValue:
-        """Bytes."""
         return SchemaAndValue(_BYTES, document)
 
 

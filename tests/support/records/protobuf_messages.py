@@ -7,7 +7,7 @@ from typing import Any
 from google.protobuf.json_format import ParseDict
 from google.protobuf.message_factory import GetMessageClass
 
-from headrace.converters.protobuf_schema import loaded
+from headrace.converters.protobuf_schema import load_schema
 from headrace.converters.registered import RegisteredSchema
 
 
@@ -19,7 +19,7 @@ def registered(text: str, **references: str) -> RegisteredSchema:
 
 def message(schema: RegisteredSchema, content: dict[str, Any], name: str = "") -> bytes:
     """Serialize a message of the first type of a schema, or of the named type, without message indexes."""
-    messages = loaded(schema).message_types_by_name
+    messages = load_schema(schema).message_types_by_name
     return bytes(ParseDict(content, GetMessageClass(messages[name or next(iter(messages))])()).SerializeToString())
 
 

@@ -95,7 +95,7 @@ class BinlogOrder:
         refused_before = np.searchsorted(np.array(sorted(refused), np.int64), offsets)
         gaps = int(last.gap) + np.cumsum(np.diff(offsets) - np.diff(refused_before) > 1)
         try:
-            last = _checked(changes, last, gaps)
+            last = _check_groups(changes, last, gaps)
         except BadRecord as error:
             if error.index is not None:
                 refused.add(int(version.offset[error.index]))
@@ -105,7 +105,7 @@ class BinlogOrder:
         self._refused[partition] = {offset for offset in refused if offset > last.end}
 
 
-def _checked(changes: Changes, last: _Group, gaps: Ints) -> _Group:
+def _check_groups(changes: Changes, last: _Group, gaps: Ints) -> _Group:
     """Return the last group after ``changes``; ``gaps`` counts the gaps between a change and the last of ``last``."""
     position = changes.version.position
     index = np.flatnonzero(position != NO_POSITION)

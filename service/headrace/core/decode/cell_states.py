@@ -46,7 +46,7 @@ def null_may_hide(connector: str, schema: Schema, column: CatalogColumn | None, 
     return hides_value(schema, column, modes)
 
 
-def doubted(connector: str, schema: Schema, modes: HandlingModes) -> Schema:
+def schema_with_doubt(connector: str, schema: Schema, modes: HandlingModes) -> Schema:
     """Return the schema of an inferred column, marked if its nulls stay doubtful when the table's type is known."""
     if connector == "oracle" and schema.parameters == INFERRED and not modes.lob_enabled:
         return replace(schema, parameters=MAYBE_LOB)

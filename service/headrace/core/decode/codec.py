@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Annotated, Any, Literal, cast
@@ -43,7 +44,9 @@ class HeaderKeys:
         self._schemas = schemas
         row = Schema("struct", fields=tuple(map(Field, names, schemas)))
         row_types = (row_type(row, names, numeric_decimals=numeric) for numeric in (False, True))
-        self._decoders = [msgspec.json.Decoder[Any](each) for each in row_types]  # decimals as base64, or as numbers
+        self._decoders = [
+            msgspec.json.Decoder[Any](row_type_) for row_type_ in row_types
+        ]  # decimals as base64, or as numbers
 
     def texts(self, documents: Mapping[int, bytes]) -> dict[int, str]:
         """Return the canonical text of each document that can be parsed, by its index."""
@@ -51,13 +54,11 @@ class HeaderKeys:
         try:
             return self._canonical(rows)
         except _UNREADABLE:  # a value does not fit: convert the rows one by one
-            return {index: text for index, row in rows.items() for text in self._alone(row)}
-
-    def _alone(self, row: tuple[Any, ...]) -> list[str]:
-        try:
-            return list(self._canonical({0: row}).values())
-        except _UNREADABLE:
-            return []
+            texts: dict[int, str] = {}
+            for index, row in rows.items():
+                with suppress(*_UNREADABLE):
+                    texts |= self._canonical({index: row})
+            return texts
 
     def _row(self, document: bytes) -> tuple[Any, ...] | None:
         """The values of the key's columns; None if the document does not have all of them."""
@@ -267,7 +268,12 @@ class Codec:
         except msgspec.ValidationError:
             if self._decimals_as_numbers or self._after is None:
                 raise
-        return self._decode_with_numeric_decimals(document)
+        self._decimals_as_numbers = True
+        numeric = self._make_decoder()
+        self._decimals_as_numbers = False  # until a document was decoded so: it may be bad for another reason
+        envelopes: list[Any] = numeric.decode(document)
+        self._decoder, self._decimals_as_numbers = numeric, True
+        return envelopes
 
     def _steady_decoder(self, envelopes: Sequence[Any]) -> tuple[Names, PayloadDecoder[Any]] | None:
         """A decoder for events of the same table, which compares the names without creating texts."""
@@ -276,14 +282,6 @@ class Codec:
             return None
         (common,) = names
         return common, self._make_decoder(_steady_source(common, self.source))
-
-    def _decode_with_numeric_decimals(self, document: Payload) -> list[Any]:
-        self._decimals_as_numbers = True
-        numeric = self._make_decoder()
-        self._decimals_as_numbers = False
-        envelopes: list[Any] = numeric.decode(document)
-        self._decoder, self._decimals_as_numbers = numeric, True
-        return envelopes
 
     def key_row(self, payload: Payload) -> Sequence[Any]:
         """A row with only the key's values. Raises BadRecord (stage KEY_CONVERTER)."""
@@ -296,7 +294,11 @@ class Codec:
         return row
 
     def _key_values(self, payload: Payload) -> Sequence[Any]:
-        payload, lenient = self._column_of(payload)
+        # A key that is a single value is that of the only key column; its text may be a number.
+        lenient = isinstance(payload, SchemaAndValue) and not isinstance(payload.value, dict)
+        lenient = lenient and len(self.key_fields) == 1
+        if lenient and isinstance(payload, SchemaAndValue):
+            payload = SchemaAndValue(None, {self.key_fields[0]: payload.value})
         if self._key_decoder is not None:
             try:
                 return msgspec.structs.astuple(self._key_decoder.decode(payload, strict=not lenient))
@@ -309,12 +311,6 @@ class Codec:
             raise BadRecord("the record's key is not a struct", stage=Stage.KEY_CONVERTER)
         return [plain.get(name) for name in self.key_fields]
 
-    def _column_of(self, payload: Payload) -> tuple[Payload, bool]:
-        """Convert a key that is a single value to the only key column; its text may be a number."""
-        if isinstance(payload, SchemaAndValue) and not isinstance(payload.value, dict) and len(self.key_fields) == 1:
-            return SchemaAndValue(None, {self.key_fields[0]: payload.value}), True
-        return payload, False
-
     def columns(self, rows: Sequence[Any] | ColumnRows, known: Schema | None) -> Iterator[ColumnCells]:
         """The cells of each column; ``known`` is the table's schema for rows that come without one.
 
@@ -323,14 +319,14 @@ class Codec:
         if isinstance(rows, ColumnRows):
             cells: Iterable[Any] = (rows.columns[name] for name in self.names)
         elif self.schemaless:
-            yield from self._inferred(rows, known)
+            yield from self._infer_columns(rows, known)
             return
         else:
             cells = zip(*rows, strict=True)
         for member, values in zip(self._fields, cells, strict=True):
             yield ColumnCells(member.name, member.schema, self._column(member.name, member.schema, values))
 
-    def _inferred(self, rows: Sequence[dict[str, Any]], known: Schema | None) -> Iterator[ColumnCells]:
+    def _infer_columns(self, rows: Sequence[dict[str, Any]], known: Schema | None) -> Iterator[ColumnCells]:
         names = list(dict.fromkeys(name for row in rows for name in row))
         for index, row in enumerate(rows) if any(name.startswith(OWN_PREFIX) for name in names) else ():
             _refuse_own_names(row, index)
@@ -340,7 +336,10 @@ class Codec:
             if schema is None and name in self.key_fields:
                 schema = self._key_types[self.key_fields.index(name)]
             if schema is None:
-                schema = _inferred_schema(name, values)
+                try:
+                    schema = infer_schema(values)
+                except BadRecord as error:
+                    raise BadRecord(f"column {name!r}: {error}", index=error.index, also=error.also) from error
                 if len({frozenset(value) for value in values if isinstance(value, dict)}) > 1:
                     self.notes.add(Note(MAP, name))
             elif schema.type in _ENCODED:
@@ -369,13 +368,6 @@ class Codec:
         if self._header_keys is None or self._header_keys[0] != schemas:
             self._header_keys = schemas, HeaderKeys(self.key_fields, schemas)
         return self._header_keys[1].texts(documents)
-
-
-def _inferred_schema(name: str, values: Sequence[Any]) -> Schema:
-    try:
-        return infer_schema(values)
-    except BadRecord as error:
-        raise BadRecord(f"column {name!r}: {error}", index=error.index, also=error.also) from error
 
 
 _ENCODED = frozenset({"bytes", "struct", "array", "map"})  # types whose JSON form is not the Connect value yet

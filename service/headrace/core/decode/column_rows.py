@@ -48,7 +48,7 @@ class ColumnRows:
         self.columns, self.count = kept.columns, kept.count
 
     def _at(self, rows: Places) -> ColumnRows:
-        return ColumnRows({name: spread(cells, rows) for name, cells in self.columns.items()}, len(rows))
+        return ColumnRows({name: take_rows(cells, rows) for name, cells in self.columns.items()}, len(rows))
 
 
 def in_python(cells: Cells) -> list[Any]:
@@ -56,14 +56,14 @@ def in_python(cells: Cells) -> list[Any]:
     return cells if isinstance(cells, list) else cells.to_pylist()
 
 
-def spread(cells: Cells, rows: Places) -> Cells:
+def take_rows(cells: Cells, rows: Places) -> Cells:
     """The cells at ``rows``, null where that is negative."""
     if isinstance(cells, list):
         return [None if row < 0 else cells[row] for row in rows.tolist()]
     return cells.take(pa.array(rows, mask=rows < 0))
 
 
-def filled(cells: Cells, places: Places, count: int, others: Mapping[int, Any] = MappingProxyType({})) -> Cells:
+def fill_rows(cells: Cells, places: Places, count: int, others: Mapping[int, Any] = MappingProxyType({})) -> Cells:
     """Put cells at their ``places`` of ``count`` rows, and ``others`` at theirs; all other rows are null."""
     if len(places) == count:
         return cells
@@ -72,7 +72,7 @@ def filled(cells: Cells, places: Places, count: int, others: Mapping[int, Any] =
     if others:
         rows[list(others)] = len(places) + np.arange(len(others))
         cells = _followed_by(cells, list(others.values()))
-    return spread(cells, rows)
+    return take_rows(cells, rows)
 
 
 def _followed_by(cells: Cells, others: Sequence[Any]) -> Cells:

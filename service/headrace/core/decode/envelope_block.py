@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.core.decode.codec import SOURCE_NAMES, Codec, Names, Source
-from headrace.core.decode.column_rows import Cells, ColumnRows, Places, Struct, Wanted, filled, in_python
+from headrace.core.decode.column_rows import Cells, ColumnRows, Places, Struct, Wanted, fill_rows, in_python
 from headrace.core.decode.envelope_events import NO_SOURCE, ROW_CHANGES, WITH_ROW, Events
 from headrace.core.decode.records import KafkaRecord
 from headrace.core.model.connect_data import SchemaAndValue
@@ -52,7 +52,7 @@ def block_events(block: Block, codec: Codec, key_row: Callable[[Codec, Key], Seq
     records, count = block.records, len(block.records)
     with_value = np.array([place for place, record in enumerate(records) if record.value is not None], np.int64)
     _require(len(with_value) > 0 and with_value[0] == 0 and None not in [record.key for record in records])
-    source = {each.name: None for each in _source_fields(codec.source)}
+    source = {field.name: None for field in _source_fields(codec.source)}
     values = block.values({"op": None, "source": source, "after": dict.fromkeys(codec.names), "before": {}})
     operations = _operations(values, with_value, count)
     after, with_row = _after(values, with_value)
@@ -79,7 +79,7 @@ def _with_keys(
     for at, name in enumerate(codec.names):
         others = {place: row[at] for place, row in keys.items()} if at in codec.key_places else {}
         try:
-            columns[name] = filled(after.get(name, []), places, count, others)
+            columns[name] = fill_rows(after.get(name, []), places, count, others)
         except (pa.ArrowException, TypeError, ValueError) as error:
             raise Unsuited from error
     return ColumnRows(columns, count)
@@ -108,10 +108,10 @@ def _after(values: Struct, with_value: Places) -> tuple[Mapping[str, Any], Place
 
 def _before(values: Struct, with_value: Places, count: int) -> list[bool]:
     """Which records do not say that they know nothing of the row as it was."""
-    found, before = np.ones(count, np.bool_), values.columns.get("before")
+    may_have_before, before = np.ones(count, np.bool_), values.columns.get("before")
     if isinstance(before, Struct) and before.present is not None:
-        found[np.delete(with_value, before.present)] = False
-    return found.tolist()
+        may_have_before[np.delete(with_value, before.present)] = False
+    return may_have_before.tolist()
 
 
 def _with_others(those: list[Any], places: Places, count: int, other: Any) -> list[Any]:
@@ -119,8 +119,8 @@ def _with_others(those: list[Any], places: Places, count: int, other: Any) -> li
     if len(places) == count:
         return those
     remaining = iter(those)
-    own = set(places.tolist())
-    return [next(remaining) if place in own else other for place in range(count)]
+    given_places = set(places.tolist())
+    return [next(remaining) if place in given_places else other for place in range(count)]
 
 
 # -- sources -----------------------------------------------------------------------------------------------
@@ -134,8 +134,8 @@ def _sources(
     if not isinstance(given, Struct) or given.present is not None:
         raise Unsuited
     fields = _source_fields(source_class)
-    parts = [each.cells(given.columns.get(each.name)) for each in fields]
-    names = [part for each, part in zip(fields, parts, strict=True) if each.name in SOURCE_NAMES]
+    parts = [field.cells(given.columns.get(field.name)) for field in fields]
+    names = [part for field, part in zip(fields, parts, strict=True) if field.name in SOURCE_NAMES]
     common = tuple(value for value, _ in names) if all(same for _, same in names) else None
     sources = list(map(source_class, *(repeat(part, len(with_value)) if same else part for part, same in parts)))
     return _with_others(sources, with_value, count, NO_SOURCE), common
@@ -178,7 +178,9 @@ def _source_fields(source: type[Source]) -> tuple[_SourceField, ...]:
             field.default,
             None
             if field.type is Any
-            else frozenset(getattr(each, "__origin__", each) for each in get_args(field.type) or (field.type,)),
+            else frozenset(
+                getattr(member_type, "__origin__", member_type) for member_type in get_args(field.type) or (field.type,)
+            ),
         )
         for field in msgspec.structs.fields(source)
     )

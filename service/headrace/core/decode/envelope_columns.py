@@ -13,12 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.core.decode import binlog_order
-from headrace.core.decode.cell_states import Bools, doubted, null_may_hide, with_states
+from headrace.core.decode.cell_states import Bools, null_may_hide, schema_with_doubt, with_states
 from headrace.core.decode.codec import Codec, ColumnCells, Source, ordering_attribute
 from headrace.core.decode.envelope_events import NO_SOURCE, OLD_KEY_HEADER, WITH_ROW, Events
 from headrace.core.decode.log_servers import log_servers
 from headrace.core.decode.records import KafkaRecord
-from headrace.core.model.catalog import Catalog, CatalogTable, HandlingModes
+from headrace.core.model.catalog import Catalog, HandlingModes
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.errors import BadRecord, Stage
 from headrace.core.model.events import Changes, Column, KeyChanges, Operation, TableId, Versions
@@ -164,7 +164,7 @@ class ChangesBuilder:
         self.notes += sorted(codec.notes, key=repr)
         self._note_unordered(events, by_name)
         key = self._row_keys(codec.key_fields, by_name, len(events))
-        old_keys, new_keys = (codec.canonical(each, by_name) for each in (old_documents, new_documents))
+        old_keys, new_keys = (codec.canonical(documents, by_name) for documents in (old_documents, new_documents))
         if len(old_keys) < len(old_documents) or len(new_keys) < len(new_documents):
             self.notes.append(UNREADABLE_KEYS)
         if self._named_keys and not self._keyless:
@@ -274,7 +274,8 @@ class ChangesBuilder:
         connector = _connector(events) or ""
         entry = self._catalog.table(table)
         if entry is not None and not entry.published:
-            self.notes.append(_unpublished(entry))
+            whole = UNPUBLISHED_ROOT if entry.relkind == "p" else UNPUBLISHED_TABLE
+            self.notes.append(UNPUBLISHED_PARTITION if entry.partition else whole)
         by_name = {} if entry is None else {column.name: column for column in entry.columns}
         # Also in snapshot reads: there, a text equal to the placeholder is the row's value.
         may_omit = (operations != Operation.DELETE) & (operations != Operation.TOMBSTONE)
@@ -295,7 +296,7 @@ class ChangesBuilder:
             if column is not None and column.recoverable:
                 column, hiding = replace(column, recoverable=False), unavailable
             hides = null_may_hide(connector, schema, column, self._modes)
-            schema = doubted(connector, schema, self._modes)
+            schema = schema_with_doubt(connector, schema, self._modes)
             absent = None if cells.absent is None else cells.absent & may_omit  # a delete has only its key
             self._note_nulls(cells, may_omit, hiding if hides and entry is None else None)
             masks = placeholders, cut, hiding if hides else None, absent
@@ -318,13 +319,6 @@ class ChangesBuilder:
             self.notes.append(Note(DEFAULT_OF_NULLABLE.text, cells.name))
         if hiding is not None and (nulls & hiding).any():
             self.notes.append(Note(HIDDEN_NULL.text, cells.name))
-
-
-def _unpublished(entry: CatalogTable) -> Note:
-    """Return the note on a table of which only snapshots send rows."""
-    if entry.partition:
-        return UNPUBLISHED_PARTITION
-    return UNPUBLISHED_ROOT if entry.relkind == "p" else UNPUBLISHED_TABLE
 
 
 def _ordering_values(by: Ordering, events: Events, columns: Mapping[str, Column]) -> pa.Array:

@@ -137,7 +137,7 @@ class Events:
     @property
     def of_one_table(self) -> bool:
         """Whether all events are of the same table. A tombstone does not contain its table."""
-        return self.common is not None or len({each.names for each in self.sources}) <= 1
+        return self.common is not None or len({source.names for source in self.sources}) <= 1
 
     def followed_by(self, others: Events) -> Events:
         """Append ``others`` to these events. Neither may be used afterwards."""
@@ -225,12 +225,12 @@ class EventReader:
         self, codec: Codec, records: Sequence[KafkaRecord], run: Run, envelopes: Sequence[Any], common: Names | None
     ) -> Events | None:
         """The events of a run in which every record is a valid change of a row; None for any other run."""
-        own = [records[index] for index in run.indexes]
+        run_records = [records[index] for index in run.indexes]
         operations: list[Any] = [ROW_CHANGES.get(envelope.op) for envelope in envelopes]
         rows = [None if envelope.after is None else codec.row(envelope.after) for envelope in envelopes]
         gone = [place for place, row in enumerate(rows) if row is None]
         sources = [envelope.source for envelope in envelopes]
-        keys = [record.key for record in own]
+        keys = [record.key for record in run_records]
         sound = all(operations) and all(sources) and all(keys)
         removals = operations.count(Operation.DELETE) + operations.count(Operation.TOMBSTONE)
         if not sound or run.payloads[0] is None or removals != len(gone):
@@ -239,11 +239,11 @@ class EventReader:
             return None
         try:
             for place in gone:
-                rows[place] = self._key_row(codec, own[place])
+                rows[place] = self._key_row(codec, run_records[place])
         except BadRecord:
             return None
         before = [envelope.before is not None for envelope in envelopes]
-        return Events(run.indexes, own, operations, sources, rows, before, common)
+        return Events(run.indexes, run_records, operations, sources, rows, before, common)
 
     # -- record by record -------------------------------------------------------------------------------------
 

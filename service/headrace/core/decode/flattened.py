@@ -62,19 +62,13 @@ def is_flattened(schema: Schema) -> bool:
 
 def plain_is_flattened(payload: Payload) -> bool | None:
     """Return whether a value without a schema is a row; None if it is neither row nor envelope (a heartbeat…)."""
-    value = _parsed(payload)
-    if not value or set(value) in _NO_ROWS or value.keys() >= SCHEMA_CHANGE_FIELDS:
-        return None
-    return not _is_envelope(value)
-
-
-def _parsed(payload: Payload) -> dict[str, Any]:
-    """Return the members of an object; none for other values, which are reported when they are decoded."""
     try:
         value = parse_plain(payload)
     except BadRecord:
-        return {}
-    return value if isinstance(value, dict) else {}
+        return None  # reported when it is decoded
+    if not isinstance(value, dict) or not value or set(value) in _NO_ROWS or value.keys() >= SCHEMA_CHANGE_FIELDS:
+        return None
+    return not _is_envelope(value)
 
 
 def _is_envelope(value: Mapping[str, Any]) -> bool:
@@ -139,9 +133,11 @@ class EventMetadata:
         """
         ordered = self.deleted or self.op is not None or "snapshot" in self.source
         used = _USED | names.positions if ordered else _USED - _POSITIONS - names.positions
-        known = {name: value for name, value in self.source.items() if name in used}
+        used_fields = {name: value for name, value in self.source.items() if name in used}
         try:
-            return msgspec.convert({"table": table} | known | {"connector": connector}, names.source, strict=False)
+            return msgspec.convert(
+                {"table": table} | used_fields | {"connector": connector}, names.source, strict=False
+            )
         except msgspec.ValidationError as error:
             raise BadRecord(f"a field that ExtractNewRecordState has added has another type: {error}") from error
 
@@ -167,17 +163,17 @@ class MetadataNames:
 
     def names_table(self, headers: Sequence[tuple[str, bytes]]) -> bool:
         """Whether the transform added ``op`` and the table to ``headers``."""
-        found = {self._headers[name] for name, _ in headers if name in self._headers}
-        return {"op", "source.table"} <= found
+        names = {self._headers[name] for name, _ in headers if name in self._headers}
+        return {"op", "source.table"} <= names
 
     def metadata(self, added: Mapping[str, Any], headers: Sequence[tuple[str, bytes]]) -> EventMetadata:
         """The metadata in the fields that were ``added`` to a row, and in the headers of its record."""
-        found = {self._headers[name]: _header_value(value) for name, value in headers if name in self._headers}
-        found |= {self.fields[name]: value for name, value in added.items()}
-        of_source = ((name.partition("source."), value) for name, value in found.items() if value is not None)
+        fields = {self._headers[name]: _header_value(value) for name, value in headers if name in self._headers}
+        fields |= {self.fields[name]: value for name, value in added.items()}
+        of_source = ((name.partition("source."), value) for name, value in fields.items() if value is not None)
         source = {name: value for (_, qualified, name), value in of_source if qualified}
-        op = found.get("op") or ("c" if any(name == OLD_KEY_HEADER for name, _ in headers) else None)
-        return EventMetadata(op, str(found.get("deleted")).lower() == "true" or op == "d", source)
+        op = fields.get("op") or ("c" if any(name == OLD_KEY_HEADER for name, _ in headers) else None)
+        return EventMetadata(op, str(fields.get("deleted")).lower() == "true" or op == "d", source)
 
 
 def _names(prefix: str, positions: Iterable[str]) -> dict[str, str]:
@@ -238,7 +234,9 @@ class FlatCodec(Codec):
         if not self._added:
             return [(row, {}) for row in rows], None
         added = map(msgspec.structs.astuple, self._metadata.decode(document))
-        return [(row, dict(zip(self._added, each, strict=True))) for row, each in zip(rows, added, strict=True)], None
+        return [
+            (row, dict(zip(self._added, values, strict=True))) for row, values in zip(rows, added, strict=True)
+        ], None
 
     def decode(self, payload: Payload) -> Any:
         """The same for one payload."""

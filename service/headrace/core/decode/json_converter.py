@@ -131,11 +131,11 @@ class JsonConverter:
             return self._split_unseen(document)
         if newest is not None and document.startswith(newest.prefix):
             return newest.schema, document[newest.length : -1]
-        for position, known in enumerate(self._known):
-            if document.startswith(known.prefix):
+        for position, remembered in enumerate(self._known):
+            if document.startswith(remembered.prefix):
                 self._known.insert(0, self._known.pop(position))  # a topic changes its schema rarely
-                self._newest = known
-                return known.schema, document[known.length : -1]
+                self._newest = remembered
+                return remembered.schema, document[remembered.length : -1]
         return self._split_unseen(document)
 
     def split_alike(
@@ -154,9 +154,11 @@ class JsonConverter:
         if not isinstance(first, Document):
             return None
         known = first.known
-        if False in [each is None or (type(each) is Document and each.known is known) for each in documents]:
+        if False in [
+            document is None or (type(document) is Document and document.known is known) for document in documents
+        ]:
             return None
-        return known.schema, [None if each is None else each.payload for each in documents]  # type: ignore[union-attr] # as was just checked
+        return known.schema, [None if document is None else document.payload for document in documents]  # type: ignore[union-attr] # as was just checked
 
     def _split_unseen(self, document: bytes) -> tuple[Schema | None, bytes]:
         try:
@@ -324,9 +326,9 @@ class JsonData:
 
     def to_connect_data(self, document: bytes | Document, headers: Sequence[tuple[str, bytes]] = ()) -> SchemaAndValue:
         """A document's schema and value; documents with the same schema text share one object. Raises BadRecord."""
-        return self.decoded(*self._converter.split(document))
+        return self.decode_payload(*self._converter.split(document))
 
-    def decoded(self, schema: Schema | None, payload: Payload) -> SchemaAndValue:
+    def decode_payload(self, schema: Schema | None, payload: Payload) -> SchemaAndValue:
         """Decode a payload of a schema, or a plain document. Raises BadRecord."""
         if schema is None:
             return SchemaAndValue(None, parse_plain(payload))
@@ -336,19 +338,19 @@ class JsonData:
         except msgspec.DecodeError as error:
             first = error
         try:
-            return SchemaAndValue(schema, _unscaled(schema, numeric.decode(payload)))
+            return SchemaAndValue(schema, _to_unscaled(schema, numeric.decode(payload)))
         except msgspec.DecodeError:
             raise BadRecord(
                 f"Converting byte[] to Kafka Connect data failed due to serialization error: {first}"
             ) from first
 
     def _decoders_of(self, schema: Schema) -> _Decoders:
-        known = self._decoders.get(id(schema))
-        if known is None:
+        decoders = self._decoders.get(id(schema))
+        if decoders is None:
             numeric = json_type(schema, numeric_decimals=True)
-            known = schema, PayloadDecoder[Any](json_type(schema)), PayloadDecoder[Any](numeric)
-            self._decoders[id(schema)] = known
-        return known
+            decoders = schema, PayloadDecoder[Any](json_type(schema)), PayloadDecoder[Any](numeric)
+            self._decoders[id(schema)] = decoders
+        return decoders
 
 
 class FixedSchema:
@@ -360,23 +362,25 @@ class FixedSchema:
 
     def to_connect_data(self, document: bytes, headers: Sequence[tuple[str, bytes]] = ()) -> SchemaAndValue:
         """The data of one payload. Raises BadRecord."""
-        return self._data.decoded(self._schema, document)
+        return self._data.decode_payload(self._schema, document)
 
     @cached_property
     def _schema(self) -> Schema | None:
         return JsonConverter(True).split(b'{"schema":' + self._text + b',"payload":null}')[0]
 
 
-def _unscaled(schema: Schema, value: Any) -> Any:
+def _to_unscaled(schema: Schema, value: Any) -> Any:
     """Convert the Decimals of a value, which were numbers in JSON, to Connect's form."""
     if value is None:
         return None
     if isinstance(value, Decimal):
         return unscaled_bytes(value, int(schema.parameter("scale") or 0))
     if schema.type == "struct":
-        return {each.name: _unscaled(each.schema, value[each.name]) for each in schema.fields if each.name in value}
+        return {
+            field.name: _to_unscaled(field.schema, value[field.name]) for field in schema.fields if field.name in value
+        }
     if schema.items is not None:
-        return [_unscaled(schema.items, item) for item in value]
+        return [_to_unscaled(schema.items, item) for item in value]
     if schema.keys is not None and schema.values is not None:
         return _unscaled_map(schema.keys, schema.values, value)
     return value
@@ -384,8 +388,8 @@ def _unscaled(schema: Schema, value: Any) -> Any:
 
 def _unscaled_map(keys: Schema, values: Schema, value: Mapping[str, Any] | Sequence[tuple[Any, Any]]) -> Any:
     if isinstance(value, Mapping):
-        return {key: _unscaled(values, each) for key, each in value.items()}
-    return [(_unscaled(keys, key), _unscaled(values, each)) for key, each in value]
+        return {key: _to_unscaled(values, member) for key, member in value.items()}
+    return [(_to_unscaled(keys, key), _to_unscaled(values, member)) for key, member in value]
 
 
 def unscaled_bytes(value: Decimal, scale: int) -> bytes:

@@ -77,8 +77,8 @@ class KnownSchemas:
         """Return the first of all equal schemas."""
         if schema is None:
             return None
-        known = self._by_id.get(id(schema))
-        if known is None:
+        entry = self._by_id.get(id(schema))
+        if entry is None:
             same = self._same.setdefault(schema, schema)
-            known = self._by_id[id(schema)] = schema, same
-        return known[1]
+            entry = self._by_id[id(schema)] = schema, same
+        return entry[1]

@@ -64,7 +64,7 @@ class RecordDecoder:
             self._choose(records)
         decoded = self._decoder.decode(records)
         if decoded.errant:
-            decoded.errant = [self.key_fault_first(records[each.index], each) for each in decoded.errant]
+            decoded.errant = [self.key_fault_first(records[errant.index], errant) for errant in decoded.errant]
         return decoded
 
     def _choose(self, records: Sequence[KafkaRecord]) -> None:

@@ -80,9 +80,9 @@ def original(record: KafkaRecord, key: bytes | None, value: bytes | Document | N
     if not topic or partition is None or offset is None:
         return None
     reason = f"{_text(context.get('stage'))}, {_text(context.get('exception.class.name'))}"  # a message may quote cells
-    own = [header for header in record.headers if not header[0].startswith(PREFIX)]
+    headers = [header for header in record.headers if not header[0].startswith(PREFIX)]
     connector = _text(context.get("connector.name"))
-    return DeadLetter(topic, partition, offset, record.timestamp, key, value, own, connector, reason)
+    return DeadLetter(topic, partition, offset, record.timestamp, key, value, headers, connector, reason)
 
 
 def _text(value: bytes | None) -> str:

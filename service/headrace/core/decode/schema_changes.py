@@ -87,7 +87,7 @@ class _Token:
     number: str = ""
 
 
-def altered(ddl: str) -> Altered | None:
+def parse_alteration(ddl: str) -> Altered | None:
     """Return the changes of a statement to a table's columns; None for a statement that cannot be parsed."""
     tokens = list(_tokens(ddl))
     words = [token.word for token in tokens]
@@ -96,11 +96,12 @@ def altered(ddl: str) -> Altered | None:
     if words[0] != "ALTER" or "TABLE" not in words[:4]:
         return None
     read = [_clause(clause) for clause in _split(_behind_name(tokens[words.index("TABLE") + 1 :]))]
-    clauses = [each for each in read if each is not None]
+    clauses = [clause for clause in read if clause is not None]
     if len(clauses) < len(read):
         return None
     return Altered(
-        tuple(one for each in clauses for one in each.added), tuple(one for each in clauses for one in each.renamed)
+        tuple(column for clause in clauses for column in clause.added),
+        tuple(names for clause in clauses for names in clause.renamed),
     )
 
 
@@ -144,11 +145,11 @@ def _split(tokens: Sequence[_Token]) -> Iterator[Sequence[_Token]]:
 def _clause(tokens: Sequence[_Token]) -> Altered | None:
     match [token.word for token in tokens[:2]]:
         case ["ADD", second]:
-            return None if second == "ADD" else _added(_without(tokens[1:], "COLUMN"))
+            return None if second == "ADD" else _parse_added(_without(tokens[1:], "COLUMN"))
         case ["CHANGE", _]:
-            return _renamed(_without(tokens[1:], "COLUMN"), 1)
+            return _parse_renamed(_without(tokens[1:], "COLUMN"), 1)
         case ["RENAME", "COLUMN"]:
-            return _renamed(tokens[2:], 2)
+            return _parse_renamed(tokens[2:], 2)
         case ["RENAME", "INDEX" | "KEY" | "CONSTRAINT" | "PARTITION"]:
             return Altered()
         case [first, *_] if first in _OTHER_CLAUSES:
@@ -164,7 +165,7 @@ def _without(tokens: Sequence[_Token], word: str) -> Sequence[_Token]:
     return tokens[place:]
 
 
-def _added(tokens: Sequence[_Token]) -> Altered | None:
+def _parse_added(tokens: Sequence[_Token]) -> Altered | None:
     if not tokens:
         return None
     whole = tokens[1:-1] if tokens[0].mark == "(" and tokens[-1].mark == ")" else tokens
@@ -196,7 +197,7 @@ def _column(definition: Sequence[_Token]) -> Added:
     return Added(name, "null" if literal.word == "NULL" else "")
 
 
-def _renamed(tokens: Sequence[_Token], distance: int) -> Altered | None:
+def _parse_renamed(tokens: Sequence[_Token], distance: int) -> Altered | None:
     """Parse ``CHANGE old new …`` or ``RENAME COLUMN old TO new``."""
     if len(tokens) <= distance or not (tokens[0].name and tokens[distance].name):
         return None
@@ -271,12 +272,12 @@ def _schema_change(value: Mapping[str, Any], change: Mapping[str, Any]) -> Schem
         return SchemaChange(table)
     columns = _dicts((change.get("table") or {}).get("columns"))  # after the change
     by_name = {str(column.get("name")).lower(): column for column in columns}  # statements may use any case
-    return _altered(SchemaChange(table, source), str(value.get("ddl") or ""), by_name)
+    return _with_alterations(SchemaChange(table, source), str(value.get("ddl") or ""), by_name)
 
 
-def _altered(change: SchemaChange, ddl: str, columns: Mapping[str, Mapping[str, Any]]) -> SchemaChange:
+def _with_alterations(change: SchemaChange, ddl: str, columns: Mapping[str, Mapping[str, Any]]) -> SchemaChange:
     name = f"{change.table.schema or change.table.database}.{change.table.table}"
-    alteration = altered(ddl)
+    alteration = parse_alteration(ddl)
     if alteration is None:
         return replace(change, notes=(Note(UNREAD, name),))
     defaults, unless_filled, notes = [], [], []
@@ -293,7 +294,7 @@ def _altered(change: SchemaChange, ddl: str, columns: Mapping[str, Mapping[str, 
 
 
 def _dicts(value: Any) -> Sequence[dict[str, Any]]:
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+    return [member for member in value if isinstance(member, dict)] if isinstance(value, list) else []
 
 
 def _default(added: Added, column: Mapping[str, Any]) -> ColumnDefault | None:

@@ -147,7 +147,7 @@ class TopicTables:
         if source is not NO_SOURCE:
             names = source.names
         elif names is None:
-            names = next((each.names for each in events.sources if each is not NO_SOURCE), self._last)
+            names = next((source.names for source in events.sources if source is not NO_SOURCE), self._last)
         self.tail.names = names
         if names is not None and names != self._last:
             self._last = names
@@ -204,7 +204,7 @@ class TopicTables:
         """Return tombstones that may not be of the table of the event before them, by index, in ascending order."""
         if len(self._seen) < 2 and not self._apart:
             return {}
-        found: dict[int, Astray] = {}
+        astray: dict[int, Astray] = {}
         deleted = {key: names for key, (names, _) in self.tail.deleted.items()}
         names, only = self.tail.names, len(self._seen) == 1
         for place, (record, operation, source) in enumerate(
@@ -218,13 +218,13 @@ class TopicTables:
             if operation is Operation.DELETE:
                 deleted[key] = names
             elif operation is Operation.TOMBSTONE and of is not None:
-                found[place] = Astray.REPEATED
+                astray[place] = Astray.REPEATED
             elif operation is Operation.TOMBSTONE and self._apart and not self._is_proven(record, names, only):
                 if record.offset - self.tail.begin < RECENT:
-                    found[place] = Astray.EARLY
+                    astray[place] = Astray.EARLY
                 elif len(self._seen) > 1:
-                    found[place] = Astray.UNKNOWN
-        return found
+                    astray[place] = Astray.UNKNOWN
+        return astray
 
     def _is_proven(self, record: KafkaRecord, names: Names, only: bool) -> bool:
         """Whether a tombstone's key schema, or the topic, has Debezium's name for the table.

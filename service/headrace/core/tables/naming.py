@@ -31,8 +31,8 @@ class TableNaming:
     def __init__(self, pattern: str) -> None:
         unknown = [variable for variable in _VARIABLE.findall(pattern) if variable not in _VARIABLES]
         if unknown:
-            known = ", ".join(f"${{{variable}}}" for variable in _VARIABLES)
-            raise ConfigError(f"{KEY}: ${{{unknown[0]}}} is not known; use {known}", KEY)
+            variables = ", ".join(f"${{{variable}}}" for variable in _VARIABLES)
+            raise ConfigError(f"{KEY}: ${{{unknown[0]}}} is not known; use {variables}", KEY)
         if problem := path_problem(_VARIABLE.sub("_", pattern).replace(".", "_")):
             raise ConfigError(f"{KEY}: {problem}", KEY)
         self._pattern = pattern

@@ -58,12 +58,12 @@ def rivals(stored: Iterable[TableSource], source: TableSource, *, shared: bool) 
     that was created again has lower offsets than the rows of the former one, so that some of it would count as older.
     """
     return [
-        each
-        for each in stored
+        other
+        for other in stored
         if (
-            not (shared or each.may_be_of(source)) or each.is_of_former_topic(source)
-            if each.has_the_writer_of(source)
-            else each.topic == source.topic or not shared
+            not (shared or other.may_be_of(source)) or other.is_of_former_topic(source)
+            if other.has_the_writer_of(source)
+            else other.topic == source.topic or not shared
         )
     ]
 

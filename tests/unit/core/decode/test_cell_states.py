@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headrace.core.decode.cell_states import SOURCE_LENGTH, SOURCE_TYPE, doubted, null_may_hide
+from headrace.core.decode.cell_states import SOURCE_LENGTH, SOURCE_TYPE, null_may_hide, schema_with_doubt
 from headrace.core.model.catalog import CatalogColumn, HandlingModes, SqlType
 from headrace.core.model.events import CellState, Changes, Column, TableId, Versions
 from headrace.core.model.inferred_types import infer_schema, is_inferred, resolve_untyped_nulls
@@ -83,7 +83,7 @@ def test_a_text_that_is_declared_too_long_for_its_row_is_a_lob(kind: str, length
 )
 def test_without_schemas_the_stored_type_decides_what_may_be_a_lob(kind: pa.DataType, state: CellState) -> None:
     """A batch of nulls has no type; a null is a value if the stored column is a number."""
-    schema = doubted("oracle", infer_schema([None]), MODES)
+    schema = schema_with_doubt("oracle", infer_schema([None]), MODES)
     assert is_inferred(schema)
     column = Column("C", schema, pa.nulls(1), np.array([CellState.UNKNOWN], np.uint8))
     zero = np.zeros(1, np.int64)
@@ -93,5 +93,5 @@ def test_without_schemas_the_stored_type_decides_what_may_be_a_lob(kind: pa.Data
     [judged] = resolve_untyped_nulls(changes, pa.schema([("C", kind)])).columns
     assert judged.states is not None
     assert judged.states.tolist() == [state]
-    assert doubted("oracle", infer_schema([None]), WITH_LOBS) == infer_schema([None])
-    assert doubted("oracle", TEXT, MODES) is TEXT
+    assert schema_with_doubt("oracle", infer_schema([None]), WITH_LOBS) == infer_schema([None])
+    assert schema_with_doubt("oracle", TEXT, MODES) is TEXT

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.decode.schema_changes import Added, Altered, altered
+from headrace.core.decode.schema_changes import Added, Altered, parse_alteration
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ from headrace.core.decode.schema_changes import Added, Altered, altered
 )
 def test_columns_that_are_added(ddl: str, added: list[str]) -> None:
     """The parser finds them beside other clauses; texts, comments and quoted names may contain any characters."""
-    found = altered(ddl)
+    found = parse_alteration(ddl)
     assert found is not None
     assert ([each.name for each in found.added], found.renamed) == (added, ())
 
@@ -51,7 +51,7 @@ def test_columns_that_are_added(ddl: str, added: list[str]) -> None:
 )
 def test_the_default_of_a_column(definition: str, reads: str, default: str) -> None:
     """The parser returns a literal default, and none for an expression."""
-    assert altered(f"alter table t add c {definition}") == Altered(added=(Added("c", reads, default),))
+    assert parse_alteration(f"alter table t add c {definition}") == Altered(added=(Added("c", reads, default),))
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_the_default_of_a_column(definition: str, reads: str, default: str) -> N
 )
 def test_columns_that_are_renamed(ddl: str, renamed: list[tuple[str, str]]) -> None:
     """MySQL's CHANGE renames a column only if the names differ."""
-    assert altered(ddl) == Altered(renamed=tuple(renamed))
+    assert parse_alteration(ddl) == Altered(renamed=tuple(renamed))
 
 
 @pytest.mark.parametrize(
@@ -78,4 +78,4 @@ def test_columns_that_are_renamed(ddl: str, renamed: list[tuple[str, str]]) -> N
 )
 def test_other_statements_are_not_parsed(ddl: str) -> None:
     """The parser returns None instead of a guess."""
-    assert altered(ddl) is None
+    assert parse_alteration(ddl) is None
