@@ -27,7 +27,7 @@ from headrace.core.merge.fold import fold
 from headrace.core.model.events import Changes
 from headrace.core.reselect.options import DatabaseOptions, ReselectOptions
 from headrace.runtime.pipeline.reselect import Reselect
-from headrace.runtime.worker.garbage_collection import collect_cycles_rarely
+from headrace.runtime.worker.memory_plan import collect_cycles_rarely
 from headrace_connectors.sql import PostgresRowSource
 from headrace_dev.connect import debezium_postgres
 from headrace_dev.server import wait_until

@@ -32,9 +32,8 @@ from headrace.runtime.metrics.metrics import Metrics, TaskMetrics
 from headrace.runtime.metrics.summaries import SummaryLog
 from headrace.runtime.retry import retrying
 from headrace.runtime.task.conversions import OpenRegistry
-from headrace.runtime.task.history_offsets import HistoryOffsets
-from headrace.runtime.task.memory_budget import MemoryBudget
-from headrace.runtime.task.task_factory import OpenRows, OpenRowSource, SinkTaskFactory
+from headrace.runtime.task.flow_control import MemoryBudget
+from headrace.runtime.task.task_factory import HistoryOffsets, OpenRows, OpenRowSource, SinkTaskFactory
 from headrace.runtime.threads import WorkerThreads
 from headrace.runtime.worker.config_providers import config_providers
 from headrace.runtime.worker.connector_directory import ConnectorDirectory

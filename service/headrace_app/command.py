@@ -21,7 +21,7 @@ from headrace.core.model.errors import ConfigError, HeadraceError
 from headrace.rest.worker_resources import KAFKA_VERSION
 from headrace.runtime.worker import log_format
 from headrace.runtime.worker.config_providers import worker_providers
-from headrace.runtime.worker.garbage_collection import collect_cycles_rarely
+from headrace.runtime.worker.memory_plan import collect_cycles_rarely
 from headrace.service import exit_after
 from headrace_app import apply, composition, replay_dlq, status, validate, verify
 

@@ -15,9 +15,7 @@ from headrace.core.model.errors import HeadraceError, RestError
 from headrace.rest.entities import config_infos
 from headrace.runtime.worker.config_providers import config_providers
 from headrace.runtime.worker.connector_files import read_connector
-from headrace.runtime.worker.connector_names import check_addressable, named
-from headrace.runtime.worker.connector_validator import ConnectorValidator
-from headrace.runtime.worker.sink_connector import LakehouseSinkConnector
+from headrace.runtime.worker.sink_connector import ConnectorValidator, LakehouseSinkConnector, check_addressable, named
 from headrace.runtime.worker.worker import worker_defaults
 from headrace_app import composition
 

@@ -23,7 +23,7 @@ from headrace.config.validation import WorkerDefaults, sink_connector_config
 from headrace.core.connect.table_status import LastBatch
 from headrace.core.decode.envelope import TopicDecoder
 from headrace.runtime.task.chunk_decoder import ChunkDecoder
-from headrace.runtime.task.memory_budget import unlimited
+from headrace.runtime.task.flow_control import unlimited
 from headrace.runtime.task.sink_task import SinkTask
 from headrace.runtime.task.table_lane import TableLane
 from headrace.runtime.task.task_factory import SinkTaskFactory

@@ -22,7 +22,7 @@ from headrace.config.validation import WorkerDefaults, sink_connector_config
 from headrace.core.model.errors import BadRecord
 from headrace.ports import TableOptions, TopicPartition
 from headrace.runtime.task import sink_task
-from headrace.runtime.task.memory_budget import unlimited
+from headrace.runtime.task.flow_control import unlimited
 from headrace.runtime.task.task_factory import SinkTaskFactory
 from headrace.runtime.threads import WorkerThreads
 from headrace.runtime.trace import render

@@ -16,7 +16,7 @@ from headrace.config.kafka import KafkaSettings
 from headrace.core.model.errors import Retriable
 from headrace.core.model.events import UNVERSIONED
 from headrace.ports import Commit, TableOptions, TopicPartition
-from headrace.runtime.task.history_offsets import HistoryOffsets
+from headrace.runtime.task.task_factory import HistoryOffsets
 from headrace_dev.memory.lakehouse import MemoryLakehouse
 from headrace_dev.memory.stores import MemoryGroupOffsets, MemoryStores
 

@@ -11,7 +11,7 @@ from headrace.core.connect.table_status import tables_document
 from headrace.ports import TopicPartition
 from headrace.runtime.worker.herder import ConnectorInfo, ConnectorStateInfo
 from headrace.runtime.worker.loggers import LoggerLevel
-from headrace.runtime.worker.plugin_catalog import PluginInfo
+from headrace.runtime.worker.sink_connector import PluginInfo
 
 Json = dict[str, Any]
 

@@ -1,4 +1,7 @@
-"""The back-off of all retries: 0.3 s at first, as in Kafka Connect, doubled each time up to a maximum, with jitter."""
+"""The back-off of all retries, and when a damaged file counts as permanent.
+
+The pause is 0.3 s at first, as in Kafka Connect, doubled each time up to a maximum, with jitter.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from collections.abc import Callable
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_exponential_jitter
 
-from headrace.core.model.errors import remedy
+from headrace.core.model.errors import DamagedFile, remedy
 
 _INITIAL_SECONDS = 0.3
 
@@ -38,3 +41,37 @@ def retrying(maximum_seconds: float, failed: Callable[[BaseException, float], No
         before_sleep=before_sleep,
         reraise=True,
     )
+
+
+DAMAGE_ATTEMPTS = 6
+DAMAGE_SECONDS = 30.0
+"""A table fails if so many attempts in sequence, over at least this time, have met a damaged or missing file.
+
+Object stores show a new file within seconds, and a folder that is mounted again has its files. Until then nothing is
+lost: the batch waits. Later, only an operator can help, and has to see a failed table.
+"""
+
+
+class LastingDamage:
+    """Follows the attempts to write one batch."""
+
+    def __init__(self) -> None:
+        self._attempts = 0
+        self._since = 0.0
+
+    def begin(self) -> None:
+        """Begin a batch."""
+        self._attempts = 0
+
+    def lasts(self, error: BaseException | None, now: float) -> bool:
+        """Count an attempt that ended with ``error`` at ``now`` (seconds), and return whether the damage is permanent.
+
+        An attempt with another error proves nothing, and the count begins anew.
+        """
+        if not isinstance(error, DamagedFile):
+            self._attempts = 0
+            return False
+        if not self._attempts:
+            self._since = now
+        self._attempts += 1
+        return self._attempts >= DAMAGE_ATTEMPTS and now - self._since >= DAMAGE_SECONDS

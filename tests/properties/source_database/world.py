@@ -21,7 +21,7 @@ from headrace.config.kafka import KafkaSettings
 from headrace.config.validation import WorkerDefaults, sink_connector_config
 from headrace.ports import DeadLetterQueue, Divide, Feed, Messages, TableOptions
 from headrace.runtime.task.asyncio_agent import AsyncioAgent
-from headrace.runtime.task.memory_budget import unlimited
+from headrace.runtime.task.flow_control import unlimited
 from headrace.runtime.task.sink_task import SinkTask
 from headrace.runtime.task.task_factory import SinkTaskFactory
 from headrace.runtime.threads import WorkerThreads

@@ -20,8 +20,8 @@ from headrace.runtime.worker.connector_directory import ConnectorDirectory
 from headrace.runtime.worker.herder import Herder
 from headrace.runtime.worker.sink_connector import LakehouseSinkConnector
 from headrace.runtime.worker.sink_offsets import StoredOffsets, no_stored_offsets
+from headrace.runtime.worker.stores import utc_now
 from headrace.runtime.worker.worker import Worker, always_running
-from headrace.runtime.worker.worker_stage import utc_now
 from headrace_dev.memory.stores import MemoryStores
 
 WORKER = {

@@ -29,12 +29,9 @@ from headrace.runtime.observation import NO_OBSERVER, Observer
 from headrace.runtime.pipeline.pipeline_parts import PipelineOptions
 from headrace.runtime.pipeline.reselect import Reselect
 from headrace.runtime.task.asyncio_agent import AsyncioAgent
-from headrace.runtime.task.memory_budget import MemoryBudget, unlimited
-from headrace.runtime.task.options import SinkTaskOptions
-from headrace.runtime.task.resources import TaskResources
+from headrace.runtime.task.flow_control import MemoryBudget, TaskResources, WriteSlots, unlimited
 from headrace.runtime.task.sink_task import SinkTask
-from headrace.runtime.task.task_parts import SinkTaskParts
-from headrace.runtime.task.write_slots import WriteSlots
+from headrace.runtime.task.task_parts import SinkTaskOptions, SinkTaskParts
 from headrace.runtime.threads import WorkerThreads
 from headrace.transforms.chain import Chain
 from headrace_dev.memory import MemoryLakehouse, MemoryRowSource

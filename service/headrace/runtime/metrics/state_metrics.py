@@ -12,8 +12,7 @@ from headrace.core.connect.lifecycle import State
 from headrace.core.connect.status import Status
 from headrace.runtime.metrics.connect_metrics import StartupCounts
 from headrace.runtime.worker.sink_connector import LakehouseSinkConnector
-from headrace.runtime.worker.stores import ConfigStore, StatusStore
-from headrace.runtime.worker.task_statuses import task_statuses
+from headrace.runtime.worker.stores import ConfigStore, StatusStore, task_statuses
 
 _COUNTED = (State.RUNNING, State.PAUSED, State.FAILED, State.UNASSIGNED, State.DESTROYED, State.RESTARTING)
 _PREFIX = "kafka_connect_"

@@ -25,6 +25,8 @@ from headrace.core.model.events import Content
 from headrace.core.reselect.unresolved import OmittedChange
 from headrace.ports import Chunk, Messages, TopicPartition
 from headrace.runtime.task.committed_offsets import CommittedOffsets
+from headrace.runtime.task.errant_reporter import UncommittedRecords
+from headrace.runtime.task.flow_control import WriteGate
 from headrace.runtime.task.table_lane import (
     BatchClosed,
     BatchDurable,
@@ -38,9 +40,7 @@ from headrace.runtime.task.table_lane import (
     Waiting,
 )
 from headrace.runtime.task.task_parts import SinkTaskParts
-from headrace.runtime.task.uncommitted_records import UncommittedRecords
-from headrace.runtime.task.write_gate import WriteGate
-from headrace.runtime.task.written_tables import WrittenTables
+from headrace.runtime.task.write_checks import WrittenTables
 from headrace.runtime.threads import run_in
 
 

@@ -37,7 +37,7 @@ from headrace.core.connect.typed_options import parsed
 from headrace.core.decode.json_converter import FixedSchema, JsonData
 from headrace.core.model.errors import ConfigError, Stage
 from headrace.ports import SchemaRegistry
-from headrace.runtime.task.fetched_schemas import FetchedSchemas
+from headrace.runtime.task.chunk_decoder import FetchedSchemas
 
 Compile = Callable[[RegisteredSchema], Read]
 

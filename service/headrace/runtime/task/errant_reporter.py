@@ -1,15 +1,21 @@
-"""Report records that cannot be used (``connect.md`` section 9): to the log and the dead letter queue, or fail."""
+"""Report records that cannot be used (``connect.md`` section 9): to the log and the dead letter queue, or fail.
+
+A batch may prove later that a record cannot be used, so the records of batches that are not durable are kept.
+"""
 
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Mapping, Sequence
 
 from headrace.core.decode.records import Errant
 from headrace.core.model.errors import Fatal, Stage
-from headrace.ports import DeadLetterQueue, ErrantRecord, Record
+from headrace.ports import Chunk, DeadLetterQueue, ErrantRecord, Record, TopicPartition
 from headrace.runtime.observation import NO_OBSERVER, Observer
 from headrace.runtime.trace import render
+
+log = logging.getLogger(__name__)
 
 _JSON = "org.apache.kafka.connect.json.JsonConverter"
 _SINK_TASK = "org.apache.kafka.connect.sink.SinkTask"
@@ -20,8 +26,6 @@ DROPS = (
     "records that cannot be used are skipped, and no copy of them is kept, because there is no dead letter queue; set "
     "errors.deadletterqueue.topic.name, and errors.log.enable=true to log each"
 )
-
-log = logging.getLogger(__name__)
 
 
 class ErrantReporter:
@@ -120,3 +124,35 @@ def _describe(errant: ErrantRecord) -> str:
 
 def _converts(stage: Stage) -> bool:
     return stage.name.endswith("CONVERTER")
+
+
+class UncommittedRecords:
+    """The records that were read but not committed, by partition. Stores none if not ``wanted``."""
+
+    def __init__(self, wanted: bool) -> None:
+        self._wanted = wanted
+        self._records: dict[TopicPartition, deque[tuple[int, Sequence[Record]]]] = {}
+
+    def keep(self, chunk: Chunk) -> None:
+        """Store the records of a chunk."""
+        if self._wanted:
+            self._records.setdefault(chunk.partition, deque()).append((chunk.end, chunk.records))
+
+    def discard(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Discard the chunks below these next offsets, which are durable."""
+        for partition, offset in offsets.items():
+            chunks = self._records.get(partition)
+            while chunks and chunks[0][0] <= offset:
+                chunks.popleft()
+
+    def clear(self) -> None:
+        """Discard all records, because the member that owns the partitions now reads them again."""
+        self._records.clear()
+
+    def record(self, partition: TopicPartition, offset: int) -> Record:
+        """Return a stored record. Raises Fatal if it is not stored."""
+        for _, records in self._records.get(partition, ()):
+            for record in records:
+                if record.offset == offset:
+                    return record
+        raise Fatal(f"{partition.topic}-{partition.partition}: the record at offset {offset} is not stored any more")

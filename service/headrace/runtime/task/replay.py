@@ -33,9 +33,9 @@ from headrace.ports import (
 )
 from headrace.runtime.task.asyncio_agent import AsyncioAgent
 from headrace.runtime.task.conversions import OpenRegistry
-from headrace.runtime.task.memory_budget import unlimited
-from headrace.runtime.task.options import SinkTaskOptions
+from headrace.runtime.task.flow_control import unlimited
 from headrace.runtime.task.task_factory import OpenRowSource, SinkTaskFactory
+from headrace.runtime.task.task_parts import SinkTaskOptions
 from headrace.runtime.threads import WorkerThreads
 
 _Message = TypeVar("_Message")

@@ -21,10 +21,9 @@ from headrace.core.model.absent_columns import ColumnDefaults
 from headrace.core.model.errors import ConfigError, remedy
 from headrace.core.model.events import Content, TableId, Truncate
 from headrace.ports import Chunk, TopicPartition
-from headrace.runtime.task.absent_topics import AbsentTopics
 from headrace.runtime.task.assignment import Addressed, Assignment
 from headrace.runtime.task.task_parts import SinkTaskParts
-from headrace.runtime.task.task_tables import TaskTable
+from headrace.runtime.task.task_tables import AbsentTopics, TaskTable
 from headrace.runtime.threads import run_in
 
 log = logging.getLogger(__name__)

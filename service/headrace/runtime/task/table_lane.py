@@ -3,7 +3,7 @@
 ``TableLane.run`` is the story of a table. Only the agent's coroutine touches the queue, the retries and the state of
 its table; the assignment sends messages, and gets results. A write that fails for a passing reason is repeated without
 end, with back-off, while the other tables continue; any other error fails the table until it is restarted, and so does
-a damaged file that stays damaged (``lasting_damage.py``). ``errors.isolation=task`` is Kafka Connect's way: the task
+a damaged file that stays damaged (``retry.py``). ``errors.isolation=task`` is Kafka Connect's way: the task
 fails instead, after ``RETRY_SECONDS``.
 """
 
@@ -28,13 +28,12 @@ from headrace.core.model.events import Changes, Content
 from headrace.core.reselect.unresolved import OmittedChange
 from headrace.ports import Agent, Commit, Messages
 from headrace.runtime.pipeline.table_pipeline import TablePipeline
-from headrace.runtime.retry import pause_after
+from headrace.runtime.retry import LastingDamage, pause_after
 from headrace.runtime.task.committed_offsets import CommittedOffsets
-from headrace.runtime.task.lasting_damage import LastingDamage
+from headrace.runtime.task.flow_control import WriteGate
 from headrace.runtime.task.task_parts import SinkTaskParts
 from headrace.runtime.task.task_tables import TaskTable
-from headrace.runtime.task.write_gate import WriteGate
-from headrace.runtime.task.written_tables import WrittenTables
+from headrace.runtime.task.write_checks import WrittenTables
 from headrace.runtime.threads import run_in
 from headrace.runtime.trace import summary
 

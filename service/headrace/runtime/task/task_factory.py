@@ -1,9 +1,11 @@
-"""Create sink tasks with their parts from the configuration of a connector."""
+"""Create sink tasks with their parts from the configuration of a connector, and ask its tables while no task runs."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import replace
 
 from headrace.config import SinkConnectorConfig
@@ -13,22 +15,22 @@ from headrace.core.decode.envelope import EnvelopeOptions
 from headrace.core.decode.flattened import MetadataNames
 from headrace.core.decode.json_converter import JsonConverter
 from headrace.core.decode.record_decoder import Sources
+from headrace.core.model.errors import RestError
+from headrace.core.model.events import TableId
 from headrace.core.model.unavailable import Placeholder
 from headrace.core.reselect.cache.rows import MemoryRowStore
 from headrace.core.reselect.options import DatabaseOptions, ReselectOptions
+from headrace.core.tables.naming import KEY
 from headrace.core.tables.table_layout import Maintenance
-from headrace.ports import Feeds, Lakehouse, RowSource, RowStore, RowStoreOptions, TableOptions
+from headrace.ports import Feeds, Lakehouse, RowSource, RowStore, RowStoreOptions, TableOptions, TopicPartition
 from headrace.runtime.observation import NO_OBSERVER, Observer
 from headrace.runtime.pipeline.pipeline_parts import PipelineOptions
 from headrace.runtime.pipeline.reselect import Reselect
 from headrace.runtime.pipeline.source_database import DatabaseRouter, NoMetrics, ReselectMetrics
 from headrace.runtime.task.conversions import OpenRegistry, converter_classes, no_registries, open_conversion
-from headrace.runtime.task.memory_budget import MemoryBudget
-from headrace.runtime.task.options import SinkTaskOptions
-from headrace.runtime.task.resources import TaskResources
+from headrace.runtime.task.flow_control import MemoryBudget, TaskResources, WriteSlots
 from headrace.runtime.task.sink_task import SinkTask
-from headrace.runtime.task.task_parts import SinkTaskParts
-from headrace.runtime.task.write_slots import WriteSlots
+from headrace.runtime.task.task_parts import SinkTaskOptions, SinkTaskParts
 from headrace.runtime.threads import WorkerThreads
 
 log = logging.getLogger(__name__)
@@ -213,3 +215,39 @@ def _metadata_names(config: SinkConnectorConfig, ordering: str | None) -> Metada
     own = config.transforms.prefixes
     fields, headers = own or (config.source.fields_prefix, config.source.headers_prefix)
     return MetadataNames(fields, headers, ordering)
+
+
+_NO_SOURCE = TableId("", "", "", "")
+
+
+class HistoryOffsets:
+    """Reads the offsets from the lakehouse (``runtime/worker/sink_offsets.py: StoredOffsets``)."""
+
+    def __init__(self, lakehouse: Lakehouse, executor: Executor) -> None:
+        self._lakehouse = lakehouse
+        self._executor = executor
+
+    async def __call__(self, config: SinkConnectorConfig, topics: Collection[str]) -> Mapping[TopicPartition, int]:
+        """The next offsets that the tables of ``topics`` hold. Raises RestError 400 where their names are not known."""
+        names = sorted({_table(config, topic) for topic in topics})
+        return await asyncio.get_running_loop().run_in_executor(self._executor, self._ask, config, names)
+
+    def _ask(self, config: SinkConnectorConfig, names: Collection[str]) -> Mapping[TopicPartition, int]:
+        held: dict[TopicPartition, int] = {}
+        for name in names:
+            table = self._lakehouse.table(config.tables.namespace, name, table_options(config.tables))
+            held.update(table.offsets(config.group_id))
+        return held
+
+
+def _table(config: SinkConnectorConfig, topic: str) -> str:
+    """The table's name, as far as it follows from the topic alone."""
+    naming = config.tables.naming
+    if naming.by_source or config.framework.transforms:
+        raise RestError(
+            f"{KEY}={config.tables.name_format} or a transform names the connector's histories by what stands in the "
+            "events, so it is not known which events they hold already: each is appended once, and reading it again "
+            "would append nothing. Create a connector with another name that writes to other tables",
+            400,
+        )
+    return naming.name(topic, _NO_SOURCE)

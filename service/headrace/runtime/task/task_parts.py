@@ -1,28 +1,68 @@
-"""What a sink task works with in all of its assignments, made in ``task_factory.py``."""
+"""What a sink task works with in all of its assignments; ``task_factory.py`` makes it from a configuration."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 
+from headrace.config.framework import ErrorSettings
+from headrace.config.sink_options import TableSettings
 from headrace.converters.conversion import Conversion
+from headrace.core.batch.batch import BatchPolicy
 from headrace.core.connect.table_status import TableStatus
+from headrace.core.decode.envelope import EnvelopeOptions
 from headrace.core.decode.record_decoder import Sources
+from headrace.core.model.errors import Stage
+from headrace.core.tables.field_selection import FieldSelection
+from headrace.core.tables.naming import TableNaming
 from headrace.core.tables.table_sources import TableSources
-from headrace.ports import DeadLetterQueue, Feed, Lakehouse
+from headrace.ports import DeadLetterQueue, Feed, Lakehouse, TableOptions
 from headrace.runtime.observation import Observer
+from headrace.runtime.pipeline.pipeline_parts import PipelineOptions
 from headrace.runtime.pipeline.pipelines import Pipelines
 from headrace.runtime.pipeline.reselect import Reselect
 from headrace.runtime.task.chunk_decoder import ChunkDecoder
 from headrace.runtime.task.errant_reporter import ErrantReporter
+from headrace.runtime.task.flow_control import TaskResources
 from headrace.runtime.task.message_router import MessageRouter
-from headrace.runtime.task.options import SinkTaskOptions
-from headrace.runtime.task.resources import TaskResources
-from headrace.runtime.task.table_ownership import TableOwnership
 from headrace.runtime.task.table_upkeep import TableUpkeep
 from headrace.runtime.task.task_tables import TaskTables
+from headrace.runtime.task.write_checks import TableOwnership
 from headrace.runtime.threads import run_in
+from headrace.transforms.chain import Chain
+
+_ERRORS, _TABLES = ErrorSettings(), TableSettings()
+
+
+@dataclass(frozen=True, slots=True)
+class SinkTaskOptions:
+    """What a connector's configuration says to its tasks."""
+
+    connector: str
+    group: str
+    namespace: str
+    task: int = field(default=0, kw_only=True)
+    naming: TableNaming
+    envelope: EnvelopeOptions
+    batches: BatchPolicy
+    tables: TableOptions
+    pipeline: PipelineOptions
+    fields: FieldSelection = field(default_factory=FieldSelection)
+    fills_defaults: bool = False
+    dead_letters_unresolved: bool = False
+    transforms: Chain = field(default_factory=Chain)
+    tolerate_errors: bool = _ERRORS.tolerate
+    isolate_tables: bool = _TABLES.isolation.isolate
+    adopts_from: Sequence[str] = _TABLES.adopts_from
+    log_errors: bool = _ERRORS.log
+    log_messages: bool = _ERRORS.log_messages
+    converters: Mapping[Stage, str] = field(default_factory=dict)
+
+    @property
+    def tables_are_shared(self) -> bool:
+        """Whether several source tables may share a lake table: the operator has named a key, or rows are appended."""
+        return self.tables.history or bool(self.envelope.key_fields) or self.transforms.merges
 
 
 @dataclass(frozen=True, slots=True)

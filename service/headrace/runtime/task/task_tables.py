@@ -1,16 +1,25 @@
-"""The tables of a task and their states, which outlive its assignments: a failed table stays failed in the next one."""
+"""The tables of a task and the topics that it lacks: what its status shows.
+
+They outlive its assignments: a failed table stays failed in the next one.
+
+Tests: ``tests/unit/runtime/task/test_table_lanes.py``, ``test_absent_topics.py``.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 
 from headrace.core.connect.lifecycle import LAKE_TABLE, TableEvent, TableState, next_state
 from headrace.core.connect.table_status import LastBatch, TableReport, TableStatus, report_of
+from headrace.ports import Feed
 from headrace.runtime.observation import Observer
 from headrace.runtime.trace import render
+
+log = logging.getLogger(__name__)
 
 
 class TaskTable:
@@ -176,3 +185,34 @@ class TaskTables:
 
 def _recovering(status: TableStatus) -> TableStatus:
     return replace(status, state=TableState.RETRYING, next_attempt=None)
+
+
+ABSENT = (
+    "no such topic exists, or the connector's user may not describe it, so nothing is read; correct topics or "
+    "topics.regex (which has to match complete names), or check the source connector"
+)
+
+
+class AbsentTopics:
+    """Reports the absent topics of one task."""
+
+    def __init__(self, connector: str, feed: Feed, observer: Observer) -> None:
+        self._connector = connector
+        self._feed = feed
+        self._observer = observer
+        self._reported: Sequence[str] | None = None
+
+    def report(self) -> None:
+        """Report what has changed since the last call; the first call removes an outdated note as well."""
+        absent = self._feed.absent()
+        if absent is None or absent == self._reported:
+            return
+        known = self._reported or ()
+        self._reported = absent
+        for name in absent:
+            if name not in known:
+                log.warning("%s: %s: %s", self._connector, name, ABSENT)
+        for name in known:
+            if name not in absent:
+                log.info("%s: %s: the topic exists now", self._connector, name)
+        self._observer.set_note(ABSENT, absent)

@@ -12,7 +12,7 @@ from headrace.core.connect.connector_plan import DesiredConnector, DesiredConnec
 from headrace.core.connect.lifecycle import TargetState
 from headrace.core.connect.properties import parse_properties
 from headrace.core.model.errors import ConfigError, RestError
-from headrace.runtime.worker.connector_names import check_addressable, named
+from headrace.runtime.worker.sink_connector import check_addressable, named
 
 _SUFFIXES = (".json", ".properties")
 _YAML = (".yaml", ".yml")

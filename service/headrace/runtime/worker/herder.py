@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Collection, Mapping, Seque
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
+from headrace.config.validation import Properties
 from headrace.core.connect.config_def import ConfigDef, ConfigInfos
 from headrace.core.connect.config_state import RestartRequest
 from headrace.core.connect.lifecycle import State, TargetState
@@ -22,13 +23,18 @@ from headrace.core.model.errors import Fenced, HeadraceError, RestError
 from headrace.ports import TopicPartition
 from headrace.runtime.trace import summary
 from headrace.runtime.worker.cluster import NO_LEADER, STALE
-from headrace.runtime.worker.connector_names import check_addressable, named
-from headrace.runtime.worker.connector_validator import Config, ConnectorValidator, Properties
 from headrace.runtime.worker.loggers import LoggerLevel
-from headrace.runtime.worker.plugin_catalog import PluginCatalog, PluginInfo
-from headrace.runtime.worker.sink_connector import ConnectorCheck
+from headrace.runtime.worker.sink_connector import (
+    Config,
+    ConnectorCheck,
+    ConnectorValidator,
+    PluginCatalog,
+    PluginInfo,
+    check_addressable,
+    named,
+)
 from headrace.runtime.worker.sink_offsets import ConnectorOffset, SinkOffsets, StoredOffsets, no_stored_offsets
-from headrace.runtime.worker.task_statuses import task_statuses
+from headrace.runtime.worker.stores import task_statuses
 from headrace.runtime.worker.worker import Worker
 
 log = logging.getLogger(__name__)

@@ -1,22 +1,30 @@
-"""The connector class of a worker: its names, its options, and the configurations that it accepts.
+"""The connector class of a worker: its names, its options, the configurations that it accepts, and its plug-ins.
 
 It has three names (``connect.md`` section 6): its class, its simple name, and the alias without the suffix
-``Connector``.
+``Connector``. Validation has Kafka Connect's messages (section 4), and needs no running worker, so REST requests and
+``headrace validate`` give the same answers.
+
+Tests: ``tests/unit/runtime/worker/test_config_providers.py``, ``tests/unit/test_validate.py``, ``tests/rest``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from headrace import __version__
 from headrace.config import SinkConnectorConfig, validation
+from headrace.config.converter import CONVERTERS, HEADER_CONVERTERS, converter_class
 from headrace.config.framework import CONNECTOR_CLASS, TASK_CLASS
-from headrace.config.validation import Properties, WorkerDefaults
+from headrace.config.other_sinks import migration
+from headrace.config.plugin_versions import version_problem
+from headrace.config.validation import Properties, WorkerDefaults, is_secret
 from headrace.core.connect.config_def import ConfigDef, ConfigInfo, ConfigInfos
 from headrace.core.connect.config_state import MAX_TASKS
-from headrace.core.model.errors import ConfigError
+from headrace.core.connect.suggestions import suggestion
+from headrace.core.model.errors import ConfigError, RestError
 from headrace.runtime.worker.config_providers import ConfigProviders
+from headrace.transforms.registry import find, predicates, transforms
 
 ConnectorCheck = Callable[[SinkConnectorConfig], None]
 """An additional check of a valid configuration, such as its client properties. Raises ConfigError with the option."""
@@ -102,3 +110,144 @@ def _with_error(infos: ConfigInfos, error: ConfigError) -> ConfigInfos:
         for info in infos.configs
     )
     return replace(infos, configs=configs)
+
+
+_UNADDRESSABLE = frozenset("/\\%")
+_MAX_BYTES = 1024
+"""Percent-encoding makes a name three times as long. It must fit into the 16 KiB of a request's head."""
+
+
+def named(name: str, config: Properties) -> dict[str, str | None]:
+    """Return the configuration with its ``name``. Raises RestError 400 if it contains another name."""
+    configured = config.get("name")
+    if configured is not None and configured != name:
+        raise RestError(
+            f"Connector name configuration ({configured}) doesn't match connector name in the URL ({name})", 400
+        )
+    return {**config, "name": name}
+
+
+def check_addressable(name: str) -> None:
+    """Reject names that no URL can contain, which Kafka Connect accepts (``connect.md`` section 20)."""
+    if _UNADDRESSABLE & set(name) or name in (".", ".."):
+        raise RestError(
+            f"The name {name} cannot be addressed in a URL: it may not be . or .., nor contain / \\ or %", 400
+        )
+    if len(name.encode(errors="surrogatepass")) > _MAX_BYTES:
+        raise RestError(f"The connector's name is longer than {_MAX_BYTES} bytes; choose a shorter one", 400)
+
+
+Config = dict[str, str]
+
+_CLOSING_LINE = (
+    "You can also find the above list of errors at the endpoint `/connector-plugins/{connectorType}/config/validate`"
+)
+_ELSEWHERE = "Set LakehouseSink, and run other connectors, such as Debezium's source connectors, in Kafka Connect."
+
+
+class ConnectorValidator:
+    """Validates configurations for workers with this connector class."""
+
+    def __init__(self, connector: LakehouseSinkConnector, checks: Sequence[ConnectorCheck] = ()) -> None:
+        self._connector = connector
+        self._checks = checks
+
+    def validate(self, plugin: str, config: Properties) -> ConfigInfos:
+        """Validate a configuration. ``plugin`` is the class in the request's path.
+
+        Raises RestError if the configuration names another class.
+        """
+        name = config.get("connector.class")
+        if name is not None and not name.removesuffix("Connector").endswith(plugin.removesuffix("Connector")):
+            raise RestError(f"Included connector type {name} does not match request type {plugin}", 400)
+        try:
+            self.check_class(config)
+        except RestError as error:  # Connect returns these as internal errors on this endpoint only
+            prefix = "org.apache.kafka.connect.runtime.rest.errors.BadRequestException: "
+            raise RestError(prefix + str(error), 500) from error
+        return self._connector.validate(config, self._checks)
+
+    def valid_config(self, config: Properties) -> Config:
+        """Return the configuration without nulls. Raises RestError 400 with all errors."""
+        self.check_class(config)
+        errors = self._connector.validate(config, self._checks).errors()
+        if errors:
+            head = f"Connector configuration is invalid and contains the following {len(errors)} error(s):"
+            raise RestError("\n".join([head, *errors, _CLOSING_LINE]), 400)
+        return {key: value for key, value in config.items() if value is not None}
+
+    def check_class(self, config: Properties) -> None:
+        """Raise RestError 400 if ``connector.class`` is missing or names no class of this worker."""
+        name = config.get("connector.class")
+        if name is None:
+            shown = ", ".join(f"{key}={value}" for key, value in config.items() if not is_secret(key))
+            raise RestError(f"Connector config {{{shown}}} contains no connector type", 400)
+        connector = self._connector
+        if not connector.runs(config):
+            raise RestError(
+                f"Failed to find any class that implements Connector and which name matches {name}, "
+                f"available connectors are: PluginDesc{{klass=class {connector.class_name}, "
+                f"name='{connector.class_name}', version='{connector.version}', type={connector.type}}}. "
+                f"{migration(name, config) or suggestion(name, connector.names, _ELSEWHERE)}",
+                400,
+            )
+
+
+_NEVER_LISTED = "org.apache.kafka.common.config.provider."
+
+
+@dataclass(frozen=True, slots=True)
+class PluginInfo:
+    """The class, type and version of a plug-in."""
+
+    class_name: str
+    type: str
+    version: str
+
+
+class PluginCatalog:
+    """The plug-ins of a worker."""
+
+    def __init__(self, connector: LakehouseSinkConnector) -> None:
+        self._connector = connector
+
+    def listed(self, *, connectors_only: bool) -> list[PluginInfo]:
+        """Return the connector, or all plug-ins."""
+        listed = [PluginInfo(self._connector.class_name, self._connector.type, self._connector.version)]
+        if not connectors_only:
+            groups: Sequence[tuple[str, Iterable[str]]] = (
+                ("transformation", transforms()),
+                ("predicate", predicates()),
+                ("converter", sorted(CONVERTERS)),
+                ("header_converter", sorted(HEADER_CONVERTERS)),
+            )
+            listed += [PluginInfo(name, plugin_type, __version__) for plugin_type, names in groups for name in names]
+        return listed
+
+    def definitions(self, name: str, version: str | None = None) -> ConfigDef:
+        """Return the options of a class, given its name or alias.
+
+        Raises RestError 404, and 400 if ``version`` excludes the class's version.
+        """
+        if name in self._connector.names:
+            _check_version(self._connector.class_name, version, self._connector.version)
+            return self._connector.definitions()
+        converters = {**HEADER_CONVERTERS, **CONVERTERS}
+        converter = converter_class(name, converters)
+        if converter is not None:
+            _check_version(converter, version, __version__)
+            return converters[converter]
+        found = find(name, transforms()) or find(name, predicates())
+        if found is not None:
+            _check_version(found.class_name, version, __version__)
+            return found.options
+        if name.startswith(_NEVER_LISTED):
+            types = "sink, source, converter, header_converter, transformation, predicate"
+            raise RestError(f"Invalid plugin class {name}. Valid types are {types}.", 400)
+        raise RestError(f"Unknown plugin {name}.", 404)
+
+
+def _check_version(name: str, wanted: str | None, version: str) -> None:
+    problem = None if wanted is None else version_problem(name, wanted, version)
+    if problem is not None:
+        raise RestError(problem, 400)

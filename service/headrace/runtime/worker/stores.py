@@ -10,22 +10,43 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
-from datetime import datetime
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from itertools import islice
 
+from headrace.config.sink_options import IsolationSettings
 from headrace.core.connect import config_state, status
 from headrace.core.connect.config_state import ClusterConfigState, RestartRequest
 from headrace.core.connect.lifecycle import State, TargetState
 from headrace.core.connect.ownership import Ownership
 from headrace.core.connect.status import Status, StatusState, TopicStatus
 from headrace.core.connect.table_status import TableStatus
-from headrace.core.model.errors import HeadraceError
+from headrace.core.connect.typed_options import parsed
+from headrace.core.model.errors import ConfigError, HeadraceError
 from headrace.core.model.notes import with_note, with_subjects
 from headrace.ports import CompactedLog, FencedLog
-from headrace.runtime.worker.worker_stage import WorkerStage, utc_now
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStage:
+    """An operation of the worker, and when it began."""
+
+    name: str
+    began: datetime
+
+    def sentence(self) -> str:
+        """Return Kafka Connect's sentence about the stage."""
+        began = self.began.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        return f"The worker is currently {self.name}, which began at {began}."
+
+
+def utc_now() -> datetime:
+    """Return the current time."""
+    return datetime.now(UTC)
+
+
 _RETRY_SECONDS = 1.0
 _RECORDS_PER_WRITE = 500
 """Statuses that are written at once: more would keep the event loop from REST requests."""
@@ -320,3 +341,25 @@ class StatusStore:
 
 _ABSENT: bytes = b"\x00absent"
 """Differs from every value, and from the None of a removal."""
+
+
+def task_statuses(configs: ConfigStore, statuses: StatusStore, name: str) -> Sequence[tuple[int, Status]]:
+    """Return the statuses of the connector's tasks, by number.
+
+    The stored state of a task stays RUNNING while a table of it has failed: a restart, a pause and the supervision of
+    the task depend on what the task does.
+    """
+    seen = statuses.tasks(name)
+    if not any(each.has_failed_tables for _, each in seen):
+        return seen
+    if not _shows_failed(configs.state.connector_config(name) or {}):
+        return seen
+    return [(task_number, each.with_failed_tables()) for task_number, each in seen]
+
+
+def _shows_failed(config: Mapping[str, str]) -> bool:
+    """Return the option's value, and its default for a configuration whose value is invalid or not resolved here."""
+    try:
+        return parsed(IsolationSettings, config).shows_failed
+    except ConfigError:
+        return IsolationSettings().shows_failed

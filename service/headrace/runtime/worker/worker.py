@@ -30,9 +30,8 @@ from headrace.runtime.worker.cluster import Cluster
 from headrace.runtime.worker.config_providers import config_providers
 from headrace.runtime.worker.loggers import Loggers
 from headrace.runtime.worker.sink_connector import LakehouseSinkConnector
-from headrace.runtime.worker.stores import ConfigStore, StatusStore
+from headrace.runtime.worker.stores import ConfigStore, StatusStore, WorkerStage, utc_now
 from headrace.runtime.worker.worker_connector import ConnectorContext, WorkerConnector
-from headrace.runtime.worker.worker_stage import WorkerStage, utc_now
 from headrace.runtime.worker.worker_task import Supervision, TaskFactory
 
 log = logging.getLogger(__name__)

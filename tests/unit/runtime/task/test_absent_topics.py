@@ -11,7 +11,7 @@ from support.task.sink_task_harness import TOPIC, Harness, running
 
 from headrace.runtime.metrics.metrics import Metrics
 from headrace.runtime.task import sink_task
-from headrace.runtime.task.absent_topics import ABSENT
+from headrace.runtime.task.task_tables import ABSENT
 from headrace.runtime.threads import WorkerThreads
 from headrace_dev.memory import MemoryLakehouse
 from headrace_dev.memory.feed import MemoryBroker

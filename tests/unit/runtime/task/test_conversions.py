@@ -12,8 +12,8 @@ from headrace.converters.registered import RegisteredSchema, SchemaId
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.errors import BadRecord, ConfigError, Stage
 from headrace.core.model.schema import Schema
+from headrace.runtime.task.chunk_decoder import SchemaMissing
 from headrace.runtime.task.conversions import converter_classes, no_registries, open_conversion
-from headrace.runtime.task.fetched_schemas import SchemaMissing
 from headrace_connectors.registry import ApicurioRegistry, ConfluentRegistry
 
 JSON = "org.apache.kafka.connect.json.JsonConverter"

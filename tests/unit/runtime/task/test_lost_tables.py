@@ -12,7 +12,7 @@ from support.task.sink_task_harness import FIRST, GROUP, TOPIC, Harness, running
 
 from headrace.core.model.errors import TableMissing
 from headrace.ports import OffsetNote, TableOptions, TopicPartition
-from headrace.runtime.task.written_tables import WrittenTables
+from headrace.runtime.task.write_checks import WrittenTables
 
 TABLE = "shop_public_items"
 pytestmark = pytest.mark.anyio

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.runtime.task.memory_budget import MemoryBudget, unlimited
+from headrace.runtime.task.flow_control import MemoryBudget, unlimited
 
 
 def test_one_table_is_limited_to_half() -> None:

@@ -20,8 +20,8 @@ from headrace.core.model.errors import BadRecord, Retriable, Stage
 from headrace.runtime import retry
 from headrace.runtime.metrics.metrics import Metrics
 from headrace.runtime.task import sink_task
+from headrace.runtime.task.chunk_decoder import FetchedSchemas
 from headrace.runtime.task.errant_reporter import DROPS
-from headrace.runtime.task.fetched_schemas import FetchedSchemas
 from headrace.transforms.registry import chain
 from headrace_dev.memory import MemorySchemaRegistry
 from headrace_dev.memory.dead_letter_queue import MemoryDeadLetterQueue

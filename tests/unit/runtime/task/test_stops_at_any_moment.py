@@ -17,7 +17,7 @@ from support.task.sink_task_harness import GROUP, TOPIC, Harness
 
 from headrace.core.connect.lifecycle import Event, State
 from headrace.ports import ErrantRecord, TopicPartition
-from headrace.runtime.task.memory_budget import MemoryBudget
+from headrace.runtime.task.flow_control import MemoryBudget
 from headrace.runtime.task.sink_task import SinkTask
 from headrace.runtime.threads import WorkerThreads
 from headrace.runtime.worker.worker_task import Supervision, WorkerTask

@@ -16,8 +16,9 @@ from headrace.core.connect.lifecycle import TableState
 from headrace.core.connect.table_status import TableStatus
 from headrace.core.model.errors import DamagedFile, Fatal, Retriable, TableDamaged, TableMissing
 from headrace.ports import LakeTable, TableOptions, TopicPartition
+from headrace.runtime import retry
 from headrace.runtime.metrics.metrics import Metrics
-from headrace.runtime.task import lasting_damage, sink_task, table_lane
+from headrace.runtime.task import sink_task, table_lane
 from headrace.runtime.task.sink_task import SinkTask
 from headrace_dev.memory import MemoryLakehouse
 
@@ -363,7 +364,7 @@ async def test_a_table_whose_file_stays_damaged_fails(
     """It is retried first, then FAILED. After the file is restored and the table restarted, all rows are written."""
     monkeypatch.setattr(table_lane, "BACKOFF", 0.01)
     monkeypatch.setattr(table_lane, "RETRY_SECONDS", 0.03)
-    monkeypatch.setattr(lasting_damage, "SECONDS", 0.1)
+    monkeypatch.setattr(retry, "DAMAGE_SECONDS", 0.1)
     broken.errors[ITEMS] = DamagedFile("items: the file /w/x is damaged", "/w/x")
     harness.insert(1, 1)
     order(harness, 1)

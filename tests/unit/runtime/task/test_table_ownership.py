@@ -13,7 +13,7 @@ from headrace.core.model.absent_columns import ColumnDefaults
 from headrace.core.model.errors import Fatal
 from headrace.core.model.events import RowVersion, TableId, Truncate
 from headrace.ports import TableOptions
-from headrace.runtime.task.table_ownership import TableOwnership
+from headrace.runtime.task.write_checks import TableOwnership
 from headrace_dev.memory import MemoryLakehouse, MemoryTable
 
 ROWS = TableId("p", "shop", "public", "s1")

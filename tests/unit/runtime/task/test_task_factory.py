@@ -19,9 +19,9 @@ from headrace.core.reselect.cache.rows import RowStore
 from headrace.core.tables.field_selection import AddedField, FieldSelection
 from headrace.core.tables.table_layout import Maintenance, PartitionField, SortField, TableLayout
 from headrace.ports import RowStoreOptions, TableOptions
-from headrace.runtime.task.memory_budget import unlimited
-from headrace.runtime.task.options import SinkTaskOptions
+from headrace.runtime.task.flow_control import unlimited
 from headrace.runtime.task.task_factory import SinkTaskFactory, sink_task_options
+from headrace.runtime.task.task_parts import SinkTaskOptions
 from headrace.runtime.threads import WorkerThreads
 from headrace_dev.memory import MemoryLakehouse, MemoryRowSource
 from headrace_dev.memory.dead_letter_queue import MemoryDeadLetterQueue

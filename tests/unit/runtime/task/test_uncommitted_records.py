@@ -6,7 +6,7 @@ import pytest
 
 from headrace.core.model.errors import Fatal
 from headrace.ports import Chunk, TopicPartition
-from headrace.runtime.task.uncommitted_records import UncommittedRecords
+from headrace.runtime.task.errant_reporter import UncommittedRecords
 from headrace_dev.memory.feed import MemoryRecord
 
 PARTITION = TopicPartition("t", 0)

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from headrace.runtime.task.write_slots import WriteSlots
+from headrace.runtime.task.flow_control import WriteSlots
 
 pytestmark = pytest.mark.anyio
 

@@ -16,8 +16,7 @@ from headrace.config.validation import WorkerDefaults
 from headrace.core.connect.config_references import replace_references
 from headrace.core.model.errors import ConfigError
 from headrace.runtime.worker.config_providers import ConfigProviders, config_providers, worker_providers
-from headrace.runtime.worker.connector_validator import ConnectorValidator
-from headrace.runtime.worker.sink_connector import LakehouseSinkConnector
+from headrace.runtime.worker.sink_connector import ConnectorValidator, LakehouseSinkConnector
 
 JAVA = "org.apache.kafka.common.config.provider."
 SECRET = "s3cret-value"
