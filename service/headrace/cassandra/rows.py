@@ -111,6 +111,8 @@ class CassandraWrites(VersionedWrites):
         return list(dict.fromkeys(write.key for write in self.writes if len(write.key) == length))
 
     def merged_with(self, stored: pa.Table, ledger: Mapping[str, RowVersion], now: int) -> MergedWrites:
+        # Stored rows and the ledger are writes as well, in any order: with the ledger's delete(k=1, time 20), the
+        # batch's late update(k=1, v='a', time 10) changes nothing, and update(k=1, w='b', time 30) makes the row.
         state = CassandraTable()
         before = dict(_stored_rows(self, stored))
         for write in (*before.values(), *_writes_in_ledger(ledger), *self.writes):
@@ -151,10 +153,13 @@ def _actions(
 ) -> Actions:
     keys, states = list(rows), list(rows.values())
     delete = np.array([row.visible(now) is None for row in states], np.bool_)
-    columns = [
-        _key_column(member, [key[index] for key in keys], stored)
-        for index, member in enumerate(batch.fields[: len(batch.key_fields)])
-    ]
+    columns = []
+    for index, member in enumerate(batch.fields[: len(batch.key_fields)]):
+        values = [key[index] for key in keys]
+        # Without schemas, and if all rows are deleted stored ones, only the table has the type of the column.
+        untyped = member.schema.type == "null" and member.name in stored.names
+        array = pa.array(values, stored.field(member.name).type) if untyped else build_array(member.schema, values)
+        columns.append(Column(member.name, member.schema, array))
     key = canonical_keys([column.values for column in columns])
     columns += [_data_column(member, states, now) for member in batch.fields if member.name not in batch.key_fields]
     batch_columns = {member.name for member in batch.fields}
@@ -166,8 +171,15 @@ def _actions(
     columns.append(
         Column(CELL_VERSIONS, CELLS_SCHEMA, build_array(CELLS_SCHEMA, [_versions_of(row) for row in states]))
     )
-    versions = _same(batch.version, len(keys))
-    nothing = np.zeros(len(keys), np.bool_)
+    last, count = batch.version, len(keys)
+    versions = Versions(
+        last.topic,
+        np.full(count, last.position, "S1"),
+        np.full(count, last.partition, np.int32),
+        np.full(count, last.offset, np.int64),
+        np.full(count, last.source_time, np.int64),
+    )
+    nothing = np.zeros(count, np.bool_)
     return Actions(
         table=batch.table,
         key_fields=batch.key_fields,
@@ -179,13 +191,6 @@ def _actions(
         transaction=np.full(len(keys), -1, np.int64),
         columns=tuple(columns),
     )
-
-
-def _key_column(member: Field, values: Sequence[Any], stored: pa.Schema) -> Column:
-    """Return a key column. It has the table's type where the batch has no schemas, and only deletes of stored rows."""
-    if member.schema.type == "null" and member.name in stored.names:
-        return Column(member.name, member.schema, pa.array(values, stored.field(member.name).type))
-    return Column(member.name, member.schema, build_array(member.schema, values))
 
 
 def _data_column(member: Field, rows: Sequence[RowState], now: int) -> Column:
@@ -211,16 +216,6 @@ def _versions_of(row: RowState) -> dict[str, dict[str, int | None]]:
         for name, cell in cells.items()
         if cell.written > row.deleted
     }
-
-
-def _same(version: RowVersion, count: int) -> Versions:
-    return Versions(
-        version.topic,
-        np.full(count, version.position, "S1"),
-        np.full(count, version.partition, np.int32),
-        np.full(count, version.offset, np.int64),
-        np.full(count, version.source_time, np.int64),
-    )
 
 
 # -- stored rows ------------------------------------------------------------------------------------------------------

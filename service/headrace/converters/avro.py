@@ -225,7 +225,10 @@ def _parse_with_references(
     for reference in registered.references.values():
         _parse_with_references(reference, named, definitions)
     try:
-        described = _json(registered.text)
+        try:
+            described = json.loads(registered.text)
+        except ValueError:  # the name of a type, without quotes
+            described = registered.text.strip()
         schema = check_size(connect_schema(described, named))
         parsed = fastavro.parse_schema(_physical(described), definitions)
     except BadRecord:
@@ -233,14 +236,6 @@ def _parse_with_references(
     except Exception as error:  # fastavro raises various errors for an invalid schema
         raise BadRecord(f"the registry's schema is not a valid Avro schema: {type(error).__name__}") from error
     return parsed, schema
-
-
-def _json(text: str) -> Any:
-    """Parse the text of a schema, which may be the name of a type without quotes."""
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text.strip()
 
 
 def _physical(avro: Any) -> Any:

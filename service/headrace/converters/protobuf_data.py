@@ -82,11 +82,8 @@ def same(value: Any) -> Any:
 
 def scalar(field: Any) -> Value:
     """Convert a scalar: unsigned numbers of 64 bits wrap around, because Java has only signed ones."""
-    return _to_signed if TYPE_NAMES[field.type] in ("uint64", "fixed64") else same
-
-
-def _to_signed(value: int) -> int:
-    return value - (1 << 64) if value >> 63 else value
+    is_unsigned = TYPE_NAMES[field.type] in ("uint64", "fixed64")
+    return (lambda value: value - (1 << 64) if value >> 63 else value) if is_unsigned else same
 
 
 def wrapper_value(inner: Value) -> Value:
@@ -182,23 +179,17 @@ def _connects(type_name: str, name: str, value: Value) -> Callable[[Mapping[str,
     return lambda noted: reader
 
 
-def _days(message: Any) -> int:
-    return date(message.year, message.month, message.day).toordinal() - _EPOCH
-
-
-def _millis_of_day(message: Any) -> int:
-    return int((message.hours * 3600 + message.minutes * 60 + message.seconds) * 1000 + message.nanos // 1_000_000)
-
-
-def _millis(message: Any) -> int:
-    return int(message.seconds * 1000 + message.nanos // 1_000_000)
-
-
 LOGICAL: Mapping[str, Callable[[Mapping[str, str]], FieldReader]] = {
     "confluent.type.Decimal": _decimal,
-    "google.type.Date": _connects("int32", "Date", _days),
-    "google.type.TimeOfDay": _connects("int32", "Time", _millis_of_day),
-    "google.protobuf.Timestamp": _connects("int64", "Timestamp", _millis),
+    "google.type.Date": _connects("int32", "Date", lambda day: date(day.year, day.month, day.day).toordinal() - _EPOCH),
+    "google.type.TimeOfDay": _connects(
+        "int32",
+        "Time",
+        lambda time: (time.hours * 3600 + time.minutes * 60 + time.seconds) * 1000 + time.nanos // 1_000_000,
+    ),
+    "google.protobuf.Timestamp": _connects(
+        "int64", "Timestamp", lambda instant: instant.seconds * 1000 + instant.nanos // 1_000_000
+    ),
 }
 
 

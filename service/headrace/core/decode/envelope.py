@@ -7,7 +7,7 @@ schema, with one msgspec call per run, and one Arrow array per column and run.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from cachetools import LRUCache
@@ -30,7 +30,7 @@ from headrace.core.decode.flattened import (
 from headrace.core.decode.json_converter import Document, JsonConverter
 from headrace.core.decode.log_servers import log_servers
 from headrace.core.decode.records import Errant, KafkaRecord
-from headrace.core.decode.schema_changes import SchemaChange, schema_changes
+from headrace.core.decode.schema_changes import schema_changes
 from headrace.core.decode.topic_tables import IGNORED_TOMBSTONES, TABLE_UNKNOWN, Astray, TopicTables
 from headrace.core.model.catalog import Catalog, HandlingModes, NoCatalog
 from headrace.core.model.connect_data import SchemaAndValue
@@ -126,10 +126,15 @@ class TopicDecoder:
         out, codec, events, early = Decoded(), None, Events(), Run()
         if records:
             self._tables.begin(records)
+        # Tombstones with which a partition begins wait in ``early`` for an event that shows their table: after a
+        # restart behind d(id=7), the first record may be its tombstone, of one of several tables.
         for schema, run in self._runs(records):
             out.errant += run.errant
             if self._tables.begins_unknown and not len(events):
-                early.extend(run.leading_tombstones(self._named_nulls(records, run)))
+                # A null whose headers name its table is a flattened delete, which needs no event before it.
+                names_table = self._options.added.names_table
+                named = {index for index in run.tombstones().indexes if names_table(records[index].headers)}
+                early.extend(run.leading_tombstones(named))
             if not run.indexes:
                 continue
             altered = self._schema_changes(schema, records, run)
@@ -229,11 +234,6 @@ class TopicDecoder:
             events = first.followed_by(events)
         return events, others
 
-    def _named_nulls(self, records: Sequence[KafkaRecord], run: Run) -> Collection[int]:
-        """The indexes of flattened deletes in a run whose headers name their table."""
-        nulls = (index for index, payload in zip(run.indexes, run.payloads, strict=True) if payload is None)
-        return {index for index in nulls if self._options.added.names_table(records[index].headers)}
-
     def _early(
         self, codec: Codec | None, records: Sequence[KafkaRecord], early: Run, events: Events
     ) -> tuple[Events, Decoded]:
@@ -307,19 +307,18 @@ class TopicDecoder:
             return ()
         altered = []
         for index, payload in zip(run.indexes, run.payloads, strict=True):
+            record = records[index]
             for change in schema_changes(payload):
-                altered.append(TableAltered(change, self._version(change, records[index])))
+                try:
+                    position = change.position(self._options.position_epoch)
+                except BadRecord:
+                    position = NO_POSITION
+                time = change.source_time(record.timestamp)
+                version = RowVersion(position, self._topic, record.partition, record.offset, time)
+                altered.append(TableAltered(change, version))
                 for note in change.notes:
                     self._note(note)
         return altered
-
-    def _version(self, change: SchemaChange, record: KafkaRecord) -> RowVersion:
-        try:
-            position = change.position(self._options.position_epoch)
-        except BadRecord:
-            position = NO_POSITION
-        time = change.source_time(record.timestamp)
-        return RowVersion(position, self._topic, record.partition, record.offset, time)
 
     def _compile(self, schema: Schema | None, records: Sequence[KafkaRecord], run: Run) -> Codec:
         key_schema, names = self._reader.key_shape(records[index] for index in run.indexes)
@@ -363,6 +362,9 @@ class TopicDecoder:
             # Remove the tombstones that do not belong to the table of the event before them.
             for index, why in reversed(self._tables.astray(events).items()):
                 out.add(self._refuse_or_ignore(events.remove(index), why, is_flattened))
+        # Changes have one table, and a truncate is a message of its own. Of the events of a topic that a transform
+        # has merged, as c(a.orders), u(a.orders), d(b.orders), tombstone, t(b.orders), c(a.orders), the pieces are
+        # [c, u], [d, tombstone], [t] and [c]: a tombstone names no table and stays with the event before it.
         begin = 0
         mixed = Operation.TRUNCATE in events.operations or not events.of_one_table
         while begin < len(events):

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.core.decode.codec import SOURCE_NAMES, Codec, Names, Source
-from headrace.core.decode.column_rows import Cells, ColumnRows, Places, Struct, Wanted, fill_rows, in_python
+from headrace.core.decode.column_rows import ColumnRows, Places, Struct, Wanted, fill_rows, in_python
 from headrace.core.decode.envelope_events import NO_SOURCE, ROW_CHANGES, WITH_ROW, Events
 from headrace.core.decode.records import KafkaRecord
 from headrace.core.model.connect_data import SchemaAndValue
@@ -54,8 +54,16 @@ def block_events(block: Block, codec: Codec, key_row: Callable[[Codec, Key], Seq
     _require(len(with_value) > 0 and with_value[0] == 0 and None not in [record.key for record in records])
     source = {field.name: None for field in _source_fields(codec.source)}
     values = block.values({"op": None, "source": source, "after": dict.fromkeys(codec.names), "before": {}})
-    operations = _operations(values, with_value, count)
-    after, with_row = _after(values, with_value)
+    op = values.columns.get("op")
+    _require(isinstance(op, pa.StringArray))
+    known_operations: list[Any] = list(map(ROW_CHANGES.get, in_python(op)))
+    _require(None not in known_operations)
+    operations: list[Operation] = _with_others(known_operations, with_value, count, Operation.TOMBSTONE)
+    after = values.columns.get("after")
+    if not isinstance(after, Struct):
+        raise Unsuited
+    with_row = with_value if after.present is None else with_value[after.present]
+    # c and u have a row, d and tombstones do not. Any other record (an update without 'after'…) needs a closer look.
     gone = [place for place, operation in enumerate(operations) if operation not in WITH_ROW]
     _require(len(with_row) + len(gone) == count and not set(gone).intersection(with_row.tolist()))
     sources, common = _sources(codec.source, values, with_value, count)
@@ -65,14 +73,14 @@ def block_events(block: Block, codec: Codec, key_row: Callable[[Codec, Key], Seq
         records=list(records),
         operations=operations,
         sources=sources,
-        rows=_with_keys(codec, after, with_row, count, keys),
+        rows=_with_keys(codec, after.columns, with_row, count, keys),
         before=_before(values, with_value, count),
         common=common,
     )
 
 
 def _with_keys(
-    codec: Codec, after: Mapping[str, Cells], places: Places, count: int, keys: Mapping[int, Sequence[Any]]
+    codec: Codec, after: Mapping[str, Any], places: Places, count: int, keys: Mapping[int, Sequence[Any]]
 ) -> ColumnRows:
     """Rows of ``after`` at their places of ``count``, and rows that are keys only at theirs."""
     columns = {}
@@ -88,22 +96,6 @@ def _with_keys(
 def _require(suits: bool) -> None:
     if not suits:
         raise Unsuited
-
-
-def _operations(values: Struct, with_value: Places, count: int) -> list[Operation]:
-    column = values.columns.get("op")
-    _require(isinstance(column, pa.StringArray))
-    operations: list[Any] = list(map(ROW_CHANGES.get, in_python(column)))
-    _require(None not in operations)
-    return _with_others(operations, with_value, count, Operation.TOMBSTONE)
-
-
-def _after(values: Struct, with_value: Places) -> tuple[Mapping[str, Any], Places]:
-    """The cells of the rows, and the places of the records that have one."""
-    after = values.columns.get("after")
-    if not isinstance(after, Struct):
-        raise Unsuited
-    return after.columns, with_value if after.present is None else with_value[after.present]
 
 
 def _before(values: Struct, with_value: Places, count: int) -> list[bool]:

@@ -159,11 +159,16 @@ class ChangesBuilder:
         old_documents, new_documents = _key_changes(events)
         arrays = self._plain_cells(table, codec, events) if codec.schemaless else codec.columns(events.rows, None)
         operations = np.array(events.operations, np.uint8)
+        # A key change of id 1 to 2 arrives as d(1) with header newkey={"id":2}, then c(2) with header
+        # oldkey={"id":1}. The create is an update in its source: nulls in it may hide values of the old row.
         columns = self._classify(table, arrays, events, operations, list(old_documents))
         by_name = {column.name: column for column in columns}
         self.notes += sorted(codec.notes, key=repr)
         self._note_unordered(events, by_name)
-        key = self._row_keys(codec.key_fields, by_name, len(events))
+        if codec.key_fields or not self._keyless:
+            key = _row_keys(codec.key_fields, by_name)
+        else:
+            key = pa.nulls(len(events), pa.string())
         old_keys, new_keys = (codec.canonical(documents, by_name) for documents in (old_documents, new_documents))
         if len(old_keys) < len(old_documents) or len(new_keys) < len(new_documents):
             self.notes.append(UNREADABLE_KEYS)
@@ -218,11 +223,6 @@ class ChangesBuilder:
             return
         if self._position_format(events) is NO_FORMAT:
             self.notes.append(Note(_UNORDERED.format(field=by.field)))
-
-    def _row_keys(self, names: Sequence[str], columns: dict[str, Column], count: int) -> pa.StringArray:
-        if not names and self._keyless:
-            return pa.nulls(count, pa.string())
-        return _row_keys(names, columns)
 
     def versions(self, events: Events, columns: Mapping[str, Column] = MappingProxyType({})) -> Versions:
         """The version of each event. ``columns`` are those of the events' rows."""
@@ -409,19 +409,18 @@ def _source_times(sources: Sequence[Source], records: Sequence[KafkaRecord]) -> 
     """Return the time of the source's commit, or of the record without one, in microseconds since the epoch."""
     source_time = pa.array([source.ts_us for source in sources], pa.int64())
     if source_time.null_count:
-        times = list(map(_source_time, sources, records))
+        times = [
+            source.ts_us
+            if source.ts_us is not None
+            else (source.ts_ms if source.ts_ms is not None else record.timestamp) * 1000
+            for source, record in zip(sources, records, strict=True)
+        ]
         try:
             source_time = pa.array(times, pa.int64())
         except OverflowError as error:
             late = next(place for place, time in enumerate(times) if abs(time) > _LARGEST)
             raise BadRecord("the time of the change (source.ts_ms) is out of range", index=late) from error
     return np.array(source_time)
-
-
-def _source_time(source: Source, record: KafkaRecord) -> int:
-    if source.ts_us is not None:
-        return source.ts_us
-    return (source.ts_ms if source.ts_ms is not None else record.timestamp) * 1000
 
 
 def _key_changes(events: Events) -> tuple[dict[int, bytes], dict[int, bytes]]:

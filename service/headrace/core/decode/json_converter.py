@@ -182,15 +182,11 @@ class JsonConverter:
             described = read_json(_anything, text)
             if described is None:
                 return None
-            self._by_text[text] = self._read(described)
+            try:
+                self._by_text[text] = schema_from_json(described)
+            except (KeyError, TypeError, AttributeError) as error:
+                raise BadRecord("the embedded schema is not a Connect schema") from error
         return self._by_text[text]
-
-    @staticmethod
-    def _read(described: Any) -> Schema:
-        try:
-            return schema_from_json(described)
-        except (KeyError, TypeError, AttributeError) as error:
-            raise BadRecord("the embedded schema is not a Connect schema") from error
 
 
 def _embeds_schema(document: bytes) -> bool:
@@ -382,14 +378,10 @@ def _to_unscaled(schema: Schema, value: Any) -> Any:
     if schema.items is not None:
         return [_to_unscaled(schema.items, item) for item in value]
     if schema.keys is not None and schema.values is not None:
-        return _unscaled_map(schema.keys, schema.values, value)
+        if isinstance(value, Mapping):
+            return {key: _to_unscaled(schema.values, member) for key, member in value.items()}
+        return [(_to_unscaled(schema.keys, key), _to_unscaled(schema.values, member)) for key, member in value]
     return value
-
-
-def _unscaled_map(keys: Schema, values: Schema, value: Mapping[str, Any] | Sequence[tuple[Any, Any]]) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _to_unscaled(values, member) for key, member in value.items()}
-    return [(_to_unscaled(keys, key), _to_unscaled(values, member)) for key, member in value]
 
 
 def unscaled_bytes(value: Decimal, scale: int) -> bytes:
