@@ -352,8 +352,8 @@ FOUND_BY_HISTORIES = (
         f"{CORE}/batch/held_halves.py",
         (
             "an assigned partition without a chunk is empty",
-            "if each[0] not in progress.stopped)",
-            "if each[0] not in progress.stopped and each[1] > -inf)",
+            "if entry[0] not in progress.stopped)",
+            "if entry[0] not in progress.stopped and entry[1] > -inf)",
         ),
     ),
 )

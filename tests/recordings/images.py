@@ -16,7 +16,7 @@ from recordings.records import RecordedRecord, Variant
 
 from headrace.core.model.arrow_columns import build_array
 from headrace.core.model.errors import BadRecord
-from headrace.core.model.inferred_types import conformed, infer_schema
+from headrace.core.model.inferred_types import infer_schema, to_table_type
 from headrace.core.model.schema import Schema, schema_from_json
 
 Row = Mapping[str, Any]
@@ -103,6 +103,6 @@ def _inferred(rows: Sequence[Row]) -> Sequence[Row]:
     columns = {}
     for name in {name: None for row in rows for name in row}:
         values = [row.get(name) for row in rows]
-        typed = conformed(build_array(infer_schema(values), values), None)
+        typed = to_table_type(build_array(infer_schema(values), values), None)
         columns[name] = [None] * len(rows) if typed is None else comparable(typed)
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]

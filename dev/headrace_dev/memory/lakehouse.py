@@ -19,7 +19,7 @@ from headrace.core.model import log_progress
 from headrace.core.model.actions import Actions
 from headrace.core.model.errors import Fatal, Retriable, TableMissing
 from headrace.core.model.events import UNVERSIONED, RowVersion, outranks, succeed
-from headrace.core.model.inferred_types import conformed
+from headrace.core.model.inferred_types import to_table_type
 from headrace.core.model.keys import FLOOR_KEY, ORIGINS_PREFIX
 from headrace.core.tables.naming import check_table_path
 from headrace.core.tables.table_layout import check_columns
@@ -416,7 +416,7 @@ class MemoryTable:
 
 def _grown(cell: pa.Scalar, wider: pa.DataType) -> pa.Scalar:
     """Return a struct with nulls for its new members."""
-    grown = conformed(pa.array([cell], cell.type), wider)
+    grown = to_table_type(pa.array([cell], cell.type), wider)
     assert grown is not None
     return grown[0]
 

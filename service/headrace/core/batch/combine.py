@@ -46,7 +46,7 @@ class Shape:
     types: Mapping[str, pa.DataType]
 
 
-def joined(shape: Shape | None, run: Changes) -> Shape | None:
+def common_shape(shape: Shape | None, run: Changes) -> Shape | None:
     """Return the shape of ``run`` with runs of ``shape`` (None: without others), or None if they are incompatible."""
     types = {column.name: column.values.type for column in run.columns}
     if shape is None:
@@ -80,6 +80,7 @@ def combine(runs: Sequence[Changes]) -> Changes:
     """Return the runs as one, in order. All of them must be ``joined`` without a None."""
     if len(runs) == 1:
         return runs[0]
+    # Key changes refer to events by index, which is that in its run plus the events of the runs before it.
     starts = np.cumsum([0, *(len(run) for run in runs)])
     names = list(dict.fromkeys(column.name for run in runs for column in run.columns))
     first = runs[0]
@@ -106,14 +107,14 @@ class Run:
 
     def __init__(self, first: Content) -> None:
         self._changes = [first] if isinstance(first, Changes) else []
-        self._shape = joined(None, first) if isinstance(first, Changes) else None
+        self._shape = common_shape(None, first) if isinstance(first, Changes) else None
         self._last = first
 
     def add(self, content: Content) -> bool:
         """Add content, and return whether it goes into the same batch. Nothing follows a barrier in its batch."""
         match self._last, content:
             case Changes(), Changes():
-                shape = joined(self._shape, content)
+                shape = common_shape(self._shape, content)
                 if shape is None:
                     return False
                 self._shape = shape
@@ -140,6 +141,8 @@ def remaining(changes: Changes, gone: Collection[int]) -> Changes:
 
 def _losses_with(changes: Changes, gone: Collection[int]) -> npt.NDArray[np.int64]:
     """The number of lost records of its partition before each event, including those at ``gone``."""
+    # A value that a later event reports as unchanged counts only if no event between them was omitted: the omitted one
+    # may have changed it.
     newly = np.zeros(len(changes), np.int64)
     newly[list(gone)] = 1
     for partition in np.unique(changes.version.partition):
@@ -158,19 +161,21 @@ def _servers(runs: Sequence[Changes]) -> LogServers | None:
 
 
 def _column(name: str, runs: Sequence[Changes]) -> Column:
-    found = [next((column for column in run.columns if column.name == name), None) for run in runs]
-    present = [column for column in found if column is not None]
+    columns_of_runs = [next((column for column in run.columns if column.name == name), None) for run in runs]
+    present = [column for column in columns_of_runs if column is not None]
     widest_type = present[0].values.type
     for column in present[1:]:
         widest_type = wider_type(widest_type, column.values.type) or widest_type
     widest = next((column for column in reversed(present) if column.values.type == widest_type), present[-1])
+    # ADD COLUMN between two runs: the events of the first lack the column (ABSENT, which keeps the stored cell), unlike
+    # a NULL. After ALTER TYPE int to bigint both runs get the wider type.
     arrays = []
-    for run, own in zip(runs, found, strict=True):
-        values = pa.nulls(len(run), widest_type) if own is None else own.values
+    for run, run_column in zip(runs, columns_of_runs, strict=True):
+        values = pa.nulls(len(run), widest_type) if run_column is None else run_column.values
         arrays.append(values if values.type == widest_type else values.cast(widest_type))
     states = None
-    if any(column is None or column.states is not None for column in found):
-        states = np.concatenate([_states_of(run, column) for run, column in zip(runs, found, strict=True)])
+    if any(column is None or column.states is not None for column in columns_of_runs):
+        states = np.concatenate([_states_of(run, column) for run, column in zip(runs, columns_of_runs, strict=True)])
     return Column(name, widest.schema, pa.concat_arrays(arrays), states)
 
 

@@ -115,7 +115,6 @@ class TooLarge(HeadraceError):
 
 
 def divisible(changes: Changes) -> bool:
-    """Whether the events can be divided."""
     return len(_cuts(changes)) > 0
 
 

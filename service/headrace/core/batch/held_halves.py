@@ -91,7 +91,6 @@ class _Held:
     late: bool = False
 
     def wait_from(self, now: float) -> None:
-        """Begin the wait."""
         self.since, self.until = now, now + HALF_TIMEOUT
 
 
@@ -108,13 +107,11 @@ class HeldHalves:
         return sum(map(len, self._by_key.values()))
 
     def first_offset(self, partition: TopicPartition) -> int | None:
-        """Return the lowest offset of a held event of a partition."""
         parts = (held.part for waiting in self._by_key.values() for held in waiting)
-        own = (part.changes.version.offset[0] for part in parts if part.origin.partition == partition)
-        return min(map(int, own), default=None)
+        offsets = (part.changes.version.offset[0] for part in parts if part.origin.partition == partition)
+        return min(map(int, offsets), default=None)
 
     def oldest(self) -> Part | None:
-        """Return the held event whose chunk was read first; None if nothing is held."""
         parts = (held.part for waiting in self._by_key.values() for held in waiting)
         return min(parts, key=lambda part: part.origin.since, default=None)
 
@@ -124,7 +121,7 @@ class HeldHalves:
 
     def route(self, changes: Changes, origin: Origin, arrival: int) -> list[Part]:
         """Return the events that continue to the queue when a chunk contains ``changes``, in order."""
-        followed = self._followed(changes, origin.partition)
+        followed = self._release_followed_halves(changes, origin.partition)
         if not (self._by_key or followed or changes.key_changes):
             return [_part(changes, origin, arrival)]
         parts = _Router(self, changes, origin, arrival, begins_with_half=bool(followed)).parts()
@@ -135,12 +132,14 @@ class HeldHalves:
 
         ``read_at`` is when the last chunk was read.
         """
-        found: list[Part] = []
+        released: list[Part] = []
         unread = _Unread(progress)
         for key in list(self._by_key):
             held = self._head(key)
             if held is None or held.until > now:
                 continue
+            # d(1, new key 2) of partition 0 waits for c(2, old key 1), which may be in partition 1. Once partition 1
+            # has been read to its end after the timeout, c(2) does not exist (a filter dropped it): release d(1) alone.
             last_call = held.since + HALF_TIMEOUT_BEHIND
             if held.part.origin.partition in progress.stopped or self._waits_for_another(held):
                 held.until = now + RECHECK
@@ -150,8 +149,8 @@ class HeldHalves:
             elif now < last_call and unread.may_contain_other_half(held):
                 held.until = min(now + RECHECK, last_call)
             else:
-                found += [self._release_alone(held), *self.freed(key)]
-        return found
+                released += [self._release_alone(held), *self.release_waiting(key)]
+        return released
 
     def wait_again(self, now: float) -> None:
         """Begin all waits again: for a time nothing was read."""
@@ -161,18 +160,16 @@ class HeldHalves:
 
     def release_all(self) -> list[Part]:
         """Return all held events, because they need too much memory."""
-        found = [held.part for waiting in self._by_key.values() for held in waiting]
+        parts = [held.part for waiting in self._by_key.values() for held in waiting]
         self._by_key.clear()
         self._halves.clear()
         self.size = 0
-        return found
+        return parts
 
     def keys(self) -> list[str]:
-        """Return the keys whose events have to wait."""
         return list(self._by_key)
 
     def blocks(self, key: str) -> bool:
-        """Return whether events of a key have to wait."""
         return key in self._by_key
 
     def hold(self, held: _Held) -> None:
@@ -182,22 +179,22 @@ class HeldHalves:
         if held.change is not None:
             self._halves.setdefault(held.change, []).append(held)
 
-    def freed(self, key: str) -> list[Part]:
+    def release_waiting(self, key: str) -> list[Part]:
         """Release the events of a key up to the first half that has to wait, and their other halves with them."""
-        found: list[Part] = []
+        released: list[Part] = []
         while (held := self._head(key)) is not None:
             other = self._other(held)
             if other is not None:
                 first, second = (other, held) if held.second else (held, other)
-                found += [replace(self._released(first), joined=True), self._released(second)]
-                found += self.freed(other.key)
+                released += [replace(self._remove(first), joined=True), self._remove(second)]
+                released += self.release_waiting(other.key)
             elif held.change is None and not held.last:
-                found.append(self._released(held))
+                released.append(self._remove(held))
             elif held.change in self._alone or (held.second and not _has_open_cells(held.part.changes)):
-                found.append(self._release_alone(held))
+                released.append(self._release_alone(held))
             else:
                 break
-        return found
+        return released
 
     def _head(self, key: str) -> _Held | None:
         return self._by_key[key][0] if key in self._by_key else None
@@ -216,13 +213,14 @@ class HeldHalves:
 
         Two key changes that wait for each other (a stretch that was sent again) end in a circle: then it is False.
         """
+        # d(1, to 2) waits for c(2, from 1), which is held behind d(2, to 3): the wait of d(2) ends first.
         front, seen = half, set[int]()
         while (others := self._others(front)) and id(front) not in seen:
             seen.add(id(front))
             front = self._by_key[others[0].key][0]
         return front is not half
 
-    def _released(self, held: _Held) -> Part:
+    def _remove(self, held: _Held) -> Part:
         waiting = self._by_key[held.key]
         waiting.remove(held)
         if not waiting:
@@ -242,9 +240,9 @@ class HeldHalves:
             self._alone[held.change] = None
             if len(self._alone) > _REMEMBERED:
                 del self._alone[next(iter(self._alone))]
-        return self._released(held)
+        return self._remove(held)
 
-    def _followed(self, changes: Changes, partition: TopicPartition) -> list[_Held]:
+    def _release_followed_halves(self, changes: Changes, partition: TopicPartition) -> list[_Held]:
         """Remove and return the first halves at the end of a partition that ``changes`` follow, if these identify them.
 
         In one partition the second half directly follows the first one. If a first half does not contain the new key of
@@ -253,7 +251,7 @@ class HeldHalves:
         if not self._by_key or open_events(changes) == len(changes):
             return []
         waiting = [held for events in self._by_key.values() for held in events if held.last]
-        found = []
+        followed = []
         for held in waiting:
             if held.part.origin.partition == partition:
                 held.last = False
@@ -262,10 +260,10 @@ class HeldHalves:
                 # A second half whose key is held also waits, and joins its first half when that key is free.
                 waits = held.change is not None and self.blocks(held.change[1])
                 if is_other and not waits and held is self._head(held.key):
-                    found.append(held)
-        for held in found:
-            self._released(held)
-        return found
+                    followed.append(held)
+        for held in followed:
+            self._remove(held)
+        return followed
 
 
 class _Router:
@@ -298,13 +296,16 @@ class _Router:
         changes = self._changes
         halves = changes.key_changes.halves
         keys = {*self._held.keys()} | {changes.key[index].as_py() for index in halves}
-        found: list[int] = np.flatnonzero(
+        candidates: list[int] = np.flatnonzero(
             np.asarray(pc.is_in(changes.key, pa.array(sorted(keys), pa.string())))
         ).tolist()
-        return found
+        return candidates
 
     def _route(self, index: int) -> None:
         changes = self._changes
+        # Partition 0 sends d(1, new key 2), its tombstone and c(1); c(2, old key 1) is in partition 1. The delete
+        # waits, the tombstone goes with it, and c(1) waits behind it: applied first, it would be the row that the
+        # delete ends.
         key, previous = changes.key[index].as_py(), index - 1
         follows_delete = previous in self._gone and changes.operation[previous] == Operation.DELETE
         if follows_delete and is_tombstone_of(changes, index, previous):
@@ -323,7 +324,7 @@ class _Router:
         elif change is not None and not paired:
             self._send(index)
             self._held.hold(replace(self._take(index, key, change), last=last))
-            self._parts += self._held.freed(key)
+            self._parts += self._held.release_waiting(key)
 
     def _change(self, index: int) -> KeyChange | None:
         """The key change that an event is a half of; None if that is not certain."""
@@ -379,7 +380,7 @@ class _Unread:
 
     def __init__(self, progress: Progress) -> None:
         self._caught_up = progress.caught_up
-        read = (each for each in progress.caught_up.items() if each[0] not in progress.stopped)
+        read = (entry for entry in progress.caught_up.items() if entry[0] not in progress.stopped)
         self._furthest_behind = nsmallest(2, read, key=itemgetter(1))
 
     def may_contain_other_half(self, held: _Held) -> bool:
@@ -387,9 +388,9 @@ class _Unread:
 
         In its own partition it directly follows the first half, so that any other event there shows that it is missing.
         """
-        own, needed = held.part.origin.partition, held.since + HALF_TIMEOUT
-        others = any(at < needed for partition, at in self._furthest_behind if partition != own)
-        return others or (held.last and self._caught_up.get(own, inf) < needed)
+        half_partition, needed = held.part.origin.partition, held.since + HALF_TIMEOUT
+        others = any(at < needed for partition, at in self._furthest_behind if partition != half_partition)
+        return others or (held.last and self._caught_up.get(half_partition, inf) < needed)
 
 
 def _has_open_cells(changes: Changes) -> bool:

@@ -97,7 +97,6 @@ _DIGEST_BYTES = 6
 
 
 def table_digest(table: str) -> str:
-    """Return the name of a table in a note."""
     return urlsafe_b64encode(blake2b(table.encode(), digest_size=_DIGEST_BYTES).digest()).decode()
 
 
@@ -208,7 +207,6 @@ class ReadLogs:
         self._read.setdefault(partition, deque()).append((end, position))
 
     def last(self, partition: TopicPartition) -> LogPosition | None:
-        """Return the position of the last record that was read."""
         read = self._read.get(partition)
         return read[-1][1] if read else None
 

@@ -209,19 +209,20 @@ class TableQueue:
         if not any(item.content.is_barrier for item in self._waiting):
             self._released.clear()
         begin = 0
+        # d(1, to 2) | truncate | c(2, from 1): released together, both halves go behind the truncate, because one
+        # commit must contain them, and later events of keys 1 and 2 follow them there.
         for end, part in enumerate(parts, 1):
             if part.joined:
                 continue
             together, begin = parts[begin:end], end
-            keys = [each.changes.key[0].as_py() for each in together]
-            arrival = max(*(each.arrival for each in together), *(self._released.get(key, 0) for key in keys))
+            keys = [part.changes.key[0].as_py() for part in together]
+            arrival = max(*(part.arrival for part in together), *(self._released.get(key, 0) for key in keys))
             self._released |= dict.fromkeys(keys, arrival)
             at = self._barrier_behind(arrival)
-            for number, each in enumerate(together):
-                self._push(_waiting(each), None if at is None else at + number)
+            for number, member in enumerate(together):
+                self._push(_waiting(member), None if at is None else at + number)
 
     def _barrier_behind(self, arrival: int) -> int | None:
-        """The index of the first barrier that came later."""
         barriers = (index for index, item in enumerate(self._waiting) if item.content.is_barrier)
         return next((index for index in barriers if self._waiting[index].arrival > arrival), None)
 

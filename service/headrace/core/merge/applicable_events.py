@@ -34,7 +34,6 @@ class Grouped:
     keys: pa.StringArray
 
     def starts(self) -> Bools:
-        """Return where a new key begins."""
         starts = np.ones(len(self.code), np.bool_)
         starts[1:] = self.code[1:] != self.code[:-1]
         return starts
@@ -68,9 +67,13 @@ def applicable(
     deletes = (operation == Operation.DELETE) | (operation == Operation.TOMBSTONE)
     tombstones = _known(ledger, grouped.keys)
     rows = _known(stored, grouped.keys)
+    # Positions 10 20 30 of one partition need no comparison with each other. 10 30 20 do: the change at 20 was sent
+    # again, or comes late from another partition, and must not replace that at 30.
     suspect = _disorderly(version, grouped)
     suspect[list(rows)] = True
     suspect |= _needing_arrival(version, grouped, tombstones)
+    # After a crash between ledger and table commit, u(10) d(20) are read again and the ledger has d(20). It must not
+    # block u(10): a key change between the two may need its cells, and d(20) itself still follows.
     exempt = deletes | _deleted_later(version, grouped, deletes, tombstones)
     applies: Bools = exempt | _above(version, grouped, tombstones)
     if FLOOR_KEY in ledger:
@@ -80,7 +83,7 @@ def applicable(
         above = np.where(version.position == NO_POSITION, later, version.position > floor.position)
         applies &= deletes | above
     if rows:
-        done = _reflected(version, grouped, rows)
+        done = _keys_reflected_by_rows(version, grouped, rows)
         applies &= ~done[grouped.code]
         suspect &= ~done
     if suspect.any():
@@ -111,7 +114,7 @@ def _deleted_later(version: Versions, grouped: Grouped, deletes: Bools, tombston
     return ended
 
 
-def _reflected(version: Versions, grouped: Grouped, rows: Mapping[int, RowVersion]) -> Bools:
+def _keys_reflected_by_rows(version: Versions, grouped: Grouped, rows: Mapping[int, RowVersion]) -> Bools:
     """The keys, by code, whose stored row has the version of their last event here: it reflects all earlier events.
 
     This is the case if a merge has written some rows of the batch and the others are folded again. The source time of

@@ -88,6 +88,8 @@ def events_of_rows(
 
 
 def _incarnations(changes: Changes, grouped: Grouped, applies: Bools) -> Incarnations:
+    # Example for one key: c(a=1) u(a=2) d c(a=3) u(b=4). The row at the end begins with the second c, so ``begin`` is
+    # its position, ``alive`` the one behind the d, and nothing before it supplies a cell.
     index, code = grouped.order[applies], grouped.code[applies]
     operation = changes.operation[index]
     starts = np.ones(len(index), np.bool_)
@@ -115,12 +117,15 @@ def _latest(flags: Bools) -> Ints:
 def _actions(
     changes: Changes, rows: Incarnations, key: pa.Array, carried: Mapping[int, Carried], stale: Sequence[str]
 ) -> Actions:
-    oldest = rows.last.copy()  # of the oldest event that still has a cell in the action
+    # With u(a=1) u(b=2) the action contains a cell of both events, so it may apply only where the first one does: the
+    # gate is that of the oldest event. With u(a=1) u(a=2) nothing is left of the first, and the gate is the second's.
+    oldest = rows.last.copy()
     lost = changes.losses()[rows.index]
     columns = tuple(_fold_column(column, rows, oldest, carried, lost) for column in changes.columns)
     # A new image belongs to the action even if later events contain all of its cells: it ends the stored cells.
     np.minimum(oldest, rows.begin, out=oldest, where=rows.fresh & ~rows.deleted)
-    # An update that is a new row only because of the delete before it depends on that delete.
+    # An update that is a new row only because of the delete before it depends on that delete. With d u, the action
+    # applies where d does; if the stored row outranks d, u changes that row, which the reconciliation decides.
     dependent = rows.fresh & ~rows.deleted & (changes.operation[rows.index[rows.begin]] == Operation.UPDATE)
     oldest[dependent] = rows.begin[dependent] - 1
     oldest[rows.deleted] = rows.last[rows.deleted]
@@ -139,7 +144,9 @@ def _actions(
         transaction=changes.transaction[last_index],
         columns=columns,
         carried=_origins(len(rows.last), carried),
-        superseded=Superseded(rows.deleted & _within(unpositioned, rows), _buried(changes, rows, key, version), stale),
+        superseded=Superseded(
+            rows.deleted & _within(unpositioned, rows), _tombstones_within(changes, rows, key, version), stale
+        ),
         read=changes.operation[last_index] == Operation.READ,
     )
 
@@ -149,6 +156,8 @@ def _fold_column(
 ) -> Column:
     if column.states is None:
         return Column(column.name, column.schema, column.values.take(pa.array(rows.index[rows.last])))
+    # Example, from old to new: u(a=5) u(a unchanged) u(a null?). The last event that contains the cell is the first;
+    # the later null may hide 5 or be real, so the action has 5 as DOUBTFUL, and reselect decides.
     states = column.states[rows.index]
     known = _latest((states == CellState.VALUE) | (states == CellState.NULL))[rows.last]
     doubted = _latest(states == CellState.UNKNOWN)[rows.last]
@@ -209,7 +218,9 @@ def _origins(count: int, carried: Mapping[int, Carried]) -> CarriedCells | None:
     return CarriedCells(origin)
 
 
-def _buried(changes: Changes, rows: Incarnations, key: pa.Array, version: Versions) -> Mapping[str, RowVersion]:
+def _tombstones_within(
+    changes: Changes, rows: Incarnations, key: pa.Array, version: Versions
+) -> Mapping[str, RowVersion]:
     """The tombstones of the batch's deletes, by key, if the action's own version is another one.
 
     This is the case below a row without a position, which older events would outrank, and if the last delete has a

@@ -28,7 +28,7 @@ from headrace.core.model.events import (
     Truncate,
     Versions,
 )
-from headrace.core.model.inferred_types import INFERRED, conformed
+from headrace.core.model.inferred_types import INFERRED, to_table_type
 
 Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
@@ -59,14 +59,14 @@ class History:
         return len(self.operation)
 
 
-def unread(changes: Changes, offsets: Mapping[TopicPartition, int]) -> Changes:
+def changes_to_append(changes: Changes, offsets: Mapping[TopicPartition, int]) -> Changes:
     """Return the events at or above the next offset of their partition; the table contains those below."""
     version = changes.version
     above = np.ones(len(changes), np.bool_)
     for (topic, partition), offset in offsets.items():
         if topic == version.topic:
             above &= (version.partition != partition) | (version.offset >= offset)
-    return changes if above.all() else _taken(changes, np.flatnonzero(above))
+    return changes if above.all() else _select_events(changes, np.flatnonzero(above))
 
 
 def with_nulls_for_doubted_cells(changes: Changes) -> Changes:
@@ -94,21 +94,23 @@ def history(changes: Changes, last: Actions | None = None, stored: pa.Schema | N
     """
     if changes.key_fields:
         kept = np.sort(group(changes).order)  # without tombstones that repeat a delete
-        changes = changes if len(kept) == len(changes) else _taken(changes, kept)
+        changes = changes if len(kept) == len(changes) else _select_events(changes, kept)
     sources = _Sources(changes, last)
     columns, missing = [], []
     for column in changes.columns:
         filled, open_cells = sources.filled(column)
         known = stored.field(column.name).type if stored is not None and column.name in stored.names else None
-        values = conformed(filled, known) if column.schema.parameters == INFERRED else filled
+        values = to_table_type(filled, known) if column.schema.parameters == INFERRED else filled
         if values is not None:
             columns.append(Column(column.name, column.schema, values))
             missing.append((column.name, open_cells))
     operation = OPERATIONS.take(pa.array(changes.operation))
-    return History(changes.table, operation, changes.version, tuple(columns), _listed(missing, len(changes)))
+    return History(
+        changes.table, operation, changes.version, tuple(columns), _names_of_missing_cells(missing, len(changes))
+    )
 
 
-def truncated(truncate: Truncate, offsets: Mapping[TopicPartition, int]) -> History:
+def truncate_row(truncate: Truncate, offsets: Mapping[TopicPartition, int]) -> History:
     """Return a truncate as a row without an image; no row if the table already contains it."""
     version = truncate.version
     rows = [version] if version.offset >= offsets.get(TopicPartition(version.topic, version.partition), 0) else []
@@ -118,7 +120,6 @@ def truncated(truncate: Truncate, offsets: Mapping[TopicPartition, int]) -> Hist
 
 
 def history_schema(rows: History) -> pa.Schema:
-    """Return the columns that a table needs for the rows."""
     return pa.schema([pa.field(column.name, column.values.type) for column in rows.columns])
 
 
@@ -198,12 +199,12 @@ def _latest(flags: Bools) -> Ints:
     return np.maximum.accumulate(positions) if len(positions) else positions
 
 
-def _taken(changes: Changes, index: Ints) -> Changes:
+def _select_events(changes: Changes, index: Ints) -> Changes:
     """Return some of the events. A key change whose halves are not both among them does not count as one."""
     return replace(changes.take(index), key_changes=NO_KEY_CHANGES, servers=None)
 
 
-def _listed(missing: list[tuple[str, Bools]], count: int) -> pa.ListArray:
+def _names_of_missing_cells(missing: list[tuple[str, Bools]], count: int) -> pa.ListArray:
     names: list[list[str] | None] = [None] * count
     for name, open_cells in missing:
         for event in np.flatnonzero(open_cells).tolist():

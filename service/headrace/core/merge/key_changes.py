@@ -118,6 +118,9 @@ class _Tracer:
         key, first = self._changes.key_changes.old_keys[second], self._halves.get(second)
         if first is None:
             return None
+        # c(1) d(1, to 2) c(1) d(1, to 3) c(2, from 1) c(3, from 1): the key has had two rows. Row 2 gets the cells of
+        # the life that the first delete ended, row 3 those of the second. Events of the key behind ``ending`` do not
+        # count.
         ending = self._changes.key_changes.displaced.get(first, first)
         events = self._events.get(key, [])
         if (end := bisect_left(events, ending)) == len(events) or events[end] != ending:
@@ -125,7 +128,7 @@ class _Tracer:
         life = self._life(events[:end])
         if life is None or not self._precedes(key, events[:end], first):
             return None
-        inherited = self._inherited(key, life)
+        inherited = self._inherited_cells(key, life)
         found = ((column.name, self._cell(column, life, inherited, first)) for column in self._changes.columns)
         cells = {name: cell for name, cell in found if cell is not None}
         return Carried(inherited.origin if inherited is not None else STORED, cells)
@@ -168,8 +171,10 @@ class _Tracer:
                 return _Life(life, from_stored=False)
         return _Life(life, from_stored=True)
 
-    def _inherited(self, key: str, life: _Life) -> Carried | None:
+    def _inherited_cells(self, key: str, life: _Life) -> Carried | None:
         """The source of cells that no event of this life contains: the stored row, an older key, or none."""
+        # Along the chain d(1, to 2) c(2, from 1) d(2, to 3) c(3, from 2), row 3 gets what c(2) contains, and the rest
+        # of what c(2) itself got from the row that is stored under key 1.
         if life.from_stored:
             return Carried(self._actions[key], {column.name: CarriedCell(STORED) for column in self._changes.columns})
         return self.predecessor(life.events[0]) if life.events[0] in self._changes.key_changes.old_keys else None
@@ -215,6 +220,8 @@ class _Walk:
 
     def key(self, key: str, events: list[int], row: RowVersion | None) -> None:
         """Apply one key's events in order of arrival."""
+        # d(1) c(2 from 1) d(2) c(3 from 2): when c(2) comes, key 2 still has its old row, so c(2) takes the key, and
+        # the d(2) of the same transaction belongs to the row that had it before: it deletes nothing.
         tombstone = self._ledger.get(key)
         before = -1
         for event in events:

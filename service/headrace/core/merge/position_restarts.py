@@ -50,12 +50,10 @@ class Restart:
 
     @property
     def epoch(self) -> int:
-        """The epoch before the restart."""
         return _epoch(self.version.position)
 
     @property
     def ledger_key(self) -> str:
-        """The key of the restart in the ledger."""
         parts = [self.place.name, self.epoch, self.server, self.number.decode(), self.known]
         return RESTART_PREFIX + json.dumps([self.place.topic, self.place.partition, *parts])
 
@@ -73,7 +71,9 @@ def recorded_restarts(ledger: Mapping[str, RowVersion]) -> Sequence[Restart]:
 def truncate_key(progress: Progress, place: Place) -> str:
     """Return the key in the ledger for what had been read with a truncate at ``place``."""
     places = (place, place._replace(partition=TRUNCATE))
-    return _TRUNCATE_PREFIX + to_text({each: progress[each] for each in places if each in progress})
+    return _TRUNCATE_PREFIX + to_text(
+        {read_place: progress[read_place] for read_place in places if read_place in progress}
+    )
 
 
 def recorded_truncates(ledger: Mapping[str, RowVersion]) -> Progress:
@@ -96,7 +96,7 @@ class Placed:
     before: LogProgress = field(default_factory=LogProgress)
 
 
-def placed(
+def place_changes(
     name: str,
     versions: Versions,
     servers: LogServers,
@@ -146,11 +146,9 @@ class _Servers:
     number: Texts
 
     def since(self, begin: int) -> _Servers:
-        """Those from ``begin`` on."""
         return _Servers(self.names, self.code[begin:], self.number[begin:])
 
     def of(self, server: str) -> Bools:
-        """The changes of a server."""
         found: Bools = self.code == (self.names.index(server) if server in self.names else -1)
         return found
 
@@ -160,7 +158,6 @@ class _Servers:
         return its & (self.number >= restart.number) if restart.known else its
 
     def among(self, chosen: Bools) -> Sequence[str]:
-        """The servers of the chosen changes."""
         return [self.names[code] for code in np.unique(self.code[chosen]).tolist()]
 
 
@@ -181,11 +178,14 @@ class _Walk:
         self._before = progress.get(place, LogProgress())
         self._configured = _epoch(bytes(versions.position[0]))
         self._answered = [
-            each
-            for each in restarts
-            if each.epoch < self._configured and (each.place.topic, each.place.name) == (place.topic, place.name)
+            restart
+            for restart in restarts
+            if restart.epoch < self._configured
+            and (restart.place.topic, restart.place.name) == (place.topic, place.name)
         ]
-        self._own = sorted((each for each in self._answered if each.place == place), key=lambda each: each.epoch)
+        self._passed = sorted(
+            (restart for restart in self._answered if restart.place == place), key=lambda restart: restart.epoch
+        )
         self.knows_table = True
         """Whether the progress contains all partitions that the table has records of."""
         self.others: LogProgress | None = None
@@ -210,8 +210,8 @@ class _Walk:
     def _in_epochs(self) -> Texts:
         """The positions with the epochs of their places."""
         offset = self._versions.offset
-        before = {each.epoch: self._before_restart(each) for each in self._own}
-        begin = int(np.searchsorted(offset, max((each.version.offset for each in self._own), default=0)))
+        before = {restart.epoch: self._before_restart(restart) for restart in self._passed}
+        begin = int(np.searchsorted(offset, max((restart.version.offset for restart in self._passed), default=0)))
         for epoch in self._open_epochs():
             before[epoch] = np.ones(len(offset), np.bool_)
             position = self._with_epochs(before)
@@ -246,11 +246,11 @@ class _Walk:
 
         None if the operator has raised the epoch without a restart: then the configured one counts at once.
         """
-        answered = {each.epoch for each in self._answered}
+        answered = {restart.epoch for restart in self._answered}
         if not answered or not self.knows_table:
             return ()
-        if self._own:
-            first = self._own[-1].epoch + 1
+        if self._passed:
+            first = self._passed[-1].epoch + 1
         else:
             first = _epoch(self._before.position) if self._before.position else min(answered)
         missing = range(first, self._configured)
@@ -260,8 +260,8 @@ class _Walk:
         """The first change from ``begin`` on that does not belong to ``epoch`` any more."""
         before, servers = self._progress(position, begin), self._servers.since(begin)
         behind = np.zeros(len(position) - begin, np.bool_)
-        for each in (each for each in self._answered if each.epoch == epoch):
-            behind |= servers.behind(replace(each, known=each.known or each.server in before.numbers))
+        for restart in (restart for restart in self._answered if restart.epoch == epoch):
+            behind |= servers.behind(replace(restart, known=restart.known or restart.server in before.numbers))
         ends = np.flatnonzero(behind)[:1].tolist()
         again = self._first_restart(position[begin:], before, begin)
         ends += [] if again is None else [again]

@@ -61,7 +61,6 @@ class ColumnDefault:
 
     @property
     def ledger_key(self) -> str:
-        """The key of the default in the ledger."""
         return _PREFIX + json.dumps([self.column, self.kind, self.literal], ensure_ascii=False)
 
 
@@ -75,7 +74,7 @@ class ColumnDefaults(Barrier):
 Defaults = Mapping[ColumnDefault, RowVersion]
 
 
-def remembered(ledger: Mapping[str, RowVersion]) -> dict[ColumnDefault, RowVersion]:
+def recorded_defaults(ledger: Mapping[str, RowVersion]) -> dict[ColumnDefault, RowVersion]:
     """Return the defaults in a ledger; for a column that was added more than once, the newest."""
     newest: dict[str, tuple[ColumnDefault, RowVersion]] = {}
     for key, version in ledger.items():
@@ -92,7 +91,7 @@ def with_defaults(changes: Changes, defaults: Defaults, stored: pa.Schema | None
     known = {} if stored is None else {column.name: column.type for column in stored}
     columns = {column.name: column for column in changes.columns}
     for default, version in defaults.items():
-        column = columns.get(default.column) or _absent(default, known.get(default.column), len(changes))
+        column = columns.get(default.column) or _absent_column(default, known.get(default.column), len(changes))
         if column is not None and column.states is not None:
             rows = _below(changes, version) & (column.states == CellState.ABSENT)
             value = default.value(column.values.type)
@@ -115,7 +114,7 @@ def _below(changes: Changes, version: RowVersion) -> npt.NDArray[np.bool_]:
     return older
 
 
-def _absent(default: ColumnDefault, arrow_type: pa.DataType | None, count: int) -> Column | None:
+def _absent_column(default: ColumnDefault, arrow_type: pa.DataType | None, count: int) -> Column | None:
     """Return a column for a batch without it; None if the table does not have the column either."""
     if arrow_type is None:
         return None
@@ -149,13 +148,12 @@ class ColumnOrigins:
 
     @property
     def only_read(self) -> frozenset[str]:
-        """The columns that no streamed event contained."""
         return self.read - self.streamed
 
     def __or__(self, other: ColumnOrigins) -> ColumnOrigins:
         return ColumnOrigins(self.read | other.read, self.streamed | other.streamed)
 
-    def unrecorded(self, found: ColumnOrigins) -> ColumnOrigins:
+    def without_recorded(self, found: ColumnOrigins) -> ColumnOrigins:
         """Return what ``found`` adds. Streamed columns matter only if they were read: others are not generated."""
         read = self.read | found.read
         return ColumnOrigins(found.read - self.read, (found.streamed & read) - self.streamed)
@@ -191,7 +189,7 @@ def origins_of(changes: Changes) -> ColumnOrigins:
     return ColumnOrigins(frozenset(found[_READ]), frozenset(found[_STREAMED]))
 
 
-def untyped(names: Iterable[str]) -> list[Field]:
+def untyped_fields(names: Iterable[str]) -> list[Field]:
     """Return fields whose type is not known: cells of the table's column, all NULL."""
     return [Field(name, Schema("null", optional=True, parameters=INFERRED)) for name in sorted(names)]
 
@@ -222,14 +220,14 @@ def with_generated_cells(changes: Changes, generated: Collection[Field]) -> Chan
     """
     streamed = np.isin(changes.operation, _STREAMED_OPERATIONS)
     columns = {column.name: column for column in changes.columns}
-    for each in generated:
-        column = columns.get(each.name)
+    for member in generated:
+        column = columns.get(member.name)
         if column is None:
-            values = pa.nulls(len(changes), arrow_type(each.schema))
+            values = pa.nulls(len(changes), arrow_type(member.schema))
             states = np.where(streamed, CellState.NULL, CellState.ABSENT).astype(np.uint8)
-            columns[each.name] = Column(each.name, each.schema, values, states)
+            columns[member.name] = Column(member.name, member.schema, values, states)
         elif column.states is not None:
             lacking = streamed & (column.states == CellState.ABSENT)
             states = np.where(lacking, CellState.NULL, column.states).astype(np.uint8)
-            columns[each.name] = replace(column, states=states)
+            columns[member.name] = replace(column, states=states)
     return replace(changes, columns=tuple(columns.values()))

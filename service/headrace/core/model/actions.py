@@ -20,7 +20,7 @@ from headrace.core.model.events import (
     Versions,
     arrived_later,
 )
-from headrace.core.model.inferred_types import conformed, is_inferred
+from headrace.core.model.inferred_types import is_inferred, to_table_type
 
 OPEN = (CellState.UNCHANGED, CellState.UNKNOWN)
 """States of a cell that an event does not contain."""
@@ -139,7 +139,6 @@ class Actions:
 
 
 def table_schema(actions: Actions) -> pa.Schema:
-    """Return the columns that a table needs for the actions."""
     return pa.schema([pa.field(column.name, column.values.type) for column in actions.columns])
 
 
@@ -155,7 +154,7 @@ def lake_columns(actions: Actions, stored: pa.Schema | None) -> Actions:
     for column in actions.columns:
         values: pa.Array | None = column.values
         if is_inferred(column.schema):
-            values = conformed(column.values, known.get(column.name))
+            values = to_table_type(column.values, known.get(column.name))
         if values is not None:
             columns.append(replace(column, values=values))
     return replace(actions, columns=tuple(columns))

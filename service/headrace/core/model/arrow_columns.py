@@ -52,9 +52,9 @@ _PRIMITIVES = {
 def arrow_type(schema: Schema) -> pa.DataType:
     """Return the Arrow type of the lake column for a Connect schema."""
     if schema.type == "array":
-        return pa.list_(arrow_type(_required(schema.items)))
+        return pa.list_(arrow_type(_required_schema(schema.items)))
     if schema.type == "map":
-        return pa.map_(arrow_type(_required(schema.keys)), arrow_type(_required(schema.values)))
+        return pa.map_(arrow_type(_required_schema(schema.keys)), arrow_type(_required_schema(schema.values)))
     if schema.type == "struct":
         if schema.name == VARIABLE_SCALE_DECIMAL:
             return pa.string()
@@ -209,7 +209,9 @@ def _decimals(schema: Schema, values: Sequence[Any]) -> pa.Array:
     if target.precision <= 18 and (isinstance(values, pa.Array) or set(map(type, values)) <= _OCTETS):
         return _small_decimals(target, _in_arrow(values, pa.binary()))
     values = _in_python(values)
-    exact = [v if v is None else _arrow_decimal(v) if isinstance(v, Decimal) else _unscaled(v, scale) for v in values]
+    exact = [
+        v if v is None else _arrow_decimal(v) if isinstance(v, Decimal) else _decimal_of_bytes(v, scale) for v in values
+    ]
     return pa.array(exact, target)
 
 
@@ -245,7 +247,10 @@ def _signed_numbers(encoded: pa.BinaryArray) -> npt.NDArray[np.int64]:
     ends = np.frombuffer(encoded.buffers()[1], np.int32, len(encoded) + 1)
     widths = np.diff(ends)
     if widths.max(initial=0) > _WORD_BYTES:
-        return np.array([int.from_bytes(each or b"", "big", signed=True) for each in encoded.to_pylist()], np.int64)
+        return np.array(
+            [int.from_bytes(encoded_number or b"", "big", signed=True) for encoded_number in encoded.to_pylist()],
+            np.int64,
+        )
     low = np.zeros(len(encoded), np.int64)
     for position in range(widths.max(initial=0)):
         longer = widths > position
@@ -255,7 +260,7 @@ def _signed_numbers(encoded: pa.BinaryArray) -> npt.NDArray[np.int64]:
     return low
 
 
-def _unscaled(value: bytes, scale: int) -> Decimal:
+def _decimal_of_bytes(value: bytes, scale: int) -> Decimal:
     if not isinstance(value, bytes | bytearray | memoryview) or not len(value):
         raise ValueError("the decimal has no bytes")
     number = int.from_bytes(value, "big", signed=True)
@@ -264,7 +269,7 @@ def _unscaled(value: bytes, scale: int) -> Decimal:
 
 
 def _decimal_text(value: bytes | Decimal, scale: int) -> str:
-    return plain_text(value if isinstance(value, Decimal) else _unscaled(value, scale))
+    return plain_text(value if isinstance(value, Decimal) else _decimal_of_bytes(value, scale))
 
 
 _MOST_ZEROS = 200_000  # PostgreSQL stores 131,072 digits; an exponent could mean a billion
@@ -314,7 +319,7 @@ def cut_instants(schema: Schema, values: Sequence[Any]) -> npt.NDArray[np.bool_]
 
 
 def _lists(schema: Schema, values: Sequence[Any]) -> pa.Array:
-    items = _required(schema.items)
+    items = _required_schema(schema.items)
     flat = [item for value in values if value is not None for item in value]
     offsets = np.zeros(len(values) + 1, np.int32)
     np.cumsum([0 if v is None else len(v) for v in values], out=offsets[1:])
@@ -324,7 +329,7 @@ def _lists(schema: Schema, values: Sequence[Any]) -> pa.Array:
 
 
 def _maps(schema: Schema, values: Sequence[Any]) -> pa.Array:
-    keys, items = _required(schema.keys), _required(schema.values)
+    keys, items = _required_schema(schema.keys), _required_schema(schema.values)
     pairs = [None if v is None else list(v.items() if isinstance(v, dict) else map(tuple, v)) for v in values]
     flat = [pair for entry in pairs if entry is not None for pair in entry]
     offsets = np.zeros(len(values) + 1, np.int32)
@@ -349,7 +354,7 @@ def _nulls(values: Sequence[Any]) -> pa.Array:
     return pa.array([value is None for value in values], pa.bool_())
 
 
-def _required(schema: Schema | None) -> Schema:
+def _required_schema(schema: Schema | None) -> Schema:
     if schema is None:
         raise BadRecord("the schema of an array or a map does not contain the schema of its elements")
     return schema

@@ -190,13 +190,10 @@ class NoCatalog:
     """The catalog of a connector without a database."""
 
     def table(self, table: TableId) -> CatalogTable | None:
-        """Nothing is known."""
         return None
 
     def schema(self, table: TableId) -> Schema | None:
-        """Nothing is known."""
         return None
 
     def schema_now(self, table: TableId) -> Schema | None:
-        """Nothing is known."""
         return None

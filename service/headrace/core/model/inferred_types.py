@@ -50,16 +50,16 @@ def is_inferred(schema: Schema) -> bool:
 
 def infer_schema(values: Iterable[Any]) -> Schema:
     """Return the narrowest schema of all values. Raises BadRecord with the indexes of the values that conflict."""
-    return replace(_without_maybe_number(_inferred(values)), parameters=INFERRED)
+    return replace(_without_maybe_number(_infer(values)), parameters=INFERRED)
 
 
-def _inferred(values: Iterable[Any], depth: int = 0) -> Schema:
+def _infer(values: Iterable[Any], depth: int = 0) -> Schema:
     """Return the schema of values at a depth. Raises BadRecord with the indexes of ``values`` that do not fit it."""
     found, conflicts, message = _NULL, [], ""
     for index, value in enumerate(values):
         if value is not None:
             try:
-                merged = _merged(found, _schema_of(value, depth))
+                merged = _common_schema(found, _schema_of(value, depth))
                 problem = "a value has another type than the column's other values"
             except BadRecord as error:
                 merged, problem = None, str(error)
@@ -85,11 +85,11 @@ def _schema_of(value: Any, depth: int) -> Schema:
     if depth == DEEPEST:
         raise BadRecord(f"a value is nested more than {DEEPEST} times")
     if isinstance(value, list):
-        return Schema("array", optional=True, items=_inferred(value, depth + 1))
-    return Schema("struct", optional=True, fields=tuple(Field(k, _inferred([v], depth + 1)) for k, v in value.items()))
+        return Schema("array", optional=True, items=_infer(value, depth + 1))
+    return Schema("struct", optional=True, fields=tuple(Field(k, _infer([v], depth + 1)) for k, v in value.items()))
 
 
-def _merged(left: Schema, right: Schema) -> Schema | None:
+def _common_schema(left: Schema, right: Schema) -> Schema | None:
     if left == right or right.type == "null":
         return left
     if left.type == "null":
@@ -102,17 +102,17 @@ def _merged(left: Schema, right: Schema) -> Schema | None:
             return _DOUBLE
         return _STRING if other.type == "string" else None
     if left.type == right.type == "array" and left.items is not None and right.items is not None:
-        items = _merged(left.items, right.items)
+        items = _common_schema(left.items, right.items)
         return None if items is None else Schema("array", optional=True, items=items)
     if left.type == right.type == "struct":
-        return _merged_structs(left, right)
+        return _common_struct(left, right)
     return None
 
 
-def _merged_structs(left: Schema, right: Schema) -> Schema | None:
+def _common_struct(left: Schema, right: Schema) -> Schema | None:
     fields: dict[str, Schema] = {member.name: member.schema for member in left.fields}
     for member in right.fields:
-        merged = _merged(fields.get(member.name, _NULL), member.schema)
+        merged = _common_schema(fields.get(member.name, _NULL), member.schema)
         if merged is None:
             return None
         fields[member.name] = merged
@@ -133,7 +133,7 @@ def _without_maybe_number(schema: Schema) -> Schema:
 # -- conversion to the table's types -----------------------------------------------------------------------------------
 
 
-def conformed(values: pa.Array, known: pa.DataType | None) -> pa.Array | None:
+def to_table_type(values: pa.Array, known: pa.DataType | None) -> pa.Array | None:
     """Convert ``values`` to the type ``known``; return them unchanged if that is impossible.
 
     Without ``known``, remove the parts that have no type; None if nothing remains.
@@ -152,10 +152,12 @@ def resolve_untyped_nulls(changes: Changes, stored: pa.Schema | None) -> Changes
     if not any(is_inferred(column.schema) and column.states is not None for column in changes.columns):
         return changes
     known = {} if stored is None else {column.name: column.type for column in stored}
-    return replace(changes, columns=tuple(_resolved(column, known.get(column.name)) for column in changes.columns))
+    return replace(
+        changes, columns=tuple(_without_certain_nulls(column, known.get(column.name)) for column in changes.columns)
+    )
 
 
-def _resolved(column: Column, known: pa.DataType | None) -> Column:
+def _without_certain_nulls(column: Column, known: pa.DataType | None) -> Column:
     kind = known if pa.types.is_null(column.values.type) else column.values.type
     if column.states is None or not is_inferred(column.schema) or kind is None:
         return column

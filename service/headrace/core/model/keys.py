@@ -58,12 +58,12 @@ def in_key_order(changes: Changes, key_fields: Sequence[str]) -> Changes:
     return replace(
         changes,
         key_fields=tuple(key_fields),
-        key=pa.array([_reordered(key, order) for key in changes.key.to_pylist()], pa.string()),
-        key_changes=changes.key_changes.with_keys(lambda key: _reordered(key, order)),
+        key=pa.array([_reorder_key(key, order) for key in changes.key.to_pylist()], pa.string()),
+        key_changes=changes.key_changes.with_keys(lambda key: _reorder_key(key, order)),
     )
 
 
-def _reordered(key: str, order: Sequence[int]) -> str:
+def _reorder_key(key: str, order: Sequence[int]) -> str:
     parts, rest = [], key.encode()
     while rest:
         length, _, rest = rest.partition(b":")

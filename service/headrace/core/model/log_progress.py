@@ -40,9 +40,9 @@ class LogProgress:
     offset: int = -1
 
     def joined(self, other: LogProgress) -> LogProgress:
-        """Return the higher of each."""
+        """Return the higher of read."""
         numbers = {
-            server: max(each.numbers.get(server, b"") for each in (self, other))
+            server: max(read.numbers.get(server, b"") for read in (self, other))
             for server in {**self.numbers, **other.numbers}
         }
         return LogProgress(
@@ -63,7 +63,7 @@ def furthest(*parts: Progress) -> Progress:
         for place, progress in part.items():
             known = found.get(place, LogProgress())
             if place.partition == TRUNCATE:
-                found[place] = max(known, progress, key=lambda each: each.position)
+                found[place] = max(known, progress, key=lambda read: read.position)
             else:
                 found[place] = known.joined(progress)
     return found
@@ -75,16 +75,16 @@ def to_text(progress: Progress) -> str:
     Each partition is ``[topic, name, partition, position, time, offset, {index of the server: number}]``. Positions and
     numbers are without the zeros that fill them.
     """
-    servers = list(dict.fromkeys(server for each in progress.values() for server in each.numbers))
+    servers = list(dict.fromkeys(server for read in progress.values() for server in read.numbers))
     partitions = [
         [
             *place,
-            _short(each.position),
-            each.time,
-            each.offset,
-            {servers.index(s): _short(n) for s, n in each.numbers.items()},
+            _short(read.position),
+            read.time,
+            read.offset,
+            {servers.index(s): _short(n) for s, n in read.numbers.items()},
         ]
-        for place, each in progress.items()
+        for place, read in progress.items()
     ]
     return json.dumps({"servers": servers, "partitions": partitions}, separators=(",", ":"))
 

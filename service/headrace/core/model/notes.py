@@ -25,7 +25,6 @@ class Note:
     column: str | None = None
 
     def subject(self, topic: str) -> str:
-        """Return the topic, or the topic and the column, that the note applies to."""
         return topic if self.column is None else f"{topic} column {self.column}"
 
 

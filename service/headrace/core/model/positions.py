@@ -185,7 +185,6 @@ class Ordering:
     reading: str = ""
 
     def __str__(self) -> str:
-        """The field as in the option."""
         return f"{_SOURCE}{self.field}" if self.of_source else self.field
 
 

@@ -47,11 +47,9 @@ class Schema:
     default: Any = field(default=None, compare=False)
 
     def parameter(self, name: str) -> str | None:
-        """Return the parameter with a name, or None."""
         return dict(self.parameters).get(name)
 
     def field(self, name: str) -> Schema | None:
-        """Return the schema of the struct field with a name, or None."""
         return next((member.schema for member in self.fields if member.name == name), None)
 
 
@@ -75,8 +73,8 @@ def _parts(schema: Schema, known: dict[int, int], depth: int) -> int:
         raise BadRecord(f"a schema nested more than {DEEPEST} times")
     _check_fields(len(schema.fields))
     within = [member.schema for member in schema.fields]
-    within += [each for each in (schema.items, schema.keys, schema.values) if each is not None]
-    known[id(schema)] = 1 + sum(_parts(each, known, depth + 1) for each in within)
+    within += [inner for inner in (schema.items, schema.keys, schema.values) if inner is not None]
+    known[id(schema)] = 1 + sum(_parts(inner, known, depth + 1) for inner in within)
     if known[id(schema)] > MOST_PARTS:
         raise too_many_parts()
     return known[id(schema)]
@@ -88,7 +86,6 @@ def _check_fields(fields: int) -> None:
 
 
 def too_many_parts() -> BadRecord:
-    """Return the error for a schema with more than ``MOST_PARTS``."""
     return BadRecord(f"a schema with more than {MOST_PARTS} parts")
 
 

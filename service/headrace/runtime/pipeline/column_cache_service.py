@@ -74,7 +74,6 @@ class ColumnCacheService:
     # -- events that invalidate entries -------------------------------------------------------------------------------
 
     def truncate(self, table: TableId) -> None:
-        """Drop the rows of a table that a truncate has emptied."""
         with self.lock:
             self._cache.drop_table(table, "truncate")
 
@@ -97,7 +96,6 @@ class ColumnCacheService:
             self._cache.lose(Partition(topic, partition), offset)
 
     def exclude_topic(self, topic: str) -> None:
-        """Drop the rows of a topic that is not cached any more."""
         with self.lock:
             self._cache.drop_topic(topic, "excluded")
 
@@ -134,6 +132,5 @@ class ColumnCacheService:
             return use, counts
 
     def close(self) -> None:
-        """Close the store of the entries. Idempotent."""
         with self.lock:
             self._cache.close()

@@ -14,11 +14,11 @@ from headrace.core.batch.event_pairs import divisible
 from headrace.core.merge.fold import fold
 from headrace.core.merge.history import (
     History,
+    changes_to_append,
     history,
     history_schema,
     next_offsets,
-    truncated,
-    unread,
+    truncate_row,
     with_nulls_for_doubted_cells,
     without_last_resorts,
 )
@@ -76,20 +76,18 @@ class HistoryPipeline:
         self._offsets = None
 
     def maintenance_due(self) -> bool:
-        """Return whether ``maintain`` has something to do."""
         return self._table.maintenance_due(self._now())
 
     def maintain(self) -> None:
-        """Compact the table and remove expired files, if due."""
         with self._stages("maintain"):
             self._table.maintain(self._now(), self._options.tombstone_retention)
 
     def _rows(self, content: Changes | Truncate, offsets: Mapping[TopicPartition, int]) -> History:
         if isinstance(content, Truncate):
             self._reselect.cache.truncate(content.table)
-            return truncated(content, offsets)
+            return truncate_row(content, offsets)
         with self._stages("fold"):
-            changes = resolve_untyped_nulls(unread(content, offsets), self._table.schema())
+            changes = resolve_untyped_nulls(changes_to_append(content, offsets), self._table.schema())
             if self._options.unknown_null_mode == "null":
                 changes = with_nulls_for_doubted_cells(changes)
         return history(changes, self._resolve(changes), self._table.schema())

@@ -57,12 +57,11 @@ class Pipelines:
 
     def discard(self, table: str) -> None:
         """Open a table again with its next batch."""
-        self._open = {key: each for key, each in self._open.items() if key[0] != table}
+        self._open = {key: opened for key, opened in self._open.items() if key[0] != table}
 
     def begin_assignment(self) -> None:
-        """Begin an assignment in all open pipelines."""
-        for each in self._open.values():
-            each.pipeline.begin_assignment()
+        for opened in self._open.values():
+            opened.pipeline.begin_assignment()
 
     def _open_with(self, batch: Batch) -> OpenTable:
         table = self._lakehouse.table(self._namespace, batch.table, self._tables)

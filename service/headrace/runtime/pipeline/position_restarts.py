@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from headrace.core.merge.position_restarts import Restart, placed, with_truncate
+from headrace.core.merge.position_restarts import Restart, place_changes, with_truncate
 from headrace.core.model.errors import Fatal
 from headrace.core.model.events import Changes, RowVersion, Truncate, Versions
 from headrace.core.model.keys import FLOOR_KEY
@@ -46,7 +46,7 @@ class LogEpochs:
             self._progress = furthest(self._table.log_progress(commit.group), self._ledger.truncate_progress)
         versions = version if isinstance(version, Versions) else Versions.of(version.topic, [version])
         floor = self._ledger.known.get(FLOOR_KEY)
-        found = placed(
+        found = place_changes(
             content.table.name,
             versions,
             servers,
@@ -136,5 +136,4 @@ class PositionRegression:
 
 
 def record_name(event: RowVersion) -> str:
-    """Return the name of the event's record in messages."""
     return f"{event.topic}-{event.partition} at offset {event.offset}"

@@ -144,5 +144,4 @@ class Reconciler:
 
 
 def _has_stored(actions: Actions, stored: Mapping[str, RowVersion]) -> Bools:
-    """The actions that have a stored row."""
     return np.fromiter((key in stored for key in actions.key.to_pylist()), np.bool_, len(actions))

@@ -98,7 +98,7 @@ class Reselect:
             return None
         names = {column.name for column in catalog.columns if column.generated}
         schema = self.catalog.schema(table) if names else None
-        return [] if schema is None else [each for each in schema.fields if each.name in names]
+        return [] if schema is None else [member for member in schema.fields if member.name in names]
 
     def count_folded(self, changes: Changes, actions: Actions) -> None:
         """Count the cells that other events of the batch have decided."""

@@ -101,7 +101,6 @@ class SourceReader:
         self._most = min(_SELECTS * options.batch_max_bytes, MOST)
 
     def check(self) -> None:
-        """Raise ConfigError or Retriable with the cause if the database cannot be used."""
         self._source.check()
 
     def catalog(self, table: TableId) -> CatalogTable | None:
@@ -135,7 +134,6 @@ class SourceReader:
         return ReadRows.joined(parts)
 
     def close(self) -> None:
-        """End waiting retries and close the database connections. Idempotent."""
         self._closed.set()
         self._source.close()
 
@@ -275,7 +273,6 @@ class DatabaseRouter:
         return next((source for database, source in self._sources if database.holds(table)), None)
 
     def check(self) -> None:
-        """Raise ConfigError or Retriable with the cause if one of the databases cannot be used."""
         for _, source in self._sources:
             source.check()
 
@@ -289,15 +286,12 @@ class DatabaseRouter:
         return self._known(catalog).schema(catalog)
 
     def fetch(self, catalog: CatalogTable, request: RowRequest) -> RowAnswer:
-        """Read the cells in the table's database."""
         return self._known(catalog).fetch(catalog, request)
 
     def connections(self) -> Connections:
-        """Return the connections to all databases."""
         return sum((source.connections() for _, source in self._sources), Connections())
 
     def close(self) -> None:
-        """Close all connections. Idempotent."""
         for _, source in self._sources:
             source.close()
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from headrace.core.merge.position_restarts import Restart, recorded_restarts, recorded_truncates, truncate_key
 from headrace.core.merge.tombstones import Tombstones
-from headrace.core.model.absent_columns import ColumnDefault, ColumnOrigins, recorded_origins, remembered
+from headrace.core.model.absent_columns import ColumnDefault, ColumnOrigins, recorded_defaults, recorded_origins
 from headrace.core.model.events import RowVersion, succeed
 from headrace.core.model.log_progress import Place, Progress
 from headrace.ports import Ledger
@@ -79,7 +79,7 @@ class TableLedger:
             ledger = self._table.ledger()
             self.tombstones.learn(ledger)
             self.origins = recorded_origins(ledger)
-            self.defaults, self.restarts = remembered(self.known), recorded_restarts(self.known)
+            self.defaults, self.restarts = recorded_defaults(self.known), recorded_restarts(self.known)
             self.truncate_progress = recorded_truncates(self.known)
 
     def record(self, new: Mapping[str, RowVersion]) -> None:
@@ -89,8 +89,7 @@ class TableLedger:
         self.origins |= recorded_origins(new)
 
     def record_restarts(self, found: Sequence[Restart]) -> None:
-        """Record restarts that are not in the ledger yet."""
-        if new := {each.ledger_key: each.version for each in found if each.ledger_key not in self.known}:
+        if new := {restart.ledger_key: restart.version for restart in found if restart.ledger_key not in self.known}:
             self.record(new)
             self.restarts = recorded_restarts(self.known)
 
@@ -116,7 +115,7 @@ class TableLedger:
         return self._tombstones
 
     def _update_defaults(self) -> None:
-        self.defaults = remembered(self.known)
+        self.defaults = recorded_defaults(self.known)
         self.to_fill = set(self.defaults)
         self.restarts = recorded_restarts(self.known)
         self.truncate_progress = recorded_truncates(self.known)

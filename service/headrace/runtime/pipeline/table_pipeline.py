@@ -29,7 +29,7 @@ from headrace.core.model.absent_columns import (
     ColumnDefaults,
     fits,
     origins_of,
-    untyped,
+    untyped_fields,
     with_defaults,
     with_generated_cells,
 )
@@ -123,7 +123,9 @@ class TablePipeline:
             self._epochs.reset()
             raise
         self._reselect.cache.commit(content.table)
-        return sorted(self._omitted, key=lambda each: (each.version.topic, each.version.partition, each.version.offset))
+        return sorted(
+            self._omitted, key=lambda change: (change.version.topic, change.version.partition, change.version.offset)
+        )
 
     def begin_assignment(self) -> None:
         """Begin an assignment: another worker may have written, and partitions begin at other offsets."""
@@ -131,7 +133,6 @@ class TablePipeline:
         self._epochs.reset()
 
     def maintenance_due(self) -> bool:
-        """Return whether ``maintain`` has something to do."""
         return self._table.maintenance_due(self._now())
 
     def maintain(self) -> None:
@@ -176,19 +177,19 @@ class TablePipeline:
         stored, found = self._table.schema(), origins_of(changes)
         generated = self._reselect.generated(changes.table)
         if generated is None:
-            fields = untyped((self._ledger.origins | found).only_read)
-            self._note(changes, [each.name for each in fields if found.streamed], UNREAD)
+            fields = untyped_fields((self._ledger.origins | found).only_read)
+            self._note(changes, [member.name for member in fields if found.streamed], UNREAD)
         else:
-            unfit = [each.name for each in generated if not fits(each, stored)]
-            fields = [*(each for each in generated if each.name not in unfit), *untyped(unfit)]
+            unfit = [member.name for member in generated if not fits(member, stored)]
+            fields = [*(member for member in generated if member.name not in unfit), *untyped_fields(unfit)]
             self._note(changes, unfit, OTHER_TYPE)
-            names = {each.name for each in generated}  # the ledger needs only these, for when there is no catalog
+            names = {member.name for member in generated}  # the ledger needs only these, for when there is no catalog
             found = replace(found, read=found.read & names)
         known = {column.name for column in changes.columns} | set(() if stored is None else stored.names)
-        new = self._ledger.origins.unrecorded(found)
+        new = self._ledger.origins.without_recorded(found)
         version = changes.version.row(0)
         return (
-            with_generated_cells(changes, [each for each in fields if each.name in known]),
+            with_generated_cells(changes, [member for member in fields if member.name in known]),
             dict.fromkeys(new.ledger_keys(), version),
         )
 

@@ -62,7 +62,6 @@ class VersionedWritesPipeline:
         self._ledger = None
 
     def maintenance_due(self) -> bool:
-        """Return whether ``maintain`` has something to do."""
         return self._table.maintenance_due(self._now())
 
     def maintain(self) -> None:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from support.records.change_events import Event, changes, create, delete, update
 
-from headrace.core.batch.combine import combine, joined, wider_type
+from headrace.core.batch.combine import combine, common_shape, wider_type
 from headrace.core.model.events import CellState, TableId
 
 
@@ -58,15 +58,15 @@ def test_runs_of_types_that_do_not_go_together_are_not_joined() -> None:
         text.transaction,
         (text.columns[0], retyped),
     )
-    assert joined(joined(None, number), number) is not None
-    assert joined(joined(None, number), other) is None
+    assert common_shape(common_shape(None, number), number) is not None
+    assert common_shape(common_shape(None, number), other) is None
 
 
 def test_runs_of_several_topics_are_not_joined() -> None:
     """``joined`` returns None for runs of several topics, because each batch has the coordinates of one topic."""
     first, again = changes(update(1, 10, a=1)), changes(update(1, 20, a=1))
     again = replace(again, version=replace(again.version, topic="dead letters"))
-    assert joined(joined(None, first), again) is None
+    assert common_shape(common_shape(None, first), again) is None
 
 
 def test_a_delete_that_names_no_table_is_joined_with_the_events_after_it() -> None:
@@ -79,7 +79,7 @@ def test_a_delete_that_names_no_table_is_joined_with_the_events_after_it() -> No
     for runs in ([unnamed, named], [named, unnamed], [unnamed, unnamed, named]):
         shape = None
         for run in runs:
-            shape = joined(shape, run)
+            shape = common_shape(shape, run)
             assert shape is not None
         assert combine(runs).table == shape.table == named.table
-        assert joined(shape, other) is None
+        assert common_shape(shape, other) is None

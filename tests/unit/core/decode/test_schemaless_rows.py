@@ -16,7 +16,7 @@ from support.records.envelopes import change, key
 from headrace.core.decode.codec import MAP
 from headrace.core.decode.envelope import EnvelopeOptions, TopicDecoder
 from headrace.core.model.events import CellState, Changes, Operation
-from headrace.core.model.inferred_types import conformed, resolve_untyped_nulls
+from headrace.core.model.inferred_types import resolve_untyped_nulls, to_table_type
 from headrace.core.model.notes import Note
 
 TYPES = {"id": pa.int64(), "size": pa.int64(), "name": pa.string(), "tags": pa.list_(pa.string()), "on": pa.bool_()}
@@ -71,7 +71,7 @@ def cells(records: Sequence[Record], size: int) -> Iterator[tuple[Any, ...]]:
 
 def _row(changes: Changes, place: int) -> Iterator[tuple[str, Any]]:
     for column in changes.columns:
-        values = conformed(column.values, STORED.field(column.name).type)
+        values = to_table_type(column.values, STORED.field(column.name).type)
         value = None if values is None else values[place].as_py()
         state = CellState.NULL if value is None else CellState.VALUE
         if column.states is not None:

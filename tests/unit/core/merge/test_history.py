@@ -12,10 +12,10 @@ from support.records.change_events import changes, create, delete, tombstone, up
 
 from headrace.core.merge.fold import fold
 from headrace.core.merge.history import (
+    changes_to_append,
     history,
     next_offsets,
-    truncated,
-    unread,
+    truncate_row,
     with_nulls_for_doubted_cells,
     without_last_resorts,
 )
@@ -115,16 +115,16 @@ def test_events_that_are_in_the_table_already() -> None:
     events = changes(update(1, 1, a=1), update(1, 2, a=2), update(1, 3, a=3))
     topic = events.version.topic
     first = int(events.version.offset[0])
-    assert len(unread(events, {(topic, 0): first + 2})) == 1
-    assert unread(events, {(topic, 1): 99, ("other", 0): 99}) is events
+    assert len(changes_to_append(events, {(topic, 0): first + 2})) == 1
+    assert changes_to_append(events, {(topic, 1): 99, ("other", 0): 99}) is events
     assert next_offsets(events.version) == {(topic, 0): first + 3}
 
 
 def test_a_truncate_is_a_row_once() -> None:
     """A truncate is one row, which is skipped if the table contains its offset."""
     truncate = Truncate(changes(update(1, 1, a=1)).table, replace(UNVERSIONED, topic="t", partition=0, offset=5))
-    assert truncated(truncate, {}).operation.to_pylist() == ["t"]
-    assert len(truncated(truncate, {("t", 0): 6})) == 0
+    assert truncate_row(truncate, {}).operation.to_pylist() == ["t"]
+    assert len(truncate_row(truncate, {("t", 0): 6})) == 0
 
 
 CELLS = st.sampled_from([1, 2, None, GONE, DOUBT])

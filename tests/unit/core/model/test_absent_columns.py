@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from headrace.core.model.absent_columns import ColumnDefault, remembered
+from headrace.core.model.absent_columns import ColumnDefault, recorded_defaults
 from headrace.core.model.events import RowVersion
 from headrace.core.model.keys import canonical_keys
 
@@ -60,6 +60,6 @@ def test_the_ledger_contains_the_newest_default_of_a_column() -> None:
     one, two = (RowVersion(position, "schema", 0, 0, 0) for position in (b"1", b"2"))
     other = ColumnDefault('odd "name"', "text", "+é")
     ledger = {"": one, "=1": one, SEVEN.ledger_key: two, TEXT.ledger_key: one, other.ledger_key: one}
-    assert remembered(ledger) == {SEVEN: two, other: one}
+    assert recorded_defaults(ledger) == {SEVEN: two, other: one}
     single, several = canonical_keys([pa.array(["+"])]), canonical_keys([pa.array(["+"]), pa.array(["+"])])
     assert not any(key.startswith("+") for key in (single[0].as_py(), several[0].as_py()))

@@ -11,7 +11,7 @@ import pytest
 from headrace.core.model.arrow_columns import arrow_type, build_array
 from headrace.core.model.errors import BadRecord
 from headrace.core.model.events import CellState, Changes, Column, TableId, Versions
-from headrace.core.model.inferred_types import conformed, infer_schema, resolve_untyped_nulls
+from headrace.core.model.inferred_types import infer_schema, resolve_untyped_nulls, to_table_type
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def inferred(values: list[Any]) -> pa.Array:
 )
 def test_a_column_takes_the_tables_type(values: list[Any], known: pa.DataType) -> None:
     """A column takes the table's type where inference lacks information, and no value changes."""
-    column = conformed(inferred(values), known)
+    column = to_table_type(inferred(values), known)
     assert column is not None
     assert column.type == known
     assert column.to_pylist() == pa.array(values, known).to_pylist()
@@ -89,7 +89,7 @@ def test_a_column_takes_the_tables_type(values: list[Any], known: pa.DataType) -
 
 def test_names_of_numbers_that_json_lacks() -> None:
     """The texts NaN, Infinity and -Infinity become numbers if the table's column is a float column."""
-    column = conformed(inferred(["Infinity", None, "-Infinity"]), pa.float64())
+    column = to_table_type(inferred(["Infinity", None, "-Infinity"]), pa.float64())
     assert column is not None
     assert column.to_pylist() == [float("inf"), None, float("-inf")]
 
@@ -100,7 +100,7 @@ def test_names_of_numbers_that_json_lacks() -> None:
 )
 def test_values_that_do_not_fit_keep_their_type(values: list[Any], known: pa.DataType) -> None:
     """Values that the table's type cannot hold keep their inferred type, so that the table refuses the column."""
-    column = conformed(inferred(values), known)
+    column = to_table_type(inferred(values), known)
     assert column is not None
     assert column.type != known
     assert column.to_pylist() == values
@@ -108,7 +108,7 @@ def test_values_that_do_not_fit_keep_their_type(values: list[Any], known: pa.Dat
 
 def test_a_struct_with_more_than_the_table_has() -> None:
     """A struct has the table's members first and then its new typed members; untyped new members are dropped."""
-    column = conformed(inferred([{"y": 1, "z": None, "srid": 7}]), POINT)
+    column = to_table_type(inferred([{"y": 1, "z": None, "srid": 7}]), POINT)
     assert column is not None
     assert column.type == pa.struct([*POINT, ("y", pa.int64())])
     assert column.to_pylist() == [{"x": None, "srid": 7, "y": 1}]
@@ -116,9 +116,9 @@ def test_a_struct_with_more_than_the_table_has() -> None:
 
 def test_new_columns_have_no_untyped_parts() -> None:
     """In a new table, struct members with only nulls are dropped, and so are columns with only nulls."""
-    assert conformed(inferred([None]), None) is None
-    assert conformed(inferred([[], [None]]), None) is None
-    point = conformed(inferred([{"x": 1.5, "srid": None}]), None)
+    assert to_table_type(inferred([None]), None) is None
+    assert to_table_type(inferred([[], [None]]), None) is None
+    point = to_table_type(inferred([{"x": 1.5, "srid": None}]), None)
     assert point is not None
     assert point.to_pylist() == [{"x": 1.5}]
 
