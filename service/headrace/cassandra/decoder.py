@@ -4,6 +4,8 @@ Its envelopes differ from those of all other connectors. They have no ``before``
 range tombstone instead of a read. ``after`` has a cell ``{value, deletion_ts, set}`` or null per column, and the bounds
 of a range. All cells of an event have the write time ``source.ts_us``. In a snapshot, that is the time of the SELECT,
 which does not order writes.
+
+Tests: ``tests/unit/cassandra/test_cassandra_decoder.py``, ``test_cassandra_envelope.py``.
 """
 
 from __future__ import annotations

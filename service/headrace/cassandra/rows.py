@@ -8,6 +8,8 @@ in the table's ledger, under a text that describes them.
 
 ``CassandraWrites.merged_with`` needs every stored row that one of the writes may change: the rows under their keys, and
 the rows that their deletes cover.
+
+Tests: ``tests/unit/runtime/pipeline/test_cassandra_pipeline.py``.
 """
 
 from __future__ import annotations

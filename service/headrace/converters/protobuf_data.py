@@ -3,6 +3,8 @@
 A message becomes a struct with its short name, and a ``oneof`` a struct of its members, of which one is set. A field
 without presence that is not set has its default; a field with presence that is not set is null. ``Timestamp``,
 ``Date``, ``TimeOfDay`` and Confluent's ``Decimal`` become Connect's types, wrappers their values, enums their names.
+
+Tests: ``tests/unit/converters/test_protobuf.py``.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 A registry stores descriptors, or schemas in Protobuf's language, which proto-schema-parser parses. Names of types are
 not resolved here, because the descriptor pool resolves them by the language's rules. Only options that affect reading
 are kept: Confluent's ``field_meta``, ``map_entry`` and defaults. Services and extensions are ignored.
+
+Tests: ``tests/unit/converters/test_protobuf_schemas.py``.
 """
 
 from __future__ import annotations

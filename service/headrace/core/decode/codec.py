@@ -3,6 +3,8 @@
 A codec is compiled once per schema: a msgspec type that names just the fields that are used, and the schema of each
 column. Rows are tuples in the order of the columns; of JSON without schemas they are dicts, whose types come from the
 database's catalog or from the values.
+
+Tests: ``tests/unit/core/decode/test_envelope.py``, ``test_header_keys.py``, ``test_schemaless_rows.py``.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 That serves sound row changes, which nearly all blocks hold. Of any other block nothing is said but that: its records
 are then looked at one by one (``core/decode/envelope_events.py``), which determines their operations and errors.
+
+Tests: ``tests/unit/converters/test_avro_block.py``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Convert events in lists to ``Changes``: cells with their states, row keys, positions, times, transactions."""
+"""Convert events in lists to ``Changes``: cells with their states, row keys, positions, times, transactions.
+
+Tests: ``tests/unit/core/decode/test_envelope.py``, ``test_notes_on_nulls.py``, ``test_replica_identity.py``.
+"""
 
 from __future__ import annotations
 

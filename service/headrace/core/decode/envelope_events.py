@@ -2,6 +2,8 @@
 
 Nearly every run of records holds nothing but sound row changes of one table. Those are read list by list; only where a
 run holds something else is it read record by record, which says of each record what it is or what is wrong with it.
+
+Tests: ``tests/unit/core/decode/test_envelope.py``, ``test_hostile_records.py``.
 """
 
 from __future__ import annotations
