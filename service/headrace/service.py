@@ -84,7 +84,7 @@ class Service:
     def __init__(self, config: WorkerConfig, connectors: Connectors) -> None:
         """Bind the ports and create the parts without starting them. Raises ConfigError."""
         self._config = config
-        self._endpoints = Endpoints.bound(config)
+        self._endpoints = Endpoints.listen(config)
         self._threads = WorkerThreads.start(config.lake.threads)
         self._metrics = Metrics()
         self._feeds, self._lakehouse = connectors.feeds, connectors.lakehouse

@@ -105,4 +105,4 @@ def test_a_listener_that_cannot_be_served_holds_no_port(tmp_path: Path) -> None:
     worker = {"bootstrap.servers": "a:1", "listeners": "http://127.0.0.1:0"}
     config = WorkerConfig({**worker, "admin.listeners": "https://127.0.0.1:0"}, distributed=False)
     with pytest.raises(ConfigError, match=r"^ssl\.keystore\.location: is not set"):
-        Endpoints.bound(config)
+        Endpoints.listen(config)

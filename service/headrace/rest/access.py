@@ -35,7 +35,6 @@ class Role(IntEnum):
 
     @classmethod
     def of(cls, name: str) -> Role:
-        """Return the role with this name in options."""
         return cls(ROLES.index(name) + 1)
 
     def __str__(self) -> str:
@@ -53,7 +52,6 @@ _OPERATIONS = (
 
 
 def changes_state(method: str) -> bool:
-    """Return whether a request with this method may change something."""
     return method not in _READING
 
 
@@ -61,7 +59,7 @@ def required_role(method: str, path: str) -> Role:
     """Return the role that a request needs. A request that is not listed needs the role admin."""
     if not changes_state(method):
         return Role.READ
-    if any(method == each and re.fullmatch(pattern, path) for each, pattern in _OPERATIONS):
+    if any(method == listed and re.fullmatch(pattern, path) for listed, pattern in _OPERATIONS):
         return Role.OPERATE
     return Role.ADMIN
 
@@ -105,22 +103,20 @@ class ResponseHeaders:
         self._now = now
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle a request."""
-
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                self._apply(MutableHeaders(scope=message))
+                headers = MutableHeaders(scope=message)
+                for rule in self._rules:
+                    value = rule.value
+                    if rule.is_date:
+                        value = formatdate(self._now() + int(rule.value) / 1000, usegmt=True)
+                    if rule.replaces:
+                        headers[rule.name] = value
+                    else:
+                        headers.append(rule.name, value)
             await send(message)
 
         await self._app(scope, receive, send_with_headers)
-
-    def _apply(self, headers: MutableHeaders) -> None:
-        for rule in self._rules:
-            value = formatdate(self._now() + int(rule.value) / 1000, usegmt=True) if rule.is_date else rule.value
-            if rule.replaces:
-                headers[rule.name] = value
-            else:
-                headers.append(rule.name, value)
 
 
 _OWN_SITES = ("same-origin", "none")
@@ -135,7 +131,6 @@ class CrossSiteProtection:
         self._allowed = allowed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle a request."""
         if scope["type"] == "http" and changes_state(scope["method"]) and not self._accepts(Headers(scope=scope)):
             message = "Requests of another site's pages are refused; access.control.allow.origin lists those allowed"
             await error_response(403, message)(scope, receive, send)
@@ -148,12 +143,10 @@ class CrossSiteProtection:
             return True
         if site is not None:
             return site in _OWN_SITES
-        return origin is None or _host(origin) == headers.get("host", "").lower()
-
-
-def _host(origin: str) -> str | None:
-    """Return ``host:port`` of an origin as in the ``Host`` header, None for one without a host."""
-    try:
-        return urlsplit(origin).netloc.lower() or None
-    except ValueError:
-        return None
+        if origin is None:
+            return True  # no browser
+        try:
+            host = urlsplit(origin).netloc.lower()
+        except ValueError:
+            return False
+        return bool(host) and host == headers.get("host", "").lower()

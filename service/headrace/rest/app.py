@@ -82,7 +82,7 @@ def _install(app: FastAPI, worker: Worker, forwarder: Forwarder, routers: Sequen
     routes = [route for router in routers for route in router.routes]
     app.add_middleware(CrossSiteProtection, allowed=access.allowed_origins(config))
     credentials = Credentials(config)
-    if credentials.required:
+    if credentials.are_required:
         app.add_middleware(Authentication, credentials=credentials, open_metrics=config.access.open_metrics)
     app.add_middleware(Audit)
     app.add_middleware(ConnectTransport, routes=routes, receive_timeout=config.access.receive_timeout)

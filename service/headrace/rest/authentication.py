@@ -63,16 +63,18 @@ class Credentials:
         self._tokens = BearerTokens.of(config)
 
     @property
-    def required(self) -> bool:
-        """Whether requests need credentials."""
+    def are_required(self) -> bool:
         return self._passwords is not None or self._tokens is not None
 
     async def caller(self, authorization: str) -> Caller:
         """Return the caller. Raises Refused, and KeysUnavailable."""
         scheme, _, value = authorization.partition(" ")
         if scheme.lower() == "basic" and self._passwords is not None:
-            user, password = _basic(value.strip())
-            if not self._passwords.accepts(user, password):
+            try:  # RFC 7617
+                user, colon, password = base64.b64decode(value.strip(), validate=True).decode().partition(":")
+            except (binascii.Error, ValueError) as error:
+                raise Refused(_NEEDED) from error
+            if not colon or not self._passwords.accepts(user, password):
                 raise Refused(_NEEDED)
             return Caller(user, self._roles.get(user, Role.ADMIN))
         if scheme.lower() == "bearer" and self._tokens is not None:
@@ -102,8 +104,9 @@ class Authentication:
         self._open_metrics = open_metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle a request."""
-        if scope["type"] != "http" or self._is_open(scope["path"]):
+        path = scope.get("path", "")
+        is_open = path == "/health" or path.startswith("/health/") or (path == "/metrics" and self._open_metrics)
+        if scope["type"] != "http" or is_open:
             await self._app(scope, receive, send)
             return
         try:
@@ -116,27 +119,13 @@ class Authentication:
             answer = error_response(503, f"The token cannot be verified now: {error}")
         else:
             scope.setdefault("state", {})["caller"] = caller
-            needed = required_role(scope["method"], scope["path"])
+            needed = required_role(scope["method"], path)
             if caller.role is not None and caller.role >= needed:
                 await self._app(scope, receive, send)
                 return
             has = f"has the role {caller.role}" if caller.role is not None else "has no role"
             answer = error_response(403, f"The request needs the role {needed}; its caller {has}")
         await answer(scope, receive, send)
-
-    def _is_open(self, path: str) -> bool:
-        return path == "/health" or path.startswith("/health/") or (path == "/metrics" and self._open_metrics)
-
-
-def _basic(value: str) -> tuple[str, str]:
-    """Return user and password (RFC 7617). Raises Refused."""
-    try:
-        user, colon, password = base64.b64decode(value, validate=True).decode().partition(":")
-    except (binascii.Error, ValueError) as error:
-        raise Refused(_NEEDED) from error
-    if not colon:
-        raise Refused(_NEEDED)
-    return user, password
 
 
 _VALIDATE = "/config/validate"
@@ -150,13 +139,12 @@ class Audit:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle a request."""
         if scope["type"] != "http" or not changes_state(scope["method"]) or scope["path"].endswith(_VALIDATE):
             await self._app(scope, receive, send)
             return
         status = 500  # of an error that the outer layers answer
 
-        async def send_and_see(message: Message) -> None:
+        async def send_and_note_status(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -164,12 +152,12 @@ class Audit:
 
         scope.setdefault("state", {})
         try:
-            await self._app(scope, receive, send_and_see)
+            await self._app(scope, receive, send_and_note_status)
         finally:
-            log.info("%s", _line(scope, status))
+            log.info("%s", _audit_line(scope, status))
 
 
-def _line(scope: Scope, status: int) -> str:
+def _audit_line(scope: Scope, status: int) -> str:
     state = scope["state"]
     caller = state.get("caller")
     who = caller.name if caller is not None else state.get("certificate", "")

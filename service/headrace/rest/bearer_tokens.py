@@ -59,17 +59,18 @@ class KeySet:
 
     async def key(self, key_id: str | None) -> Key | None:
         """Return the key of a token, None if the issuer has none with this id. Raises KeysUnavailable."""
-        found = self._found(key_id)
-        if found is None or self._is_old():
+        key = self._current_key(key_id)
+        if key is None or self._is_old():
             async with self._turn:
-                found = self._found(key_id)  # another request may have fetched it
-                if (found is None or self._is_old()) and self._may_fetch():
+                key = self._current_key(key_id)  # another request may have fetched it
+                may_fetch = self._tried is None or self._now() - self._tried >= _PAUSE_SECONDS
+                if (key is None or self._is_old()) and may_fetch:
                     await self._refresh()
         if self._fetched is None:
             raise KeysUnavailable(f"the keys of {self._issuer} cannot be fetched; see the worker's log")
-        return self._found(key_id)
+        return self._current_key(key_id)
 
-    def _found(self, key_id: str | None) -> Key | None:
+    def _current_key(self, key_id: str | None) -> Key | None:
         if key_id is None and len(self._keys) == 1:
             return next(iter(self._keys.values()))
         return self._keys.get(key_id)
@@ -77,33 +78,29 @@ class KeySet:
     def _is_old(self) -> bool:
         return self._fetched is None or self._now() - self._fetched > _MAX_AGE_SECONDS
 
-    def _may_fetch(self) -> bool:
-        return self._tried is None or self._now() - self._tried >= _PAUSE_SECONDS
-
     async def _refresh(self) -> None:
         """Fetch the keys. After an error the last keys stay in use until they are old."""
         self._tried = self._now()
         try:
-            url = self._url or await self._discovered()
+            url = self._url
+            if not url:  # OpenID Connect Discovery
+                document = await self._document(self._issuer.rstrip("/") + "/.well-known/openid-configuration")
+                if document.get("issuer") != self._issuer:
+                    raise ValueError(
+                        "its OpenID configuration is of another issuer; set rest.oauth.issuer to exactly that text"
+                    )
+                url = str(document.get("jwks_uri"))
+                if not is_secure_url(url):
+                    raise ValueError("its jwks_uri is not an https URL")
             self._keys = _keys(await self._document(url))
             self._fetched = self._now()
             log.info("rest.oauth.issuer: %d keys of %s are in use", len(self._keys), self._issuer)
         except (OSError, ValueError) as error:
-            log.error("rest.oauth.issuer: the keys of %s cannot be fetched: %s", self._issuer, _cause(error))
+            # Only messages from here are shown: those of libraries may contain parts of the answer.
+            cause = str(error) if type(error) is ValueError else type(error).__name__
+            log.error("rest.oauth.issuer: the keys of %s cannot be fetched: %s", self._issuer, cause)
             if self._is_old():
                 self._keys, self._fetched = {}, None
-
-    async def _discovered(self) -> str:
-        """Return the URL of the keys from OpenID Connect Discovery. Raises ValueError."""
-        document = await self._document(self._issuer.rstrip("/") + "/.well-known/openid-configuration")
-        if document.get("issuer") != self._issuer:
-            raise ValueError(
-                "its OpenID configuration is of another issuer; set rest.oauth.issuer to exactly that text"
-            )
-        url = str(document.get("jwks_uri"))
-        if not is_secure_url(url):
-            raise ValueError("its jwks_uri is not an https URL")
-        return url
 
     async def _document(self, url: str) -> dict[str, Any]:
         try:
@@ -123,7 +120,7 @@ class KeySet:
 
 def _keys(document: Mapping[str, Any]) -> Mapping[str | None, Key]:
     """Return the public keys for signatures by id, without kinds that are unknown here. Raises ValueError."""
-    found: dict[str | None, Key] = {}
+    keys: dict[str | None, Key] = {}
     entries = document.get("keys")
     for entry in entries if isinstance(entries, list) else ():
         # A symmetric key among public ones would let everybody sign who can read them.
@@ -134,14 +131,10 @@ def _keys(document: Mapping[str, Any]) -> Mapping[str | None, Key]:
         except (JoseError, ValueError, TypeError, KeyError, AttributeError):
             continue
         if isinstance(key, RSAKey | ECKey | OKPKey):
-            found[entry.get("kid")] = key
-    if not found:
+            keys[entry.get("kid")] = key
+    if not keys:
         raise ValueError("it has no keys for signatures")
-    return found
-
-
-def _cause(error: BaseException) -> str:
-    return str(error) if type(error) is ValueError else type(error).__name__
+    return keys
 
 
 _ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
@@ -178,11 +171,22 @@ class BearerTokens:
 
     async def caller(self, token: str) -> tuple[str, Role | None]:
         """Return the name and the highest role of a token's caller. Raises InvalidToken and KeysUnavailable."""
-        claims = await self._verified(token)
-        name = _claim(claims, self._settings.principal_claim) or claims.get("sub") or "unknown"
-        return str(name), self._role(claims)
+        claims = await self._verify(token)
+        name = str(_claim(claims, self._settings.principal_claim) or claims.get("sub") or "unknown")
+        granted = _claim(claims, self._settings.role_claim)  # a text with spaces between the roles, or a list
+        if isinstance(granted, str):
+            granted = granted.split()
+        granted_roles = {role for role in granted if isinstance(role, str)} if isinstance(granted, list) else set()
+        for role, names in (
+            (Role.ADMIN, self._settings.admin_roles),
+            (Role.OPERATE, self._settings.operate_roles),
+            (Role.READ, self._settings.read_roles),
+        ):
+            if granted_roles.intersection(names):
+                return name, role
+        return name, None
 
-    async def _verified(self, token: str) -> Mapping[str, Any]:
+    async def _verify(self, token: str) -> Mapping[str, Any]:
         try:
             header = jws.extract_compact(token.encode()).headers()
             if header.get("alg") not in _ALGORITHMS:
@@ -196,39 +200,17 @@ class BearerTokens:
         except ExpiredTokenError as error:
             raise InvalidToken("it has expired") from error
         except (JoseError, ValueError, TypeError, RecursionError) as error:
-            raise InvalidToken(f"it cannot be verified ({_reason(error)})") from error
+            code, claim = getattr(error, "error", type(error).__name__), getattr(error, "claim", None)
+            reason = f"{code}: {claim}" if claim else str(code)
+            raise InvalidToken(f"it cannot be verified ({reason})") from error
         return claims
 
-    def _role(self, claims: Mapping[str, Any]) -> Role | None:
-        given = _texts(_claim(claims, self._settings.role_claim))
-        for role, names in (
-            (Role.ADMIN, self._settings.admin_roles),
-            (Role.OPERATE, self._settings.operate_roles),
-            (Role.READ, self._settings.read_roles),
-        ):
-            if given.intersection(names):
-                return role
-        return None
 
-
-def _reason(error: Exception) -> str:
-    """Return joserfc's code of the error, with the name of the claim if it is about one."""
-    claim = getattr(error, "claim", None)
-    code = getattr(error, "error", type(error).__name__)
-    return f"{code}: {claim}" if claim else str(code)
-
-
-def _claim(claims: Mapping[str, Any], path: str) -> Any:
+def _claim(claims: Mapping[str, object], path: str) -> object:
     """Return the claim ``path``, or the one that its parts lead to."""
     if path in claims:
         return claims[path]
-    found: Any = claims
+    value: object = claims
     for part in path.split("."):
-        found = found.get(part) if isinstance(found, Mapping) else None
-    return found
-
-
-def _texts(value: Any) -> set[str]:
-    if isinstance(value, str):
-        return set(value.split())
-    return {each for each in value if isinstance(each, str)} if isinstance(value, list) else set()
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value

@@ -43,8 +43,12 @@ async def create_request(request: Request) -> CreateConnectorRequest:
     _check_fields(document, "CreateConnectorRequest", "config", "name", "initial_state")
     if document.get("config") is None:
         raise RestError("The request has no config", 500)
-    name = _text(document.get("name")) or ""
-    return CreateConnectorRequest(name.strip(), _texts(document["config"]), _initial_state(document))
+    name, config = (_text(document.get("name")) or "").strip(), _texts(document["config"])
+    word = _text(document.get("initial_state"))
+    if word is not None and word.upper() not in _INITIAL_STATES:
+        states = ", ".join(_INITIAL_STATES)
+        raise RestError(f"Cannot deserialize value of type InitialState from {word!r}: not one of {states}", 500)
+    return CreateConnectorRequest(name, config, None if word is None else _INITIAL_STATES[word.upper()])
 
 
 async def string_map(request: Request) -> StringMap:
@@ -59,17 +63,16 @@ async def connector_offsets(request: Request) -> list[ConnectorOffset]:
     entries = document.get("offsets")
     if entries is not None and not isinstance(entries, list):
         raise RestError(_mismatch("java.util.ArrayList", entries), 500)
-    return [_connector_offset(entry) for entry in entries or ()]
-
-
-def _connector_offset(document: Any) -> ConnectorOffset:
-    entry = _as_object(document, "ConnectorOffset")
-    _check_fields(entry, "ConnectorOffset", "partition", "offset")
-    partition, offset = (
-        None if (value := entry.get(field)) is None else _as_object(value, "java.util.LinkedHashMap")
-        for field in ("partition", "offset")
-    )
-    return ConnectorOffset(partition, offset)
+    offsets = []
+    for entry in entries or ():
+        members = _as_object(entry, "ConnectorOffset")
+        _check_fields(members, "ConnectorOffset", "partition", "offset")
+        partition, offset = (
+            None if (value := members.get(field)) is None else _as_object(value, "java.util.LinkedHashMap")
+            for field in ("partition", "offset")
+        )
+        offsets.append(ConnectorOffset(partition, offset))
+    return offsets
 
 
 async def task_configs(request: Request) -> None:
@@ -79,16 +82,15 @@ async def task_configs(request: Request) -> None:
         raise RestError(_mismatch("java.util.ArrayList", document), 500)
 
 
-async def _json(request: Request) -> Any:
+async def _json(request: Request) -> object:
     body = await request.body()
     if not body.strip():
         return None
     try:
         document = json.loads(body, parse_int=_Number, parse_float=_Number, parse_constant=_reject_constant)
         if b"\\u" in body:
-            json.dumps(
-                document, ensure_ascii=False
-            ).encode()  # half of a surrogate pair could be neither stored nor shown
+            # Half of a surrogate pair could be neither stored nor shown.
+            json.dumps(document, ensure_ascii=False).encode()
         return document
     except UnicodeEncodeError as error:
         raise RestError("Half of a surrogate pair in the request body", 500) from error
@@ -100,12 +102,12 @@ async def _json(request: Request) -> Any:
         raise RestError(f"{error.msg}\n at [Source: line: {error.lineno}, column: {error.colno}]", 500) from error
 
 
-def _reject_constant(word: str) -> Any:
+def _reject_constant(word: str) -> object:
     """Reject NaN and Infinity, which Python's parser accepts."""
     raise RestError(f"Unrecognized token '{word}': was expecting a JSON value", 500)
 
 
-def _as_object(document: Any, java_class: str) -> dict[str, Any]:
+def _as_object(document: object, java_class: str) -> dict[str, Any]:
     if document is None:
         raise RestError("The request has no body", 500)
     if not isinstance(document, dict):
@@ -117,17 +119,17 @@ def _check_fields(document: dict[str, Any], java_class: str, *fields: str) -> No
     """Raises RestError 500 for a field that is not one of ``fields``."""
     unknown = next((field for field in document if field not in fields), None)
     if unknown is not None:
-        known = ", ".join(f'"{field}"' for field in fields)
+        listed = ", ".join(f'"{field}"' for field in fields)
         count = "one known property" if len(fields) == 1 else f"{len(fields)} known properties"
-        text = f'Unrecognized field "{unknown}" (class {java_class}), not marked as ignorable ({count}: {known})'
+        text = f'Unrecognized field "{unknown}" (class {java_class}), not marked as ignorable ({count}: {listed})'
         raise RestError(text, 500)
 
 
-def _texts(document: Any) -> StringMap:
+def _texts(document: object) -> StringMap:
     return {name: _text(value) for name, value in _as_object(document, "java.util.LinkedHashMap").items()}
 
 
-def _text(value: Any) -> str | None:
+def _text(value: object) -> str | None:
     if value is None or type(value) is str:
         return value
     if isinstance(value, _Number):
@@ -137,17 +139,7 @@ def _text(value: Any) -> str | None:
     raise RestError(_mismatch("java.lang.String", value), 500)
 
 
-def _initial_state(document: dict[str, Any]) -> TargetState | None:
-    word = _text(document.get("initial_state"))
-    if word is None:
-        return None
-    if word.upper() not in _INITIAL_STATES:
-        known = ", ".join(_INITIAL_STATES)
-        raise RestError(f"Cannot deserialize value of type InitialState from {word!r}: not one of {known}", 500)
-    return _INITIAL_STATES[word.upper()]
-
-
-def _mismatch(java_class: str, value: Any) -> str:
+def _mismatch(java_class: str, value: object) -> str:
     tokens: dict[type, tuple[str, str]] = {
         dict: ("Object", "START_OBJECT"),
         list: ("Array", "START_ARRAY"),

@@ -83,7 +83,6 @@ class ConnectClient:
         self._url, self._clock, self._sleep = url, clock, sleep
 
     def get(self, path: str, query: Mapping[str, str | list[str]] | None = None) -> Any:
-        """Return the JSON answer."""
         return self.request("GET", path, query)
 
     def request(
@@ -137,7 +136,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def url_of(options: argparse.Namespace, environment: Mapping[str, str] = os.environ) -> str:
-    """Return the worker's URL from the command line or the environment."""
     return options.url or environment.get("HEADRACE_URL") or DEFAULT_URL
 
 
@@ -153,7 +151,6 @@ def credentials_of(options: argparse.Namespace, environment: Mapping[str, str] =
 
 
 def segment(name: str) -> str:
-    """Return a connector's name for a path."""
     return quote(name, safe="")
 
 

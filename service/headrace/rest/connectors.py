@@ -41,7 +41,7 @@ def _collection(routes: APIRouter, herder: Herder, advertised: str) -> None:
     async def list_connectors(request: Request) -> Response:
         if "expand" not in request.query_params:
             return JSONResponse(herder.connectors())
-        entries = _expanded(herder, request.query_params.getlist("expand"))
+        entries = _expand(herder, request.query_params.getlist("expand"))
         return StreamingResponse(entries, media_type="application/json")
 
     @routes.post("")
@@ -159,7 +159,7 @@ def _tasks(routes: APIRouter, herder: Herder) -> None:
         return Response(status_code=204)
 
 
-async def _expanded(herder: Herder, views: list[str]) -> AsyncIterator[str]:
+async def _expand(herder: Herder, views: list[str]) -> AsyncIterator[str]:
     """Return the requested views of all connectors, without those that have no status if the status is requested.
 
     The object is sent in parts, with turns for other work in between: thousands of connectors take seconds.

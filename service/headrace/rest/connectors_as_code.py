@@ -8,7 +8,6 @@ leader answers, because only the leader reads the files.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
 from http import HTTPStatus
 
 from fastapi import APIRouter, Request, Response
@@ -19,7 +18,7 @@ from headrace.core.model.errors import RestError
 from headrace.rest import bodies
 from headrace.rest.entities import Json
 from headrace.rest.route import ConnectRoute
-from headrace.runtime.worker.connector_directory import ConnectorDirectory, DirectoryEntry, DirectoryReport
+from headrace.runtime.worker.connector_directory import ConnectorDirectory, DirectoryReport
 from headrace.runtime.worker.herder import Herder
 
 OWNER, SOURCE = "owner", "source"
@@ -27,7 +26,6 @@ OWNER, SOURCE = "owner", "source"
 
 
 def owner_router(herder: Herder) -> APIRouter:
-    """Return the routes."""
     routes = APIRouter(prefix="/connectors", route_class=ConnectRoute)
 
     @routes.get("/{name}/owner")
@@ -36,11 +34,12 @@ def owner_router(herder: Herder) -> APIRouter:
 
     @routes.put("/{name}/owner")
     async def put_owner(name: str, request: Request) -> Response:
-        given = await bodies.string_map(request)
-        if given.keys() != {OWNER} or given[OWNER] is None:
+        body = await bodies.string_map(request)
+        if body.keys() != {OWNER} or body[OWNER] is None:
             raise RestError('The body must be {"owner": "<name>"}; DELETE removes the owner', 400)
-        await herder.set_owner(name, Ownership(given[OWNER] or ""))
-        return JSONResponse(owner_document(Ownership(given[OWNER] or ""), {}))
+        owner = Ownership(body[OWNER] or "")
+        await herder.set_owner(name, owner)
+        return JSONResponse(owner_document(owner, {}))
 
     @routes.delete("/{name}/owner")
     async def delete_owner(name: str) -> Response:
@@ -70,7 +69,6 @@ def requesting_owner(request: Request) -> Ownership | None:
 
 
 def directory_router(directory: ConnectorDirectory, worker_id: str) -> APIRouter:
-    """Return the route."""
     routes = APIRouter(prefix="/connectors-directory", route_class=ConnectRoute)
 
     @routes.get("")
@@ -81,9 +79,10 @@ def directory_router(directory: ConnectorDirectory, worker_id: str) -> APIRouter
 
 
 def _document(report: DirectoryReport) -> Json:
+    read_at = None if report.read is None else report.read.isoformat(timespec="seconds").replace("+00:00", "Z")
     return {
         "directory": str(report.folder),
-        "read": _utc(report.read),
+        "read": read_at,
         "dry_run": report.dry_run,
         "problem": report.problem or None,
         "files": [
@@ -91,22 +90,16 @@ def _document(report: DirectoryReport) -> Json:
             for file, problem in report.files.problems.items()
         ],
         "ignored": list(report.files.ignored),
-        "connectors": [_entry(entry) for entry in report.entries],
+        "connectors": [
+            {
+                "connector": entry.step.name,
+                "file": entry.step.source or None,
+                "state": entry.state,
+                "action": entry.step.action,
+                "options": list(entry.step.keys),  # the names of options that differ; values may be secrets
+                "drifted": entry.step.drifted,
+                "message": entry.message or None,
+            }
+            for entry in report.entries
+        ],
     }
-
-
-def _entry(entry: DirectoryEntry) -> Json:
-    """Return a connector with the names of the options that differ, never with their values."""
-    return {
-        "connector": entry.step.name,
-        "file": entry.step.source or None,
-        "state": entry.state,
-        "action": entry.step.action,
-        "options": list(entry.step.keys),
-        "drifted": entry.step.drifted,
-        "message": entry.message or None,
-    }
-
-
-def _utc(moment: datetime | None) -> str | None:
-    return None if moment is None else moment.isoformat(timespec="seconds").replace("+00:00", "Z")

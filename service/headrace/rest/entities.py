@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from headrace.core.connect.config_def import ConfigInfos, ConfigKey, ConfigValue
+from headrace.core.connect.config_def import ConfigInfos, ConfigKey
 from headrace.core.connect.status import Status, notes_document
 from headrace.core.connect.table_status import tables_document
 from headrace.ports import TopicPartition
@@ -17,7 +17,6 @@ Json = dict[str, Any]
 
 
 def connector_info(info: ConnectorInfo) -> Json:
-    """Return ``ConnectorInfo``."""
     tasks = [{"connector": info.name, "task": task_number} for task_number in info.tasks]
     return {"name": info.name, "config": info.config, "tasks": tasks, "type": info.type}
 
@@ -63,12 +62,10 @@ def connector_offsets(offsets: Mapping[TopicPartition, int]) -> Json:
 
 
 def plugin_info(plugin: PluginInfo) -> Json:
-    """Return an entry of ``/connector-plugins``."""
     return {"class": plugin.class_name, "type": plugin.type, "version": plugin.version}
 
 
 def logger_level(level: LoggerLevel) -> Json:
-    """Return ``LoggerLevel``."""
     return {"level": level.level, "last_modified": level.last_modified}
 
 
@@ -79,14 +76,22 @@ def config_infos(infos: ConfigInfos) -> Json:
         "error_count": infos.error_count,
         "groups": list(infos.groups),
         "configs": [
-            {"definition": config_key_info(info.definition), "value": _config_value_info(info.value)}
+            {
+                "definition": config_key_info(info.definition),
+                "value": {
+                    "name": info.value.name,
+                    "value": info.value.value,
+                    "recommended_values": list(info.value.recommended_values),
+                    "errors": list(info.value.errors),
+                    "visible": info.value.visible,
+                },
+            }
             for info in infos.configs
         ],
     }
 
 
 def config_key_info(key: ConfigKey) -> Json:
-    """Return ``ConfigKeyInfo``."""
     return {
         "name": key.name,
         "type": key.type,
@@ -99,16 +104,6 @@ def config_key_info(key: ConfigKey) -> Json:
         "width": key.width,
         "display_name": key.display_name or key.name,
         "dependents": [],
-    }
-
-
-def _config_value_info(value: ConfigValue) -> Json:
-    return {
-        "name": value.name,
-        "value": value.value,
-        "recommended_values": list(value.recommended_values),
-        "errors": list(value.errors),
-        "visible": value.visible,
     }
 
 

@@ -21,7 +21,7 @@ def error_response(status: int, message: str) -> JSONResponse:
     return JSONResponse({"error_code": status, "message": message or HTTPStatus(status).phrase}, status)
 
 
-def unexpected(method: str, path: str, error: Exception) -> JSONResponse:
+def unexpected_error(method: str, path: str, error: Exception) -> JSONResponse:
     """Return the answer for a bug with the class of the error. Log its trace without messages that may have data."""
     log.error("%s %s failed: %s", method, path, render(error))
     return error_response(500, f"Internal error: {type(error).__name__}; see the worker's log")
@@ -38,4 +38,6 @@ async def _handle(request: Request, error: Exception) -> JSONResponse:
         return error_response(error.status, str(error))
     if isinstance(error, HTTPException):
         return error_response(error.status_code, f"HTTP {error.status_code} {HTTPStatus(error.status_code).phrase}")
-    return unexpected(request.method, request.url.path, error)  # a bug in a route, because bodies.py parses requests
+    return unexpected_error(
+        request.method, request.url.path, error
+    )  # a bug in a route, because bodies.py parses requests

@@ -382,28 +382,29 @@ def install(app: FastAPI) -> None:
     generated = app.openapi
 
     def document() -> Json:
-        return app.openapi_schema or _completed(generated())
+        return app.openapi_schema or _complete(generated())
 
     app.openapi = document  # type: ignore[method-assign]  # the way that FastAPI documents
 
 
-def _completed(document: Json) -> Json:
+def _complete(document: Json) -> Json:
     """Raises KeyError for a request that has no entry."""
     document["components"] = {"schemas": dict(SCHEMAS)}
     document["tags"] = [{"name": tag, "description": text} for tag, text in TAGS.items()]
     for path, methods in document["paths"].items():
         for method, described in methods.items():
-            described |= _described(f"{method} {path}", described.get("parameters", ()))
+            described |= _describe(f"{method} {path}", described.get("parameters", ()))
     return document
 
 
-def _described(label: str, path_parameters: Sequence[Json]) -> Json:
+def _describe(label: str, path_parameters: Sequence[Json]) -> Json:
     """Return the members of an operation that replace those of the framework."""
     operation, examples = OPERATIONS[label], ANSWERS.get(label, {})
     answers = {
         str(status): _answer(text, schema, examples.get(status)) for status, (text, schema) in operation.answers.items()
     }
-    path = [{**each, "example": PATHS.get(label, PATHS[""])[each["name"]]} for each in path_parameters]
+    path_examples = PATHS.get(label, PATHS[""])
+    path = [{**parameter, "example": path_examples[parameter["name"]]} for parameter in path_parameters]
     query = [
         {"name": name, "in": "query", "required": False, "schema": schema, "description": text}
         for name, (schema, text) in operation.query.items()

@@ -52,7 +52,7 @@ class Forwarder:
             config.rest.request_timeout, tls, connect_seconds=_CONNECT_SECONDS, max_bytes=_MAX_ANSWER_BYTES
         )
 
-    async def forwarded(self, request: Request, target: RequestTargetError) -> Response:
+    async def forward(self, request: Request, target: RequestTargetError) -> Response:
         """Return the other worker's answer.
 
         Raises RestError 409 if the worker cannot be reached, or if the request was already forwarded once. Clients
@@ -72,7 +72,9 @@ class Forwarder:
         except TooLarge as error:
             raise RestError(f"Worker {target.worker}: {error}; send the request to that worker", 500) from error
         except OSError as error:
-            log.warning("Worker %s: cannot be reached to forward a request: %s", target.worker, _cause(error))
+            reason = getattr(error, "verify_message", "")  # OpenSSL's, if the error is about a certificate
+            cause = f"{type(error).__name__}: {reason}" if reason else type(error).__name__
+            log.warning("Worker %s: cannot be reached to forward a request: %s", target.worker, cause)
             raise RestError(NO_LEADER, 409) from error
         if answer.status == HTTPStatus.SERVICE_UNAVAILABLE:
             raise RestError(NO_LEADER, 409)
@@ -85,12 +87,6 @@ def is_forwarded(scope: Scope) -> bool:
     return QueryParams(scope.get("query_string", b"")).get(FORWARD) == "false"
 
 
-def _cause(error: Exception) -> str:
-    """Return the kind of an error, with OpenSSL's reason if it is about a certificate."""
-    reason = getattr(error, "verify_message", "")
-    return f"{type(error).__name__}: {reason}" if reason else type(error).__name__
-
-
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 _JSON = "application/json"
 
@@ -99,7 +95,6 @@ class ConnectRoute(APIRoute):
     """A route that requires JSON, answers 503 while the worker is not ready, and 500 after the time limit."""
 
     def get_route_handler(self) -> Handler:
-        """Wrap the handler of the resource."""
         handler = super().get_route_handler()
 
         async def handle(request: Request) -> Response:
@@ -107,33 +102,22 @@ class ConnectRoute(APIRoute):
             worker: Worker = request.app.state.worker
             if not worker.ready:
                 raise RestError(worker.not_ready(), 503)
-            return await _in_time(_answered(handler, request, worker), worker)
+            try:
+                async with asyncio.timeout(worker.config.rest.request_timeout):
+                    try:
+                        return await handler(request)
+                    except RequestTargetError as target:
+                        forwarder: Forwarder = request.app.state.forwarder
+                        answer = await forwarder.forward(request, target)
+                        # The client may read from this worker next, and expects to see its change.
+                        await worker.catch_up()
+                        return answer
+            except TimeoutError as error:
+                stage = worker.configs.change
+                message = f"Request timed out. {stage.sentence()}" if stage else "Request timed out"
+                raise RestError(message, 500) from error
 
         return handle
-
-
-async def _answered(handler: Handler, request: Request, worker: Worker) -> Response:
-    """Return the answer of this worker, or of the worker that the handler names."""
-    try:
-        return await handler(request)
-    except RequestTargetError as target:
-        forwarder: Forwarder = request.app.state.forwarder
-        answer = await forwarder.forwarded(request, target)
-        await worker.catch_up()
-        return answer
-
-
-def _seconds(worker: Worker) -> float:
-    return worker.config.rest.request_timeout
-
-
-async def _in_time(answer: Coroutine[Any, Any, Response], worker: Worker) -> Response:
-    try:
-        async with asyncio.timeout(_seconds(worker)):
-            return await answer
-    except TimeoutError as error:
-        stage = worker.configs.change
-        raise RestError(f"Request timed out. {stage.sentence()}" if stage else "Request timed out", 500) from error
 
 
 async def negotiate(request: Request) -> None:

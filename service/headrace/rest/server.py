@@ -15,7 +15,7 @@ import contextlib
 import errno
 import socket
 import ssl
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,23 +58,25 @@ class LimitedConnection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
         """Accept the connection, or close it at once if all others have requests in progress."""
-        others = [each for each in self.connections if isinstance(each, LimitedConnection)]
+        others = [other for other in self.connections if isinstance(other, LimitedConnection)]
         super().connection_made(transport)
         if len(others) >= self._limits.connections:
-            _closed_for_another(others, self).abort()
-        if subject := _subject(transport):
+            idle = (other for other in others if not other.is_busy)
+            min(idle, key=lambda other: other.idle_since, default=self).abort()
+        certificate = transport.get_extra_info("peercert") or {}  # a verified one of the client
+        names = (pair for part in certificate.get("subject", ()) for pair in part)
+        if subject := ",".join(f"{name}={value}" for name, value in names):
             self.app_state = {**self.app_state, "certificate": subject}
-        self._limit(self._limits.receive_timeout)
+        self._set_deadline(self._limits.receive_timeout)
 
     def data_received(self, data: bytes) -> None:
         """Parse data. Once a request is complete up to its body, ``rest.request.timeout.ms`` limits it."""
         super().data_received(data)
-        if self.busy:
-            self._unlimit()
+        if self.is_busy:
+            self._cancel_deadline()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End the deadline."""
-        self._unlimit()
+        self._cancel_deadline()
         super().connection_lost(exc)
 
     def on_response_complete(self) -> None:
@@ -82,12 +84,11 @@ class LimitedConnection(H11Protocol):
         self.idle_since = self.loop.time()
         unfinished = self.conn.their_state is h11.SEND_BODY
         super().on_response_complete()
-        if not self.busy:
-            self._limit(_LINGER_SECONDS if unfinished else self._limits.receive_timeout)
+        if not self.is_busy:
+            self._set_deadline(_LINGER_SECONDS if unfinished else self._limits.receive_timeout)
 
     @property
-    def busy(self) -> bool:
-        """Whether a request is in progress."""
+    def is_busy(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete
 
     def abort(self) -> None:
@@ -95,30 +96,18 @@ class LimitedConnection(H11Protocol):
         self.connections.discard(self)
         self.transport.abort()
 
-    def _limit(self, seconds: float) -> None:
-        self._unlimit()
-        self._deadline = self.loop.call_later(seconds, self._late)
+    def _set_deadline(self, seconds: float) -> None:
+        self._cancel_deadline()
+        self._deadline = self.loop.call_later(seconds, self._on_deadline)
 
-    def _unlimit(self) -> None:
+    def _cancel_deadline(self) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
 
-    def _late(self) -> None:
-        if not self.busy:
+    def _on_deadline(self) -> None:
+        if not self.is_busy:
             self.abort()
-
-
-def _closed_for_another(others: Collection[LimitedConnection], newest: LimitedConnection) -> LimitedConnection:
-    """Return the connection that has been idle the longest, the newest one if no other is idle."""
-    return min((each for each in others if not each.busy), key=lambda each: each.idle_since, default=newest)
-
-
-def _subject(transport: asyncio.Transport) -> str:
-    """Return the subject of the client's certificate, empty without a verified one."""
-    certificate = transport.get_extra_info("peercert") or {}
-    names = (pair for part in certificate.get("subject", ()) for pair in part)
-    return ",".join(f"{name}={value}" for name, value in names)
 
 
 _CLOSE_SECONDS = 3
@@ -150,7 +139,6 @@ class Endpoint:
 
     @property
     def port(self) -> int:
-        """The actual port."""
         port: int = self.socket.getsockname()[1]
         return port
 
@@ -173,19 +161,16 @@ class _Server(uvicorn.Server):
         loop = asyncio.get_running_loop()
         self.servers = [
             await loop.create_server(
-                self._connection,
-                sock=each.socket,
-                ssl=each.tls,
+                lambda: LimitedConnection(self.config, self.server_state, self.lifespan.state, self._limits),
+                sock=endpoint.socket,
+                ssl=endpoint.tls,
                 backlog=self.config.backlog,
-                ssl_handshake_timeout=self._limits.receive_timeout if each.tls is not None else None,
-                ssl_shutdown_timeout=_TLS_CLOSE_SECONDS if each.tls is not None else None,
+                ssl_handshake_timeout=self._limits.receive_timeout if endpoint.tls is not None else None,
+                ssl_shutdown_timeout=_TLS_CLOSE_SECONDS if endpoint.tls is not None else None,
             )
-            for each in self._endpoints
+            for endpoint in self._endpoints
         ]
         self.started = True
-
-    def _connection(self) -> asyncio.Protocol:
-        return LimitedConnection(self.config, self.server_state, self.lifespan.state, self._limits)
 
 
 class RestServer:
@@ -207,7 +192,6 @@ class RestServer:
         self._serving: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Start serving. The sockets have accepted connections since they were bound."""
         self._serving = asyncio.create_task(self._server.serve(), name="rest-server")
 
     async def stop(self) -> None:
@@ -219,9 +203,8 @@ class RestServer:
         self.close()
 
     def close(self) -> None:
-        """Close the sockets. Idempotent."""
-        for each in self._endpoints:
-            each.socket.close()
+        for endpoint in self._endpoints:
+            endpoint.socket.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,15 +215,14 @@ class Endpoints:
     admin: Sequence[Endpoint]
 
     def port(self, config: WorkerConfig) -> int:
-        """Return the port of the listener that other workers use."""
         return self.main[config.listeners.index(config.listener)].port
 
     @classmethod
-    def bound(cls, config: WorkerConfig) -> Endpoints:
+    def listen(cls, config: WorkerConfig) -> Endpoints:
         """Listen on the addresses of the options. Raises ConfigError, and then listens on none."""
-        main = _bound("listeners", config.listeners, config.tls(LISTENER_TLS))
+        main = _listen("listeners", config.listeners, config.tls(LISTENER_TLS))
         try:
-            return cls(main, _bound("admin.listeners", config.admin_listeners, config.tls(ADMIN_TLS)))
+            return cls(main, _listen("admin.listeners", config.admin_listeners, config.tls(ADMIN_TLS)))
         except ConfigError:
             _close(main)
             raise
@@ -256,18 +238,18 @@ def rest_servers(parts: WorkerParts, endpoints: Endpoints) -> Sequence[RestServe
     return servers
 
 
-def _bound(option: str, listeners: Sequence[Listener], tls: tuple[Mapping[str, str], str]) -> list[Endpoint]:
-    found: list[Endpoint] = []
+def _listen(option: str, listeners: Sequence[Listener], tls: tuple[Mapping[str, str], str]) -> list[Endpoint]:
+    endpoints: list[Endpoint] = []
     try:
-        for each in listeners:
-            context = server_context(*tls) if each.scheme == HTTPS else None
-            found.append(Endpoint(bind(each.host, each.port, option), context))
+        for listener in listeners:
+            context = server_context(*tls) if listener.scheme == HTTPS else None
+            endpoints.append(Endpoint(bind(listener.host, listener.port, option), context))
     except ConfigError:
-        _close(found)
+        _close(endpoints)
         raise
-    return found
+    return endpoints
 
 
 def _close(endpoints: Sequence[Endpoint]) -> None:
-    for each in endpoints:
-        each.socket.close()
+    for endpoint in endpoints:
+        endpoint.socket.close()

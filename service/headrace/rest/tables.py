@@ -26,60 +26,59 @@ Json = dict[str, Any]
 
 
 def router(herder: Herder, forwarder: Forwarder) -> APIRouter:
-    """Return the routes."""
     routes = APIRouter(route_class=ConnectRoute)
 
-    async def tables(name: str, request: Request) -> list[Json]:
+    async def tables_of(name: str, request: Request) -> list[Json]:
         now, waits_for = time.time(), herder.waits_for
-        found = [dict(report.document(task, now, waits_for)) for task, report in herder.tables(name)]
-        found += await _of_others(request, herder.other_owners(name))
-        return sorted(found, key=lambda each: str(each["table"]))
+        reports = [dict(report.document(task, now, waits_for)) for task, report in herder.tables(name)]
+        reports += await tables_of_others(request, herder.other_owners(name))
+        return sorted(reports, key=lambda report: str(report["table"]))
 
-    async def _of_others(request: Request, workers: Collection[str]) -> list[Json]:
+    async def tables_of_others(request: Request, workers: Collection[str]) -> list[Json]:
         """Return the answers of other workers to this request, none to a request of one of them."""
         if is_forwarded(request.scope):
             return []
-        found: list[Json] = []
+        reports: list[Json] = []
         for answer in await asyncio.gather(
-            *(forwarder.forwarded(request, RequestTargetError(worker)) for worker in workers)
+            *(forwarder.forward(request, RequestTargetError(worker)) for worker in workers)
         ):
             if answer.status_code == HTTPStatus.OK:
                 theirs = json.loads(bytes(answer.body))
-                found += theirs if isinstance(theirs, list) else [theirs]
-        return found
+                reports += theirs if isinstance(theirs, list) else [theirs]
+        return reports
 
     @routes.get("/tables")
     async def get_all_tables(request: Request) -> Response:
         now, waits_for = time.time(), herder.waits_for
-        found: list[Json] = [
+        reports: list[Json] = [
             {"connector": name, **report.document(task, now, waits_for)} for name, task, report in herder.all_tables()
         ]
-        found += await _of_others(request, herder.other_owners())
-        return JSONResponse(worst_first(found))
+        reports += await tables_of_others(request, herder.other_owners())
+        return JSONResponse(worst_first(reports))
 
     @routes.get("/connectors/{name}/tables")
     async def get_tables(name: str, request: Request) -> Response:
-        return JSONResponse(await tables(name, request))
+        return JSONResponse(await tables_of(name, request))
 
     @routes.get("/connectors/{name}/tables/{table}")
     async def get_table(name: str, table: str, request: Request) -> Response:
-        for each in await tables(name, request):
-            if each["table"] == table:
-                return JSONResponse(each)
-        raise _unknown(name, table)
+        for report in await tables_of(name, request):
+            if report["table"] == table:
+                return JSONResponse(report)
+        raise _unknown_table(name, table)
 
     @routes.post("/connectors/{name}/tables/{table}/restart")
     async def restart_table(name: str, table: str, request: Request) -> Response:
         if herder.restart_table(name, table):
             return Response(status_code=HTTPStatus.NO_CONTENT)
         for worker in () if is_forwarded(request.scope) else herder.other_owners(name):
-            answer = await forwarder.forwarded(request, RequestTargetError(worker))
+            answer = await forwarder.forward(request, RequestTargetError(worker))
             if answer.status_code != HTTPStatus.NOT_FOUND:
                 return answer
-        raise _unknown(name, table)
+        raise _unknown_table(name, table)
 
     return routes
 
 
-def _unknown(name: str, table: str) -> RestError:
+def _unknown_table(name: str, table: str) -> RestError:
     return RestError(f"Connector {name} has no table {table}; GET /connectors/{name}/tables lists its tables", 404)

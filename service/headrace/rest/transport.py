@@ -20,7 +20,7 @@ from starlette.routing import BaseRoute, Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headrace.config.rest_options import RestAccessSettings
-from headrace.rest.errors import error_response, unexpected
+from headrace.rest.errors import error_response, unexpected_error
 
 log = logging.getLogger("headrace.rest")
 
@@ -46,17 +46,14 @@ class ConnectTransport:
         self._routes = routes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle an HTTP request, and pass on other messages."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         exchange = _Exchange(scope, send)
         try:
             await self._handle(exchange.scope, receive, exchange.send)
-        except (
-            Exception
-        ) as error:  # any error becomes an answer; the framework would log its message, which may have data
-            response = unexpected(scope["method"], scope["path"], error)
+        except Exception as error:  # any: the framework would log its message, which may have data
+            response = unexpected_error(scope["method"], scope["path"], error)
             if not exchange.answer_started:
                 await response(exchange.scope, receive, exchange.send)
         exchange.log()
@@ -69,27 +66,27 @@ class ConnectTransport:
             allow = {"Allow": ",".join(methods)}
             await PlainTextResponse(", ".join(methods), headers=allow)(scope, receive, send)
         else:
-            await self._app(scope, _bounded(receive, self._receive_timeout), send)
+            await self._app(scope, _limit_body(receive, self._receive_timeout), send)
 
     def _methods(self, scope: Scope) -> list[str]:
         """Return the methods of the resource in Kafka Connect's order, none for an unknown path."""
-        found: set[str] = set()
+        allowed: set[str] = set()
         for route in self._routes:
             if isinstance(route, Route) and route.matches(scope)[0] is not Match.NONE:
-                found |= route.methods or set()
-        if not found:
+                allowed |= route.methods or set()
+        if not allowed:
             return []
-        found |= {"OPTIONS", *({"HEAD"} if "GET" in found else ())}
-        return [method for method in _METHOD_ORDER if method in found]
+        allowed |= {"OPTIONS", *({"HEAD"} if "GET" in allowed else ())}
+        return [method for method in _METHOD_ORDER if method in allowed]
 
 
-def _bounded(receive: Receive, seconds: float) -> Receive:
+def _limit_body(receive: Receive, seconds: float) -> Receive:
     """Wrap ``receive`` so that it raises HTTPException 413 for a large request body, 408 for one that comes slowly."""
     received = 0
     ends = asyncio.get_running_loop().time() + seconds
     complete = False
 
-    async def receive_bounded() -> Message:
+    async def receive_limit_body() -> Message:
         nonlocal received, complete
         if complete:  # what follows is the end of the connection, which may be far away
             return await receive()
@@ -104,16 +101,16 @@ def _bounded(receive: Receive, seconds: float) -> Receive:
         complete = not message.get("more_body", False)
         return message
 
-    return receive_bounded
+    return receive_limit_body
 
 
 def path_problem(raw_path: str) -> str | None:
     """Return why a path is rejected, or None. The check is before percent-decoding."""
     if _BROKEN_ESCAPE.search(raw_path):
         return "Bad Request: broken percent-encoding in the path"
-    found = _AMBIGUOUS.search(raw_path)
-    if found is not None:
-        return f"Ambiguous URI path: {found[0]!r} is not allowed in a path"
+    ambiguous = _AMBIGUOUS.search(raw_path)
+    if ambiguous is not None:
+        return f"Ambiguous URI path: {ambiguous[0]!r} is not allowed in a path"
     try:
         unquote_to_bytes(raw_path).decode()
     except UnicodeDecodeError:
@@ -137,7 +134,6 @@ class _Exchange:
 
     @property
     def answer_started(self) -> bool:
-        """Whether the client has received the status of the answer."""
         return self._status != 0
 
     async def send(self, message: Message) -> None:

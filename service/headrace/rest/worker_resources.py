@@ -27,7 +27,6 @@ KAFKA_VERSION = "4.3.1"
 
 
 def root_router(worker: Worker) -> APIRouter:
-    """Return the route of ``/``."""
     routes = APIRouter(route_class=ConnectRoute)
 
     @routes.get("/")
@@ -40,13 +39,14 @@ def root_router(worker: Worker) -> APIRouter:
 
 
 def plugin_router(herder: Herder) -> APIRouter:
-    """Return the routes of ``/connector-plugins``."""
     routes = APIRouter(prefix="/connector-plugins", route_class=ConnectRoute)
 
     @routes.get("")
     async def list_plugins(request: Request) -> Response:
         connectors_only = request.query_params.get("connectorsOnly", "true").lower() == "true"
-        return JSONResponse([entities.plugin_info(each) for each in herder.plugins(connectors_only=connectors_only)])
+        return JSONResponse(
+            [entities.plugin_info(plugin) for plugin in herder.plugins(connectors_only=connectors_only)]
+        )
 
     @routes.get("/{plugin}/config")
     async def plugin_config(plugin: str, request: Request) -> Response:
@@ -62,7 +62,6 @@ def plugin_router(herder: Herder) -> APIRouter:
 
 
 def logger_router(herder: Herder) -> APIRouter:
-    """Return the routes of ``/admin/loggers``."""
     routes = APIRouter(prefix="/admin/loggers", route_class=ConnectRoute)
 
     @routes.get("")
@@ -78,20 +77,15 @@ def logger_router(herder: Herder) -> APIRouter:
         level = (await bodies.string_map(request)).get("level")
         if level is None:
             raise RestError("Desired 'level' parameter was not specified in request.", 400)
-        if _scope(request) == "cluster":
+        scope = request.query_params.get("scope", "worker").lower()
+        if scope not in ("worker", "cluster"):  # as in Kafka Connect
+            log.warning("PUT /admin/loggers: the scope is neither worker nor cluster; the scope worker is used")
+        if scope == "cluster":
             await herder.set_cluster_level(name, level)
             return Response(status_code=204)
         return JSONResponse(herder.set_worker_level(name, level))
 
     return routes
-
-
-def _scope(request: Request) -> str:
-    """Return the scope of a request. An unknown scope is ``worker``, as in Kafka Connect."""
-    scope = request.query_params.get("scope", "worker").lower()
-    if scope not in ("worker", "cluster"):
-        log.warning("PUT /admin/loggers: the scope is neither worker nor cluster; the scope worker is used")
-    return scope
 
 
 _HEALTHY = "Worker has completed startup and is ready to handle requests."

@@ -42,7 +42,7 @@ async def secured_workers(count: int, **properties: str) -> AsyncIterator[list[S
         for _ in range(count):
             stores = MemoryStores(shared=workers[0].api.stores) if workers else MemoryStores()
             config = WorkerConfig({**WORKER, "listeners": HTTPS, **properties})
-            endpoints = Endpoints.bound(config)
+            endpoints = Endpoints.listen(config)
             api = Api(stores, host="127.0.0.1", port=endpoints.port(config), **{"listeners": HTTPS, **properties})
             workers.append(SecuredWorker(api, endpoints))
             for server in rest_servers(api.parts, endpoints):
