@@ -20,7 +20,7 @@ from headrace.transforms.fields import (
     ValueToKey,
 )
 from headrace.transforms.headers import DropHeaders, HeaderFrom, InsertHeader
-from headrace.transforms.java_formats import check_replacement, compiled
+from headrace.transforms.java_formats import check_replacement, compile_pattern
 from headrace.transforms.options import (
     HIGH,
     LOW,
@@ -86,7 +86,7 @@ def _of_topics() -> Iterator[PluginClass]:
 
 
 def _regex_router(values: Values) -> RegexRouter:
-    problem = check_replacement(compiled(values["regex"]), values["replacement"])
+    problem = check_replacement(compile_pattern(values["regex"]), values["replacement"])
     if problem is not None:
         raise ValueError(f"replacement: {problem}")
     return RegexRouter(values["regex"], values["replacement"])

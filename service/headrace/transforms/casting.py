@@ -24,10 +24,10 @@ from headrace.transforms.record import (
     cell,
     default_of,
     plain_map,
-    remade,
     schemaless_type,
     struct,
     unusable,
+    with_fields,
 )
 
 _DAY = 86_400_000
@@ -67,7 +67,6 @@ class Cast:
         self._schemas = SchemaMemo(self._schema)
 
     def __call__(self, record: SinkRecord) -> SinkRecord:
-        """The record with the values cast."""
         data = self._side.of(record)
         return record if data.value is None else self._side.put(record, self._cast(data))
 
@@ -97,7 +96,7 @@ class Cast:
             else member
             for member in schema.fields
         ]
-        return replace(remade(schema, fields), optional=schema.optional)
+        return replace(with_fields(schema, fields), optional=schema.optional)
 
 
 def _cast_schema(schema: Schema, type_name: str, *, bare: bool = False) -> Schema:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headrace.core.model.errors import BadRecord, Stage
-from headrace.transforms.java_formats import compiled
+from headrace.transforms.java_formats import compile_pattern
 from headrace.transforms.record import Predicate, SinkRecord, Transform
 
 
@@ -21,7 +21,6 @@ class Link:
     negate: bool = False
 
     def wants(self, record: SinkRecord) -> bool:
-        """Whether to apply the transform to a record, after the transforms before it."""
         return self.predicate is None or self.predicate(record) != self.negate
 
 
@@ -67,10 +66,9 @@ class TopicNameMatches:
     """Records of topics whose complete name matches a pattern."""
 
     def __init__(self, pattern: str) -> None:
-        self._pattern = compiled(pattern)
+        self._pattern = compile_pattern(pattern)
 
     def __call__(self, record: SinkRecord) -> bool:
-        """Whether the record's current topic matches."""
         return self._pattern.fullmatch(record.topic) is not None
 
 
@@ -81,7 +79,6 @@ class HasHeaderKey:
         self._name = name
 
     def __call__(self, record: SinkRecord) -> bool:
-        """Whether the record has the header."""
         return any(name == self._name for name, _ in record.headers)
 
 
@@ -89,7 +86,6 @@ class RecordIsTombstone:
     """Records without a value."""
 
     def __call__(self, record: SinkRecord) -> bool:
-        """Whether the value is null."""
         return record.value.value is None
 
 

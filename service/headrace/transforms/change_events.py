@@ -22,10 +22,10 @@ from headrace.transforms.record import (
     Side,
     SinkRecord,
     cells,
-    remade,
     struct,
     unique,
     unusable,
+    with_fields,
 )
 
 DELETED = "__deleted"
@@ -127,7 +127,6 @@ class ExtractNewRecordState:
         self._removals: LRUCache[tuple[Side, tuple[str, ...]], ReplaceField] = LRUCache(64)
 
     def __call__(self, record: SinkRecord) -> SinkRecord | None:
-        """The row's record, or None."""
         if record.value.value is None:
             return self._tombstone(record)
         if not is_envelope(record.value.schema):
@@ -199,7 +198,7 @@ class ExtractNewRecordState:
 
     def _row_schema(self, schema: Schema, envelope: Schema) -> Schema:
         added = ((reference.name, reference.schema(envelope)) for reference in self._add_fields)
-        return remade(
+        return with_fields(
             schema,
             (*schema.fields, *(Field(name, field_schema) for name, field_schema in added if field_schema is not None)),
         )
@@ -234,7 +233,6 @@ class ExtractChangedRecordState:
         self._unchanged = _names_schema(unchanged)
 
     def __call__(self, record: SinkRecord) -> SinkRecord:
-        """The record with the headers."""
         schema, values = record.value.schema, record.value.value
         if values is None or schema is None or not is_envelope(schema):
             return record
@@ -268,7 +266,6 @@ class HeaderToValue:
         self._schemas = SchemaMemo(self._schema)
 
     def __call__(self, record: SinkRecord) -> SinkRecord:
-        """The record with the fields."""
         schema, values = struct(record.value, "Header field insertion")
         found = {each[0]: record.header_value(each) for each in record.headers if each[0] in self._places}
         if not found:
@@ -313,7 +310,6 @@ class SchemaChangeEventFilter:
         self._excluded = frozenset(excluded)
 
     def __call__(self, record: SinkRecord) -> SinkRecord | None:
-        """The record, None for one of these types."""
         schema, values = record.value.schema, record.value.value
         if values is None or schema is None or not (schema.name or "").endswith("SchemaChangeValue"):
             return record

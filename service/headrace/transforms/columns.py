@@ -28,16 +28,15 @@ SRIDS = (4326, 3857, 4269)
 class _Geometries:
     """Change the geometries of a value. A null stays null, where Debezium's classes write its column's default.
 
-    ``changed`` returns the new bytes of a geometry, or raises MalformedGeometry. ``nested`` is whether to change
+    ``change`` returns the new bytes of a geometry, or raises MalformedGeometry. ``nested`` is whether to change
     geometries in arrays and maps.
     """
 
-    def __init__(self, changed: Callable[[dict[str, Any]], bytes], *, nested: bool) -> None:
-        self._changed = changed
+    def __init__(self, change: Callable[[dict[str, Any]], bytes], *, nested: bool) -> None:
+        self._change = change
         self._nested = nested
 
     def __call__(self, record: SinkRecord) -> SinkRecord:
-        """The record with its geometries changed; a record whose value is not a struct does not change."""
         data = record.value
         if data.schema is None or data.schema.type != "struct" or data.value is None:
             return record
@@ -47,7 +46,12 @@ class _Geometries:
         if value is None:
             return None
         if schema.type == "struct":
-            return self._geometry(value) if schema.name == _GEOMETRY else self._members(schema, value)
+            if schema.name != _GEOMETRY:
+                return self._members(schema, value)
+            try:
+                return value | {"wkb": self._change(value)}
+            except wkb.MalformedGeometry as error:
+                raise unusable(f"A geometry cannot be read: {error}") from None
         if self._nested and schema.type == "array" and schema.items is not None:
             return [self._value(schema.items, item) for item in value]
         if self._nested and schema.type == "map" and schema.values is not None:
@@ -59,35 +63,29 @@ class _Geometries:
     def _members(self, schema: Schema, value: Mapping[str, Any]) -> dict[str, Any]:
         return {member.name: self._value(member.schema, value.get(member.name)) for member in schema.fields}
 
-    def _geometry(self, value: dict[str, Any]) -> dict[str, Any]:
-        try:
-            return value | {"wkb": self._changed(value)}
-        except wkb.MalformedGeometry as error:
-            raise unusable(f"A geometry cannot be read: {error}") from None
-
 
 def swap_geometry_coordinates(srids: Collection[int] = SRIDS) -> Transform:
     """Exchanges x and y of the geometries of some reference systems."""
 
-    def swapped(geometry: dict[str, Any]) -> bytes:
-        found: bytes = geometry["wkb"]
-        return wkb.swapped(found) if geometry.get("srid") in srids else found
+    def swap(geometry: dict[str, Any]) -> bytes:
+        binary: bytes = geometry["wkb"]
+        return wkb.swap_ordinates(binary) if geometry.get("srid") in srids else binary
 
-    return _Geometries(swapped, nested=True)
+    return _Geometries(swap, nested=True)
 
 
 def geometry_format_transformer(*, extend: bool) -> Transform:
     """Writes extended geometries without their SRID and, with ``extend``, plain ones with it, if they have one.
 
     Debezium's class changes its mode permanently at the first extended geometry, so that what comes out
-    hangs on which records came before. Here every geometry is changed by itself: a replay gives the same table.
+    depends on the records before it. Here every geometry is changed by itself: a replay gives the same table.
     """
 
     def other_form(geometry: dict[str, Any]) -> bytes:
-        found: bytes = geometry["wkb"]
-        if wkb.is_extended(found):
-            return wkb.plain(found)
-        return wkb.extended(found, geometry["srid"]) if extend and geometry.get("srid") is not None else found
+        binary: bytes = geometry["wkb"]
+        if wkb.is_extended(binary):
+            return wkb.remove_srid(binary)
+        return wkb.add_srid(binary, geometry["srid"]) if extend and geometry.get("srid") is not None else binary
 
     return _Geometries(other_form, nested=False)
 
@@ -99,7 +97,6 @@ class VectorToJsonConverter:
         self._schemas = SchemaMemo(_without_vectors)
 
     def __call__(self, record: SinkRecord) -> SinkRecord:
-        """The record with its vectors as JSON. Raises BadRecord where the value is no struct."""
         if record.value.value is None:
             return record
         schema, members = struct(record.value, "Value should be a struct")
@@ -107,38 +104,40 @@ class VectorToJsonConverter:
 
 
 def _without_vectors(schema: Schema) -> Schema:
-    return replace(schema, fields=tuple(Field(member.name, _as_json(member.schema)) for member in schema.fields))
-
-
-def _as_json(schema: Schema) -> Schema:
-    if schema.name in (*_DENSE, _SPARSE):
-        return Schema("string", schema.optional, "io.debezium.data.Json", 1)
-    return _without_vectors(schema) if schema.type == "struct" else schema
+    fields = []
+    for member in schema.fields:
+        member_schema = member.schema
+        if member_schema.name in (*_DENSE, _SPARSE):
+            member_schema = Schema("string", member_schema.optional, "io.debezium.data.Json", 1)
+        elif member_schema.type == "struct":
+            member_schema = _without_vectors(member_schema)
+        fields.append(Field(member.name, member_schema))
+    return replace(schema, fields=tuple(fields))
 
 
 def _with_json(schema: Schema, members: Mapping[str, Any]) -> dict[str, Any]:
-    return {member.name: _json(member.schema, members.get(member.name)) for member in schema.fields}
-
-
-def _json(schema: Schema, value: Any) -> Any:
-    if value is None:
-        return None
-    if schema.name in _DENSE and schema.items is not None:
-        return f'{{ "values": [{", ".join(_number(schema.items, each) for each in value)}] }}'
-    if schema.name == _SPARSE:
-        return _sparse(schema, value)
-    return _with_json(schema, value) if schema.type == "struct" else value
-
-
-def _sparse(schema: Schema, value: Mapping[str, Any]) -> str:
-    vector = schema.field("vector")
-    numbers = None if vector is None else vector.values
-    if numbers is None or value.get("vector") is None:
-        raise unusable("A sparse vector has no values")
-    listed = ", ".join(
-        f'"{index}": {_number(numbers, number)}' for index, number in sorted(dict(value["vector"]).items())
-    )
-    return f'{{ "dimensions": {value.get("dimensions")}, "vector": {{ {listed} }} }}'
+    values: dict[str, Any] = {}
+    for member in schema.fields:
+        member_schema, value = member.schema, members.get(member.name)
+        if value is None:
+            pass
+        elif member_schema.name in _DENSE and member_schema.items is not None:
+            numbers = ", ".join(_number(member_schema.items, number) for number in value)
+            value = f'{{ "values": [{numbers}] }}'
+        elif member_schema.name == _SPARSE:
+            vector = member_schema.field("vector")
+            if vector is None or vector.values is None or value.get("vector") is None:
+                raise unusable("A sparse vector has no values")
+            number_schema = vector.values
+            numbers = ", ".join(
+                f'"{index}": {_number(number_schema, number)}'
+                for index, number in sorted(dict(value["vector"]).items())
+            )
+            value = f'{{ "dimensions": {value.get("dimensions")}, "vector": {{ {numbers} }} }}'
+        elif member_schema.type == "struct":
+            value = _with_json(member_schema, value)
+        values[member.name] = value
+    return values
 
 
 def _number(schema: Schema, value: Any) -> str:
@@ -151,7 +150,6 @@ _IMAGES = ("before", "after")
 
 
 def _camel(name: str) -> str:
-    """Convert a name to camel case; dots and underscores separate its words."""
     first, *others = re.split(r"[._]+", name)
     return first.lower() + "".join(word[:1].upper() + word[1:].lower() for word in others)
 
@@ -176,7 +174,6 @@ class NamingStyle:
         self._styled, self._prefix, self._suffix = STYLES[style.upper()], prefix, suffix
 
     def __call__(self, name: str) -> str:
-        """The name in this style."""
         return f"{self._prefix}{self._styled(name)}{self._suffix}"
 
 
@@ -187,7 +184,6 @@ class CollectionNameTransformation:
         self._name = name
 
     def __call__(self, record: SinkRecord) -> SinkRecord:
-        """The record with its new topic."""
         return record.with_topic(self._name(record.topic))
 
 
@@ -196,21 +192,18 @@ class FieldNameTransformation:
 
     def __init__(self, name: NamingStyle) -> None:
         self._name = name
-        self._rows, self._envelopes = SchemaMemo(self._row_schema), SchemaMemo(self._envelope_schema)
+        self._rows, self._envelopes = SchemaMemo(self._rename_columns), SchemaMemo(self._rename_images)
 
     def __call__(self, record: SinkRecord) -> SinkRecord:
-        """The record with its columns renamed; a record whose value is not a struct does not change."""
         if record.value.schema is None or record.value.schema.type != "struct":
             return record
-        return replace(record, key=self._row(record.key), value=self._value(record.value.schema, record.value))
-
-    def _value(self, schema: Schema, data: SchemaAndValue) -> SchemaAndValue:
+        schema, value = record.value.schema, record.value.value
         if not is_envelope(schema):
-            return self._row(data)
-        if data.value is None:
+            return replace(record, key=self._row(record.key), value=self._row(record.value))
+        if value is None:
             raise unusable("the record has the schema of a change event, but its value is null")
-        images = {name: self._members(data.value[name]) for name in _IMAGES if data.value.get(name) is not None}
-        return SchemaAndValue(self._envelopes(schema), data.value | images)
+        images = {name: self._members(value[name]) for name in _IMAGES if value.get(name) is not None}
+        return replace(record, key=self._row(record.key), value=SchemaAndValue(self._envelopes(schema), value | images))
 
     def _row(self, data: SchemaAndValue) -> SchemaAndValue:
         if data.schema is None or data.schema.type != "struct":
@@ -220,13 +213,13 @@ class FieldNameTransformation:
     def _members(self, row: Mapping[str, Any]) -> dict[str, Any]:
         return {self._name(name): value for name, value in row.items()}
 
-    def _row_schema(self, schema: Schema) -> Schema:
-        renamed = (Field(self._name(member.name), member.schema) for member in schema.fields)
-        return replace(schema, fields=unique(renamed))
+    def _rename_columns(self, schema: Schema) -> Schema:
+        fields = (Field(self._name(member.name), member.schema) for member in schema.fields)
+        return replace(schema, fields=unique(fields))
 
-    def _envelope_schema(self, schema: Schema) -> Schema:
-        members = (
+    def _rename_images(self, schema: Schema) -> Schema:
+        fields = (
             Field(member.name, self._rows(member.schema)) if member.name in _IMAGES else member
             for member in schema.fields
         )
-        return replace(schema, fields=tuple(members))
+        return replace(schema, fields=tuple(fields))

@@ -29,7 +29,7 @@ from headrace.transforms.columns import (
     geometry_format_transformer,
     swap_geometry_coordinates,
 )
-from headrace.transforms.java_formats import check_replacement, compiled
+from headrace.transforms.java_formats import check_replacement, compile_pattern
 from headrace.transforms.options import HIGH, LOW, REPLACE_NULL, PluginClass, Values, option, word
 from headrace.transforms.record import Transform
 from headrace.transforms.routing import ByLogicalTableRouter, KeyField
@@ -248,7 +248,7 @@ def _logical_router(values: Values) -> ByLogicalTableRouter:
         (values["topic.regex"], values["topic.replacement"]),
         *([(pattern, made)] if pattern.strip() else ()),
     ):
-        problem = check_replacement(compiled(expression), replacement)
+        problem = check_replacement(compile_pattern(expression), replacement)
         if problem is not None:
             raise ValueError(f"{replacement}: {problem}")
     field = KeyField(values["key.field.name"], pattern.strip() and pattern, made)

@@ -26,10 +26,10 @@ from headrace.transforms.record import (
     class_of,
     default_of,
     plain_map,
-    remade,
     schemaless_type,
     struct,
     unusable,
+    with_fields,
 )
 
 
@@ -49,17 +49,16 @@ class ReplaceField:
         self._schemas = SchemaMemo(self._schema)
 
     def __call__(self, record: SinkRecord) -> SinkRecord:
-        """The record with the selected fields."""
         data = self._side.of(record)
         if data.value is None:
             return record
         if data.schema is None:
             plain = plain_map(data, "field replacement")
-            values = {self._renamed(name): value for name, value in plain.items() if self._wants(name)}
+            values = {self._new_name(name): value for name, value in plain.items() if self._wants(name)}
             return self._side.put(record, SchemaAndValue(None, values))
         schema, before = struct(data, "field replacement")
         values = {
-            self._renamed(member.name): cell(before, member, default=self._default)
+            self._new_name(member.name): cell(before, member, default=self._default)
             for member in schema.fields
             if self._wants(member.name)
         }
@@ -67,12 +66,12 @@ class ReplaceField:
 
     def _schema(self, schema: Schema) -> Schema:
         wanted = (member for member in schema.fields if self._wants(member.name))
-        return remade(schema, (Field(self._renamed(member.name), member.schema) for member in wanted))
+        return with_fields(schema, (Field(self._new_name(member.name), member.schema) for member in wanted))
 
     def _wants(self, name: str) -> bool:
         return name not in self._exclude and (not self._include or name in self._include)
 
-    def _renamed(self, name: str) -> str:
+    def _new_name(self, name: str) -> str:
         return self._renames.get(name, name)
 
 
@@ -94,26 +93,39 @@ class MaskField:
         self._replacement = replacement or None
 
     def __call__(self, record: SinkRecord) -> SinkRecord:
-        """The record with masked fields."""
         data = self._side.of(record)
         if data.schema is None:
             plain = plain_map(data, "mask fields")
-            masked = {name: self._masked(SchemaAndValue(None, plain.get(name))) for name in self._fields}
+            masked = {name: self._mask(SchemaAndValue(None, plain.get(name))) for name in self._fields}
             return self._side.put(record, SchemaAndValue(None, {**plain, **masked}))
         schema, values = struct(data, "mask fields")
         kept = cells(schema, values, default=self._default)
         for member in schema.fields:
             if member.name in self._fields:
-                kept[member.name] = self._masked(SchemaAndValue(member.schema, kept[member.name]))
+                kept[member.name] = self._mask(SchemaAndValue(member.schema, kept[member.name]))
         return self._side.put(record, SchemaAndValue(schema, kept))
 
-    def _masked(self, data: SchemaAndValue) -> Any:
+    def _mask(self, data: SchemaAndValue) -> Any:
         if data.value is None:
             return None
         kind = schemaless_type(data.value) if data.schema is None else data.schema.type
         name = None if data.schema is None else data.schema.name
         if self._replacement is not None:
-            return self._replaced(data, kind, name, self._replacement)
+            text = self._replacement
+            if kind == "string":
+                return text
+            try:
+                if name in (DATE, TIME, TIMESTAMP):
+                    raise ValueError
+                if kind.startswith("int"):
+                    return int(text)
+                if kind in ("float", "double"):
+                    return float(text)
+                if data.schema is not None and name == DECIMAL and (number := Decimal(text)).is_finite():
+                    return unscaled_bytes(number, int(data.schema.parameter("scale") or 0))
+            except (ValueError, InvalidOperation):
+                pass
+            raise unusable(f"Cannot mask value of type {class_of(data)} with custom replacement.")
         if name == DECIMAL:
             return b"\0"
         if kind == "map" and isinstance(data.value, list):
@@ -121,24 +133,6 @@ class MaskField:
         if kind not in self._EMPTY:
             raise unusable(f"Cannot mask value of type: class {class_of(data)}")
         return self._EMPTY[kind]
-
-    @staticmethod
-    def _replaced(data: SchemaAndValue, type_name: str, name: str | None, text: str) -> Any:
-        """Convert the configured text to the field's type."""
-        try:
-            if type_name == "string":
-                return text
-            if name in (DATE, TIME, TIMESTAMP):
-                raise ValueError
-            if type_name.startswith("int"):
-                return int(text)
-            if type_name in ("float", "double"):
-                return float(text)
-            if data.schema is not None and name == DECIMAL and (number := Decimal(text)).is_finite():
-                return unscaled_bytes(number, int(data.schema.parameter("scale") or 0))
-        except (ValueError, InvalidOperation):
-            pass
-        raise unusable(f"Cannot mask value of type {class_of(data)} with custom replacement.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +180,6 @@ class InsertField:
         self._schemas = SchemaMemo(self._schema)
 
     def __call__(self, record: SinkRecord) -> SinkRecord:
-        """The record with the fields."""
         data = self._side.of(record)
         if data.value is None:
             return record
@@ -199,7 +192,7 @@ class InsertField:
         return self._side.put(record, SchemaAndValue(schema, values))
 
     def _schema(self, schema: Schema) -> Schema:
-        return remade(schema, (*schema.fields, *(Field(name, kind) for name, kind, _ in self._insertions)))
+        return with_fields(schema, (*schema.fields, *(Field(name, kind) for name, kind, _ in self._insertions)))
 
 
 class ValueToKey:
@@ -210,7 +203,6 @@ class ValueToKey:
         self._schemas = SchemaMemo(self._schema)
 
     def __call__(self, record: SinkRecord) -> SinkRecord:
-        """The record with the key."""
         data = record.value
         if data.schema is None:
             plain = plain_map(data, "copying fields from value to key")
@@ -234,10 +226,9 @@ class Flatten:
 
     def __init__(self, side: Side, delimiter: str = ".") -> None:
         self._side, self._delimiter = side, delimiter
-        self._schemas = SchemaMemo(lambda schema: remade(schema, self._fields(schema, "", schema.optional, None)))
+        self._schemas = SchemaMemo(lambda schema: with_fields(schema, self._fields(schema, "", schema.optional, None)))
 
     def __call__(self, record: SinkRecord) -> SinkRecord:
-        """The record without nested structs."""
         data = self._side.of(record)
         if data.value is None:
             return record
@@ -247,7 +238,7 @@ class Flatten:
             return self._side.put(record, SchemaAndValue(None, flat))
         schema, values = struct(data, "flattening")
         made = self._schemas(schema)
-        self._flatten(schema, values, "", flat)
+        self._flatten_struct(schema, values, "", flat)
         return self._side.put(record, SchemaAndValue(made, flat))
 
     def _fields(self, schema: Schema, prefix: str, optional: bool, default: Mapping[str, Any] | None) -> list[Field]:
@@ -267,13 +258,15 @@ class Flatten:
                 members.append(Field(name, made))
         return members
 
-    def _flatten(self, schema: Schema, values: Mapping[str, Any] | None, prefix: str, flat: dict[str, Any]) -> None:
+    def _flatten_struct(
+        self, schema: Schema, values: Mapping[str, Any] | None, prefix: str, flat: dict[str, Any]
+    ) -> None:
         for member in schema.fields:
             name = self._name(prefix, member.name)
             value = None if values is None else values.get(member.name)
             value = default_of(member.schema) if value is None and values is not None else value
             if member.schema.type == "struct":
-                self._flatten(member.schema, value, name, flat)
+                self._flatten_struct(member.schema, value, name, flat)
             else:
                 flat[name] = value
 
@@ -337,27 +330,23 @@ class ExtractField:
         self._path = field_path(field, version)
 
     def __call__(self, record: SinkRecord) -> SinkRecord:
-        """The record with the field as its key or value."""
         data = self._side.of(record)
         if data.schema is None:
-            return self._side.put(record, SchemaAndValue(None, self._of_map(data)))
+            for step in self._path:
+                if data.value is None:
+                    break
+                data = SchemaAndValue(None, plain_map(data, "field extraction").get(step))
+            return self._side.put(record, SchemaAndValue(None, data.value))
         schema, value = data.schema, data.value
         for place, step in enumerate(self._path):
             if value is not None:
                 struct(SchemaAndValue(schema, value), "field extraction" if place == 0 else "nested field access")
-            member = next((each for each in schema.fields if each.name == step), None)
+            member = next((field for field in schema.fields if field.name == step), None)
             if member is None:
                 raise unusable(f"Unknown field: {self._name}")
             value = None if value is None else cell(value, member, default=self._default)
             schema = member.schema
         return self._side.put(record, SchemaAndValue(schema, value))
-
-    def _of_map(self, data: SchemaAndValue) -> Any:
-        for step in self._path:
-            if data.value is None:
-                return None
-            data = SchemaAndValue(None, plain_map(data, "field extraction").get(step))
-        return data.value
 
 
 class HoistField:
@@ -368,7 +357,6 @@ class HoistField:
         self._schemas = SchemaMemo(lambda schema: Schema("struct", fields=(Field(field, schema),)))
 
     def __call__(self, record: SinkRecord) -> SinkRecord:
-        """The record with the struct."""
         data = self._side.of(record)
         schema = None if data.schema is None else self._schemas(data.schema)
         return self._side.put(record, SchemaAndValue(schema, {self._name: data.value}))
@@ -382,7 +370,6 @@ class SetSchemaMetadata:
         self._schemas = SchemaMemo(self._schema)
 
     def __call__(self, record: SinkRecord) -> SinkRecord:
-        """The record with the schema. Raises BadRecord for schemaless data."""
         data = self._side.of(record)
         if data.schema is None and data.value is None:
             return record

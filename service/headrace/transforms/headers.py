@@ -36,7 +36,6 @@ class InsertHeader:
         self._header, self._value = header, parse_literal(literal)
 
     def __call__(self, record: SinkRecord) -> SinkRecord:
-        """The record with the header."""
         return record.with_header(self._header, self._value)
 
 
@@ -47,8 +46,7 @@ class DropHeaders:
         self._headers = frozenset(headers)
 
     def __call__(self, record: SinkRecord) -> SinkRecord:
-        """The record without the headers."""
-        return replace(record, headers=tuple(each for each in record.headers if each[0] not in self._headers))
+        return replace(record, headers=tuple(header for header in record.headers if header[0] not in self._headers))
 
 
 class HeaderFrom:
@@ -63,23 +61,18 @@ class HeaderFrom:
         self._removal = ReplaceField(side, fields, (), {}, default) if move else None
 
     def __call__(self, record: SinkRecord) -> SinkRecord:
-        """The record with the headers."""
         data = self._side.of(record)
         if data.schema is None:
             values = plain_map(data, self._purpose)
             added: list[Header] = [(header, SchemaAndValue(None, values.get(field))) for field, header in self._pairs]
         else:
-            added = self._of_struct(data)
+            schema, values = struct(data, self._purpose)
+            members = {member.name: member for member in schema.fields}
+            added = []
+            for field, header in self._pairs:
+                if field not in members:
+                    raise unusable(f"Unknown field: {field}")
+                member = members[field]
+                added.append((header, SchemaAndValue(member.schema, cell(values, member, default=self._default))))
         changed = record if self._removal is None else self._removal(record)
         return replace(changed, headers=(*record.headers, *added))
-
-    def _of_struct(self, data: SchemaAndValue) -> list[Header]:
-        schema, values = struct(data, self._purpose)
-        members = {member.name: member for member in schema.fields}
-        added: list[Header] = []
-        for field, header in self._pairs:
-            if field not in members:
-                raise unusable(f"Unknown field: {field}")
-            member = members[field]
-            added.append((header, SchemaAndValue(member.schema, cell(values, member, default=self._default))))
-        return added

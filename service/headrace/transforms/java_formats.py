@@ -12,36 +12,35 @@ from headrace.core.connect.java_patterns import python_pattern
 from headrace.transforms.record import unusable
 
 
-def compiled(pattern: str) -> re.Pattern[str]:
+def compile_pattern(pattern: str) -> re.Pattern[str]:
     """A pattern of Java's. Raises OnlyJava, or ``re.error`` for an invalid one."""
     return re.compile(python_pattern(pattern))
 
 
-def replaced(pattern: re.Pattern[str], replacement: str, text: str) -> str | None:
+def replace_first(pattern: re.Pattern[str], replacement: str, text: str) -> str | None:
     """Return ``text`` with the first match replaced, None if the pattern does not match the complete text.
 
     Java's routers do the same: ``matches()``, then ``replaceFirst()``, which searches again.
     """
     if pattern.fullmatch(text) is None:
         return None
-    return pattern.sub(lambda match: _expanded(match, replacement), text, count=1)
 
+    def expand(match: re.Match[str]) -> str:  # $1, ${name}, and a backslash before a literal character
+        out, index = [], 0
+        while index < len(replacement):
+            letter = replacement[index]
+            if letter == "\\" and index + 1 < len(replacement):
+                out.append(replacement[index + 1])
+                index += 2
+            elif letter == "$":
+                group, index = _group(match, replacement, index + 1)
+                out.append(match[group] or "")
+            else:
+                out.append(letter)
+                index += 1
+        return "".join(out)
 
-def _expanded(match: re.Match[str], replacement: str) -> str:
-    """Expand Java's replacement: ``$1``, ``${name}``, and a backslash before a literal character."""
-    out, index = [], 0
-    while index < len(replacement):
-        letter = replacement[index]
-        if letter == "\\" and index + 1 < len(replacement):
-            out.append(replacement[index + 1])
-            index += 2
-        elif letter == "$":
-            group, index = _group(match, replacement, index + 1)
-            out.append(match[group] or "")
-        else:
-            out.append(letter)
-            index += 1
-    return "".join(out)
+    return pattern.sub(expand, text, count=1)
 
 
 def _group(match: re.Match[str], replacement: str, index: int) -> tuple[int | str, int]:
@@ -94,13 +93,19 @@ _WEEKDAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday",
 _LETTERS = frozenset("yMdHhkKmsSaEDXZz")
 _ZONE = r"(?:Z|UTC|GMT|(?:GMT)?[+-]\d{2}(?::?\d{2})?)"
 
+_TEXT_PATTERNS = {**dict.fromkeys("XZz", _ZONE), "a": "[AaPp][Mm]", "E": "[A-Za-z]+"}
+
 
 class DateFormat:
     """One pattern. Raises ValueError for an unknown letter."""
 
     def __init__(self, pattern: str) -> None:
         self.pattern = pattern
-        self._tokens = [_token(match) for match in _TOKEN.finditer(pattern)]
+        # The letters of a field and False, or a literal text and True.
+        self._tokens = [
+            (match[0], match[2] is None) if match[1] is None else (match[1].replace("''", "'") or "'", True)
+            for match in _TOKEN.finditer(pattern)
+        ]
         unknown = {letters[0] for letters, literal in self._tokens if not literal} - _LETTERS
         if unknown or pattern.replace("''", "").count("'") % 2:
             raise ValueError(f"Illegal pattern character '{min(unknown)}'" if unknown else "Unterminated quote")
@@ -117,39 +122,24 @@ class DateFormat:
     def parse(self, text: str) -> int:
         """Parse a text to milliseconds since 1970. Raises BadRecord, without the text, if it does not match."""
         if self._parser is None:
-            self._parser = re.compile("".join(self._part(i) for i in range(len(self._tokens))))
+            parts, tokens = [], self._tokens
+            for index, (letters, literal) in enumerate(tokens):
+                if literal:
+                    parts.append(re.escape(letters))
+                    continue
+                # A number ends at its width only where the digits of the next field follow at once, as in yyyyMMdd.
+                fixed_width = index + 1 < len(tokens) and not tokens[index + 1][1]
+                field = rf"\d{{{len(letters)}}}" if fixed_width else r"-?\d+"
+                if letters[0] in _TEXT_PATTERNS:
+                    field = _TEXT_PATTERNS[letters[0]]
+                elif letters[0] == "M" and len(letters) > 2:
+                    field = "[A-Za-z]+"
+                parts.append(f"(?P<t{index}>{field})")
+            self._parser = re.compile("".join(parts))
         match = self._parser.match(text)
         if match is None:
             raise unusable(f"Could not parse timestamp: value does not match pattern ({self.pattern})")
         return _time({letters: match[f"t{i}"] for i, (letters, literal) in enumerate(self._tokens) if not literal})
-
-    def _part(self, index: int) -> str:
-        letters, literal = self._tokens[index]
-        if literal:
-            return re.escape(letters)
-        following = index + 1 < len(self._tokens) and not self._tokens[index + 1][1]
-        return f"(?P<t{index}>{_pattern(letters, followed_by_digits=following)})"
-
-
-def _token(match: re.Match[str]) -> tuple[str, bool]:
-    """Return the letters of one field, or a literal text and True."""
-    quoted = match[1]
-    if quoted is not None:
-        return (quoted.replace("''", "'") or "'"), True
-    return match[0], match[2] is None
-
-
-def _pattern(letters: str, *, followed_by_digits: bool) -> str:
-    symbol = letters[0]
-    if symbol in "XZz":
-        return _ZONE
-    if symbol == "a":
-        return "[AaPp][Mm]"
-    if symbol == "E":
-        return "[A-Za-z]+"
-    if symbol == "M" and len(letters) > 2:
-        return "[A-Za-z]+"
-    return rf"\d{{{len(letters)}}}" if followed_by_digits else r"-?\d+"
 
 
 def _text(letters: str, when: datetime) -> str:
@@ -166,10 +156,6 @@ def _text(letters: str, when: datetime) -> str:
         return "AM" if when.hour < 12 else "PM"
     if symbol in "XZz":
         return {"X": "Z", "Z": "+0000", "z": "UTC" if width < 4 else "Coordinated Universal Time"}[symbol]
-    return f"{_number(symbol, when):0{width}}"
-
-
-def _number(symbol: str, when: datetime) -> int:
     numbers = {
         "M": when.month,
         "d": when.day,
@@ -182,51 +168,45 @@ def _number(symbol: str, when: datetime) -> int:
         "S": when.microsecond // 1000,
         "D": when.timetuple().tm_yday,
     }
-    return numbers[symbol]
+    return f"{numbers[symbol]:0{width}}"
 
 
 def _time(parts: dict[str, str]) -> int:
     """Return the time of the fields. Absent fields have their value of 1970; too large values carry over."""
-    found = {letters[0]: (letters, text) for letters, text in parts.items()}
-    numbers = {symbol: int(text) for symbol, (_, text) in found.items() if text.lstrip("-").isdigit()}
+    fields = {letters[0]: (letters, text) for letters, text in parts.items()}
+    numbers = {symbol: int(text) for symbol, (_, text) in fields.items() if text.lstrip("-").isdigit()}
     year = numbers.get("y", 1970)
-    if "y" in found and len(found["y"][0]) == 2 and len(found["y"][1]) == 2:
+    if "y" in fields and len(fields["y"][0]) == 2 and len(fields["y"][1]) == 2:
         year += 2000 if year < 46 else 1900
-    month = numbers.get("M", 1) if "M" in numbers or "M" not in found else _month(found["M"][1])
+    month = numbers.get("M", 1)
+    if "M" in fields and "M" not in numbers:
+        prefix = fields["M"][1].lower()[:3]
+        index = next((i for i, name in enumerate(_MONTHS) if name.lower().startswith(prefix)), None)
+        if index is None:
+            raise unusable("Could not parse timestamp: unknown name of a month")
+        month = index + 1
     years, months = divmod(month - 1, 12)
     day = datetime(year + years, months + 1, 1, tzinfo=UTC)
-    if "D" in numbers and "M" not in found:
+    if "D" in numbers and "M" not in fields:
         day += timedelta(days=numbers["D"] - 1)
-    offset = next((_offset(text) for symbol, (_, text) in found.items() if symbol in "XZz"), timedelta())
     day += timedelta(
         days=numbers.get("d", 1) - 1,
-        hours=_hour(numbers, found),
+        hours=_hour(numbers, is_afternoon="a" in fields and fields["a"][1].upper() == "PM"),
         minutes=numbers.get("m", 0),
         seconds=numbers.get("s", 0),
         milliseconds=numbers.get("S", 0),
     )
-    return (day - offset - EPOCH) // timedelta(milliseconds=1)
+    zone = next((text for symbol, (_, text) in fields.items() if symbol in "XZz"), "")
+    if digits := re.sub(r"[^0-9]", "", zone):
+        offset = timedelta(hours=int(digits[:2]), minutes=int(digits[2:] or 0))
+        day -= -offset if "-" in zone else offset
+    return (day - EPOCH) // timedelta(milliseconds=1)
 
 
-def _hour(numbers: dict[str, int], found: dict[str, tuple[str, str]]) -> int:
+def _hour(numbers: dict[str, int], *, is_afternoon: bool) -> int:
     if "H" in numbers:
         return numbers["H"]
     if "k" in numbers:
         return numbers["k"] % 24
     hour = numbers["h"] % 12 if "h" in numbers else numbers.get("K", 0)
-    return hour + 12 if "a" in found and found["a"][1].upper() == "PM" else hour
-
-
-def _month(name: str) -> int:
-    index = next((i for i, month in enumerate(_MONTHS) if month.lower().startswith(name.lower()[:3])), None)
-    if index is None:
-        raise unusable("Could not parse timestamp: unknown name of a month")
-    return index + 1
-
-
-def _offset(text: str) -> timedelta:
-    digits = re.sub(r"[^0-9]", "", text)
-    if not digits:
-        return timedelta()
-    span = timedelta(hours=int(digits[:2]), minutes=int(digits[2:] or 0))
-    return -span if "-" in text else span
+    return hour + 12 if is_afternoon else hour

@@ -63,10 +63,10 @@ def parse_literal(text: str) -> SchemaAndValue:
 
 
 def _moment(text: str) -> SchemaAndValue | None:
-    found = _MOMENT.fullmatch(text)
-    if found is None:
+    match = _MOMENT.fullmatch(text)
+    if match is None:
         return None
-    parts = [int(part) for part in found.groups() if part is not None]
+    parts = [int(part) for part in match.groups() if part is not None]
     if len(parts) == 3:
         return SchemaAndValue(_DATE, _days(*parts))
     if len(parts) == 4:
@@ -94,7 +94,11 @@ def _number(text: str) -> SchemaAndValue | None:
             return SchemaAndValue(Schema(type_name), whole)
     exponent = int(number.as_tuple().exponent)
     if exponent:
-        for type_name, value in (("float", _float(float(number))), ("double", float(number))):
+        try:
+            nearest = float(struct.unpack("f", struct.pack("f", float(number)))[0])
+        except OverflowError:
+            nearest = math.inf
+        for type_name, value in (("float", nearest), ("double", float(number))):
             if math.isfinite(value):
                 return SchemaAndValue(Schema(type_name), value)
     schema = Schema("bytes", name=DECIMAL, version=1, parameters=(("scale", str(-exponent)),))
@@ -102,13 +106,6 @@ def _number(text: str) -> SchemaAndValue | None:
         return SchemaAndValue(schema, unscaled_bytes(number, -exponent))
     except BadRecord:
         return None  # thousands of digits
-
-
-def _float(number: float) -> float:
-    try:
-        return float(struct.unpack("f", struct.pack("f", number))[0])
-    except OverflowError:
-        return math.inf
 
 
 class _Structure:
@@ -119,20 +116,25 @@ class _Structure:
 
     def parse(self) -> SchemaAndValue:
         """Parse the complete text. Raises _NotAStructure."""
-        found = self._value(0)
+        value = self._value(0)
         if self._at < len(self._text):
             raise _NotAStructure
-        return found
+        return value
 
     def _value(self, depth: int) -> SchemaAndValue:
         if depth > DEEPEST:
             raise _NotAStructure
         if self._takes("["):
             items = list(self._until("]", lambda: self._value(depth + 1)))
-            schema = _common(each.schema for each in items)
-            return SchemaAndValue(Schema("array", items=schema), [_aligned(each, schema) for each in items])
+            schema = _common_schema(item.schema for item in items)
+            return SchemaAndValue(Schema("array", items=schema), [_align(item, schema) for item in items])
         if self._takes("{"):
-            return self._map(depth)
+            entries = list(self._until("}", lambda: self._entry(depth + 1)))
+            keys = _common_schema(key.schema for key, _ in entries)
+            values = _common_schema(value.schema for _, value in entries)
+            pairs = [(_align(key, keys), _align(value, values)) for key, value in entries]
+            by_text = keys is None or keys.type == "string"
+            return SchemaAndValue(Schema("map", keys=keys, values=values), dict(pairs) if by_text else pairs)
         quoted = _QUOTED.match(self._text, self._at)
         if quoted:
             self._move(quoted.end())
@@ -140,18 +142,10 @@ class _Structure:
         token = _TOKEN.match(self._text, self._at)
         plain = token[0].strip() if token else ""
         self._move(token.end() if token else self._at)
-        found = _WORDS.get(plain) or _moment(plain) or _number(plain)
-        if found is None:
+        scalar = _WORDS.get(plain) or _moment(plain) or _number(plain)
+        if scalar is None:
             raise _NotAStructure
-        return found
-
-    def _map(self, depth: int) -> SchemaAndValue:
-        found = list(self._until("}", lambda: self._entry(depth + 1)))
-        keys = _common(key.schema for key, _ in found)
-        values = _common(value.schema for _, value in found)
-        pairs = [(_aligned(key, keys), _aligned(value, values)) for key, value in found]
-        by_text = keys is None or keys.type == "string"
-        return SchemaAndValue(Schema("map", keys=keys, values=values), dict(pairs) if by_text else pairs)
+        return scalar
 
     def _entry(self, depth: int) -> tuple[SchemaAndValue, SchemaAndValue]:
         key = self._value(depth)
@@ -166,10 +160,10 @@ class _Structure:
                 raise _NotAStructure
 
     def _takes(self, mark: str) -> bool:
-        found = self._text.startswith(mark, self._at)
-        if found:
+        is_next = self._text.startswith(mark, self._at)
+        if is_next:
             self._move(self._at + len(mark))
-        return found
+        return is_next
 
     def _move(self, to: int) -> None:
         """Move to a position and skip white space."""
@@ -177,19 +171,19 @@ class _Structure:
         self._at = space.end() if space else to
 
 
-def _common(schemas: Iterable[Schema | None]) -> Schema | None:
+def _common_schema(schemas: Iterable[Schema | None]) -> Schema | None:
     """Return a schema that fits all values, None if there is none or no value. Raises for nulls among values."""
     given = set(schemas)
-    known = [schema for schema in given if schema is not None]
-    if known and None in given:
+    typed = [schema for schema in given if schema is not None]
+    if typed and None in given:
         raise _NotAStructure
-    if len(known) < 2:
-        return known[0] if known else None
-    if any(schema.type not in _NUMBERS or schema.name for schema in known):
+    if len(typed) < 2:
+        return typed[0] if typed else None
+    if any(schema.type not in _NUMBERS or schema.name for schema in typed):
         return None
-    return Schema(max((schema.type for schema in known), key=_NUMBERS.index))
+    return Schema(max((schema.type for schema in typed), key=_NUMBERS.index))
 
 
-def _aligned(data: SchemaAndValue, schema: Schema | None) -> Any:
+def _align(data: SchemaAndValue, schema: Schema | None) -> Any:
     is_real = schema is not None and schema.type in ("float", "double")
     return float(data.value) if is_real and isinstance(data.value, int) else data.value

@@ -60,11 +60,9 @@ class SinkRecord:
             raise
 
     def with_topic(self, topic: str) -> SinkRecord:
-        """The record with another topic."""
         return self if topic == self.topic else replace(self, topic=topic)
 
     def with_header(self, name: str, value: SchemaAndValue) -> SinkRecord:
-        """The record with one more header."""
         return replace(self, headers=(*self.headers, (name, value)))
 
 
@@ -81,11 +79,9 @@ class Side(StrEnum):
     VALUE = "Value"
 
     def of(self, record: SinkRecord) -> SchemaAndValue:
-        """This half of a record."""
         return record.key if self is Side.KEY else record.value
 
     def put(self, record: SinkRecord, data: SchemaAndValue) -> SinkRecord:
-        """The record with another half."""
         return replace(record, key=data) if self is Side.KEY else replace(record, value=data)
 
 
@@ -126,8 +122,8 @@ def schemaless_type(value: Any) -> str:
     """Return the type of a schemaless value in Connect."""
     if isinstance(value, bool):
         return "boolean"
-    kinds = ((int, "int64"), (float, "double"), (str, "string"), (bytes, "bytes"), (dict, "map"), (list, "array"))
-    return next((word for python_type, word in kinds if isinstance(value, python_type)), "unknown")
+    types = ((int, "int64"), (float, "double"), (str, "string"), (bytes, "bytes"), (dict, "map"), (list, "array"))
+    return next((name for python_type, name in types if isinstance(value, python_type)), "unknown")
 
 
 def class_of(data: SchemaAndValue) -> str:
@@ -149,8 +145,8 @@ def struct(data: SchemaAndValue, purpose: str) -> tuple[Schema, dict[str, Any]]:
 def plain_map(data: SchemaAndValue, purpose: str) -> dict[str, Any]:
     """Return the members of schemaless data. Raises BadRecord, with Connect's message, for anything else."""
     if not isinstance(data.value, dict):
-        found = class_of(data)
-        raise unusable(f"Only Map objects supported in absence of schema for [{purpose}], found: {found}")
+        java_class = class_of(data)
+        raise unusable(f"Only Map objects supported in absence of schema for [{purpose}], found: {java_class}")
     return data.value
 
 
@@ -172,7 +168,7 @@ def cells(schema: Schema, values: dict[str, Any], *, default: bool = True) -> di
     return {member.name: cell(values, member, default=default) for member in schema.fields}
 
 
-def remade(schema: Schema, fields: Iterable[Field]) -> Schema:
+def with_fields(schema: Schema, fields: Iterable[Field]) -> Schema:
     """Return a required struct schema with other fields; the rest is copied as by Connect's ``copySchemaBasics``."""
     return replace(schema, optional=False, default=None, fields=unique(fields))
 
@@ -195,7 +191,6 @@ class SchemaMemo:
         self._made: LRUCache[tuple[Any, ...], tuple[Schema, Schema]] = LRUCache(_SCHEMAS)
 
     def __call__(self, schema: Schema, *others: Any) -> Schema:
-        """The schema derived from ``schema`` and ``others``."""
         key = (id(schema), *others)
         if key not in self._made:
             self._made[key] = (schema, self._make(schema, *others))  # holds the schema, so that its id stays unique

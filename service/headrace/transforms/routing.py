@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.schema import Field, Schema
 from headrace.transforms.change_events import is_envelope
-from headrace.transforms.java_formats import DateFormat, compiled, replaced
+from headrace.transforms.java_formats import DateFormat, compile_pattern, replace_first
 from headrace.transforms.record import NOTHING, SchemaMemo, SinkRecord, cells, struct, unique, unusable
 
 
@@ -18,12 +18,11 @@ class RegexRouter:
     """Rename topics whose complete name matches a pattern."""
 
     def __init__(self, regex: str, replacement: str) -> None:
-        self._pattern = compiled(regex)
+        self._pattern = compile_pattern(regex)
         self._replacement = replacement
 
     def __call__(self, record: SinkRecord) -> SinkRecord:
-        """The record under its new topic."""
-        topic = replaced(self._pattern, self._replacement, record.topic)
+        topic = replace_first(self._pattern, self._replacement, record.topic)
         return record if topic is None else record.with_topic(topic)
 
 
@@ -35,7 +34,6 @@ class TimestampRouter:
         self._dates = DateFormat(timestamp_format)
 
     def __call__(self, record: SinkRecord) -> SinkRecord:
-        """The record under its new topic."""
         if record.timestamp < 0:
             raise unusable("Timestamp missing on record")
         when = self._dates.format(record.timestamp)
@@ -57,7 +55,7 @@ class KeyField:
         """The value of the field for rows of a topic."""
         if not self.regex:
             return topic
-        made = replaced(compiled(self.regex), self.replacement, topic)
+        made = replace_first(compile_pattern(self.regex), self.replacement, topic)
         return topic if made is None else made
 
 
@@ -65,14 +63,13 @@ class ByLogicalTableRouter:
     """Rename topics and, unless ``key_field`` is None, add the physical table to the key."""
 
     def __init__(self, regex: str, replacement: str, key_field: KeyField | None) -> None:
-        self._pattern = compiled(regex)
+        self._pattern = compile_pattern(regex)
         self._replacement, self._key_field = replacement, key_field
         self._keys = SchemaMemo(self._key_schema)
         self._envelopes = SchemaMemo(_envelope_schema)
 
     def __call__(self, record: SinkRecord) -> SinkRecord:
-        """The record with the logical topic."""
-        topic = replaced(self._pattern, self._replacement, record.topic)
+        topic = replace_first(self._pattern, self._replacement, record.topic)
         if not topic:
             return record
         key = NOTHING

@@ -30,9 +30,9 @@ from headrace.transforms.record import (
     cell,
     class_of,
     plain_map,
-    remade,
     struct,
     unusable,
+    with_fields,
 )
 
 _DAY = 86_400_000
@@ -66,7 +66,6 @@ class TimestampConverter:
         self._schemas = SchemaMemo(self._schema)
 
     def __call__(self, record: SinkRecord) -> SinkRecord:
-        """The record with the time converted."""
         data = self._side.of(record)
         if data.schema is None and data.value is None:
             return record
@@ -101,7 +100,7 @@ class TimestampConverter:
             Field(member.name, self._target_schema(member.schema)) if member.name == self._field else member
             for member in schema.fields
         )
-        return replace(remade(schema, fields), optional=schema.optional)
+        return replace(with_fields(schema, fields), optional=schema.optional)
 
     def _target_schema(self, schema: Schema) -> Schema:
         return replace(TYPES[self._target], optional=schema.optional)
@@ -219,7 +218,6 @@ class TimezoneConverter:
         self._zone, self._include, self._exclude = zone, include, exclude
 
     def __call__(self, record: SinkRecord) -> SinkRecord:
-        """The record with the times converted."""
         schema, values = record.value.schema, record.value.value
         if values is None or schema is None or not is_envelope(schema):
             return record

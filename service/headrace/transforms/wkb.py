@@ -22,19 +22,19 @@ def is_extended(wkb: bytes) -> bool:
     return len(wkb) >= _HEAD and bool(_type(wkb) & _HAS_SRID)
 
 
-def extended(wkb: bytes, srid: int) -> bytes:
+def add_srid(wkb: bytes, srid: int) -> bytes:
     """Add the SRID to a plain geometry. Raises MalformedGeometry."""
     order = _order(wkb)
     return wkb[:1] + struct.pack(f"{order}Ii", _type(wkb) | _HAS_SRID, srid) + wkb[_HEAD:]
 
 
-def plain(wkb: bytes) -> bytes:
+def remove_srid(wkb: bytes) -> bytes:
     """Remove the SRID from an extended geometry."""
     order = _order(wkb)
     return wkb[:1] + struct.pack(f"{order}I", _type(wkb) & ~_HAS_SRID) + wkb[_HEAD + 4 :]
 
 
-def swapped(wkb: bytes) -> bytes:
+def swap_ordinates(wkb: bytes) -> bytes:
     """Swap the first two ordinates of each point of a geometry. Raises MalformedGeometry."""
     swap = _Swap(wkb)
     try:
@@ -51,8 +51,7 @@ def _order(wkb: bytes) -> str:
 def _type(wkb: bytes) -> int:
     if len(wkb) < _HEAD:
         raise MalformedGeometry("the geometry ends too early")
-    found: int = struct.unpack_from(f"{_order(wkb)}I", wkb, 1)[0]
-    return found
+    return int(struct.unpack_from(f"{_order(wkb)}I", wkb, 1)[0])
 
 
 class _Swap:
@@ -68,25 +67,17 @@ class _Swap:
         ordinates = 2 + bool(kind & _HAS_Z) + bool(kind & _HAS_M)
         if kind & _HAS_SRID:
             self._number("i")
-        base = kind & _TYPE
-        if base in _MULTIPLE:
-            self._parts(_MULTIPLE[base], ordinates)
-        elif base == _COLLECTION:
-            self._collection()
-        else:
+        base, order = kind & _TYPE, self._order
+        if base not in _MULTIPLE and base != _COLLECTION:
             self._shape(base, ordinates)
-
-    def _collection(self) -> None:
-        order = self._order
+            return
+        # Each part has a byte order of its own. After it that of the collection is valid again.
         for _ in range(self._number("i")):
-            self.geometry()
-            self._order = order
-
-    def _parts(self, base: int, ordinates: int) -> None:
-        order = self._order
-        for _ in range(self._number("i")):
-            self._head()
-            self._shape(base, ordinates)
+            if base == _COLLECTION:
+                self.geometry()
+            else:
+                self._head()
+                self._shape(_MULTIPLE[base], ordinates)
             self._order = order
 
     def _shape(self, base: int, ordinates: int) -> None:
@@ -117,6 +108,6 @@ class _Swap:
         return self._number("I")
 
     def _number(self, form: str) -> int:
-        found: int = struct.unpack_from(f"{self._order}{form}", self.data, self.at)[0]
+        number: int = struct.unpack_from(f"{self._order}{form}", self.data, self.at)[0]
         self.at += 4
-        return found
+        return number

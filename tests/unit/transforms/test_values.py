@@ -13,7 +13,7 @@ from headrace.core.model.schema import Field, Schema
 from headrace.transforms.casting import java_double
 from headrace.transforms.fields import field_path
 from headrace.transforms.headers import header_bytes
-from headrace.transforms.java_formats import DateFormat, check_replacement, compiled
+from headrace.transforms.java_formats import DateFormat, check_replacement, compile_pattern
 from headrace.transforms.literals import parse_literal
 from headrace.transforms.record import DECIMAL, NOTHING, SinkRecord
 from headrace.transforms.registry import chain
@@ -159,7 +159,7 @@ def test_unknown_date_patterns_are_refused(pattern: str) -> None:
 )
 def test_replacements_refer_to_existing_groups(replacement: str, wrong: bool) -> None:
     """A replacement that refers to a missing group is an error of the configuration."""
-    assert (check_replacement(compiled("(.*)"), replacement) is not None) is wrong
+    assert (check_replacement(compile_pattern("(.*)"), replacement) is not None) is wrong
 
 
 @pytest.mark.parametrize("text", ["text", "42", "1.5", "true", '["x","y"]', '{"a":"b"}', "[1,2]"])
