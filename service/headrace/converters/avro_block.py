@@ -278,7 +278,6 @@ class RecordReader:
         return pa.StructArray.from_arrays(list(columns.values()), list(columns))
 
     def skip(self, payloads: Payloads, at: Positions) -> None:
-        """Advance ``at`` past all fields."""
         for _, reader in self.fields:
             reader.skip(payloads, at)
 
@@ -316,7 +315,6 @@ class OptionalReader:
         return fill_rows(cells, rows, len(at))
 
     def skip(self, payloads: Payloads, at: Positions) -> None:
-        """Advance ``at`` past the union."""
         rows = self._rows_with_value(payloads, at)
         if rows is None:
             self.inner.skip(payloads, at)

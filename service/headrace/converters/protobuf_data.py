@@ -78,7 +78,6 @@ _MOST_DIGITS = 10_000
 
 
 def same(value: Any) -> Any:
-    """Return a value that is already in its physical form."""
     return value
 
 
@@ -89,7 +88,6 @@ def scalar(field: Any) -> Value:
 
 
 def wrapper_value(inner: Value) -> Value:
-    """Read the value of a wrapper."""
     return lambda message: inner(message.value)
 
 
@@ -120,12 +118,10 @@ def chosen_value(union: str, values: Mapping[str, Value]) -> Value:
 
 
 def struct_value(members: list[tuple[str, Value]]) -> Value:
-    """Read all members of a message."""
     return lambda message: {name: get(message) for name, get in members}
 
 
 def each_value(value: Value) -> Value:
-    """Read a repeated field."""
     return lambda items: [value(item) for item in items]
 
 

@@ -313,28 +313,28 @@ class Codec:
             raise BadRecord("the record's key is not a struct", stage=Stage.KEY_CONVERTER)
         return [plain.get(name) for name in self.key_fields]
 
-    def columns(self, rows: Sequence[Any] | ColumnRows, known: Schema | None) -> Iterator[ColumnCells]:
-        """The cells of each column; ``known`` is the table's schema for rows that come without one.
+    def columns(self, rows: Sequence[Any] | ColumnRows, catalog_schema: Schema | None) -> Iterator[ColumnCells]:
+        """The cells of each column; ``catalog_schema`` is the table's schema for rows that come without one.
 
         Raises BadRecord with the index of a row that does not fit.
         """
         if isinstance(rows, ColumnRows):
             cells: Iterable[Any] = (rows.columns[name] for name in self.names)
         elif self.schemaless:
-            yield from self._infer_columns(rows, known)
+            yield from self._infer_columns(rows, catalog_schema)
             return
         else:
             cells = zip(*rows, strict=True)
         for member, values in zip(self._fields, cells, strict=True):
             yield ColumnCells(member.name, member.schema, self._column(member.name, member.schema, values))
 
-    def _infer_columns(self, rows: Sequence[dict[str, Any]], known: Schema | None) -> Iterator[ColumnCells]:
+    def _infer_columns(self, rows: Sequence[dict[str, Any]], catalog_schema: Schema | None) -> Iterator[ColumnCells]:
         names = list(dict.fromkeys(name for row in rows for name in row))
         for index, row in enumerate(rows) if any(name.startswith(OWN_PREFIX) for name in names) else ():
             _refuse_own_names(row, index)
         for name in names:
             values = [row.get(name) for row in rows]
-            schema = known.field(name) if known is not None else None
+            schema = catalog_schema.field(name) if catalog_schema is not None else None
             if schema is None and name in self.key_fields:
                 schema = self._key_types[self.key_fields.index(name)]
             if schema is None:

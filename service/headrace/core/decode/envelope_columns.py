@@ -193,12 +193,12 @@ class ChangesBuilder:
 
     def _plain_cells(self, table: TableId, codec: Codec, events: Events) -> Iterable[ColumnCells]:
         """Cells of JSON without schemas. A row is rejected only if it does not match the table's current types."""
-        known = self._types(table, events)
+        cached = self._types(table, events)
         try:
-            return list(codec.columns(events.rows, known))
+            return list(codec.columns(events.rows, cached))
         except BadRecord:
-            now = None if known is None else self._catalog.schema_now(table)
-            if now == known:
+            now = None if cached is None else self._catalog.schema_now(table)
+            if now == cached:
                 raise
         return list(codec.columns(events.rows, now))
 
@@ -207,17 +207,17 @@ class ChangesBuilder:
 
         The type of such a column would be guessed from its values, and the lake's column would keep that type.
         """
-        known = self._catalog.schema(table)
-        if known is None:
+        cached = self._catalog.schema(table)
+        if cached is None:
             return None
         unlisted = self._unlisted.setdefault(table, set())
         names = set[str]().union(*events.rows)
-        if names - unlisted - {member.name for member in known.fields}:
-            known = self._catalog.schema_now(table)
-            listed = set[str]() if known is None else {member.name for member in known.fields}
+        if names - unlisted - {member.name for member in cached.fields}:
+            cached = self._catalog.schema_now(table)
+            listed = set[str]() if cached is None else {member.name for member in cached.fields}
             unlisted |= names  # a dropped column, which later events still have, is queried once
             unlisted -= listed
-        return known
+        return cached
 
     def _note_unordered(self, events: Events, columns: Mapping[str, Column]) -> None:
         """Add a note if rows do not have the column that has to order them. A delete may have only its key."""

@@ -67,17 +67,14 @@ class Run:
     errant: list[Errant] = field(default_factory=list)
 
     def add(self, index: int, payload: Payload | None) -> None:
-        """Append one record."""
         self.indexes.append(index)
         self.payloads.append(payload)
 
     def extend(self, other: Run) -> None:
-        """Append the records of another run."""
         self.indexes += other.indexes
         self.payloads += other.payloads
 
     def clear(self) -> None:
-        """Remove all records."""
         self.indexes, self.payloads = [], []
 
     def leading_tombstones(self, named: Collection[int] = ()) -> Run:
@@ -90,7 +87,6 @@ class Run:
         return leading
 
     def tombstones(self) -> Run:
-        """The records without a value."""
         places = [index for index, payload in zip(self.indexes, self.payloads, strict=True) if payload is None]
         return Run(places, [None] * len(places))
 
@@ -128,7 +124,6 @@ class Events:
     def add(
         self, index: int, record: KafkaRecord, operation: Operation, source: Source, row: Any, *, before: bool = True
     ) -> None:
-        """Append one event."""
         self.indexes.append(index)
         self.records.append(record)
         self.operations.append(operation)

@@ -239,7 +239,6 @@ class FlatCodec(Codec):
         ], None
 
     def decode(self, payload: Payload) -> Any:
-        """The same for one payload."""
         return self.decode_all([payload])[0][0]
 
 
