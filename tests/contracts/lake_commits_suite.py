@@ -89,7 +89,8 @@ class LakeCommitsSuite(LakeFixtures):
         table.merge(items(item(2, position=12)), commit(3))
         lake.open(name).merge(items(item(4, "repaired", position=14)), Commit(0, "sink"))
         earlier = {first: LogProgress(mysql % (0, 1, 1, 1), {"1": (mysql % (0, 1, 1, 1))[6:]}, 1, 1)}
-        # By a new handle: one that has missed the commit of another task repeats only what it knows (``snapshot.py``).
+        # By a new handle: one that has missed the commit of another task repeats only what it knows
+        # (``table_properties.py``).
         lake.open(name).merge(items(item(2, position=13)), replace(commit(4), progress=earlier))
         lake.forget_history(name)
         furthest = {first: without_gtids.joined(earlier[first]), second: with_gtids}

@@ -21,7 +21,7 @@ from support.lake.spark_harness import DeltaHarness, IcebergHarness
 from headrace.core.model.errors import DamagedFile
 from headrace.core.model.events import RowVersion
 from headrace.ports import TopicPartition
-from headrace_connectors.lakehouse.damaged_files import WAYS_OUT
+from headrace_connectors.lakehouse.failures import WAYS_OUT
 from headrace_connectors.lakehouse.ledger import SUFFIX
 from headrace_connectors.lakehouse.writer import SparkTable
 

@@ -19,11 +19,11 @@ from support.lake.lake_actions import TOPIC, Row, actions, commit, text
 from headrace.core.model.actions import Actions
 from headrace.core.model.events import RowVersion
 from headrace.ports import MergeCounts, TableOptions
+from headrace_connectors.lakehouse.compaction_plan import HourlyBytes, WriteBudget
 from headrace_connectors.lakehouse.delta import DeltaFormat
 from headrace_connectors.lakehouse.iceberg import IcebergFormat
 from headrace_connectors.lakehouse.table_format import TableFormat, TablePath
 from headrace_connectors.lakehouse.table_session import TableSession
-from headrace_connectors.lakehouse.write_budget import HourlyBytes, WriteBudget
 from headrace_connectors.lakehouse.writer import SparkTable
 
 pytestmark = pytest.mark.spark

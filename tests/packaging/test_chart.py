@@ -35,7 +35,7 @@ from headrace.core.connect.typed_options import parsed
 from headrace.runtime.worker.connector_files import read_connector, read_folder
 from headrace.runtime.worker.memory_plan import LEAST_BYTES, PYTHON_BYTES
 from headrace_app.command import worker_config
-from headrace_connectors.lakehouse.jvm_memory import JvmMemory
+from headrace_connectors.lakehouse.spark_settings import JvmMemory
 from headrace_dev.versions import KUBERNETES
 
 CUSTOM_RESOURCES = ROOT / "tests" / "fixtures" / "custom-resources"

@@ -19,10 +19,8 @@ import pyarrow as pa
 from headrace.core.model.errors import DamagedFile
 from headrace.ports import MergeCounts, TableOptions
 from headrace_connectors.lakehouse.compaction_plan import WORN, DataFile, plan
-from headrace_connectors.lakehouse.damaged_files import Damage
-from headrace_connectors.lakehouse.failures import NotThere
+from headrace_connectors.lakehouse.failures import Damage, NotThere
 from headrace_connectors.lakehouse.schema import column_list, quoted, sql_type
-from headrace_connectors.lakehouse.snapshot import FORMAT, FORMAT_VERSION
 from headrace_connectors.lakehouse.table_format import (
     WRITE_ID,
     Committed,
@@ -31,6 +29,7 @@ from headrace_connectors.lakehouse.table_format import (
     property_list,
     set_properties,
 )
+from headrace_connectors.lakehouse.table_properties import FORMAT, FORMAT_VERSION
 from headrace_connectors.lakehouse.table_session import TableSession, java_member
 
 _USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"

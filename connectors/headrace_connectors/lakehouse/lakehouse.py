@@ -15,18 +15,24 @@ from headrace.config.engine import EngineSettings
 from headrace.core.model.errors import ConfigError, Retriable
 from headrace.core.tables.naming import LAKE, check_catalog, check_locations, check_table_path, other_catalogs
 from headrace.ports import EngineStatus, TableOptions
+from headrace_connectors.lakehouse.compaction_plan import HourlyBytes, WriteBudget
 from headrace_connectors.lakehouse.delta import DeltaFormat
 from headrace_connectors.lakehouse.failures import translated
 from headrace_connectors.lakehouse.iceberg import IcebergFormat
 from headrace_connectors.lakehouse.schema import quoted
-from headrace_connectors.lakehouse.spark_catalogs import warehouse_of
 from headrace_connectors.lakehouse.spark_engine import SparkEngine
 from headrace_connectors.lakehouse.spark_jvm import environment
-from headrace_connectors.lakehouse.spark_settings import SHUFFLE_PARTITIONS, is_local, local_cores, memory, settings
+from headrace_connectors.lakehouse.spark_settings import (
+    SHUFFLE_PARTITIONS,
+    TrustStore,
+    is_local,
+    local_cores,
+    memory,
+    settings,
+    warehouse_of,
+)
 from headrace_connectors.lakehouse.table_format import TableFormat, TablePath
 from headrace_connectors.lakehouse.table_session import TableSession, new_child
-from headrace_connectors.lakehouse.trust_store import TrustStore
-from headrace_connectors.lakehouse.write_budget import HourlyBytes, WriteBudget
 from headrace_connectors.lakehouse.writer import SparkTable
 
 _SIGNS = {"iceberg": "metadata/version-hint.text", "delta": "_delta_log"}  # what a table's folder has

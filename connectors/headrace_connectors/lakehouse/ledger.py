@@ -18,11 +18,10 @@ import pyarrow.compute as pc
 from headrace.core.model.errors import TableMissing
 from headrace.core.model.events import OWN_PREFIX, UNVERSIONED, RowVersion, succeed
 from headrace.core.model.keys import FLOOR_KEY, ORIGINS_PREFIX
-from headrace_connectors.lakehouse.damaged_files import naming_the_file
-from headrace_connectors.lakehouse.failures import NotThere
+from headrace_connectors.lakehouse.failures import NotThere, naming_the_file
 from headrace_connectors.lakehouse.schema import VERSION_COLUMNS, quoted
-from headrace_connectors.lakehouse.source_properties import source_properties, stored_sources
 from headrace_connectors.lakehouse.table_format import TableFormat, TablePath, unset_properties
+from headrace_connectors.lakehouse.table_properties import source_properties, stored_sources
 from headrace_connectors.lakehouse.table_session import TableSession
 
 SUFFIX = f"{OWN_PREFIX}tombstones"

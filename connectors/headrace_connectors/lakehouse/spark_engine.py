@@ -21,8 +21,7 @@ from headrace.config.engine import EngineSettings
 from headrace.core.model.errors import EngineFailed, EngineOutOfMemory, HeadraceError, TimedOut
 from headrace.ports import EngineState, EngineStatus
 from headrace_connectors.lakehouse.failures import lost_connection
-from headrace_connectors.lakehouse.spark_jvm import SparkJvm
-from headrace_connectors.lakehouse.spark_session import abandon, new_session
+from headrace_connectors.lakehouse.spark_jvm import SparkJvm, abandon, new_session
 
 log = logging.getLogger(__name__)
 

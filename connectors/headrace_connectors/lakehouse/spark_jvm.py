@@ -1,24 +1,142 @@
-"""Spark's JVM as a child process: its start, its environment, and why it ended.
+"""Spark's JVM as a child process: its user, environment, start and end, and PySpark's session in it.
 
-PySpark would start it with every ``spark.*`` setting in the process arguments, which each user of the machine can read,
-and with all environment variables of the worker. Here the settings are in a file that only the worker's user can read
-and that is removed after the start, and the environment has no variable that may be a secret (``environment``).
+PySpark would start the JVM with every ``spark.*`` setting in the process arguments, which each user of the machine can
+read, and with all environment variables of the worker. Here the settings are in a file that only the worker's user can
+read and that is removed after the start, and the environment has no variable that may be a secret (``environment``).
+
+This is the only code that knows where PySpark keeps JVM and session. pyspark is imported when Spark starts: it takes
+half a second and 60 MB, which a command or a test without tables does not need.
 """
 
 from __future__ import annotations
 
+import atexit
+import logging
 import os
+import pwd
+import re
+import select
 import shutil
 import signal
 import struct
 import subprocess
 import tempfile
+import threading
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
-from headrace.core.model.errors import Retriable
+from headrace.core.model.errors import ConfigError, HeadraceError, Retriable
+
+log = logging.getLogger(__name__)
+
+_PASSWD = Path("/etc/passwd")
+_WRAPPER = "libnss_wrapper.so"  # the dynamic linker finds it by this name
+_STANDARD_ERROR = 2
+_DRAIN_SECONDS = 5.0
+
+
+def user_environment(uid: int, wrapper: str = _WRAPPER) -> Mapping[str, str]:
+    """Return the variables with which child processes find a user name for ``uid``; none if the system has one.
+
+    Raises ConfigError if nss_wrapper is not installed.
+    """
+    try:
+        pwd.getpwuid(uid)
+    except KeyError:
+        folder = Path(tempfile.mkdtemp(prefix="headrace-user-"))
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        variables = _wrapped(uid, folder, wrapper)
+        lookup = subprocess.run(["getent", "passwd", str(uid)], env={**os.environ, **variables}, capture_output=True)
+        if lookup.returncode == 0:
+            return variables
+        raise ConfigError(
+            f"Spark: does not start: user id {uid} has no entry in {_PASSWD}, and Hadoop requires a user name; "
+            f"add an entry, run the worker as another user, or install libnss-wrapper ({wrapper})"
+        ) from None
+    return {}
+
+
+def _wrapped(uid: int, folder: Path, wrapper: str) -> Mapping[str, str]:
+    """Variables with which nss_wrapper reads a file in ``folder``."""
+    home = os.environ.get("HOME") or str(folder)
+    passwd = folder / "passwd"
+    passwd.write_text(f"headrace:x:{uid}:{os.getgid()}::{home}:/usr/sbin/nologin\n{_PASSWD.read_text()}")
+    return {
+        "LD_PRELOAD": f"{wrapper} {os.environ.get('LD_PRELOAD', '')}".strip(),
+        "NSS_WRAPPER_PASSWD": str(passwd),
+        "NSS_WRAPPER_GROUP": "/etc/group",
+    }
+
+
+@contextmanager
+def held_standard_error() -> Iterator[int]:
+    """Provide a file descriptor for the standard error of a child that starts within the block.
+
+    The output of the child until the end of the block appears only if the block raises; later output appears at once.
+    """
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    output = _HeldOutput(reading)
+    output.start()
+    try:
+        yield writing
+    except BaseException:
+        os.close(writing)
+        output.join(_DRAIN_SECONDS)  # the child has ended, or is about to
+        output.release(show=True)
+        raise
+    os.close(writing)
+    output.release(show=False)
+
+
+class _HeldOutput(threading.Thread):
+    """Copies a pipe to standard error, and holds the output before ``release`` back."""
+
+    def __init__(self, source: int) -> None:
+        super().__init__(name="spark-stderr", daemon=True)
+        self._source = source
+        self._lock = threading.Lock()
+        self._held: list[bytes] | None = []
+
+    def run(self) -> None:
+        """Copy until the child has closed its end."""
+        while True:
+            select.select([self._source], [], [])
+            with self._lock:
+                if not self._read():
+                    return
+
+    def release(self, *, show: bool) -> None:
+        """Print or drop the output that was held back and that is in the pipe now; then pass output on."""
+        with self._lock:
+            while select.select([self._source], [], [], 0)[0] and self._read():
+                pass
+            held, self._held = b"".join(self._held or []), None
+            if show:
+                _print(held)
+        log.debug("Spark's JVM printed while it started:\n%s", held.decode(errors="replace"))
+
+    def _read(self) -> bool:
+        """Read the available output of the pipe; False at its end."""
+        try:
+            data = os.read(self._source, 65536)
+        except BlockingIOError:  # the other thread was faster
+            return True
+        if self._held is None:
+            _print(data)
+        else:
+            self._held.append(data)
+        return bool(data)
+
+
+def _print(data: bytes) -> None:
+    with suppress(OSError):  # the output is not read: the child must not block on it
+        while data:
+            data = data[os.write(_STANDARD_ERROR, data) :]
+
 
 START_SECONDS = 120.0
 """A start takes 3 to 10 s. Ivy may have to fetch packages first: ``PACKAGES_SECONDS``."""
@@ -132,7 +250,7 @@ _OUT_OF_MEMORY = 3  # of -XX:+ExitOnOutOfMemoryError
 def _launch(
     folder: Path, settings: Mapping[str, str], variables: Mapping[str, str], standard_error: int | None
 ) -> subprocess.Popen[bytes]:
-    from pyspark.find_spark_home import _find_spark_home  # imported late, see lakehouse.py
+    from pyspark.find_spark_home import _find_spark_home  # late, see the head of this file
 
     properties = folder / "spark.properties"
     properties.touch(mode=0o600)
@@ -173,7 +291,7 @@ def _connection(process: subprocess.Popen[bytes], file: Path, seconds: float) ->
 
 def _gateway(port: int, secret: str) -> Any:
     """Connect py4j by PySpark's own function, which expects the address of a running JVM in variables."""
-    from pyspark.java_gateway import launch_gateway  # imported late, see lakehouse.py
+    from pyspark.java_gateway import launch_gateway  # late, see the head of this file
 
     address = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
     os.environ.update(address)
@@ -182,3 +300,85 @@ def _gateway(port: int, secret: str) -> Any:
     finally:
         for name in address:
             del os.environ[name]
+
+
+_CAUSE = re.compile(r"^(?:Caused by)?: (?:\w+\.)*(\w+)(?:: (.*))?$", re.MULTILINE)
+
+
+def new_session(settings: Mapping[str, str], variables: Mapping[str, str]) -> tuple[SparkJvm, Any]:
+    """Start a JVM and the session in it. Raises Retriable or ConfigError with the cause."""
+    _keep_out_of_the_log()
+    fetches = "spark.jars.packages" in settings
+    if fetches:
+        packages = settings["spark.jars.packages"]
+        log.info("Spark: resolving %s from Maven Central; set HEADRACE_JARS to a folder that has the jars", packages)
+    jvm: SparkJvm | None = None
+    try:
+        with held_standard_error() if fetches else nullcontext() as standard_error:  # Ivy prints pages
+            jvm = SparkJvm.start(settings, {**variables, **user_environment(os.getuid())}, standard_error)
+            return jvm, _session(jvm)
+    except BaseException as error:
+        reason = _reason(error)
+        if jvm is not None:
+            jvm.kill()
+            abandon(None)
+        if isinstance(error, HeadraceError) or not isinstance(error, Exception):
+            raise
+        raise Retriable(f"Spark: did not start: {reason}; check spark.master, and that Spark's jars exist") from error
+
+
+def _reason(error: BaseException) -> str:
+    """Return the last cause in the trace of a Java error, with its text: no statement has run that it could quote.
+
+    The JVM must still run: py4j asks it for the trace.
+    """
+    try:
+        causes = _CAUSE.findall(str(error))
+    except Exception:  # it has ended
+        causes = []
+    return ": ".join(filter(None, causes[-1])) if causes else type(error).__name__
+
+
+def _session(jvm: SparkJvm) -> Any:
+    from pyspark import SparkContext  # late, see the head of this file
+    from pyspark.sql import SparkSession
+
+    system = jvm.gateway.jvm.java.lang.System
+    for variable, name in JAVA_CREDENTIALS.items():
+        if value := os.environ.get(variable):
+            system.setProperty(name, value)
+    context = SparkContext(gateway=jvm.gateway)
+    return SparkSession(context)
+
+
+def abandon(session: Any) -> None:
+    """Discard PySpark's references to a session whose JVM has ended, so that another one can start."""
+    from pyspark import SparkContext  # late, as above
+    from pyspark.sql import SparkSession
+
+    context = SparkContext._active_spark_context if session is None else session.sparkContext
+    if context is not None:
+        context._jsc = None  # else ``stop`` would call the JVM
+        with suppress(Exception):
+            context.stop()
+    if SparkContext._gateway is not None:
+        with suppress(Exception):  # its sockets
+            SparkContext._gateway.shutdown()
+    SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
+    SparkSession._instantiatedSession = SparkSession._activeSession = None
+
+
+def _keep_out_of_the_log() -> None:
+    """Stop PySpark from logging statements, which contain keys, and py4j from logging each lost connection.
+
+    ``failures.py`` reports errors without statements, and ``spark_engine.py`` why the JVM has ended.
+    """
+    from pyspark.logger import PySparkLogger  # late, as above
+
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).disabled = True
+    logging.getLogger().addFilter(_is_not_of_py4j)  # py4j uses the root logger
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    return record.msg != "Exception while sending command."

@@ -1,17 +1,150 @@
-"""The settings of Spark: defaults, catalog, jars, the memory of its JVM, and whom its JVMs trust."""
+"""The settings of Spark: memory of its JVM, the certificates that it trusts, catalogs, and defaults for the rest.
+
+Tests: tests/unit/lakehouse/test_session.py, test_jvm_memory.py, test_trust_store.py and test_catalog_examples.py.
+"""
 
 from __future__ import annotations
 
 import os
 import re
+import tempfile
+import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from cryptography.hazmat.primitives.serialization import NoEncryption, pkcs12
+
+from headrace.config.tls import read_trust_store
 from headrace.core.model.errors import ConfigError
-from headrace_connectors.lakehouse.jvm_memory import JvmMemory
-from headrace_connectors.lakehouse.spark_catalogs import catalog_settings, refuse_unsafe
+from headrace.core.tables.naming import ICEBERG_CLASS, LAKE, PREFIX, other_catalogs
 from headrace_connectors.lakehouse.spark_jars import DELTA_S3_JAR, LOCAL_FILES_JAR, jar_settings
+
+_MEBIBYTE = 1024 * 1024
+_LEAST_HEAP = 1024 * _MEBIBYTE
+_MOST_HEAP = 4096 * _MEBIBYTE
+"""More heap only helps with batches larger than the default ones (``batch.max.bytes``)."""
+_HEAP_SHARE = 0.6
+"""Of what Python and the JVM's other parts leave. The rest is for changes that wait or are written."""
+_SIZES = {"metaspace": "MaxMetaspaceSize", "direct": "MaxDirectMemorySize", "code_cache": "ReservedCodeCacheSize"}
+
+
+@dataclass(frozen=True, slots=True)
+class JvmMemory:
+    """Bytes of the parts. All but ``other`` (threads, collector, libraries) are limits that the JVM keeps."""
+
+    heap: int
+    metaspace: int = 384 * _MEBIBYTE
+    direct: int = 256 * _MEBIBYTE
+    code_cache: int = 192 * _MEBIBYTE
+    other: int = 192 * _MEBIBYTE
+
+    @classmethod
+    def planned(cls, heap: str | None, java_options: str, available: int | None) -> JvmMemory:
+        """Return the parts for a heap such as ``4g`` and for the sizes in ``java_options``.
+
+        Without ``heap`` it follows from the ``available`` bytes, which are the JVM's and those of changes. Raises
+        ConfigError for a size that is not one.
+        """
+        given = {part: java_bytes(size, option) for part, option, size in _given(java_options)}
+        parts = cls(0, **given)
+        if heap is not None:
+            return cls(java_bytes(heap, "spark.driver.memory"), **given)
+        if available is None:
+            return cls(_MOST_HEAP, **given)
+        chosen = int((available - sum(astuple(parts))) * _HEAP_SHARE) // _MEBIBYTE * _MEBIBYTE
+        return cls(min(max(chosen, _LEAST_HEAP), _MOST_HEAP), **given)
+
+    def options(self, java_options: str) -> Sequence[str]:
+        """Return the JVM's options for the limits that ``java_options`` does not contain."""
+        given = {part for part, _, _ in _given(java_options)}
+        sizes: Mapping[str, int] = {part: getattr(self, part) for part in _SIZES if part not in given}
+        return [f"-XX:{_SIZES[part]}={size // _MEBIBYTE}m" for part, size in sizes.items()]
+
+    def parts(self) -> Mapping[str, int]:
+        """Return the bytes by the name of the part, for the log."""
+        return {
+            "heap": self.heap,
+            "metaspace": self.metaspace,
+            "direct memory": self.direct,
+            "code cache": self.code_cache,
+            "threads and collector": self.other,
+        }
+
+
+def _given(java_options: str) -> Sequence[tuple[str, str, str]]:
+    found = [(part, option, re.findall(rf"-XX:{option}=(\S+)", java_options)) for part, option in _SIZES.items()]
+    return [(part, option, sizes[-1]) for part, option, sizes in found if sizes]
+
+
+def java_bytes(text: str, option: str) -> int:
+    """Return the bytes that Java means by ``4g`` or ``512m``. Raises ConfigError for another text."""
+    match = re.fullmatch(r"(\d+)([kmgt]?)b?", text.strip().lower())
+    if match is None:
+        raise ConfigError(f"{option} {text!r} is not an amount of memory such as 4g or 512m", option)
+    number, unit = match.groups()
+    # Spark reads a bare number as mebibytes, the JVM as bytes.
+    power: int = " kmgt".index(unit) if unit else (2 if option.startswith("spark.") else 0)
+    return int(number) * (1 << 10 * power)
+
+
+class TrustStore:
+    """The certificates of the file ``location``, read once. Raises ConfigError if it cannot be read.
+
+    ``path`` is the file for Java, which exists between ``write`` and ``remove``.
+    """
+
+    def __init__(self, location: str, password: str | None) -> None:
+        found = read_trust_store("jvm.ssl.truststore.location", location, password)
+        # Java requires a different name for each.
+        named = [pkcs12.PKCS12Certificate(each, b"%d" % number) for number, each in enumerate(found)]
+        self._content = pkcs12.serialize_java_truststore(named, NoEncryption())
+        self.path = Path(tempfile.gettempdir(), f"headrace-truststore-{uuid.uuid4().hex}.p12")
+
+    def write(self) -> None:
+        """Write the file, if it does not exist."""
+        if not self.path.exists():
+            self.path.touch(mode=0o600)
+            self.path.write_bytes(self._content)
+
+    def remove(self) -> None:
+        """Remove the file. Idempotent."""
+        self.path.unlink(missing_ok=True)
+
+
+_ATOMIC_RENAME = ("", "file", "hdfs")  # what the hadoop catalog relies on; object stores have none
+
+
+def catalog_settings(warehouse: str, spark: Mapping[str, str]) -> dict[str, str]:
+    """Return the defaults of all catalogs: ``lake`` is a folder, and no catalog caches tables.
+
+    A cache would show old snapshots to the sessions of the tables.
+    """
+    lake = f"{PREFIX}{LAKE}"
+    caches = {f"{PREFIX}{name}.cache-enabled": "false" for name in (LAKE, *other_catalogs(spark))}
+    kind = {} if f"{lake}.catalog-impl" in spark else {f"{lake}.type": "hadoop"}
+    return {lake: ICEBERG_CLASS, **kind, f"{lake}.warehouse": warehouse, **caches}
+
+
+def refuse_unsafe(settings: Mapping[str, str]) -> None:
+    """Raise ConfigError for a folder as a catalog on storage without atomic renames."""
+    for name in (LAKE, *other_catalogs(settings)):
+        prefix = f"{PREFIX}{name}"
+        scheme = urlsplit(settings.get(f"{prefix}.warehouse", "")).scheme
+        if settings.get(f"{prefix}.type") == "hadoop" and scheme not in _ATOMIC_RENAME:
+            raise ConfigError(
+                f"the embedded catalog needs atomic renames, which {scheme} does not support: "
+                f"set {prefix}.type (rest, jdbc, hive…) and its uri, or use a local warehouse",
+                key=f"{prefix}.type",
+            )
+
+
+def warehouse_of(name: str, settings: Mapping[str, str]) -> str | None:
+    """Return where a catalog has its tables, None if only its server knows."""
+    warehouse = settings.get(f"{PREFIX}{name}.warehouse", "")
+    return warehouse if "/" in warehouse else None
+
 
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 _ICEBERG = "org.apache.iceberg.spark"
@@ -79,7 +212,7 @@ def settings(
 ) -> dict[str, str]:
     """Return all settings of the session; ``spark`` takes precedence. ``extra`` are jars in addition to all others.
 
-    ``available`` bytes are for the JVM and for changes (``jvm_memory.py``). ``trusted`` is a trust store without a
+    ``available`` bytes are for the JVM and for changes (``JvmMemory``). ``trusted`` is a trust store without a
     password, for the driver and its executors. Raises ConfigError for an unsafe catalog,
     or for a master that cannot be used.
     """

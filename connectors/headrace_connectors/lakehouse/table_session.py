@@ -17,8 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headrace_connectors.lakehouse.damaged_files import STAGED
-from headrace_connectors.lakehouse.failures import condition, translated
+from headrace_connectors.lakehouse.failures import STAGED, condition, translated
 from headrace_connectors.lakehouse.schema import column_list, quoted
 from headrace_connectors.lakehouse.spark_engine import SparkEngine
 from headrace_connectors.lakehouse.spark_settings import SHUFFLE_PARTITIONS
@@ -135,7 +134,7 @@ class TableSession:
 
     def schema(self, table: str) -> pa.Schema | None:
         """Return the Arrow schema of a table (quoted name), or None if it does not exist."""
-        from pyspark.sql.pandas.types import to_arrow_schema  # imported late, see spark_session.py
+        from pyspark.sql.pandas.types import to_arrow_schema  # imported late, see spark_jvm.py
 
         with self.calling():
             try:

@@ -1,7 +1,7 @@
 """Upkeep of a table beside its writer: compaction, expiry of snapshots, and the ledger's old tombstones.
 
 Each has its own schedule. Compaction is considered after every few commits, and chooses files by what readers save for
-each written byte (``compaction_plan.py``), within a budget (``write_budget.py``). No result depends on upkeep: a
+each written byte, within a budget (both ``compaction_plan.py``). No result depends on upkeep: a
 conflict with another writer, or an error, leaves it until it is due again.
 """
 
@@ -15,13 +15,12 @@ from dataclasses import dataclass
 
 from headrace.core.tables.table_layout import Maintenance
 from headrace.ports import UpkeepReport
-from headrace_connectors.lakehouse.compaction_plan import FAN_OUT
+from headrace_connectors.lakehouse.compaction_plan import FAN_OUT, WriteBudget
 from headrace_connectors.lakehouse.failures import Conflict
 from headrace_connectors.lakehouse.ledger import TombstoneLedger, ledger_path
-from headrace_connectors.lakehouse.snapshot import NO_PROGRESS, carried_properties, progress
 from headrace_connectors.lakehouse.table_format import Committed, TableFormat, TablePath
+from headrace_connectors.lakehouse.table_properties import NO_PROGRESS, carried_properties, progress
 from headrace_connectors.lakehouse.table_session import TableSession
-from headrace_connectors.lakehouse.write_budget import WriteBudget
 
 log = logging.getLogger(__name__)
 

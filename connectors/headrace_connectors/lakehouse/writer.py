@@ -23,8 +23,8 @@ from headrace.core.tables.table_sources import TableSource
 from headrace.ports import Commit, MergeCounts, TableOptions, TopicPartition, UpkeepReport
 from headrace_connectors.lakehouse import reader
 from headrace_connectors.lakehouse.append import append_history_sql, history_rows, row_offsets_sql
-from headrace_connectors.lakehouse.damaged_files import naming_the_file
-from headrace_connectors.lakehouse.failures import Conflict, NotThere
+from headrace_connectors.lakehouse.compaction_plan import WriteBudget
+from headrace_connectors.lakehouse.failures import Conflict, NotThere, naming_the_file
 from headrace_connectors.lakehouse.ledger import TombstoneLedger, ledger_path, versions
 from headrace_connectors.lakehouse.merge import (
     append_sql,
@@ -47,21 +47,6 @@ from headrace_connectors.lakehouse.schema import (
     lake_schema,
     quoted,
 )
-from headrace_connectors.lakehouse.snapshot import (
-    FORMAT,
-    FORMAT_VERSION,
-    NO_PROGRESS,
-    Progress,
-    commit_properties,
-    progress,
-    refuse_newer,
-)
-from headrace_connectors.lakehouse.source_properties import (
-    property_name,
-    source_properties,
-    sources_of_commits,
-    stored_sources,
-)
 from headrace_connectors.lakehouse.staging import stage_keys, stages
 from headrace_connectors.lakehouse.table_format import (
     KEY_FIELDS,
@@ -73,9 +58,21 @@ from headrace_connectors.lakehouse.table_format import (
     set_properties,
     unset_properties,
 )
+from headrace_connectors.lakehouse.table_properties import (
+    FORMAT,
+    FORMAT_VERSION,
+    NO_PROGRESS,
+    Progress,
+    commit_properties,
+    progress,
+    property_name,
+    refuse_newer,
+    source_properties,
+    sources_of_commits,
+    stored_sources,
+)
 from headrace_connectors.lakehouse.table_session import TableSession
 from headrace_connectors.lakehouse.upkeep import Upkeep
-from headrace_connectors.lakehouse.write_budget import WriteBudget
 
 _COMMITS_UNTIL_NOTES = 2
 """A catalog that hides older snapshots is recognized by the second commit."""

@@ -35,8 +35,14 @@ from headrace_connectors.lakehouse.schema import (
     evolved,
     lake_schema,
 )
-from headrace_connectors.lakehouse.snapshot import NO_PROGRESS, commit_properties, progress
-from headrace_connectors.lakehouse.source_properties import source_properties, sources_of_commits, stored_sources
+from headrace_connectors.lakehouse.table_properties import (
+    NO_PROGRESS,
+    commit_properties,
+    progress,
+    source_properties,
+    sources_of_commits,
+    stored_sources,
+)
 from headrace_dev.memory.lake_rows import Batch, Cells, Row
 
 _SCANNED_AT_ONCE = 7

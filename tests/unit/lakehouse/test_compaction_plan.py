@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace_connectors.lakehouse.compaction_plan import FAN_OUT, TARGET_SIZE, WORN, DataFile, plan
-from headrace_connectors.lakehouse.write_budget import RATIO
+from headrace_connectors.lakehouse.compaction_plan import FAN_OUT, RATIO, TARGET_SIZE, WORN, DataFile, plan
 
 KB, MB = 2**10, 2**20
 UNLIMITED = float("inf")

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.core.model.errors import DamagedFile, Fatal, Retriable
-from headrace_connectors.lakehouse.damaged_files import DAMAGED, MISSING, damage, naming_the_file, without_values
-from headrace_connectors.lakehouse.failures import translate
+from headrace_connectors.lakehouse.failures import DAMAGED, MISSING, damage, naming_the_file, translate, without_values
 
 JOB = "An error occurred while calling o1.sql.\n: org.apache.spark.SparkException: Job aborted due to stage failure\n"
 HADOOP = "org.apache.hadoop.fs"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.core.model.errors import ConfigError
-from headrace_connectors.lakehouse.jvm_memory import JvmMemory, java_bytes
+from headrace_connectors.lakehouse.spark_settings import JvmMemory, java_bytes
 
 MEBIBYTE = 1024 * 1024
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from headrace.core.model.errors import ConfigError
-from headrace_connectors.lakehouse.spark_process import held_standard_error, user_environment
+from headrace_connectors.lakehouse.spark_jvm import held_standard_error, user_environment
 
 UNKNOWN = 1_000_680_000  # as OpenShift assigns them
 
@@ -20,7 +20,7 @@ CHILD = (
 
 PARENT = f"""
 import subprocess, sys
-from headrace_connectors.lakehouse.spark_process import held_standard_error
+from headrace_connectors.lakehouse.spark_jvm import held_standard_error
 with held_standard_error() as standard_error:
     child = subprocess.Popen(
         [sys.executable, "-c", {CHILD!r}], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=standard_error

@@ -13,8 +13,7 @@ from headrace.config.engine import EngineSettings
 from headrace.core.connect.typed_options import parsed
 from headrace.core.model.errors import ConfigError
 from headrace_connectors.lakehouse.lakehouse import SparkLakehouse
-from headrace_connectors.lakehouse.spark_settings import settings
-from headrace_connectors.lakehouse.trust_store import TrustStore
+from headrace_connectors.lakehouse.spark_settings import TrustStore, settings
 from headrace_dev.java import java
 
 LOCATION, PASSWORD_OPTION = "jvm.ssl.truststore.location", "jvm.ssl.truststore.password"

@@ -11,6 +11,7 @@ import pytest
 from headrace.config.engine import EngineSettings
 from headrace.core.tables.table_layout import Maintenance
 from headrace.ports import MergeCounts, TableOptions
+from headrace_connectors.lakehouse.compaction_plan import RATIO, HourlyBytes, WriteBudget
 from headrace_connectors.lakehouse.failures import Conflict
 from headrace_connectors.lakehouse.iceberg import IcebergFormat
 from headrace_connectors.lakehouse.ledger import TombstoneLedger, ledger_path
@@ -22,7 +23,6 @@ from headrace_connectors.lakehouse.upkeep import (
     LEDGER_COMMITS_UNTIL_COMPACTION,
     Upkeep,
 )
-from headrace_connectors.lakehouse.write_budget import RATIO, HourlyBytes, WriteBudget
 
 MINUTE = 60 * 1_000_000
 DAY = 24 * 60 * MINUTE

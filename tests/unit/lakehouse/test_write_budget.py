@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from headrace_connectors.lakehouse.write_budget import RATIO, HourlyBytes, WriteBudget
+from headrace_connectors.lakehouse.compaction_plan import RATIO, HourlyBytes, WriteBudget
 
 
 class Clock:

@@ -24,8 +24,7 @@ from headrace.core.model.events import TableId
 from headrace.core.reselect.cache.rows import CacheUse
 from headrace.ports import Connections, EngineState, EngineStatus, TopicPartition, UpkeepReport
 from headrace.runtime.metrics.connect_metrics import StartupCounts, TaskCollector, TaskSensors
-from headrace.runtime.metrics.directory_metrics import DirectoryCollector
-from headrace.runtime.metrics.state_metrics import StateCollector
+from headrace.runtime.metrics.state_metrics import DirectoryCollector, StateCollector
 from headrace.runtime.metrics.summaries import ConnectorSummary, Summaries
 from headrace.runtime.metrics.task_progress import ProgressCollector, TaskProgress
 from headrace.runtime.pipeline.source_database import Query

@@ -1,16 +1,20 @@
-"""Metrics of the states of connectors and tasks, named as in Strimzi's dashboards (``connect.md`` section 15)."""
+"""Metrics of the states of connectors and tasks (``connect.md`` section 15), and of ``connectors.directory``.
+
+The first have the names of Strimzi's dashboards. Only the leader reads the folder, and has samples of it.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from headrace.core.connect.lifecycle import State
 from headrace.core.connect.status import Status
 from headrace.runtime.metrics.connect_metrics import StartupCounts
+from headrace.runtime.worker.connector_directory import ConnectorDirectory, EntryState
 from headrace.runtime.worker.sink_connector import LakehouseSinkConnector
 from headrace.runtime.worker.stores import ConfigStore, StatusStore, task_statuses
 
@@ -116,3 +120,36 @@ def _info(what: str, values: Mapping[str, str | None]) -> GaugeMetricFamily:
 
 def _gauge(name: str, doc: str, value: float) -> GaugeMetricFamily:
     return GaugeMetricFamily(_PREFIX + name, doc, value)
+
+
+class DirectoryCollector(Collector):
+    """The result of the last round."""
+
+    def __init__(self, directory: ConnectorDirectory) -> None:
+        self._directory = directory
+
+    def collect(self) -> Iterator[Metric]:
+        """Return the connectors by state, the files with errors, and the time of the last round that read them."""
+        report = self._directory.current()
+        if report is None:
+            return
+        connectors = GaugeMetricFamily(
+            "headrace_directory_connectors", "Connectors of connectors.directory by state", labels=("state",)
+        )
+        states = Counter(entry.state for entry in report.entries)
+        for state in EntryState:
+            connectors.add_metric((state,), states[state])
+        yield connectors
+        yield GaugeMetricFamily(
+            "headrace_directory_invalid_files",
+            "Files of connectors.directory that define no connector because of an error",
+            len(report.files.problems),
+        )
+        yield GaugeMetricFamily(
+            "headrace_directory_readable", "1 if the last round could read connectors.directory", not report.problem
+        )
+        yield CounterMetricFamily(
+            "headrace_directory_corrections",
+            "Configurations that were changed over REST and replaced by those of their files",
+            self._directory.corrections,
+        )

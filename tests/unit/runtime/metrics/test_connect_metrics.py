@@ -15,8 +15,8 @@ from headrace.core.decode.records import Errant
 from headrace.core.model.errors import BadRecord, Fatal, Retriable, Stage
 from headrace.core.model.events import RowVersion, TableId, Truncate
 from headrace.ports import ErrantRecord, TopicPartition
+from headrace.runtime.metrics.connect_metrics import Recent
 from headrace.runtime.metrics.metrics import Metrics, TaskMetrics
-from headrace.runtime.metrics.recent import Recent
 from headrace.runtime.task.errant_reporter import ErrantReporter
 from headrace_dev.memory.feed import MemoryRecord
 

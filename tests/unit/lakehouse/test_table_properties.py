@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.ports import Commit
-from headrace_connectors.lakehouse.snapshot import commit_properties
+from headrace_connectors.lakehouse.table_properties import commit_properties
 
 
 def test_an_unknown_watermark_is_omitted() -> None:
