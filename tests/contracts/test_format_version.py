@@ -10,7 +10,7 @@ from support.lake.lake_harness import ITEM, apply, item
 from support.lake.spark_harness import DeltaHarness, IcebergHarness
 
 from headrace.core.model.errors import Fatal
-from headrace_connectors.lakehouse import snapshot
+from headrace_connectors.lakehouse import table_properties
 
 pytestmark = pytest.mark.spark
 
@@ -29,7 +29,7 @@ def test_a_table_of_a_later_release_is_refused(
         table.evolve(ITEM, ["id"])
         apply(table, item(1, position=10))
     table = f"lake.shop.`{name}`" if harness is IcebergHarness else f"delta.`{warehouse.path}/delta_shop/{name}`"
-    warehouse.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('{snapshot.FORMAT}' = '{LATER}')")
+    warehouse.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('{table_properties.FORMAT}' = '{LATER}')")
     with pytest.raises(Fatal, match=NAMED):
         lake.open(name).schema()
     assert lake.read(name).num_rows == 1
@@ -46,7 +46,7 @@ def test_an_open_table_notices_a_commit_of_a_later_release(
     apply(table, item(1, position=10))
     table.reached("connect-shop")
     with monkeypatch.context() as later:
-        later.setattr(snapshot, "FORMAT_VERSION", LATER)
+        later.setattr(table_properties, "FORMAT_VERSION", LATER)
         newer = lake.open(name)
         later.setattr("headrace_connectors.lakehouse.writer.refuse_newer", lambda *_: None)
         apply(newer, item(2, position=20, at=20))

@@ -1,4 +1,4 @@
-"""What Headrace stores in the properties of a table's commits and of the table (``merge.md`` 9 and 11). Pure."""
+"""What Headrace stores in the properties of a table (``merge.md`` section 11) and of its commits (section 9). Pure."""
 
 from __future__ import annotations
 
