@@ -147,21 +147,16 @@ def _java_value(data: SchemaAndValue, type_name: str) -> Any:
 
 def _to_integer(value: Any, bits: int) -> int:
     if isinstance(value, str):
-        number = int(_digits(value))
+        bare = value[1:] if value[:1] in ("+", "-") else value
+        if not bare.isdecimal():  # Python's int also accepts spaces and underscores, Java does not
+            raise ValueError
+        number = int(value)
         if not -(1 << (bits - 1)) <= number < 1 << (bits - 1):
             raise ValueError
         return number
     number = _long(_numeric(value), narrow=bits < 64 and isinstance(value, float))
     half = 1 << (bits - 1)
     return (number + half) % (1 << bits) - half  # wraps around, as Java's narrowing does
-
-
-def _digits(text: str) -> str:
-    """Return a text that Java parses as an integer; raise ValueError for any other."""
-    bare = text[1:] if text[:1] in ("+", "-") else text
-    if not bare.isdecimal():
-        raise ValueError
-    return text
 
 
 def _numeric(value: Any) -> Any:

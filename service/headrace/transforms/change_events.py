@@ -49,7 +49,6 @@ class Deletes(StrEnum):
 
     @property
     def rewrites(self) -> bool:
-        """Whether rows get a field that marks them as deleted."""
         return self in (Deletes.REWRITE, Deletes.REWRITE_WITH_TOMBSTONE)
 
 
@@ -140,12 +139,12 @@ class ExtractNewRecordState:
             return self._delete(changed, envelope, values)
         row = self._image("after", changed, envelope, values)
         row = self._marks[False](row) if self._deletes.rewrites else row
-        return self._finished(row, envelope, values, values["after"])
+        return self._finish(row, envelope, values, values["after"])
 
     def _tombstone(self, record: SinkRecord) -> SinkRecord | None:
         if not self._keep_tombstones:
             return None
-        operation = next((each for each in self._add_headers if each.field == "op"), None)
+        operation = next((reference for reference in self._add_headers if reference.field == "op"), None)
         if operation is None:
             return record
         return record.with_header(operation.name, SchemaAndValue(Schema("string"), "d"))
@@ -154,21 +153,20 @@ class ExtractNewRecordState:
         if self._deletes is Deletes.DROP:
             return None
         if self._deletes is Deletes.DELETE_TO_TOMBSTONE:
-            return self._routed(replace(record, value=NOTHING), values["before"])
+            return self._route_to_field(replace(record, value=NOTHING), values["before"])
         if not self._deletes.rewrites:
             empty = SchemaAndValue(envelope.field("after"), None)
-            return self._routed(replace(record, value=empty), values["before"])
+            return self._route_to_field(replace(record, value=empty), values["before"])
         row = self._marks[True](self._image("before", record, envelope, values))
-        return self._finished(row, envelope, values, values["before"])
+        return self._finish(row, envelope, values, values["before"])
 
     def _image(self, name: str, record: SinkRecord, envelope: Schema, values: dict[str, Any]) -> SinkRecord:
         return replace(record, value=SchemaAndValue(envelope.field(name), values[name]))
 
-    def _finished(self, row: SinkRecord, envelope: Schema, values: dict[str, Any], image: dict[str, Any]) -> SinkRecord:
-        """The row with its topic, with added fields and without dropped fields."""
-        return self._without_dropped(self._routed(self._with_fields(row, envelope, values), image))
+    def _finish(self, row: SinkRecord, envelope: Schema, values: dict[str, Any], image: dict[str, Any]) -> SinkRecord:
+        return self._without_dropped(self._route_to_field(self._with_fields(row, envelope, values), image))
 
-    def _routed(self, record: SinkRecord, image: dict[str, Any]) -> SinkRecord:
+    def _route_to_field(self, record: SinkRecord, image: dict[str, Any]) -> SinkRecord:
         topic = image.get(self._route) if self._route else None
         if topic is not None and not isinstance(topic, str):
             raise unusable(f"Field '{self._route}' is not a string, so it cannot be a topic")
@@ -204,25 +202,25 @@ class ExtractNewRecordState:
         )
 
     def _without_dropped(self, record: SinkRecord) -> SinkRecord:
-        header = next((each for each in record.headers if each[0] == self._drop_fields.header), None)
+        header = next((item for item in record.headers if item[0] == self._drop_fields.header), None)
         names = None if header is None else record.header_value(header).value
         if not names or not isinstance(names, list):
             return record
         if self._drop_fields.from_key and record.key.value is not None:
-            record = self._dropped(Side.KEY, record, names)
-        return self._dropped(Side.VALUE, record, names)
+            record = self._drop(Side.KEY, record, names)
+        return self._drop(Side.VALUE, record, names)
 
-    def _dropped(self, side: Side, record: SinkRecord, names: Sequence[str]) -> SinkRecord:
+    def _drop(self, side: Side, record: SinkRecord, names: Sequence[str]) -> SinkRecord:
         schema = side.of(record).schema
         fields = () if schema is None else schema.fields
         compatible = self._drop_fields.keep_schema_compatible
         leaving = [m.name for m in fields if m.name in names and (m.schema.optional or not compatible)]
         if not leaving:
             return record
-        known = (side, tuple(leaving))
-        if known not in self._removals:
-            self._removals[known] = ReplaceField(side, leaving, (), {})
-        return self._removals[known](record)
+        removal = (side, tuple(leaving))
+        if removal not in self._removals:
+            self._removals[removal] = ReplaceField(side, leaving, (), {})
+        return self._removals[removal](record)
 
 
 class ExtractChangedRecordState:
@@ -239,9 +237,9 @@ class ExtractChangedRecordState:
         before, after, row = values.get("before"), values.get("after"), schema.field("after")
         names = [] if before is None or after is None or row is None else [member.name for member in row.fields]
         changed = [name for name in names if before.get(name) != after.get(name)]
-        for listing, found in ((self._changed, changed), (self._unchanged, [n for n in names if n not in changed])):
+        for listing, columns in ((self._changed, changed), (self._unchanged, [n for n in names if n not in changed])):
             if listing is not None:
-                record = record.with_header(listing.name or "", SchemaAndValue(listing, found))
+                record = record.with_header(listing.name or "", SchemaAndValue(listing, columns))
         return record
 
 
@@ -267,15 +265,17 @@ class HeaderToValue:
 
     def __call__(self, record: SinkRecord) -> SinkRecord:
         schema, values = struct(record.value, "Header field insertion")
-        found = {each[0]: record.header_value(each) for each in record.headers if each[0] in self._places}
-        if not found:
+        header_values = {
+            header[0]: record.header_value(header) for header in record.headers if header[0] in self._places
+        }
+        if not header_values:
             return record
-        for name, data in found.items():
+        for name, data in header_values.items():
             if not _has_column_type(data.schema):
                 raise unusable(f"header {name}: the elements of its list or map have no common type")
-        kinds = tuple((name, data.schema or OPTIONAL_STRING) for name, data in found.items())
-        made = SchemaAndValue(self._schemas(schema, kinds), self._filled(schema, values, found))
-        kept = tuple(each for each in record.headers if not (self._move and each[0] in self._places))
+        kinds = tuple((name, data.schema or OPTIONAL_STRING) for name, data in header_values.items())
+        made = SchemaAndValue(self._schemas(schema, kinds), self._fill(schema, values, header_values))
+        kept = tuple(header for header in record.headers if not (self._move and header[0] in self._places))
         return replace(Side.VALUE.put(record, made), headers=kept)
 
     def _schema(self, schema: Schema, kinds: tuple[tuple[str, Schema], ...], at: tuple[str, ...] = ()) -> Schema:
@@ -288,16 +288,22 @@ class HeaderToValue:
         fields += [Field(self._places[name][-1], kind) for name, kind in kinds if self._places[name][:-1] == at]
         return replace(schema, fields=unique(fields), optional=bool(at) and schema.optional, default=None)
 
-    def _filled(
-        self, schema: Schema, values: dict[str, Any], found: Mapping[str, SchemaAndValue], at: tuple[str, ...] = ()
+    def _fill(
+        self,
+        schema: Schema,
+        values: dict[str, Any],
+        header_values: Mapping[str, SchemaAndValue],
+        at: tuple[str, ...] = (),
     ) -> dict[str, Any]:
         """The members of the new struct, in which a null becomes its default as in Debezium."""
         made = cells(schema, values)
         for member in schema.fields:
             value = made[member.name]
             if isinstance(value, dict) and member.schema.type == "struct" and self._goes_into((*at, member.name)):
-                made[member.name] = self._filled(member.schema, value, found, (*at, member.name))
-        return made | {self._places[n][-1]: data.value for n, data in found.items() if self._places[n][:-1] == at}
+                made[member.name] = self._fill(member.schema, value, header_values, (*at, member.name))
+        return made | {
+            self._places[n][-1]: data.value for n, data in header_values.items() if self._places[n][:-1] == at
+        }
 
     def _goes_into(self, path: tuple[str, ...]) -> bool:
         return any(place[: len(path)] == path and len(place) > len(path) for place in self._places.values())

@@ -314,7 +314,7 @@ _EVENT_TYPES = ("CREATE", "ALTER", "DROP", "TRUNCATE", "DATABASE")
 
 
 def _event_types(name: str, value: Any) -> None:
-    unknown = [each for each in parse_list(value or "") if each not in _EVENT_TYPES]
+    unknown = [entry for entry in parse_list(value or "") if entry not in _EVENT_TYPES]
     if unknown:
         raise InvalidValue(
             f"Invalid value {unknown[0]} for configuration {name}: String must be one of: {', '.join(_EVENT_TYPES)}"

@@ -49,16 +49,16 @@ class KeyCompletion:
         self._made: LRUCache[tuple[int, int], _Made] = LRUCache(64)
         self._structs: LRUCache[int, tuple[Schema, Schema]] = LRUCache(64)
 
-    def completed(self, record: SinkRecord) -> SinkRecord:
+    def complete(self, record: SinkRecord) -> SinkRecord:
         """Return the record with a key that is a struct, and with all fields of the key in its row."""
         record = self._with_struct(record)
         key, value = record.key, record.value
         if not isinstance(key.value, dict) or not isinstance(value.value, dict):
             return record
         if key.schema is not None and value.schema is not None:
-            return self._completed(record, key.schema, value.schema)
+            return self._complete_row(record, key.schema, value.schema)
         if key.schema is None and value.schema is None and _is_plain_event(value.value):
-            return Side.VALUE.put(record, SchemaAndValue(None, _filled(value.value, key.value, tuple(key.value))))
+            return Side.VALUE.put(record, SchemaAndValue(None, _fill(value.value, key.value, tuple(key.value))))
         return record
 
     def _with_struct(self, record: SinkRecord) -> SinkRecord:
@@ -76,14 +76,14 @@ class KeyCompletion:
             schema = self._structs[id(key.schema)][1]
         return replace(record, key=SchemaAndValue(schema, {name: key.value}))
 
-    def _completed(self, record: SinkRecord, key: Schema, value: Schema) -> SinkRecord:
-        known = id(key), id(value)
-        if known not in self._made:
-            self._made[known] = key, value, *_with_fields(value, key.fields)
-        *_, schema, missing = self._made[known]
+    def _complete_row(self, record: SinkRecord, key: Schema, value: Schema) -> SinkRecord:
+        schemas = id(key), id(value)
+        if schemas not in self._made:
+            self._made[schemas] = key, value, *_with_fields(value, key.fields)
+        *_, schema, missing = self._made[schemas]
         if not missing:
             return record
-        return Side.VALUE.put(record, SchemaAndValue(schema, _filled(record.value.value, record.key.value, missing)))
+        return Side.VALUE.put(record, SchemaAndValue(schema, _fill(record.value.value, record.key.value, missing)))
 
 
 def _with_fields(value: Schema, fields: tuple[Field, ...]) -> tuple[Schema, tuple[str, ...]]:
@@ -96,7 +96,7 @@ def _with_fields(value: Schema, fields: tuple[Field, ...]) -> tuple[Schema, tupl
     longer = replace(row, fields=(*row.fields, *added))
     if not is_envelope(value):
         return longer, tuple(member.name for member in added)
-    members = (Field(each.name, longer if each.name in _IMAGES else each.schema) for each in value.fields)
+    members = (Field(member.name, longer if member.name in _IMAGES else member.schema) for member in value.fields)
     return replace(value, fields=tuple(members)), tuple(member.name for member in added)
 
 
@@ -105,12 +105,12 @@ def _is_plain_event(value: dict[str, Any]) -> bool:
     return "op" in value and ("after" in value or "before" in value)
 
 
-def _filled(value: dict[str, Any], key: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+def _fill(value: dict[str, Any], key: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
     """Add the key's fields ``names`` to the row of a value, if it does not have them."""
     if _is_plain_event(value):
         return {
-            name: _filled(each, key, names) if name in _IMAGES and isinstance(each, dict) else each
-            for name, each in value.items()
+            name: _fill(member, key, names) if name in _IMAGES and isinstance(member, dict) else member
+            for name, member in value.items()
         }
     return {**{name: key.get(name) for name in names if name not in value}, **value}
 
@@ -155,16 +155,16 @@ class TransformingDecoder:
     def decode(self, records: Sequence[KafkaRecord]) -> Decoded:
         """Decode records of one partition, in order of arrival; events have the topics that the chain gives them."""
         out = Decoded([] if self._chain.keeps_cells else [InsufficientMetadata(self._topic)])
-        transformed = [each for each in self._through_chain(records, out) if each is not None]
-        for topic, run in groupby(transformed, lambda each: each.topic):
+        transformed = [record for record in self._through_chain(records, out) if record is not None]
+        for topic, run in groupby(transformed, lambda record: record.topic):
             self._decode_run(topic, list(run), out)
-        out.errant.sort(key=lambda each: each.index)
+        out.errant.sort(key=lambda errant: errant.index)
         return out
 
     def _through_chain(self, records: Sequence[KafkaRecord], out: Decoded) -> Iterator[_Transformed | None]:
         for index, record in enumerate(records):
             try:
-                transformed = self._transformed(index, record)
+                transformed = self._transform(index, record)
             except BadRecord as error:
                 out.errant.append(Errant(index, error.stage or Stage.VALUE_CONVERTER, error))
                 continue
@@ -173,7 +173,7 @@ class TransformingDecoder:
                 out.dropped += [index] if record.value is not None else []  # a tombstone only repeats its delete
             yield transformed
 
-    def _transformed(self, index: int, record: KafkaRecord) -> _Transformed | None:
+    def _transform(self, index: int, record: KafkaRecord) -> _Transformed | None:
         key = self._data(record.key, record.headers, self._keys, Stage.KEY_CONVERTER)
         value = self._data(record.value, record.headers, self._values, Stage.VALUE_CONVERTER)
         coordinate = (record.partition, record.offset, record.timestamp)
@@ -181,9 +181,9 @@ class TransformingDecoder:
         after = self._chain.apply(before)
         if after is None:
             return None
-        after = self._key_completion.completed(after)
+        after = self._key_completion.complete(after)
         added = self._source_headers(before.value, after.value)
-        headers = [*added, *((name, header_bytes(each) or b"") for name, each in after.headers)]
+        headers = [*added, *((name, header_bytes(header) or b"") for name, header in after.headers)]
         return _Transformed(index, after.topic, *coordinate, _or_none(after.key), _or_none(after.value), headers)
 
     @staticmethod
@@ -209,7 +209,7 @@ class TransformingDecoder:
         if topic not in self._decoders:
             self._decoders[topic] = RecordDecoder(self._topic, self._options, self._catalog, self._sources)
         decoded = self._decoders[topic].decode(run)
-        decoded.errant = [replace(each, index=run[each.index].index) for each in decoded.errant]
+        decoded.errant = [replace(errant, index=run[errant.index].index) for errant in decoded.errant]
         decoded.messages = [
             replace(message, topic=topic) if isinstance(message, RoutedEvents) else message
             for message in decoded.messages

@@ -36,7 +36,6 @@ class PluginClass:
 
     @property
     def simple_name(self) -> str:
-        """The name without its package."""
         return self.class_name.rpartition(".")[2]
 
 
@@ -73,12 +72,10 @@ def option(
     importance: Importance = MEDIUM,
     validator: Callable[[str, Any], None] | None = None,
 ) -> ConfigKey:
-    """An option; ``default`` may be REQUIRED."""
     return ConfigKey(name, option_type, default, importance, doc, validator=validator)
 
 
 def required(name: str, option_type: Type, doc: str, importance: Importance = HIGH, validator: Any = None) -> ConfigKey:
-    """An option without a default."""
     return option(name, option_type, REQUIRED, doc, importance, validator)
 
 

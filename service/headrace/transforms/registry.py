@@ -50,7 +50,6 @@ def predicates() -> Mapping[str, PluginClass]:
 
 
 def check_extensions() -> None:
-    """Raise ConfigError if an installed extension is unusable."""
     transforms()
     predicates()
 
@@ -70,10 +69,10 @@ def refusal(name: str) -> str | None:
     return REFUSED.get(name) or next((step for begin, step in _OF_OTHERS.items() if name.startswith(begin)), None)
 
 
-def find(name: str, known: Mapping[str, PluginClass]) -> PluginClass | None:
+def find(name: str, classes: Mapping[str, PluginClass]) -> PluginClass | None:
     """Return the class with a full or simple name; of two with one simple name Kafka's own."""
-    simple = [plugin for plugin in known.values() if plugin.simple_name == name]
-    return known.get(name) or (simple[-1] if simple else None)
+    simple = [plugin for plugin in classes.values() if plugin.simple_name == name]
+    return classes.get(name) or (simple[-1] if simple else None)
 
 
 def chain(properties: Mapping[str, str]) -> Chain:
@@ -81,14 +80,14 @@ def chain(properties: Mapping[str, str]) -> Chain:
     chosen: dict[str, Predicate] = {}
     for alias in aliases(properties, "predicates"):
         prefix = f"predicates.{alias}."
-        found = _class(properties, prefix, predicates())
-        chosen[alias] = _made(found, found.options.parse(below(properties, prefix)), prefix)
+        plugin_class = _plugin_class(properties, prefix, predicates())
+        chosen[alias] = _create(plugin_class, plugin_class.options.parse(below(properties, prefix)), prefix)
     links, classes, prefixes, defaulting = [], [], None, []
     for alias in aliases(properties, "transforms"):
         prefix = f"transforms.{alias}."
-        found = _class(properties, prefix, transforms())
+        plugin_class = _plugin_class(properties, prefix, transforms())
         given = below(properties, prefix)
-        values, selection = found.options.parse(given), parsed(Selection, given)
+        values, selection = plugin_class.options.parse(given), parsed(Selection, given)
         if selection.predicate is not None and selection.predicate not in chosen:
             listed = ", ".join(chosen) or "none"
             raise ConfigError(
@@ -97,13 +96,15 @@ def chain(properties: Mapping[str, str]) -> Chain:
                 f"{prefix}predicate",
             )
         predicate = None if selection.predicate is None else chosen[selection.predicate]
-        links.append(Link(alias, found.class_name, _made(found, values, prefix), predicate, selection.negate))
-        classes.append(found)
+        links.append(
+            Link(alias, plugin_class.class_name, _create(plugin_class, values, prefix), predicate, selection.negate)
+        )
+        classes.append(plugin_class)
         if "add.fields.prefix" in values:  # of several the last counts
             prefixes = values["add.fields.prefix"], values["add.headers.prefix"]
         if values.get(REPLACE_NULL):
             defaulting.append(alias)
-    merges, keeps_cells = any(each.merges for each in classes), all(each.keeps_cells for each in classes)
+    merges, keeps_cells = any(plugin.merges for plugin in classes), all(plugin.keeps_cells for plugin in classes)
     return Chain(tuple(links), merges, keeps_cells, prefixes, tuple(defaulting))
 
 
@@ -112,16 +113,16 @@ def aliases(properties: Mapping[str, str | None], option_name: str) -> list[str]
     return list(dict.fromkeys(alias for alias in parse_list(properties.get(option_name) or "") if alias))
 
 
-def _class(properties: Mapping[str, str], prefix: str, known: Mapping[str, PluginClass]) -> PluginClass:
+def _plugin_class(properties: Mapping[str, str], prefix: str, classes: Mapping[str, PluginClass]) -> PluginClass:
     name = properties.get(f"{prefix}type", "")
-    found = find(name, known)
-    if found is None:
+    plugin_class = find(name, classes)
+    if plugin_class is None:
         reason = refusal(name) or "the class is unknown; use one of docs/transforms.md"
         raise ConfigError(f"{prefix}type: {name}: {reason}", f"{prefix}type")
-    return found
+    return plugin_class
 
 
-def _made(plugin: PluginClass, values: Values, prefix: str) -> Any:
+def _create(plugin: PluginClass, values: Values, prefix: str) -> Any:
     try:
         return plugin.make(values)
     except ValueError as error:

@@ -69,20 +69,22 @@ class TimestampConverter:
         data = self._side.of(record)
         if data.schema is None and data.value is None:
             return record
-        return self._side.put(record, self._plain(data) if data.schema is None else self._typed(data.schema, data))
+        return self._side.put(
+            record, self._convert_plain(data) if data.schema is None else self._convert_typed(data.schema, data)
+        )
 
-    def _plain(self, data: SchemaAndValue) -> SchemaAndValue:
+    def _convert_plain(self, data: SchemaAndValue) -> SchemaAndValue:
         if not self._field:
-            return SchemaAndValue(None, self._converted(_plain_kind(data), data.value))
+            return SchemaAndValue(None, self._convert(_plain_kind(data), data.value))
         values = dict(plain_map(data, "converting timestamp formats"))
         value = values.get(self._field)
         representation = _plain_kind(SchemaAndValue(None, value)) if value is not None else ""
-        values[self._field] = self._converted(representation, value)
+        values[self._field] = self._convert(representation, value)
         return SchemaAndValue(None, values)
 
-    def _typed(self, schema: Schema, data: SchemaAndValue) -> SchemaAndValue:
+    def _convert_typed(self, schema: Schema, data: SchemaAndValue) -> SchemaAndValue:
         if not self._field:
-            return SchemaAndValue(self._schemas(schema), self._converted(_kind(schema), data.value))
+            return SchemaAndValue(self._schemas(schema), self._convert(_kind(schema), data.value))
         if data.value is None:
             return SchemaAndValue(self._schemas(schema), None)
         _, values = struct(data, "converting timestamp formats")
@@ -90,7 +92,7 @@ class TimestampConverter:
         for member in schema.fields:
             value = cell(values, member, default=self._default)
             mine = member.name == self._field
-            converted[member.name] = self._converted(_kind(member.schema), value) if mine else value
+            converted[member.name] = self._convert(_kind(member.schema), value) if mine else value
         return SchemaAndValue(self._schemas(schema), converted)
 
     def _schema(self, schema: Schema) -> Schema:
@@ -105,8 +107,8 @@ class TimestampConverter:
     def _target_schema(self, schema: Schema) -> Schema:
         return replace(TYPES[self._target], optional=schema.optional)
 
-    def _converted(self, representation: str, value: Any) -> Any:
-        return None if value is None else self._written(self._milliseconds(representation, value))
+    def _convert(self, representation: str, value: Any) -> Any:
+        return None if value is None else self._target_value(self._milliseconds(representation, value))
 
     def _milliseconds(self, representation: str, value: Any) -> int:
         if representation == "string":
@@ -117,7 +119,7 @@ class TimestampConverter:
             return _towards_zero(int(value) * 1000, self._per_second)
         return int(value) * (_DAY if representation == "Date" else 1)
 
-    def _written(self, milliseconds: int) -> Any:
+    def _target_value(self, milliseconds: int) -> Any:
         if self._target == "string" and self._dates is not None:
             return self._dates.format(milliseconds)
         if self._target == "unix":
@@ -186,14 +188,13 @@ class Rules:
             parts = entry.split(":")
             if len(parts) > 1 and parts[0].lower() in ("source", "topic"):
                 prefix = parts.pop(0).lower()
-            known = {"topic": rules.topics, "source": rules.tables}.get(prefix, rules.either)
-            known.setdefault(parts[0], set()).update(parts[1:2])
+            by_name = {"topic": rules.topics, "source": rules.tables}.get(prefix, rules.either)
+            by_name.setdefault(parts[0], set()).update(parts[1:2])
         return rules
 
     def fields(self, table: str | None, topic: str) -> set[str] | None:
-        """The fields for events of a table, None if no rule matches."""
         candidates = ((self.topics, topic), (self.tables, table), (self.either, topic), (self.either, table))
-        return next((known[name] for known, name in candidates if name is not None and name in known), None)
+        return next((by_name[name] for by_name, name in candidates if name is not None and name in by_name), None)
 
 
 def time_zone(name: str) -> tzinfo:
@@ -221,27 +222,27 @@ class TimezoneConverter:
         schema, values = record.value.schema, record.value.value
         if values is None or schema is None or not is_envelope(schema):
             return record
-        named = self._named((values.get("source") or {}).get("table"), record.topic)
+        named = self._named_fields((values.get("source") or {}).get("table"), record.topic)
         if named is None:
             return record
         made = {
             **values,
             **{
-                image: self._converted(kind, values[image], fields, record)
+                image: self._convert(kind, values[image], fields, record)
                 for image, fields in self._by_image(named).items()
                 if values.get(image) is not None and (kind := schema.field(image)) is not None
             },
         }
         return Side.VALUE.put(record, SchemaAndValue(schema, made))
 
-    def _named(self, table: str | None, topic: str) -> set[str] | None:
+    def _named_fields(self, table: str | None, topic: str) -> set[str] | None:
         """The fields that a rule names for an event; None for an event that does not change."""
         if self._include is not None:
             return self._include.fields(table, topic)
-        found = self._exclude.fields(table, topic) if self._exclude is not None else None
-        if found is None:
+        excluded = self._exclude.fields(table, topic) if self._exclude is not None else None
+        if excluded is None:
             return set()
-        return found or None
+        return excluded or None
 
     @staticmethod
     def _by_image(named: set[str]) -> dict[str, set[str] | None]:
@@ -250,12 +251,12 @@ class TimezoneConverter:
             return {"before": None, "after": None}
         by_image: dict[str, set[str] | None] = {}
         for image in ("before", "after", "source"):
-            own = {name.removeprefix(f"{image}.") for name in named if name.startswith(f"{image}.")}
+            image_fields = {name.removeprefix(f"{image}.") for name in named if name.startswith(f"{image}.")}
             bare = {name for name in named if not name.startswith(("before.", "after.", "source."))}
-            by_image[image] = own if image == "source" else own | bare
+            by_image[image] = image_fields if image == "source" else image_fields | bare
         return by_image if by_image["source"] else {name: by_image[name] for name in ("before", "after")}
 
-    def _converted(
+    def _convert(
         self, schema: Schema, values: Mapping[str, Any], named: set[str] | None, record: SinkRecord
     ) -> dict[str, Any]:
         made = dict(values)
@@ -276,7 +277,6 @@ class TimezoneConverter:
         return given
 
     def _offset(self, local: datetime) -> timedelta:
-        """The zone's offset at a local time."""
         return local.replace(tzinfo=self._zone).utcoffset() or timedelta()
 
     def _local(self, value: int, per_second: int) -> int:
@@ -289,19 +289,19 @@ class TimezoneConverter:
 
     def _with_offset(self, value: str) -> str:
         """A time with the zone's offset; the digits of its fraction stay."""
-        fraction, moment = _FRACTION.search(value), _parsed(datetime, value)
+        fraction, moment = _FRACTION.search(value), _parse(datetime, value)
         there = moment.astimezone(timezone(self._offset(moment.replace(tzinfo=None))))
         return _text(there.strftime("%Y-%m-%dT%H:%M:%S").rjust(19, "0"), fraction, there)
 
     def _time_of_day(self, value: str, milliseconds: int) -> str:
-        fraction, given = _FRACTION.search(value), _parsed(time, value)
+        fraction, given = _FRACTION.search(value), _parse(time, value)
         now = EPOCH + timedelta(milliseconds=milliseconds)
         offset = now.astimezone(self._zone).utcoffset() or timedelta()
         there = datetime.combine(now.date(), given).astimezone(timezone(offset))
         return _text(there.strftime("%H:%M:%S"), fraction, there)
 
 
-def _parsed(time_class: Any, value: str) -> Any:
+def _parse(time_class: Any, value: str) -> Any:
     """Parse a timestamp, or a time of day, with an offset. Raises BadRecord without the text."""
     try:
         parsed = time_class.fromisoformat(_FRACTION.sub("", value))
