@@ -44,13 +44,13 @@ def paired_halves(changes: Changes) -> Mapping[int, int]:
         if operation == Operation.DELETE or (operation == Operation.TOMBSTONE and before.get(key) != Operation.DELETE):
             deletes[key].append(index)
         before[key] = operation
-    found = {}
+    first_of = {}
     for second, old_key in changes.key_changes.old_keys.items():
         belonging = [first for first in deletes[old_key] if _belong_together(changes, first, second)]
         earlier = [first for first in belonging if first < second]
         if belonging:
-            found[second] = max(earlier) if earlier else min(belonging)
-    return found
+            first_of[second] = max(earlier) if earlier else min(belonging)
+    return first_of
 
 
 def _belong_together(changes: Changes, first: int, second: int) -> bool:

@@ -178,8 +178,8 @@ def _known(versions: Mapping[str, RowVersion], keys: pa.StringArray) -> dict[int
     """The versions of the batch's keys, by key code."""
     if not versions:
         return {}
-    found = ((code, versions.get(key)) for code, key in enumerate(keys.to_pylist()))
-    return {code: version for code, version in found if version is not None}
+    versions_by_code = ((code, versions.get(key)) for code, key in enumerate(keys.to_pylist()))
+    return {code: version for code, version in versions_by_code if version is not None}
 
 
 def _disorderly(version: Versions, grouped: Grouped) -> Bools:
@@ -215,7 +215,7 @@ def _walk(
         blocked = tombstone is not None and not exempt[index] and not outranks(event, tombstone)
         # A delete blocks only upserts, so a read after it can be deleted at the same position again.
         rivals = (row or gone,) if deletes[index] else (gone, row)
-        stale = any(known is not None and not outranks(event, known) for known in rivals)
+        stale = any(rival is not None and not outranks(event, rival) for rival in rivals)
         applies[index] &= not blocked and not stale
         if applies[index] and deletes[index]:
             row, gone = None, succeed(event, gone)

@@ -246,9 +246,9 @@ def _falling(position: npt.NDArray[np.bytes_], deletes: Bools, rows: Incarnation
     at = np.flatnonzero(deletes)
     keys = np.searchsorted(rows.last, at)
     falling = (keys[1:] == keys[:-1]) & (position[at[1:]] <= position[at[:-1]])
-    found = np.zeros(len(rows.last), np.bool_)
-    found[keys[1:][falling]] = True
-    return found
+    keys_with_falling = np.zeros(len(rows.last), np.bool_)
+    keys_with_falling[keys[1:][falling]] = True
+    return keys_with_falling
 
 
 def _deletes(operation: npt.NDArray[np.uint8]) -> Bools:

@@ -99,8 +99,8 @@ def history(changes: Changes, last: Actions | None = None, stored: pa.Schema | N
     columns, missing = [], []
     for column in changes.columns:
         filled, open_cells = sources.filled(column)
-        known = stored.field(column.name).type if stored is not None and column.name in stored.names else None
-        values = to_table_type(filled, known) if column.schema.parameters == INFERRED else filled
+        stored_type = stored.field(column.name).type if stored is not None and column.name in stored.names else None
+        values = to_table_type(filled, stored_type) if column.schema.parameters == INFERRED else filled
         if values is not None:
             columns.append(Column(column.name, column.schema, values))
             missing.append((column.name, open_cells))
@@ -187,10 +187,10 @@ def _actions_of_events(changes: Changes, last: Actions) -> dict[int, int]:
         for action, (partition, offset) in enumerate(zip(last.version.partition, last.version.offset, strict=True))
     }
     coordinates = zip(changes.version.partition, changes.version.offset, strict=True)
-    found = (
+    action_of_event = (
         (event, actions.get((int(partition), int(offset)))) for event, (partition, offset) in enumerate(coordinates)
     )
-    return {event: action for event, action in found if action is not None}
+    return {event: action for event, action in action_of_event if action is not None}
 
 
 def _latest(flags: Bools) -> Ints:

@@ -80,13 +80,13 @@ def carried_cells(
     policy for unresolved cells then decides its open cells.
     """
     tracer = _Tracer(changes, index, last, codes, keys, stored)
-    found = {}
+    carried_by_action = {}
     for action, event in enumerate(index[begin].tolist()):
         if event in changes.key_changes.old_keys:
             carried = tracer.predecessor(event)
             if carried is not None:
-                found[action] = carried
-    return found
+                carried_by_action[action] = carried
+    return carried_by_action
 
 
 class _Tracer:
@@ -129,8 +129,8 @@ class _Tracer:
         if life is None or not self._precedes(key, events[:end], first):
             return None
         inherited = self._inherited_cells(key, life)
-        found = ((column.name, self._cell(column, life, inherited, first)) for column in self._changes.columns)
-        cells = {name: cell for name, cell in found if cell is not None}
+        candidates = ((column.name, self._cell(column, life, inherited, first)) for column in self._changes.columns)
+        cells = {name: cell for name, cell in candidates if cell is not None}
         return Carried(inherited.origin if inherited is not None else STORED, cells)
 
     def _precedes(self, key: str, events: list[int], first: int) -> bool:

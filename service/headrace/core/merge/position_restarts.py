@@ -149,8 +149,8 @@ class _Servers:
         return _Servers(self.names, self.code[begin:], self.number[begin:])
 
     def of(self, server: str) -> Bools:
-        found: Bools = self.code == (self.names.index(server) if server in self.names else -1)
-        return found
+        is_of_server: Bools = self.code == (self.names.index(server) if server in self.names else -1)
+        return is_of_server
 
     def behind(self, restart: Restart) -> Bools:
         """The changes of the restart's server from its transaction on, of a server that was not known all."""
@@ -278,8 +278,8 @@ class _Walk:
             restarts |= _below_other_partitions(position, servers, time, self.others)
         # A record below the last offset is read again, or has waited for another one: what follows it shows a restart.
         restarts &= self._versions.offset[begin:] > self._before.offset
-        found = np.flatnonzero(restarts)
-        return int(found[0]) if len(found) else None
+        indexes = np.flatnonzero(restarts)
+        return int(indexes[0]) if len(indexes) else None
 
     def _restart(self, index: int, position: Texts) -> Restart:
         server = self._servers.names[self._servers.code[index]]
@@ -305,9 +305,9 @@ def _below_before(position: Texts, servers: _Servers, before: LogProgress) -> Bo
         return none
     new = none
     for server in servers.among(np.ones(len(position), np.bool_)):
-        its, known = servers.of(server), before.numbers.get(server, b"")
-        if _highest(servers.number[its]) > known:  # otherwise all of them are sent or read again, which is common
-            new[its] = _exceeding(servers.number[its], known)
+        its, highest = servers.of(server), before.numbers.get(server, b"")
+        if _highest(servers.number[its]) > highest:  # otherwise all of them are sent or read again, which is common
+            new[its] = _exceeding(servers.number[its], highest)
     return new & ~_exceeding(position, before.position) if new.any() else none
 
 
@@ -333,11 +333,11 @@ def _at_floor(progress: Progress, place: Place, floor: RowVersion | None) -> Log
 
 
 def _of_all_partitions(progress: Progress, place: Place) -> LogProgress:
-    found = LogProgress()
-    for other, known in progress.items():
+    furthest_read = LogProgress()
+    for other, read in progress.items():
         if (other.topic, other.name) == (place.topic, place.name) and other.partition != TRUNCATE:
-            found = found.joined(known)
-    return found
+            furthest_read = furthest_read.joined(read)
+    return furthest_read
 
 
 def _exceeding(texts: Texts, before: bytes) -> Bools:

@@ -100,20 +100,20 @@ def deletes_of_overtaken(actions: Actions, tombstones: Mapping[str, RowVersion])
 
     Each has the version of its tombstone, so that a row that was created after it stays.
     """
-    found: dict[int, RowVersion] = {}
+    tombstone_of: dict[int, RowVersion] = {}
     floor = tombstones.get(FLOOR_KEY)
     for index, key in enumerate(actions.key.to_pylist()):
         for tombstone in (tombstones.get(key), floor):
             if tombstone is None or actions.delete[index]:
                 continue
             if outranks(tombstone, actions.version.row(index)):
-                found[index] = succeed(tombstone, found.get(index))
-    rows = actions.take(np.array(list(found), np.int64))
-    versions = Versions.of(actions.version.topic, list(found.values()))
+                tombstone_of[index] = succeed(tombstone, tombstone_of.get(index))
+    rows = actions.take(np.array(list(tombstone_of), np.int64))
+    versions = Versions.of(actions.version.topic, list(tombstone_of.values()))
     return replace(
         rows,
-        delete=np.ones(len(found), np.bool_),
-        fresh=np.zeros(len(found), np.bool_),
+        delete=np.ones(len(tombstone_of), np.bool_),
+        fresh=np.zeros(len(tombstone_of), np.bool_),
         version=versions,
         gates=Gates.of(versions),
         columns=tuple(column for column in rows.columns if column.name in actions.key_fields),

@@ -88,10 +88,10 @@ def recorded_defaults(ledger: Mapping[str, RowVersion]) -> dict[ColumnDefault, R
 
 def with_defaults(changes: Changes, defaults: Defaults, stored: pa.Schema | None) -> Changes:
     """Fill in the defaults of columns that were added after a row's change. ``stored`` has the lake's columns."""
-    known = {} if stored is None else {column.name: column.type for column in stored}
+    stored_types = {} if stored is None else {column.name: column.type for column in stored}
     columns = {column.name: column for column in changes.columns}
     for default, version in defaults.items():
-        column = columns.get(default.column) or _absent_column(default, known.get(default.column), len(changes))
+        column = columns.get(default.column) or _absent_column(default, stored_types.get(default.column), len(changes))
         if column is not None and column.states is not None:
             rows = _below(changes, version) & (column.states == CellState.ABSENT)
             value = default.value(column.values.type)

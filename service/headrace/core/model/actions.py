@@ -149,12 +149,12 @@ def lake_columns(actions: Actions, stored: pa.Schema | None) -> Actions:
     """
     if not any(is_inferred(column.schema) for column in actions.columns):
         return actions
-    known = {} if stored is None else {column.name: column.type for column in stored}
+    stored_types = {} if stored is None else {column.name: column.type for column in stored}
     columns = []
     for column in actions.columns:
         values: pa.Array | None = column.values
         if is_inferred(column.schema):
-            values = to_table_type(column.values, known.get(column.name))
+            values = to_table_type(column.values, stored_types.get(column.name))
         if values is not None:
             columns.append(replace(column, values=values))
     return replace(actions, columns=tuple(columns))
@@ -167,12 +167,12 @@ def open_rows(actions: Actions, has_stored: Bools | None = None) -> Bools:
     """
     hollow = actions.fresh.copy() if has_stored is None else actions.fresh | ~has_stored
     hollow &= ~actions.delete
-    found = np.zeros(len(actions), np.bool_)
+    is_open = np.zeros(len(actions), np.bool_)
     if hollow.any():
         for column in actions.columns:
             if column.states is not None:
-                found |= hollow & np.isin(column.states, OPEN)
-    return found
+                is_open |= hollow & np.isin(column.states, OPEN)
+    return is_open
 
 
 def with_nulls_for_open_cells(actions: Actions, rows: Bools) -> Actions:

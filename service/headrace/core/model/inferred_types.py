@@ -151,9 +151,10 @@ def resolve_untyped_nulls(changes: Changes, stored: pa.Schema | None) -> Changes
     """
     if not any(is_inferred(column.schema) and column.states is not None for column in changes.columns):
         return changes
-    known = {} if stored is None else {column.name: column.type for column in stored}
+    stored_types = {} if stored is None else {column.name: column.type for column in stored}
     return replace(
-        changes, columns=tuple(_without_certain_nulls(column, known.get(column.name)) for column in changes.columns)
+        changes,
+        columns=tuple(_without_certain_nulls(column, stored_types.get(column.name)) for column in changes.columns),
     )
 
 

@@ -141,9 +141,9 @@ def fixed_width(texts: pa.Array, width: int) -> npt.NDArray[np.bytes_]:
     # With one width, Arrow's buffer equals numpy's; texts without a position are padded to the width.
     present = np.asarray(texts.is_valid())
     filled = texts.fill_null(" " * width)
-    found = np.frombuffer(filled.buffers()[2], f"S{width}", len(filled), filled.offset * width).copy()
-    found[~present] = NO_POSITION
-    return found
+    encoded = np.frombuffer(filled.buffers()[2], f"S{width}", len(filled), filled.offset * width).copy()
+    encoded[~present] = NO_POSITION
+    return encoded
 
 
 def _part_texts(part: PositionPart, values: Sequence[Any]) -> pa.Array:
