@@ -277,7 +277,6 @@ class TaskMetrics:
 
     @contextmanager
     def stage(self, table: str, stage: str) -> Iterator[None]:
-        """Measure the time of the block, and the CPU time of its thread."""
         labels = (*self._labels, table, stage)
         begin, cpu = time.perf_counter(), time.thread_time()
         try:
@@ -287,23 +286,19 @@ class TaskMetrics:
             self._metrics.stage.labels(*labels).inc(time.perf_counter() - begin)
 
     def assigned(self, partitions: Collection[TopicPartition]) -> None:
-        """Record a new assignment."""
         self._sensors.assigned(partitions)
         self._progress.assigned()
 
     def decoded(self, partition: TopicPartition, records: int, skipped: int) -> None:
-        """Record a decoded chunk."""
         self._sensors.count("sink_task_sink_record_read_total", records)
         self._metrics.skipped.labels(*self._labels, partition.topic).inc(skipped)
         if records:
             self._topic_seen(partition.topic)
 
     def taken(self, partition: TopicPartition, end: int, records: int) -> None:
-        """Record a chunk that waits to be written."""
         self._sensors.taken(partition, end, records)
 
     def errant(self, records: int, *, skipped: bool, logged: bool) -> None:
-        """Record records that could not be used."""
         for name in ("total_record_failures", "total_record_errors"):
             self._sensors.count(f"task_error_{name}", records)
         self._sensors.count("task_error_total_records_skipped", records if skipped else 0)
@@ -311,29 +306,23 @@ class TaskMetrics:
         self._sensors.last_error = int(time.time() * 1000)
 
     def dead_letters(self, records: int, *, failed: bool) -> None:
-        """Record records that were sent to the dead letter queue."""
         self._sensors.count("task_error_deadletterqueue_produce_requests", records)
         self._sensors.count("task_error_deadletterqueue_produce_failures", records if failed else 0)
 
     def retried(self) -> None:
-        """Record a retry."""
         self._sensors.count("task_error_total_retries")
 
     def noted(self, text: str, location: str) -> None:
-        """Pass on a note."""
         self._noted(text, location)
 
     def set_note(self, text: str, locations: Sequence[str]) -> None:
-        """Pass on all topics of a note."""
         self._set_note(text, locations)
 
     def lost(self, topic: str, losses: Mapping[str, int]) -> None:
-        """Record values that the source's connector does not send completely."""
         for loss, values in losses.items():
             self._metrics.losses.labels(*self._labels, topic, loss).inc(values)
 
     def written(self, batch: Batch, seconds: float, now: float) -> None:
-        """Record a batch that is durable and visible."""
         metrics, labels = self._metrics, (*self._labels, batch.table)
         events = len(batch.content)
         self._sensors.count("sink_task_sink_record_send_total", events)
@@ -347,30 +336,24 @@ class TaskMetrics:
             metrics.freshness.labels(*labels).observe(freshness)
 
     def committed(self, offsets: Mapping[TopicPartition, int], seconds: float) -> None:
-        """Record committed offsets."""
         self._sensors.offsets_committed(offsets)
         self._sensors.committed(seconds)
 
     def uncommitted(self, *, refused: bool) -> None:
-        """Record a failed offset commit."""
         self._sensors.uncommitted(refused=refused)
 
     def lag(self, lag: Callable[[], Mapping[TopicPartition, int]]) -> None:
-        """Set the function that returns the lag."""
         self._sensors.follows(lag)
         self._progress.lag = lag
 
     def unwritten(self, oldest: Callable[[], Mapping[str, Unwritten]]) -> None:
-        """Set the function that returns the oldest events that are not durable."""
         self._progress.unwritten = oldest
 
     def tables(self, blocked: Sequence[TableStatus]) -> None:
-        """Set the tables that do not run."""
         self._progress.blocked = {each.table: each.state for each in blocked}
         self._tables(blocked)
 
     def upkeep(self, table: str, report: UpkeepReport) -> None:
-        """Set the files of a table, and count what was written since the last report."""
         metrics, labels = self._metrics, (*self._labels, table)
         before, self._upkeep[table] = self._upkeep.get(table, UpkeepReport()), report
         if report.merged_bytes < before.merged_bytes:  # the table was opened again
@@ -383,7 +366,6 @@ class TaskMetrics:
             metrics.deleted_share.labels(*labels).set(report.deleted_share)
 
     def left(self, tables: Collection[str]) -> None:
-        """Remove tables that are now assigned to another task."""
         self._progress.left(tables)
         for table in tables:
             for gauge in (self._metrics.files, self._metrics.deleted_share):
@@ -402,7 +384,6 @@ class ReselectTaskMetrics:
         self._metrics.reselect[counter].labels(*self._labels, _name(table), *labels).inc(amount)
 
     def query(self, table: TableId, query: Query) -> None:
-        """Record a SELECT."""
         labels = (*self._labels, _name(table))
         self._metrics.queries.labels(*labels, query.result).inc()
         self._metrics.query_seconds.labels(*labels).observe(query.seconds)
@@ -411,7 +392,6 @@ class ReselectTaskMetrics:
             self._metrics.visibility_wait.labels(*labels).observe(query.waited)
 
     def cache(self, use: CacheUse) -> None:
-        """Record the use of the column cache."""
         self._metrics.cache_rows.labels(*self._labels).set(use.rows)
         self._metrics.cache_bytes.labels(*self._labels).set(use.bytes)
         self._metrics.cache_poisoned.labels(*self._labels).set(use.poisoned)
@@ -421,7 +401,6 @@ class ReselectTaskMetrics:
             self._metrics.cache_oldest.labels(*self._labels).set(use.oldest / 1000)
 
     def connections(self, now: Connections) -> None:
-        """Record the connections to source databases."""
         for state, count in (("idle", now.idle), ("used", now.used), ("left_alone", now.left_alone)):
             self._metrics.source_connections.labels(*self._labels, state).set(count)
 
@@ -437,5 +416,4 @@ class _Families(Collector):
         self._families = families
 
     def collect(self) -> list[Metric]:
-        """Return them."""
         return self._families
