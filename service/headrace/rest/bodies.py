@@ -2,6 +2,8 @@
 
 A configuration is a map of strings. Numbers and booleans become their source text, null stays null, and nested values
 are rejected. A body of another structure is an error 500, not 400 or 422.
+
+Tests: ``tests/rest/test_hostile_requests.py``, ``tests/rest/test_limits.py``, ``tests/rest/test_transcript.py``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""A client of Kafka Connect's REST API, for commands that an operator runs."""
+"""A client of Kafka Connect's REST API, for commands that an operator runs.
+
+Tests: ``tests/rest/test_apply.py``.
+"""
 
 from __future__ import annotations
 

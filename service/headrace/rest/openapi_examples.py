@@ -1,4 +1,7 @@
-"""An example of each body and each answer of ``openapi.py``: a connector of the shop that the README begins with."""
+"""An example of each body and each answer of ``openapi.py``: a connector of the shop that the README begins with.
+
+Tests: ``tests/rest/test_openapi.py``.
+"""
 
 from __future__ import annotations
 

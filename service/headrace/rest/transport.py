@@ -3,6 +3,8 @@
 ASGI middleware around the routes: a trailing slash is ignored, HEAD works on every GET, OPTIONS lists the methods,
 ambiguous paths and large bodies are rejected, errors become answers, and every request is logged in one line (at DEBUG
 for probes, whose results ``worker_resources.py`` logs when they change, and for successful scrapes).
+
+Tests: ``tests/rest/test_access_log.py``, ``tests/rest/test_limits.py``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Kafka's own transforms and predicates with their options (``connect.md`` section 14.1)."""
+"""Kafka's own transforms and predicates with their options (``connect.md`` section 14.1).
+
+Tests: ``tests/unit/transforms/test_recorded.py``, ``tests/unit/config/test_transforms.py``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The transform Cast: convert values to another primitive type, as Java does."""
+"""The transform Cast: convert values to another primitive type, as Java does.
+
+Tests: ``tests/unit/transforms/test_recorded.py``, ``tests/unit/transforms/test_hostile_values.py``.
+"""
 
 from __future__ import annotations
 
