@@ -119,7 +119,7 @@ def apply(
     )
     if given.path.is_file():  # the other files of the set are not read, so nothing is known of their connectors
         stored = {name: each for name, each in stored.items() if name in {file.name for file in files.connectors}}
-    steps = plan(owner, files.desired(), stored, policy)
+    steps = plan(owner, files.desired_connectors(), stored, policy)
     for file, problem in files.problems.items():
         print(f"{file}: {problem.message}", file=err)
     run = _Run(worker, owner, stored, stores_owners, out, err)

@@ -15,7 +15,12 @@ from headrace.core.model.errors import HeadraceError, RestError
 from headrace.rest.entities import config_infos
 from headrace.runtime.worker.config_providers import config_providers
 from headrace.runtime.worker.connector_files import read_connector
-from headrace.runtime.worker.sink_connector import ConnectorValidator, LakehouseSinkConnector, check_addressable, named
+from headrace.runtime.worker.sink_connector import (
+    ConnectorValidator,
+    LakehouseSinkConnector,
+    check_addressable,
+    config_with_name,
+)
 from headrace.runtime.worker.worker import worker_defaults
 from headrace_app import composition
 
@@ -82,7 +87,7 @@ def _check(validator: ConnectorValidator, path: Path, as_json: bool) -> int:
 def _infos(validator: ConnectorValidator, path: Path) -> ConfigInfos:
     name, given, _ = read_connector(path)
     check_addressable(name)
-    config = named(name, given) if name else given
+    config = config_with_name(name, given) if name else given
     validator.check_class(config)  # its error for an unknown class is clearer than that of ``validate``
     return validator.validate(config["connector.class"] or "", config)
 

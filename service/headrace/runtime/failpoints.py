@@ -38,7 +38,7 @@ class Failpoints:
     def __init__(self, environment: Mapping[str, str]) -> None:
         text = environment.get("HEADRACE_FAILPOINTS", "")
         self._folder = Path(environment.get("HEADRACE_FAILPOINTS_DIR", "."))
-        self._points = dict(_parsed(item.strip()) for item in text.split(",") if item.strip())
+        self._points = dict(_parse(item.strip()) for item in text.split(",") if item.strip())
         self._lock = threading.Lock()
 
     def reach(self, name: str) -> None:
@@ -55,7 +55,7 @@ class Failpoints:
             raise point.error(f"failpoint {name}")
 
 
-def _parsed(item: str) -> tuple[str, _Failpoint]:
+def _parse(item: str) -> tuple[str, _Failpoint]:
     name, _, what = item.partition("=")
     action, *rest = what.split(":")
     try:

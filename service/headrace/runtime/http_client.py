@@ -187,11 +187,11 @@ def _cause(error: BaseException) -> OSError:
 def _loop() -> LoopThread:
     """Return the thread of the event loop for all callers that have none."""
     with _starts:
-        return _started_loop()
+        return _start_loop()
 
 
 @cache
-def _started_loop() -> LoopThread:
+def _start_loop() -> LoopThread:
     loop = LoopThread("headrace-http")
     loop.start()
     return loop

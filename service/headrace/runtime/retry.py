@@ -25,15 +25,15 @@ def _waits(maximum_seconds: float) -> wait_exponential_jitter:
     return wait_exponential_jitter(multiplier=_INITIAL_SECONDS, max=maximum_seconds, jitter=_INITIAL_SECONDS)
 
 
-def retrying(maximum_seconds: float, failed: Callable[[BaseException, float], None]) -> AsyncRetrying:
+def retrying(maximum_seconds: float, on_failure: Callable[[BaseException, float], None]) -> AsyncRetrying:
     """Return a controller that repeats a call after errors that POLICY declares retriable, and raises other errors.
 
-    ``failed`` receives each error and the pause that follows it, at most ``maximum_seconds``.
+    ``on_failure`` receives each error and the pause that follows it, at most ``maximum_seconds``.
     """
 
     def before_sleep(state: RetryCallState) -> None:
         if state.outcome is not None and (error := state.outcome.exception()) is not None:
-            failed(error, state.next_action.sleep if state.next_action is not None else 0.0)
+            on_failure(error, state.next_action.sleep if state.next_action is not None else 0.0)
 
     return AsyncRetrying(
         retry=retry_if_exception(lambda error: isinstance(error, Exception) and remedy(error).retry),

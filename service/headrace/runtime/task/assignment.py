@@ -256,7 +256,7 @@ class Assignment:
     async def commit(self) -> None:
         """Commit the offsets over what is durable in every table."""
         offsets = self._chunks.durable()
-        self._offsets.moved(offsets)
+        self._offsets.on_durable(offsets)
         self._records.discard(offsets)
         await self._offsets.commit()
 

@@ -55,27 +55,27 @@ class FetchedSchemas:
 
     def __init__(self, registry: SchemaRegistry) -> None:
         self._registry = registry
-        self._found: dict[SchemaId, RegisteredSchema | BadRecord] = {}
+        self._answers: dict[SchemaId, RegisteredSchema | BadRecord] = {}
 
     def get(self, schema_id: SchemaId) -> RegisteredSchema:
         """Return a schema. Raises BadRecord if the registry does not have it, and SchemaMissing before ``fetch``."""
-        found = self._found.get(schema_id)
-        if found is None:
+        answer = self._answers.get(schema_id)
+        if answer is None:
             raise SchemaMissing(self, schema_id)
-        if isinstance(found, BadRecord):
-            raise BadRecord(str(found))
-        return found
+        if isinstance(answer, BadRecord):
+            raise BadRecord(str(answer))
+        return answer
 
     def fetch(self, schema_id: SchemaId) -> None:
         """Fetch a schema from the registry, or note that there is none. Blocks; raises Retriable or ConfigError."""
         try:
-            self._found[schema_id] = self._registry.fetch(schema_id)
+            self._answers[schema_id] = self._registry.fetch(schema_id)
         except BadRecord as error:
-            self._found[schema_id] = error
+            self._answers[schema_id] = error
 
     def clear(self) -> None:
         """Discard all: converters have compiled what they need, and an id may be registered later."""
-        self._found.clear()
+        self._answers.clear()
 
 
 RETRY_SECONDS = 15.0
@@ -111,7 +111,7 @@ class ChunkDecoder:
 
     async def decode(self, chunk: Chunk) -> Decoded:
         """Decode a chunk. Raises Retriable when all attempts within ``RETRY_SECONDS`` have failed."""
-        retry = retrying(RETRY_SECONDS / 3, partial(self._failed, chunk.partition))
+        retry = retrying(RETRY_SECONDS / 3, partial(self._on_retry, chunk.partition))
         retry = retry.copy(stop=stop_after_delay(RETRY_SECONDS))
         fetched: set[FetchedSchemas] = set()
         decoded: Decoded | None = None
@@ -129,7 +129,7 @@ class ChunkDecoder:
         self._observer.lost(chunk.partition.topic, decoded.losses)
         return decoded
 
-    def _failed(self, partition: TopicPartition, error: BaseException, pause: float) -> None:
+    def _on_retry(self, partition: TopicPartition, error: BaseException, pause: float) -> None:
         self._observer.retried()
         log.warning("%s: decoding %s-%d failed and is repeated: %s", self._connector, *partition, error)
 
@@ -138,10 +138,10 @@ class ChunkDecoder:
         self._catalog.begin_chunk()
         with self._observer.stage(topic, "decode"):
             decoded = self._decoder(topic).decode(chunk.records)
-            decoded.messages = self._completed(chunk, decoded)
+            decoded.messages = self._with_losses(chunk, decoded)
         return decoded
 
-    def _completed(self, chunk: Chunk, decoded: Decoded) -> list[Message]:
+    def _with_losses(self, chunk: Chunk, decoded: Decoded) -> list[Message]:
         """The messages, with the selected fields and the number of records that were lost before each event.
 
         RecordsLost is first: what is invalidated too early is only read again.

@@ -58,7 +58,7 @@ class CommittedOffsets:
         self._durable[partition] = offset
         return True
 
-    def moved(self, offsets: Mapping[TopicPartition, int]) -> None:
+    def on_durable(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Register next offsets: all records below them are durable."""
         self._uncommitted.update(offsets)
 
@@ -104,4 +104,6 @@ class CommittedOffsets:
         What is committed once more is durable, or where the assignment began. Raises Retriable as well.
         """
         async with self._turn:
-            await self._feed.commit({each: offset for each, offset in self._durable.items() if each in partitions})
+            await self._feed.commit(
+                {partition: offset for partition, offset in self._durable.items() if partition in partitions}
+            )

@@ -79,7 +79,7 @@ class WriteSlot:
         """Release the slot. Idempotent."""
         if self._held:
             self._held = False
-            self._slots.released(self)
+            self._slots.on_release(self)
 
 
 @dataclass(slots=True, eq=False)
@@ -121,7 +121,7 @@ class WriteSlots:
                 waiter.granted.result().release()
             raise
 
-    def released(self, slot: WriteSlot) -> None:
+    def on_release(self, slot: WriteSlot) -> None:
         """Grant a released slot to a waiting lane."""
         self._held -= Counter({slot.connector: 1})
         self._grant()
@@ -136,7 +136,7 @@ class WriteSlots:
             ]
             if not allowed:
                 return
-            waiter = min(allowed, key=lambda each: each.oldest())
+            waiter = min(allowed, key=lambda waiter: waiter.oldest())
             self._waiters.remove(waiter)
             self._held[waiter.connector] += 1
             waiter.granted.set_result(WriteSlot(waiter.connector, self))

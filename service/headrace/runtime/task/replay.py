@@ -129,7 +129,7 @@ class ReplayFeed:
 
     def last_caught_up(self) -> Mapping[TopicPartition, float]:
         """Return that a partition is caught up once its letters were put."""
-        return {each: time.monotonic() if each in self._put else -inf for each in self._partitions}
+        return {partition: time.monotonic() if partition in self._put else -inf for partition in self._partitions}
 
     def lag(self) -> Mapping[TopicPartition, int]:
         """Nothing to tell."""
@@ -140,7 +140,7 @@ class ReplayFeed:
         return None
 
     @property
-    def settled(self) -> bool:
+    def is_settled(self) -> bool:
         """Whether all letters played are durable."""
         return not self._waits
 
@@ -249,7 +249,7 @@ async def replay(
             await task.pause()  # what was brought is written
             if failures:
                 raise failures[0]
-            if not feeds.feed.settled:
+            if not feeds.feed.is_settled:
                 raise Fatal("letters were taken but not written; nothing is lost, run the command again")
             progress(len(some))
     finally:

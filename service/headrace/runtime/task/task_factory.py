@@ -132,7 +132,8 @@ class SinkTaskFactory:
         """The databases that rows are read again from, as one; None where none is configured."""
         if reselect.databases:
             opened = [
-                (each, self._open_row_source(each, replace(reselect, database=each))) for each in reselect.databases
+                (database, self._open_row_source(database, replace(reselect, database=database)))
+                for database in reselect.databases
             ]
             return DatabaseRouter(opened)
         return None if reselect.database is None else self._open_row_source(reselect.database, reselect)
@@ -212,8 +213,8 @@ def _envelope_options(config: SinkConnectorConfig) -> EnvelopeOptions:
 
 def _metadata_names(config: SinkConnectorConfig, ordering: str | None) -> MetadataNames:
     """What flattened records call their metadata: as the source says, or as the connector's own transform does."""
-    own = config.transforms.prefixes
-    fields, headers = own or (config.source.fields_prefix, config.source.headers_prefix)
+    prefixes = config.transforms.prefixes
+    fields, headers = prefixes or (config.source.fields_prefix, config.source.headers_prefix)
     return MetadataNames(fields, headers, ordering)
 
 

@@ -207,12 +207,12 @@ class AbsentTopics:
         absent = self._feed.absent()
         if absent is None or absent == self._reported:
             return
-        known = self._reported or ()
+        reported = self._reported or ()
         self._reported = absent
         for name in absent:
-            if name not in known:
+            if name not in reported:
                 log.warning("%s: %s: %s", self._connector, name, ABSENT)
-        for name in known:
+        for name in reported:
             if name not in absent:
                 log.info("%s: %s: the topic exists now", self._connector, name)
         self._observer.set_note(ABSENT, absent)

@@ -54,35 +54,37 @@ class TableOwnership:
         topic = content.version.topic
         source = TableSource(self._connector, self._group, topic, content.table, topic_ids.get(topic, ""))
         stored = table.sources()
-        for each in stored:
-            if (each.connector, each.topic, each.table) == (source.connector, source.topic, source.table):
+        for writer in stored:
+            if (writer.connector, writer.topic, writer.table) == (source.connector, source.topic, source.table):
                 # A replay of dead letters has no group, and brokers may not have reported the id of the topic yet.
-                source = replace(source, group=source.group or each.group, topic_id=source.topic_id or each.topic_id)
-        adopted = self._adopted(name, rivals(stored, source, shared=self._shared), source)
+                source = replace(
+                    source, group=source.group or writer.group, topic_id=source.topic_id or writer.topic_id
+                )
+        adopted = self._adopt(name, rivals(stored, source, shared=self._shared), source)
         # What the topic's tombstones or an earlier release have registered, or a connector of the same group.
-        outdated = [each for each in stored if each != source and each.has_the_writer_of(source)]
-        outdated = [each for each in outdated if each.topic == source.topic and each.may_be_of(source)]
-        if not (source.table.name or adopted) and any(each.connector == self._connector for each in outdated):
+        outdated = [writer for writer in stored if writer != source and writer.has_the_writer_of(source)]
+        outdated = [writer for writer in outdated if writer.topic == source.topic and writer.may_be_of(source)]
+        if not (source.table.name or adopted) and any(writer.connector == self._connector for writer in outdated):
             return  # its source table is known already
         if source in stored and not adopted and not outdated:
             return
         table.register(source, [*adopted, *outdated])
         # Another writer may have registered its own source at the same time: then neither of them writes.
-        self._adopted(name, rivals(table.sources(), source, shared=self._shared), source)
+        self._adopt(name, rivals(table.sources(), source, shared=self._shared), source)
 
-    def _adopted(self, name: str, others: Sequence[TableSource], source: TableSource) -> Sequence[TableSource]:
-        refused = [each for each in others if each.connector not in self._adopts_from]
+    def _adopt(self, name: str, others: Sequence[TableSource], source: TableSource) -> Sequence[TableSource]:
+        refused = [writer for writer in others if writer.connector not in self._adopts_from]
         if refused:
             raise Fatal(_refusal(name, refused, source, shared=self._shared))
-        for each in others:
-            log.warning("%s: the table is adopted from %s by connector %s", name, each, self._connector)
+        for writer in others:
+            log.warning("%s: the table is adopted from %s by connector %s", name, writer, self._connector)
         return others
 
 
 def _refusal(name: str, others: Sequence[TableSource], source: TableSource, *, shared: bool) -> str:
     writers = "; ".join(map(str, others[:3])) + (f" and {len(others) - 3} more" if len(others) > 3 else "")
-    names = ",".join(dict.fromkeys(each.connector for each in others))
-    if any(each.is_of_former_topic(source) and each.has_the_writer_of(source) for each in others):
+    names = ",".join(dict.fromkeys(writer.connector for writer in others))
+    if any(writer.is_of_former_topic(source) and writer.has_the_writer_of(source) for writer in others):
         return (
             f"{name}: topic {source.topic} was deleted and created again since the table was written: its snapshot "
             "reads would count as older than the rows of the former topic, so nothing was written; drop the table, so "
@@ -90,7 +92,7 @@ def _refusal(name: str, others: Sequence[TableSource], source: TableSource, *, s
             "headrace verify --repair afterwards"
         )
     ways_out = ["write to another table (collection.name.format, table.namespace)"]
-    if not shared and all(each.topic != source.topic for each in others):
+    if not shared and all(writer.topic != source.topic for writer in others):
         ways_out.append("set primary.key.fields to columns that are unique across all sources")
     ways_out.append(
         f"or, if the connector was renamed or its topic has moved, make sure that nothing writes the table any more "
@@ -168,9 +170,9 @@ class WrittenTables:
         behind = {partition: offset for partition, offset in required.items() if reached.get(partition, 0) < offset}
         if not behind:
             return None
-        found = {partition: reached.get(partition, 0) for partition in behind}
+        held = {partition: reached.get(partition, 0) for partition in behind}
         return (
-            f"the table has the records up to {_ranges(found)}, but group {self._group} has written it up to "
+            f"the table has the records up to {_ranges(held)}, but group {self._group} has written it up to "
             f"{_ranges(behind)}: it is an older copy, or was rolled back"
         )
 
@@ -183,7 +185,7 @@ class WrittenTables:
         for partition, tables in self._tables.items():
             if tables.get(table, 0) != reached.get(partition, 0):
                 tables[table] = reached.get(partition, 0)
-                changed[partition] = encode_note({each: offset for each, offset in tables.items() if offset})
+                changed[partition] = encode_note({digest: offset for digest, offset in tables.items() if offset})
         return changed
 
 

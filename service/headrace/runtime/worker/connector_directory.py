@@ -121,7 +121,7 @@ class ConnectorDirectory:
             self._report = DirectoryReport(folder, self._worker.now(), self._settings.dry_run, message)
             return
         self._last = files
-        steps = plan(DIRECTORY, files.desired(), self._stored(), self._policy(files))
+        steps = plan(DIRECTORY, files.desired_connectors(), self._stored_connectors(), self._policy(files))
         entries = await self._entries(folder, steps, stable=files == before)
         self._report = DirectoryReport(folder, self._worker.now(), self._settings.dry_run, "", files, entries)
         self._warn_once(_warnings(folder, self._report))
@@ -142,7 +142,7 @@ class ConnectorDirectory:
         kept = _EMPTY if files.empty and not self._settings.delete_all else None
         return PlanPolicy(kept, self._settings.correct_drift)
 
-    def _stored(self) -> dict[str, StoredConnector]:
+    def _stored_connectors(self) -> dict[str, StoredConnector]:
         return {
             name: StoredConnector(self._herder.config(name), self._herder.owner(name))
             for name in self._herder.connectors()

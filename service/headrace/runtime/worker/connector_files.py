@@ -12,7 +12,7 @@ from headrace.core.connect.connector_plan import DesiredConnector, DesiredConnec
 from headrace.core.connect.lifecycle import TargetState
 from headrace.core.connect.properties import parse_properties
 from headrace.core.model.errors import ConfigError, RestError
-from headrace.runtime.worker.sink_connector import check_addressable, named
+from headrace.runtime.worker.sink_connector import check_addressable, config_with_name
 
 _SUFFIXES = (".json", ".properties")
 _YAML = (".yaml", ".yml")
@@ -38,7 +38,7 @@ class ConnectorFiles:
     problems: Mapping[str, FileProblem] = field(default_factory=dict)
     ignored: Sequence[str] = ()
 
-    def desired(self) -> DesiredConnectors:
+    def desired_connectors(self) -> DesiredConnectors:
         """Return what a plan takes."""
         unreadable = {file: problem.connector for file, problem in self.problems.items()}
         return DesiredConnectors(self.connectors, unreadable)
@@ -118,7 +118,7 @@ def _read(path: Path) -> DesiredConnector | FileProblem:
         return FileProblem("the connector has no name; add the key name")
     try:
         check_addressable(name)
-        complete = named(name, config)
+        complete = config_with_name(name, config)
     except RestError as error:
         return FileProblem(str(error), name)
     if missing := [key for key, value in complete.items() if value is None]:

@@ -31,7 +31,7 @@ from headrace.runtime.worker.sink_connector import (
     PluginCatalog,
     PluginInfo,
     check_addressable,
-    named,
+    config_with_name,
 )
 from headrace.runtime.worker.sink_offsets import ConnectorOffset, SinkOffsets, StoredOffsets, no_stored_offsets
 from headrace.runtime.worker.stores import task_statuses
@@ -136,7 +136,7 @@ class Herder:
             if self._configs.state.has_connector(name):
                 raise RestError(f"Connector {name} already exists", 409)
             write = self._configs.put_connector(name, properties, initial, _of(owner, properties))
-            await self._written(write, "connector configuration")
+            await self._write(write, "connector configuration")
         return ConnectorInfo(name, properties, (), self._worker.connector_class.type)
 
     async def put_config(
@@ -147,7 +147,7 @@ class Herder:
         Raises RestError 400, and 409 if ``owner`` is given and does not own the existing connector.
         """
         async with self._changing(_writing_config(name)):
-            given = named(name, config)
+            given = config_with_name(name, config)
             properties = self._validator.valid_config(given)
             created = not self._configs.state.has_connector(name)
             if created:
@@ -156,7 +156,7 @@ class Herder:
                 self._check_owner(name, owner.owner)
             tasks = range(self._configs.state.task_count(name))
             write = self._configs.put_connector(name, properties, owner=_of(owner, properties))
-            await self._written(write, "connector configuration")
+            await self._write(write, "connector configuration")
         return created, ConnectorInfo(name, properties, tasks, self._worker.connector_class.type)
 
     async def patch_config(self, name: str, patch: Properties) -> ConnectorInfo:
@@ -166,7 +166,7 @@ class Herder:
             given = {key: value for key, value in merged.items() if value is not None}
             properties = self._validator.valid_config(given)
             tasks = range(self._configs.state.task_count(name))
-            await self._written(self._configs.put_connector(name, properties), "connector configuration")
+            await self._write(self._configs.put_connector(name, properties), "connector configuration")
         return ConnectorInfo(name, properties, tasks, self._worker.connector_class.type)
 
     async def delete(self, name: str, owner: str | None = None) -> None:
@@ -178,7 +178,7 @@ class Herder:
             self.config(name)
             if owner is not None:
                 self._check_owner(name, owner)
-            await self._written(self._configs.remove_connector(name), "connector configuration")
+            await self._write(self._configs.remove_connector(name), "connector configuration")
 
     def owner(self, name: str) -> Ownership | None:
         """Return the owner of the connector, None if it was created over REST without one. Raises RestError 404."""
@@ -192,7 +192,7 @@ class Herder:
             if owner is not None and not is_owner_name(owner.owner):
                 raise RestError(f"The owner {owner.owner!r} is not a name: {NAME_RULE}", 400)
             if owner != self._configs.state.owner(name):
-                await self._written(self._configs.put_owner(name, owner), "connector owner")
+                await self._write(self._configs.put_owner(name, owner), "connector owner")
 
     async def set_target_state(self, name: str, target: TargetState) -> None:
         """Pause, resume or stop the connector. Raises RestError 404."""
@@ -200,7 +200,7 @@ class Herder:
             if not self._configs.state.has_connector(name):
                 raise RestError(f"Unknown connector {name}", 404)
             if target is not self._configs.state.target_state(name):
-                await self._written(self._configs.put_target_state(name, target), "target state")
+                await self._write(self._configs.put_target_state(name, target), "target state")
 
     def restart(self, name: str) -> None:
         """Restart the connector's instance only. Raises RestError 404."""
@@ -219,7 +219,7 @@ class Herder:
         request = RestartRequest(include_tasks, only_failed)
         info = self.status(name)  # before the write, because a task may run again when the write returns
         if request.takes(info.connector.state) or any(_takes_task(request, task) for _, task in info.tasks):
-            await self._written(self._configs.request_restart(name, request), "restart request")
+            await self._write(self._configs.request_restart(name, request), "restart request")
         return _restarting(info, request)
 
     def restart_task(self, name: str, task_number: int) -> None:
@@ -263,7 +263,7 @@ class Herder:
 
     async def offsets(self, name: str) -> Mapping[TopicPartition, int]:
         """Return the committed offsets of the connector's group. Raises RestError 404 and 500."""
-        return await self._offsets.committed(name)
+        return await self._offsets.committed_offsets(name)
 
     async def alter_offsets(self, name: str, entries: Sequence[ConnectorOffset]) -> None:
         """Set or remove offsets of a stopped connector. Raises RestError 400, 404 and 500."""
@@ -291,11 +291,11 @@ class Herder:
         """Set a logger on every worker that runs now (KIP-976). Raises RestError."""
         known = self._worker.loggers.check(name, level)
         self._cluster.check_leader()
-        await self._written(self._configs.put_logger_level(name, known), "logger level")
+        await self._write(self._configs.put_logger_level(name, known), "logger level")
 
     def plugins(self, *, connectors_only: bool) -> Sequence[PluginInfo]:
         """Return the connector classes, or all plug-ins."""
-        return self._catalog.listed(connectors_only=connectors_only)
+        return self._catalog.plugins(connectors_only=connectors_only)
 
     def plugin_config(self, plugin: str, version: str | None = None) -> ConfigDef:
         """Return the options of a plug-in's class. Raises RestError 404, and 400 if ``version`` excludes it."""
@@ -314,7 +314,7 @@ class Herder:
             )
 
     def _to_create(self, name: str, config: Properties) -> Config:
-        properties = self._validator.valid_config(named(name, config))
+        properties = self._validator.valid_config(config_with_name(name, config))
         check_addressable(name)
         return properties
 
@@ -337,7 +337,7 @@ class Herder:
             self._cluster.check_leader()
             yield
 
-    async def _written(self, write: Awaitable[None], what: str) -> None:
+    async def _write(self, write: Awaitable[None], what: str) -> None:
         try:
             await self._cluster.write(write)
         except Fenced as error:

@@ -61,12 +61,12 @@ class Loggers:
         """Return the level in upper case. Raises RestError 404 for an unknown level, 400 if it would log secrets."""
         if not level:
             raise RestError("Illegal null or empty Level name.", 500)
-        known = level.upper()
-        if known not in LEVELS:
+        level_name = level.upper()
+        if level_name not in LEVELS:
             raise RestError(f"invalid log level '{level}'.", 404)
-        if LEVELS[known] < _lowest(name):
+        if LEVELS[level_name] < _lowest(name):
             raise RestError(f"Below INFO {name} logs credentials and data; use INFO, WARN, ERROR, FATAL or OFF", 400)
-        return known
+        return level_name
 
     def set_level(self, name: str, level: str) -> list[str]:
         """Set a logger, which is created if absent, and all below it. Return the names of those that changed.
@@ -76,14 +76,18 @@ class Loggers:
         threshold = LEVELS[self.check(name, level)]
         name = _canonical(name)
         named = {name, *(guard for guard in GUARDED if threshold < logging.INFO and _is_below(guard, name))}
-        for each in named - {ROOT}:
-            self._manager.getLogger(each)
-        affected = {each: logger for each, logger in self._loggers().items() if _is_below(each, name)}
-        before = {each: _name(logger) for each, logger in affected.items()}
-        for each, logger in affected.items():
-            if each in named or logger.level != logging.NOTSET:  # the others inherit the level
-                logger.setLevel(max(threshold, _lowest(each)))
-        changed = sorted(each for each, logger in affected.items() if _name(logger) != before[each])
+        for logger_name in named - {ROOT}:
+            self._manager.getLogger(logger_name)
+        affected = {
+            logger_name: logger for logger_name, logger in self._loggers().items() if _is_below(logger_name, name)
+        }
+        before = {logger_name: _name(logger) for logger_name, logger in affected.items()}
+        for logger_name, logger in affected.items():
+            if logger_name in named or logger.level != logging.NOTSET:  # the others inherit the level
+                logger.setLevel(max(threshold, _lowest(logger_name)))
+        changed = sorted(
+            logger_name for logger_name, logger in affected.items() if _name(logger) != before[logger_name]
+        )
         self._modified.update(dict.fromkeys(changed, int(self._now().timestamp() * 1000)))
         return changed
 

@@ -117,7 +117,7 @@ _MAX_BYTES = 1024
 """Percent-encoding makes a name three times as long. It must fit into the 16 KiB of a request's head."""
 
 
-def named(name: str, config: Properties) -> dict[str, str | None]:
+def config_with_name(name: str, config: Properties) -> dict[str, str | None]:
     """Return the configuration with its ``name``. Raises RestError 400 if it contains another name."""
     configured = config.get("name")
     if configured is not None and configured != name:
@@ -211,9 +211,9 @@ class PluginCatalog:
     def __init__(self, connector: LakehouseSinkConnector) -> None:
         self._connector = connector
 
-    def listed(self, *, connectors_only: bool) -> list[PluginInfo]:
+    def plugins(self, *, connectors_only: bool) -> list[PluginInfo]:
         """Return the connector, or all plug-ins."""
-        listed = [PluginInfo(self._connector.class_name, self._connector.type, self._connector.version)]
+        plugins = [PluginInfo(self._connector.class_name, self._connector.type, self._connector.version)]
         if not connectors_only:
             groups: Sequence[tuple[str, Iterable[str]]] = (
                 ("transformation", transforms()),
@@ -221,8 +221,8 @@ class PluginCatalog:
                 ("converter", sorted(CONVERTERS)),
                 ("header_converter", sorted(HEADER_CONVERTERS)),
             )
-            listed += [PluginInfo(name, plugin_type, __version__) for plugin_type, names in groups for name in names]
-        return listed
+            plugins += [PluginInfo(name, plugin_type, __version__) for plugin_type, names in groups for name in names]
+        return plugins
 
     def definitions(self, name: str, version: str | None = None) -> ConfigDef:
         """Return the options of a class, given its name or alias.
@@ -237,10 +237,10 @@ class PluginCatalog:
         if converter is not None:
             _check_version(converter, version, __version__)
             return converters[converter]
-        found = find(name, transforms()) or find(name, predicates())
-        if found is not None:
-            _check_version(found.class_name, version, __version__)
-            return found.options
+        plugin = find(name, transforms()) or find(name, predicates())
+        if plugin is not None:
+            _check_version(plugin.class_name, version, __version__)
+            return plugin.options
         if name.startswith(_NEVER_LISTED):
             types = "sink, source, converter, header_converter, transformation, predicate"
             raise RestError(f"Invalid plugin class {name}. Valid types are {types}.", 400)

@@ -51,7 +51,7 @@ class SinkOffsets:
         self._worker = worker
         self._stored = stored
 
-    async def committed(self, name: str) -> Mapping[TopicPartition, int]:
+    async def committed_offsets(self, name: str) -> Mapping[TopicPartition, int]:
         """Return the committed offsets of the connector's group. Raises RestError 404 and 500."""
         config = self._config(name)
         group = self._group(name, config)
@@ -76,7 +76,7 @@ class SinkOffsets:
     async def reset(self, name: str) -> None:
         """Remove all offsets of the connector's group, if any. Raises RestError 400, 404 and 500."""
         config = self._stopped(name)
-        await self._check_histories(name, config, dict.fromkeys(await self.committed(name)))
+        await self._check_histories(name, config, dict.fromkeys(await self.committed_offsets(name)))
         groups = self._worker.stores.group_offsets(name, parsed(KafkaSettings, config))
         await _done(groups.reset(self._group(name, config)), name, "reset")
 

@@ -218,10 +218,10 @@ class Worker:
             if self._tasks_changed:
                 self._tasks_changed = False
                 self.cluster.refresh()
-            self._connectors = {name: each for name, each in self._connectors.items() if not each.gone}
+            self._connectors = {name: connector for name, connector in self._connectors.items() if not connector.gone}
             changes, self._changes = self._changes, {}
             for count, (name, deleted) in enumerate(changes.items(), 1):
-                self._changed(name, deleted=deleted)
+                self._hand_on(name, deleted=deleted)
                 if count % _CONNECTORS_PER_TURN == 0:
                     await asyncio.sleep(0)
 
@@ -229,14 +229,14 @@ class Worker:
         if (connector := self._connectors.get(name)) is not None and not self.stopping:
             connector.apply_restart(request)
 
-    def _changed(self, name: str, *, deleted: bool) -> None:
+    def _hand_on(self, name: str, *, deleted: bool) -> None:
         if self.stopping:
             return
         connector = self._connectors.get(name)
         if connector is None or connector.gone:
             self._connectors[name] = WorkerConnector(name, self._context)
         else:
-            connector.changed(deleted=deleted)
+            connector.on_change(deleted=deleted)
 
     def _apply_level(self, logger: str, level: str) -> None:
         """Apply a request of KIP-976, which any worker of the cluster may have received."""
@@ -246,11 +246,11 @@ class Worker:
             log.error("Logger %s: the level in the config topic is not applied: %s", logger, error)
 
     async def _reach(self, stage: str, step: Callable[[], Awaitable[None]]) -> None:
-        def failed(error: BaseException, pause: float) -> None:
+        def on_failure(error: BaseException, pause: float) -> None:
             log.warning("Worker %s: still %s, and retries: %s", self.worker_id, stage, summary(error))
 
         self.stage = WorkerStage(stage, self.now())
-        await retrying(_STORE_BACKOFF_SECONDS, failed)(step)
+        await retrying(_STORE_BACKOFF_SECONDS, on_failure)(step)
 
 
 def supervision(config: WorkerConfig) -> Supervision:

@@ -70,9 +70,9 @@ class WorkerConnector:
         """The configuration, and the task configurations that the running instance has computed from it."""
         self._reported_generation = context.cluster.generation
         self._loop = asyncio.create_task(self._align_forever(), name=f"connector-{name}")
-        self.changed()
+        self.on_change()
 
-    def changed(self, *, deleted: bool = False) -> None:
+    def on_change(self, *, deleted: bool = False) -> None:
         """Handle a change of the configuration, the target state or the assignment.
 
         With ``deleted`` the connector was deleted, although one with the same name may have been created since.
@@ -106,9 +106,9 @@ class WorkerConnector:
         for number, task in self._tasks.items():
             reports = list(task.reports())
             seen = self._context.statuses.task(self.name, number)
-            known = {report.table for report in reports}
+            reported_tables = {report.table for report in reports}
             blocked = seen.tables if seen is not None else ()
-            reports += [report_of(each) for each in blocked if each.table not in known]
+            reports += [report_of(status) for status in blocked if status.table not in reported_tables]
             found += [(number, report) for report in reports]
         return found
 
@@ -118,7 +118,7 @@ class WorkerConnector:
             if task.restart_table(table):
                 return True
             seen = self._context.statuses.task(self.name, number)
-            if task.state is State.FAILED and seen is not None and table in {each.table for each in seen.tables}:
+            if task.state is State.FAILED and seen is not None and table in {status.table for status in seen.tables}:
                 self.restart(connector=False, tasks=[number])
                 return True
         return False
@@ -302,9 +302,9 @@ class WorkerConnector:
     async def _end_tasks(self, numbers: Sequence[int], event: Event) -> None:
         """End tasks. If the caller is cancelled, because the worker stops, they still end, and ``close`` waits."""
         ending = [asyncio.create_task(self._tasks.pop(task_number).stop(event)) for task_number in numbers]
-        for each in ending:
-            self._ending.add(each)
-            each.add_done_callback(self._ending.discard)
+        for task in ending:
+            self._ending.add(task)
+            task.add_done_callback(self._ending.discard)
         await asyncio.shield(asyncio.gather(*ending))
 
     def _remove_task_statuses(self, first: int) -> None:

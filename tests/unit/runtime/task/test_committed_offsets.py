@@ -81,7 +81,7 @@ class World:
 
     def move(self, number: int) -> None:
         self.moved[PARTITIONS[number]] += 1
-        self.offsets.moved({PARTITIONS[number]: self.moved[PARTITIONS[number]]})
+        self.offsets.on_durable({PARTITIONS[number]: self.moved[PARTITIONS[number]]})
 
     def begin(self, work: Awaitable[None]) -> None:
         self.commits.append(asyncio.ensure_future(work))
