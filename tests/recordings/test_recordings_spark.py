@@ -2,13 +2,15 @@
 
 Variant ``a`` and those of other sources than PostgreSQL have all of their tables, the others those in which variants
 differ: types, keys and omitted cells. Those of Oracle, SQL Server and MySQL are constructed (``tests/fixtures``). A
-second connector writes two variants into Delta tables as well; during one of them the worker is killed.
+second connector writes two variants into Delta tables as well. The worker runs all connectors at the same time, and is
+killed once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from operator import itemgetter
 from pathlib import Path
 
@@ -55,17 +57,37 @@ def worker(stack_kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iter
     worker.stop()
 
 
-@pytest.mark.parametrize("name", [*VARIANTS, *OTHERS])
-def test_recording(name: str, worker: Worker, stack_kafka: Kafka) -> None:
+@pytest.fixture(scope="module")
+def connectors(worker: Worker, stack_kafka: Kafka, request: pytest.FixtureRequest) -> None:
+    """One connector for each requested recording, another one for Delta tables; the worker is killed among them."""
+    params = (item.callspec.params for item in request.session.items if hasattr(item, "callspec"))
+    names = {values["recording"] for values in params if "recording" in values}
+    for name in sorted(names, key=lambda name: name != KILLED):
+        of = variant(name)
+        for table in _tables(of):
+            stack_kafka.create_topic(topic_of(table, of), config=KEPT)
+            publish(stack_kafka.bootstrap_servers, records_of(table, of))
+        for table_format in _formats(name):
+            worker.put_connector(_connector(of, table_format), _config(of, _tables(of), table_format))
+    if KILLED in names:
+        folder = worker.warehouse / "delta"
+        wait_until(lambda: list(folder.glob("*/_delta_log/*1.json")), "a table with rows", 60 * MINUTES)
+        of = variant(KILLED)
+        assert worker.committed(_connector(of, "delta")) != _ends(of)
+        worker.kill()
+        worker.start()
+
+
+@pytest.mark.parametrize("recording", [*VARIANTS, *OTHERS])
+@pytest.mark.usefixtures("connectors")
+def test_recording(recording: str, worker: Worker) -> None:
     """The tables in the lake equal the dump, except for the named differences."""
-    of = variant(name)
-    tables = [table for table in compared_tables(of) if name in ("a", *OTHERS) or table.name in VARYING]
-    for table in tables:
-        stack_kafka.create_topic(topic_of(table, of), config=KEPT)
-        publish(stack_kafka.bootstrap_servers, records_of(table, of))
-    _pass(worker, of, tables, "iceberg")
-    if name in ON_DELTA:
-        _pass(worker, of, tables, "delta")
+    of = variant(recording)
+    for table_format in _formats(recording):
+        connector = _connector(of, table_format)
+        wait_until(partial(_reached, worker, connector, _ends(of)), "all records in the lake", 60 * MINUTES)
+        lines = {table.name: _problems(worker.warehouse, table, of, table_format) for table in _tables(of)}
+        assert {table: problems for table, problems in lines.items() if problems} == {}
 
 
 def test_avro(worker: Worker, stack_kafka: Kafka, stack_registry: Registry) -> None:
@@ -116,19 +138,20 @@ def test_what_real_serializers_write(worker: Worker, stack_kafka: Kafka, stack_r
     assert len({str(table.schema().as_struct()) for table in tables.values() if table}) == 1
 
 
-def _pass(worker: Worker, of: Variant, tables: Sequence[DumpedTable], table_format: str) -> None:
-    connector = f"recording-{of.name}-{table_format}"
-    ends = {(topic_of(table, of), 0): len(records_of(table, of)) for table in tables}
-    worker.put_connector(connector, _config(of, tables, table_format))
-    if table_format == "delta" and of.name == KILLED:
-        folder = worker.warehouse / "delta"
-        wait_until(lambda: list(folder.glob("*/_delta_log/*1.json")), "a table with rows", 60 * MINUTES)
-        assert worker.committed(connector) != ends
-        worker.kill()
-        worker.start()
-    wait_until(lambda: _reached(worker, connector, ends), "all records in the lake", 60 * MINUTES)
-    found = {table.name: _problems(worker.warehouse, table, of, table_format) for table in tables}
-    assert {table: lines for table, lines in found.items() if lines} == {}
+def _formats(recording: str) -> Sequence[str]:
+    return ("iceberg", "delta") if recording in ON_DELTA else ("iceberg",)
+
+
+def _tables(of: Variant) -> Sequence[DumpedTable]:
+    return [table for table in compared_tables(of) if of.name in ("a", *OTHERS) or table.name in VARYING]
+
+
+def _connector(of: Variant, table_format: str) -> str:
+    return f"recording-{of.name}-{table_format}"
+
+
+def _ends(of: Variant) -> dict[tuple[str, int], int]:
+    return {(topic_of(table, of), 0): len(records_of(table, of)) for table in _tables(of)}
 
 
 def _reached(worker: Worker, connector: str, ends: dict[tuple[str, int], int]) -> bool:
