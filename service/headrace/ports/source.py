@@ -1,14 +1,20 @@
-"""The source database: rows that are read again, and tables that are compared."""
+"""What reselect and verify need: the source database, whose rows are read again, and the store of the cache's rows.
+
+``RowStore`` itself is declared where the core calls it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 from headrace.core.model.catalog import CatalogTable
 from headrace.core.model.events import TableId
 from headrace.core.model.schema import Field, Schema
+from headrace.core.reselect.cache.rows import CacheLimits
+from headrace.core.reselect.cache.rows import RowStore as RowStore
+from headrace.core.reselect.cache.rows import StoreFailed as StoreFailed
 from headrace.core.reselect.options import DatabaseOptions, ReselectOptions
 from headrace.core.reselect.rows import RowAnswer, RowRequest
 
@@ -103,3 +109,23 @@ class TableSource(RowSource, Protocol):
 
     def log_position(self) -> LogPosition:
         """How far the log is now."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowStoreOptions:
+    """What a store of the reselect cache's rows is opened with: its bounds, whose it is, and its type's own options.
+
+    ``properties`` are the connector's ``reselect.cache.<type>.*`` without that prefix.
+    """
+
+    limits: CacheLimits
+    connector: str
+    task: int
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+class OpenRowStore(Protocol):
+    """What an entry point of ``headrace.reselect_caches`` names, whose name is a value of ``reselect.cache.type``."""
+
+    def __call__(self, options: RowStoreOptions, /) -> RowStore:
+        """Open the store of one task. Raises ConfigError or Retriable, whose messages reach logs and REST answers."""
