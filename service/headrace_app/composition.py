@@ -67,8 +67,7 @@ def feeds(config: WorkerConfig) -> KafkaFeedFactory:
 
 def stores(config: WorkerConfig) -> Stores:
     """Return the stores of a distributed worker, or of a standalone one. Raises ConfigError."""
-    from headrace_connectors.kafka.standalone import StandaloneStores
-    from headrace_connectors.kafka.stores import KafkaStores
+    from headrace_connectors.kafka.stores import KafkaStores, StandaloneStores
 
     properties = config.complete_properties()
     return KafkaStores(properties) if config.distributed else StandaloneStores(properties)

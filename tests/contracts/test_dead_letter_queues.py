@@ -18,7 +18,7 @@ from headrace.core.decode.records import original
 from headrace.core.model.errors import ConfigError, Fatal, Retriable
 from headrace.ports import DeadLetterQueue
 from headrace_connectors.kafka import KafkaFeedFactory
-from headrace_connectors.kafka.new_topics import create_topic
+from headrace_connectors.kafka.topics import create_topic
 from headrace_dev.kafka import Kafka
 from headrace_dev.memory import MemoryDeadLetterQueue
 from headrace_dev.memory.feed import MemoryBroker, MemoryFeeds

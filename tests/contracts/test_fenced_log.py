@@ -12,8 +12,7 @@ from contracts.fenced_log_suite import FencedLogSuite, OpenLog
 
 from headrace.core.model.errors import Fenced
 from headrace.ports import LogRecord
-from headrace_connectors.kafka.fenced_log import KafkaFencedLog
-from headrace_connectors.kafka.log import LogTopic
+from headrace_connectors.kafka.log import KafkaFencedLog, LogTopic
 from headrace_dev.kafka import Kafka
 from headrace_dev.memory.stores import MemoryLog
 

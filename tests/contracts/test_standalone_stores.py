@@ -8,7 +8,7 @@ from contracts.worker_member_suite import Join, WorkerMemberSuite
 
 from headrace.core.connect.work import Assignment
 from headrace.core.model.errors import Fenced
-from headrace_connectors.kafka.standalone import StandaloneLog, StandaloneMember
+from headrace_connectors.kafka.stores import StandaloneLog, StandaloneMember
 
 
 class TestStandaloneLog(CompactedLogSuite):

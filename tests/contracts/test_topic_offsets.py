@@ -12,8 +12,7 @@ from support.kafka.kafka_settings import settings_of
 
 from headrace.core.model.errors import Retriable
 from headrace.ports import TopicOffsets, TopicPartition
-from headrace_connectors.kafka.standalone import StandaloneStores
-from headrace_connectors.kafka.stores import KafkaTopicOffsets
+from headrace_connectors.kafka.stores import KafkaTopicOffsets, StandaloneStores
 from headrace_dev.kafka import Kafka
 from headrace_dev.memory.stores import MemoryTopicOffsets
 from headrace_dev.server import LOOPBACK, free_ports

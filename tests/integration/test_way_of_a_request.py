@@ -12,7 +12,7 @@ from support.repository.way import Frame, check_page, ours, stack
 from support.rest.worker_api import SHOP, WORKER, Api
 
 from headrace.ports import LogRecord
-from headrace_connectors.kafka.fenced_log import KafkaFencedLog
+from headrace_connectors.kafka.log import KafkaFencedLog
 from headrace_connectors.kafka.stores import KafkaStores
 from headrace_dev.kafka import Kafka
 

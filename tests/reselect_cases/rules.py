@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from support.repository.changed_sources import Edit
 
 CACHE = "service/headrace/core/reselect/cache/column_cache.py"
-CACHE_BATCH = "service/headrace/core/reselect/cache/batch.py"
+CACHE_BATCH = "service/headrace/core/reselect/cache/column_cache.py"
 RESELECT_CACHE = "service/headrace/core/reselect/cached_cells.py"
-GUARDED_ROWS = "service/headrace/core/reselect/cache/guarded_rows.py"
-IDENTITY = "service/headrace/core/reselect/identity.py"
+GUARDED_ROWS = "service/headrace/core/reselect/cache/rows.py"
+IDENTITY = "service/headrace/core/reselect/rules.py"
 OPTIONS = "service/headrace/core/reselect/options.py"
 PLAN = "service/headrace/core/reselect/plan.py"
 COMPLETION = "service/headrace/core/reselect/completion.py"

@@ -1,4 +1,4 @@
-"""The cache of tokens under concurrent callers, and what a refused token changes. ``test_tokens.py`` has its times."""
+"""The cache of tokens under concurrent callers, and what a refused token changes. ``test_oauth.py`` has its times."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from aiokafka.conn import AIOKafkaConnection, CloseReason
 from aiokafka.protocol.admin import SaslAuthenticateRequest
 
 from headrace.core.model.errors import ConfigError
-from headrace_connectors.kafka.tokens import LoginError, TokenProvider
+from headrace_connectors.kafka.oauth import LoginError, TokenProvider
 
 log = logging.getLogger(__name__)
 

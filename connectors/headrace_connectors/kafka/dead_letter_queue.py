@@ -1,12 +1,15 @@
-"""The dead letter queue: bad records, unchanged, in a separate topic (``connect.md`` section 9)."""
+"""The dead letter queue: bad records, unchanged, in a separate topic (``connect.md`` section 9), and reading it again.
+
+Tests: tests/unit/kafka/test_dead_letters.py, tests/contracts/dead_letter_queue_suite.py
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
-from aiokafka import AIOKafkaProducer
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import (
     InvalidReplicationFactorError,
@@ -18,13 +21,13 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from headrace.config.framework import DeadLetterSettings
 from headrace.core.decode.json_converter import whole
-from headrace.core.model.errors import Fatal, Retriable
-from headrace.ports import ErrantRecord
+from headrace.core.model.errors import ConfigError, Fatal, Retriable
+from headrace.ports import ErrantRecord, Record
 from headrace.runtime.threads import LoopThread
 from headrace_connectors.errant_headers import context_headers
+from headrace_connectors.kafka.aiokafka_patches import position, stop_client
 from headrace_connectors.kafka.errors import is_transient, translated
-from headrace_connectors.kafka.new_topics import create_topic
-from headrace_connectors.kafka.stopping import stopped
+from headrace_connectors.kafka.topics import create_topic
 
 TOPIC = "errors.deadletterqueue.topic.name"
 REPLICATION = "errors.deadletterqueue.topic.replication.factor"
@@ -142,7 +145,7 @@ class KafkaDeadLetterQueue:
     async def _close(self) -> None:
         producer, self._producer = self._producer, None
         if producer is not None:
-            await stopped(producer)
+            await stop_client(producer)
 
 
 def _size(letter: Mapping[str, Any]) -> int:
@@ -161,3 +164,32 @@ async def _ensure_topic(arguments: Mapping[str, Any], topic: str, replication: i
             await create_topic(admin, NewTopic(topic, 1, replication))
     finally:
         await admin.close()
+
+
+_AT_ONCE = 5_000
+_POLL_MS = 1_000
+
+
+async def read_topic(topic: str, arguments: Mapping[str, Any]) -> AsyncIterator[Sequence[Record]]:
+    """Return the records in groups of some thousands. ``arguments`` are aiokafka's. Raises HeadraceError."""
+    consumer = AIOKafkaConsumer(**arguments, enable_auto_commit=False, isolation_level="read_committed")
+    try:
+        await consumer.start()
+        # The consumer's own metadata are empty until it reads, so its ``partitions_for_topic`` returns nothing.
+        indexes = (await consumer._client.fetch_all_metadata()).partitions_for_topic(topic)
+        if indexes is None:
+            option = "errors.deadletterqueue.topic.name"
+            raise ConfigError(f"{option}: the dead letter topic {topic} does not exist; correct the name", option)
+        partitions = [TopicPartition(topic, index) for index in sorted(indexes)]
+        consumer.assign(partitions)
+        await consumer.seek_to_beginning(*partitions)
+        ends = await consumer.end_offsets(partitions)
+        while [each for each in partitions if await position(consumer, each) < ends[each]]:
+            batches = await consumer.getmany(timeout_ms=_POLL_MS, max_records=_AT_ONCE)
+            records = [record for batch in batches.values() for record in batch]
+            if records:
+                yield records
+    except (KafkaError, OSError) as error:
+        raise translated(error, f"reading the dead letter topic {topic}") from error
+    finally:
+        await stop_client(consumer)

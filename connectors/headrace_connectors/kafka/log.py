@@ -1,7 +1,12 @@
-"""A compacted topic as a keyed log, like Kafka Connect's ``KafkaBasedLog`` for configurations and statuses.
+"""A compacted topic as a keyed log, like Kafka Connect's ``KafkaBasedLog``: statuses, and the fenced config topic.
 
-It has no consumer group: every worker reads all partitions from the beginning. A write returns when it has been read
+A log has no consumer group: every worker reads all partitions from the beginning. A write returns when it has been read
 back, so that the caller sees its own change.
+
+Only the leader writes the config topic. Its producer has the transactional id that Kafka Connect's leader uses, and
+that all workers of a cluster share. Opening such a producer fences the one before: the brokers reject writes of a stale
+leader and abort its transactions. Readers see only committed records, so that records of one transaction are visible
+together or not at all.
 """
 
 from __future__ import annotations
@@ -16,14 +21,13 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.errors import KafkaError
+from aiokafka.errors import InvalidProducerEpoch, KafkaError, ProducerFenced
 
-from headrace.core.model.errors import ConfigError, Retriable
+from headrace.core.model.errors import ConfigError, Fenced, Retriable
 from headrace.ports import LogRecord
-from headrace_connectors.kafka.aiokafka_patches import check_alive, check_heard, pace_requests, position
+from headrace_connectors.kafka.aiokafka_patches import check_alive, check_heard, pace_requests, position, stop_client
 from headrace_connectors.kafka.errors import is_transient, translated
-from headrace_connectors.kafka.new_topics import create_topic
-from headrace_connectors.kafka.stopping import stopped
+from headrace_connectors.kafka.topics import create_topic
 
 log = logging.getLogger(__name__)
 
@@ -118,7 +122,7 @@ class KafkaLog:
             await asyncio.gather(reader, return_exceptions=True)
         producer, self._producer = self._producer, None
         if producer is not None:
-            await stopped(producer, _STOP_SECONDS)
+            await stop_client(producer, _STOP_SECONDS)
         await self._drop_consumer()
 
     async def _connect(self) -> AIOKafkaConsumer:
@@ -140,7 +144,7 @@ class KafkaLog:
     async def _drop_consumer(self) -> None:
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
-            await stopped(consumer, _STOP_SECONDS)
+            await stop_client(consumer, _STOP_SECONDS)
 
     async def _prepare_to_write(self) -> None:
         await self._open_producer()
@@ -154,7 +158,7 @@ class KafkaLog:
         """Stop a producer that has failed: aiokafka counts rejected records, and brokers reject the gap after them."""
         producer, self._producer = self._producer, None
         if producer is not None:
-            await stopped(producer, _STOP_SECONDS)
+            await stop_client(producer, _STOP_SECONDS)
 
     async def _read_to_end(self, consumer: AIOKafkaConsumer, applied: Applied) -> None:
         partitions = sorted(consumer.assignment())  # all partitions: without a group, none are assigned to others
@@ -245,3 +249,117 @@ async def _check_topic(admin: AIOKafkaAdminClient, topic: LogTopic) -> None:
                 f"{_CLEANUP}=compact on it, or name another topic in {topic.option}",
                 topic.option,
             )
+
+
+_TRANSACTION_MS = 10_000
+
+
+class KafkaFencedLog(KafkaLog):
+    """``headrace.ports.FencedLog``. ``group`` is the cluster's ``group.id``."""
+
+    def __init__(self, topic: LogTopic, arguments: Mapping[str, Any], group: str) -> None:
+        super().__init__(topic, arguments)
+        self._transactional_id = f"connect-cluster-{group}"
+
+    async def lead(self) -> None:
+        """Open the producer that fences the one before. Raises Retriable, ConfigError or Fatal."""
+        async with self._writing:
+            await self._drop_producer()
+            producer = AIOKafkaProducer(
+                **self._arguments,
+                acks="all",
+                transactional_id=self._transactional_id,
+                transaction_timeout_ms=_TRANSACTION_MS,
+            )
+            try:
+                async with asyncio.timeout(_WRITE_SECONDS):
+                    await producer.start()
+            except (KafkaError, TimeoutError) as error:
+                await stop_client(producer)
+                raise self._not_open(error) from error
+            except BaseException:
+                await stop_client(producer)
+                raise
+            self._producer = producer
+
+    async def append(self, records: Sequence[LogRecord]) -> None:
+        """Write the records in one transaction, and wait until they have been read back. Raises Fenced or Retriable."""
+        async with self._writing:
+            producer = self._producer
+            if producer is None:
+                raise Fenced(f"Topic {self._topic.name}: only the leader writes it, and this worker is not the leader")
+            try:
+                async with asyncio.timeout(_WRITE_SECONDS):
+                    written = await self._transact(producer, records)
+            except (KafkaError, TimeoutError) as error:
+                _take_errors(producer)
+                await self._drop_producer()
+                raise self._refused(error) from error
+            except asyncio.CancelledError:  # the caller was cancelled; the producer cannot begin another transaction
+                await self._drop_producer()
+                raise
+        await self._read_back({record.partition: record.offset + 1 for record in written})
+
+    async def refresh(self) -> None:
+        """Wait until the log has been read up to its current end. Raises Retriable."""
+        consumer = self._consumer
+        if consumer is None:
+            raise Retriable(f"Topic {self._topic.name}: it is not open")
+        try:
+            ends = await consumer.end_offsets(sorted(consumer.assignment()))
+        except KafkaError as error:
+            raise translated(error, f"asking for the end of the topic {self._topic.name}") from error
+        await self._read_back({partition.partition: end for partition, end in ends.items()})
+
+    async def _connect(self) -> AIOKafkaConsumer:
+        """Connect. Raises ConfigError for several partitions: a commit record must be read after its task records."""
+        consumer = await super()._connect()
+        partitions = len(consumer.assignment())
+        if partitions > 1:
+            name, option = self._topic.name, self._topic.option
+            raise ConfigError(
+                f"Topic '{name}' supplied via the '{option}' property is required to have a single partition in order "
+                f"to guarantee consistency of connector configurations, but found {partitions} partitions. Make one "
+                f"with a single partition and cleanup.policy=compact, and name it in {option}",
+                option,
+            )
+        return consumer
+
+    async def _prepare_to_write(self) -> None:
+        """Open no producer before this worker is the leader."""
+
+    async def _transact(self, producer: AIOKafkaProducer, records: Sequence[LogRecord]) -> list[Any]:
+        """Write the records in one transaction; its commit fails if another leader has fenced it. Raises KafkaError."""
+        await producer.begin_transaction()
+        sent = [await producer.send(self._topic.name, key=key.encode(), value=value) for key, value in records]
+        deliveries = asyncio.gather(*sent, return_exceptions=True)
+        await producer.commit_transaction()
+        await deliveries
+        return [delivery.result() for delivery in sent]
+
+    def _refused(self, error: BaseException) -> Exception:
+        if isinstance(error, ProducerFenced | InvalidProducerEpoch):
+            return Fenced(f"Topic {self._topic.name}: another worker is the leader now and writes it")
+        if isinstance(error, TimeoutError):
+            return Retriable(f"Topic {self._topic.name}: it could not be written within {_WRITE_SECONDS:g} s")
+        return translated(error, f"writing to the topic {self._topic.name}")
+
+    def _not_open(self, error: BaseException) -> Exception:
+        if isinstance(error, TimeoutError):
+            return Retriable(
+                f"Topic {self._topic.name}: the brokers did not initialize the transactional producer "
+                f"({self._transactional_id}) within {_WRITE_SECONDS:g} s; with fewer than three brokers, set "
+                "transaction.state.log.replication.factor=1 and transaction.state.log.min.isr=1 on them"
+            )
+        return translated(error, f"opening the transactional producer {self._transactional_id}")
+
+
+def _take_errors(producer: AIOKafkaProducer) -> None:
+    """Retrieve the exceptions of unsent batches, which asyncio would otherwise log as errors: nobody awaits them.
+
+    Being fenced is not an error. aiokafka has no public access to these batches; a contract test fails if it changes.
+    """
+    for batches in producer._message_accumulator._batches.values():
+        for batch in batches:
+            if batch._drain_waiter.done():
+                batch._drain_waiter.exception()

@@ -34,15 +34,14 @@ from headrace_connectors.kafka.aiokafka_patches import (
     pace_requests,
     raise_group_errors,
     refresh_all_topics,
+    stop_client,
 )
 from headrace_connectors.kafka.assignor import topic_assignor
-from headrace_connectors.kafka.chunking import ChunkNumbering, PollSize
 from headrace_connectors.kafka.errors import FENCED, translated
 from headrace_connectors.kafka.lag import GroupLag
 from headrace_connectors.kafka.log_truncation import LogTruncation
-from headrace_connectors.kafka.records import FetchedRecord, use_fetched_records
+from headrace_connectors.kafka.records import ChunkNumbering, FetchedRecord, PollSize, use_fetched_records
 from headrace_connectors.kafka.settings import ConsumerSettings
-from headrace_connectors.kafka.stopping import stopped
 
 log = logging.getLogger(__name__)
 
@@ -151,7 +150,7 @@ class GroupMember(Service):
             raise_group_errors(self._consumer._coordinator)
             self._consumer.subscribe(pattern=self._settings.pattern, listener=_Rebalances(self._revoked, self._assigns))
         except BaseException:
-            await stopped(self._consumer)
+            await stop_client(self._consumer)
             raise
         self._work = [self.add_future(self._guarded(self._poll)), self.add_future(self._guarded(self._watch))]
 
@@ -160,7 +159,7 @@ class GroupMember(Service):
         for task in getattr(self, "_work", ()):
             task.cancel()
         if hasattr(self, "_consumer"):
-            await stopped(self._consumer)
+            await stop_client(self._consumer)
 
     def pause(self, paused: bool) -> None:
         """Pause or resume polling."""

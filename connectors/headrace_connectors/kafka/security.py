@@ -2,23 +2,175 @@
 
 Every ``ssl.*`` property of Kafka's Java client has its effect, or is refused or reported by name. Stores and versions
 of TLS are those of ``headrace.config.tls``, so key and trust stores may be PEM, PKCS12 or JKS, and their files are read
-again when they change.
+again when they change. Logins are by user and password, by a token (``oauth.py``), by AWS's credentials (the extra
+``msk``; MSK accepts AWS_MSK_IAM's tokens with the mechanism OAUTHBEARER) and by Kerberos (the extra ``gssapi``).
+
+Tests: tests/unit/kafka/test_settings.py, tests/unit/kafka/test_msk_and_kerberos.py
 """
 
 from __future__ import annotations
 
 import difflib
+import importlib
+import importlib.util
 import logging
+import os
+import re
+import time
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, ClassVar
 
 from headrace.config.tls import NO_EFFECT, REFUSED, TlsSettings, client_context
 from headrace.core.connect.typed_options import definition
-from headrace.core.model.errors import ConfigError
-from headrace_connectors.kafka.jaas import LOGIN, LoginModule
-from headrace_connectors.kafka.kerberos import GSSAPI, kerberos_arguments
-from headrace_connectors.kafka.msk import MECHANISM, msk_tokens
-from headrace_connectors.kafka.oauth import OAUTH_PROPERTIES, token_provider
+from headrace.core.model.errors import ConfigError, HeadraceError, Retriable
+from headrace_connectors.kafka.oauth import LOGIN, OAUTH_PROPERTIES, RefreshWindow, TokenProvider, token_provider
+from headrace_connectors.tokens import Token
+
+_OPTION = re.compile(r"""([\w.]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"'][^\s;]*))""")
+
+
+@dataclass(frozen=True, slots=True)
+class LoginModule:
+    """The options of a login module."""
+
+    options: Mapping[str, str] = field(repr=False)
+
+    @classmethod
+    def of(cls, text: str) -> LoginModule:
+        """Parse the property. The name of the module is not verified: the mechanism decides what it needs."""
+        options = {name: next(filter(None, values), "") for name, *values in _OPTION.findall(text)}
+        return cls({name: re.sub(r"\\(.)", r"\1", value) for name, value in options.items()})
+
+    def user_and_password(self) -> tuple[str, str]:
+        """Return the user and the password. Raises ConfigError."""
+        if "username" not in self.options or "password" not in self.options:
+            raise ConfigError(f'{LOGIN} needs a login module with username="…" and password="…"', LOGIN)
+        return self.options["username"], self.options["password"]
+
+
+AWS_MSK_IAM = "AWS_MSK_IAM"
+_SIGNER = "aws_msk_iam_sasl_signer"
+_HOST = re.compile(r"\.kafka(?:-serverless)?\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?(?::\d+)?$")
+_WINDOW = RefreshWindow(factor=0.8, jitter=0.05, period=60, buffer=300)
+_ADVICE = "allow kafka-cluster:Connect for the AWS identity of the worker"
+_OPTIONS = ("awsProfileName", "awsRoleArn", "awsRoleSessionName", "awsStsRegion", "awsDebugCreds")
+"""The options of AWS's ``IAMLoginModule``. The last two have no effect."""
+
+
+def is_msk(address: str) -> bool:
+    """Return whether an address of ``bootstrap.servers`` is one of Amazon MSK."""
+    return _HOST.search(address.strip()) is not None
+
+
+def msk_tokens(properties: Mapping[str, str], module: LoginModule) -> TokenProvider:
+    """Return the tokens of a client. Clients with equal properties share them. Raises ConfigError."""
+    if importlib.util.find_spec(_SIGNER) is None:
+        raise ConfigError(
+            f"sasl.mechanism: {AWS_MSK_IAM} needs a package that is not installed; install it with "
+            "pip install 'headrace[msk]'",
+            "sasl.mechanism",
+        )
+    unknown = sorted(set(module.options) - set(_OPTIONS))
+    if unknown:
+        raise ConfigError(f"{LOGIN}: {unknown[0]} is not an option of the IAMLoginModule; remove it", LOGIN)
+    region = _region(properties.get("bootstrap.servers", ""))
+    names = (module.options.get(name) for name in ("awsProfileName", "awsRoleArn", "awsRoleSessionName"))
+    return _provider(MskTokens(region, *names))
+
+
+@lru_cache(maxsize=16)
+def _provider(source: MskTokens) -> TokenProvider:
+    return TokenProvider(source, _WINDOW, advice=_ADVICE)
+
+
+def _region(servers: str) -> str:
+    """Return the region in the brokers' names, else that of the environment. Raises ConfigError."""
+    for address in servers.split(","):
+        if found := _HOST.search(address.strip()):
+            return found[1]
+    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+    if not region:
+        raise ConfigError(
+            "bootstrap.servers: contains no AWS region; use the names that MSK shows, or set the environment variable "
+            "AWS_REGION",
+            "bootstrap.servers",
+        )
+    return region
+
+
+@dataclass(frozen=True, slots=True)
+class MskTokens:
+    """Signed requests for the action kafka-cluster:Connect, which MSK accepts as tokens for 15 minutes."""
+
+    region: str
+    profile: str | None = None
+    role: str | None = None
+    role_session: str | None = None
+    name: ClassVar[str] = "AWS credentials"
+
+    def fetch(self) -> Token:
+        """Sign a token. Raises ConfigError without credentials, Retriable if AWS does not give them."""
+        signer = importlib.import_module(f"{_SIGNER}.MSKAuthTokenProvider")
+        try:
+            text, ends_ms = self._signed(signer)
+        except Exception as error:  # botocore's errors have no common base that needs no import of it
+            raise _failure(error) from error
+        return Token(text, time.time(), ends_ms / 1000)
+
+    def _signed(self, signer: Any) -> tuple[str, int]:
+        made: tuple[str, int]
+        if self.role:
+            made = signer.generate_auth_token_from_role_arn(self.region, self.role, self.role_session or "headrace")
+        elif self.profile:
+            made = signer.generate_auth_token_from_profile(self.region, self.profile)
+        else:
+            made = signer.generate_auth_token(self.region)
+        return made
+
+
+def _failure(error: Exception) -> HeadraceError:
+    name = type(error).__name__
+    if isinstance(error, ValueError) or name in ("NoCredentialsError", "ProfileNotFound", "PartialCredentialsError"):
+        return ConfigError(
+            f"{LOGIN}: AWS credentials are missing ({name}); give the worker a role, or set awsProfileName or "
+            "awsRoleArn",
+            LOGIN,
+        )
+    return Retriable(
+        f"{MskTokens.name}: cannot be fetched: {name}; check the role of the worker and the network to AWS"
+    )
+
+
+GSSAPI = "GSSAPI"
+_SERVICE = "sasl.kerberos.service.name"
+_OF_THE_LIBRARY = {
+    "keyTab": "the environment variable KRB5_CLIENT_KTNAME",
+    "principal": "the principal in that keytab",
+    "ticketCache": "the environment variable KRB5CCNAME",
+}
+"""Options of Java's ``Krb5LoginModule`` that the Kerberos library takes from elsewhere."""
+
+
+def kerberos_arguments(properties: Mapping[str, str], module: LoginModule) -> dict[str, Any]:
+    """Return aiokafka's arguments. Raises ConfigError, which names the property."""
+    if importlib.util.find_spec("gssapi") is None:
+        raise ConfigError(
+            f"sasl.mechanism: {GSSAPI} needs a package that is not installed; install it with "
+            "pip install 'headrace[gssapi]'",
+            "sasl.mechanism",
+        )
+    service = (properties.get(_SERVICE) or module.options.get("serviceName") or "").strip()
+    if not service:
+        raise ConfigError(
+            f"{_SERVICE}: is not set; set the first part of the brokers' principal, often kafka", _SERVICE
+        )
+    for name, place in _OF_THE_LIBRARY.items():
+        if name in module.options:
+            raise ConfigError(f"{LOGIN}: {name} is not read by the Kerberos library; use {place}", LOGIN)
+    return {"sasl_kerberos_service_name": service}
+
 
 log = logging.getLogger(__name__)
 
@@ -61,13 +213,13 @@ def security_arguments(properties: Properties) -> dict[str, Any]:
 
 def _login(properties: Properties, protocol: str, mechanism: str) -> dict[str, Any]:
     """Return the arguments for the mechanism. Raises ConfigError."""
-    if mechanism == MECHANISM:
+    if mechanism == AWS_MSK_IAM:
         return {"sasl_oauth_token_provider": msk_tokens(properties, LoginModule.of(properties.get(LOGIN, "")))}
     if mechanism == GSSAPI:
         return kerberos_arguments(properties, LoginModule.of(properties.get(LOGIN, "")))
     if mechanism == "OAUTHBEARER":
         module = LoginModule.of(properties.get(LOGIN, ""))
-        return {"sasl_oauth_token_provider": token_provider(properties, module)}
+        return {"sasl_oauth_token_provider": token_provider(properties, module.options)}
     if LOGIN not in properties:
         raise ConfigError(f"{LOGIN}: is not set, and security.protocol={protocol} needs a login; set {LOGIN}", LOGIN)
     user, password = LoginModule.of(properties[LOGIN]).user_and_password()

@@ -39,10 +39,9 @@ from headrace.core.connect.work import (
 )
 from headrace.core.model.errors import Fenced, HeadraceError, Retriable
 from headrace.runtime.threads import LoopThread
-from headrace_connectors.kafka.aiokafka_patches import check_alive, pace_requests
+from headrace_connectors.kafka.aiokafka_patches import check_alive, pace_requests, stop_client
 from headrace_connectors.kafka.errors import translated
 from headrace_connectors.kafka.group_offsets import group_coordinator
-from headrace_connectors.kafka.stopping import stopped
 
 log = logging.getLogger(__name__)
 
@@ -201,7 +200,7 @@ class KafkaWorkerMember:
     async def _close(self) -> None:
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
-            await stopped(consumer, _STOP_SECONDS)
+            await stop_client(consumer, _STOP_SECONDS)
 
     async def _stay(self) -> None:
         """Join again after any error: a worker without a membership would not get assignments any more."""

@@ -16,8 +16,8 @@ from headrace.core.connect.config_validators import unique_entries
 from headrace.core.connect.typed_options import below, definition, option, parsed, section
 from headrace.core.model.catalog import Dialect
 from headrace.core.model.errors import ConfigError
-from headrace.core.reselect.column_lists import ColumnFilter, KeyColumns
 from headrace.core.reselect.options import DEFAULT_PORTS, DatabaseOptions, ReselectOptions
+from headrace.core.reselect.rules import ColumnFilter, KeyColumns
 
 _MEDIUM, _LOW = Importance.MEDIUM, Importance.LOW
 

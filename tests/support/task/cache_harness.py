@@ -7,8 +7,7 @@ from contextlib import contextmanager
 
 from headrace.core.model.events import TableId
 from headrace.core.model.unavailable import Placeholder
-from headrace.core.reselect.cache.batch import CacheBatch
-from headrace.core.reselect.cache.column_cache import ReselectColumnCache
+from headrace.core.reselect.cache.column_cache import CacheBatch, ReselectColumnCache
 from headrace.core.reselect.cache.rows import (
     CacheLimits,
     Hit,

@@ -58,7 +58,7 @@ def _modules(program: str, folder: Path) -> set[str]:
 def test_a_worker_loads_no_memory_version_of_a_port(tmp_path: Path) -> None:
     """Everything that the composition root constructs is real: nothing of it imports what tests use instead."""
     loaded = _modules(COMPOSE, tmp_path)
-    for package in ("kafka.standalone", "kafka.stores", "lakehouse", "sql", "registry", "rocksdb"):
+    for package in ("kafka.stores", "lakehouse", "sql", "registry", "rocksdb"):
         assert f"headrace_connectors.{package}" in loaded
     assert not [name for name in loaded if "memory" in name.split(".") or name.startswith("headrace_dev")]
 

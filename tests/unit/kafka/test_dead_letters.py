@@ -11,7 +11,7 @@ from aiokafka.protocol.offset import OffsetRequest_v2, OffsetResponse_v2
 from support.kafka.scripted_kafka import NODE, ScriptedKafka, batch
 
 from headrace.core.model.errors import ConfigError
-from headrace_connectors.kafka.dead_letters import read_topic
+from headrace_connectors.kafka.dead_letter_queue import read_topic
 
 TOPIC = "dlq"
 

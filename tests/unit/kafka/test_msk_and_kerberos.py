@@ -15,8 +15,8 @@ from support.kafka.kafka_settings import settings_of
 
 from headrace.core.model.errors import ConfigError
 from headrace_connectors.kafka.connections import KerberosAuthenticator
+from headrace_connectors.kafka.oauth import LoginError
 from headrace_connectors.kafka.settings import client_arguments, consumer_settings
-from headrace_connectors.kafka.tokens import LoginError
 
 MSK = {
     "bootstrap.servers": "b-1.shop.x1y2z3.c4.kafka.eu-central-1.amazonaws.com:9098",

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from headrace.core.model.actions import Actions
 from headrace.core.model.events import CellState, Column
-from headrace.core.reselect.cache.batch import CacheBatch
+from headrace.core.reselect.cache.column_cache import CacheBatch
 from headrace.core.reselect.cache.rows import CellValue, Origin, Partition, Stamp
 from headrace.core.reselect.rules import TableRules
 

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from headrace.core.model.actions import Actions
 from headrace.core.model.events import NO_POSITION, CellState, Changes, Column, Operation
-from headrace.core.reselect.cache.batch import CacheBatch
+from headrace.core.reselect.cache.column_cache import CacheBatch
 from headrace.core.reselect.cache.rows import CellValue
 from headrace.core.reselect.cached_cells import cached_cells, has_state, refresh
 from headrace.core.reselect.rows import RowRequest

@@ -2,21 +2,179 @@
 
 Made from the options, the database's catalog (when there is one) and the events' schemas. ``reselect.md`` sections 3.4,
 5.1 and 8.1 describe where the cache is off, what is cacheable, and how masked and truncated columns are handled.
+
+The syntax of the column lists is that of Debezium's ``ReselectColumnsPostProcessor`` (section 3). The message key may
+differ from the identity of a row (sections 1.4 and 5.1): ``message.key.columns`` at the source connector may name any
+columns, unique or not. The identity is the primary key in the catalog, or ``reselect.key.columns``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+import re
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import blake2b
 
+from headrace.core.connect.java_patterns import OnlyJava, python_pattern
+from headrace.core.connect.regex_cost import TooCostly, check_cost
 from headrace.core.model.catalog import CatalogColumn, CatalogTable, Dialect
+from headrace.core.model.errors import ConfigError
 from headrace.core.model.events import Column, TableId
 from headrace.core.model.schema import Schema
-from headrace.core.reselect.column_lists import ColumnFilter
-from headrace.core.reselect.identity import has_exact_key, row_identity
 from headrace.core.reselect.options import ReselectOptions
+
+
+class ColumnFilter:
+    """``reselect.columns.include.list`` and ``.exclude.list``: each part a regex over ``schema.table:column``.
+
+    Matching is whole-text and ASCII case-insensitive, as in Debezium (section 3.3). Without lists all columns match.
+    """
+
+    def __init__(self, include: str = "", exclude: str = "") -> None:
+        if include and exclude:
+            raise ConfigError(
+                "reselect.columns.include.list and reselect.columns.exclude.list are both set; keep one of them",
+                "reselect.columns.exclude.list",
+            )
+        self._include = _patterns(include, "reselect.columns.include.list")
+        self._exclude = _patterns(exclude, "reselect.columns.exclude.list")
+
+    def matches(self, table: TableId, column: str) -> bool:
+        """Whether a column is selected. ``table.schema`` is empty for databases without schemas (MySQL)."""
+        name = f"{table.schema or table.database}.{table.table}:{column}"
+        if self._include:
+            return any(pattern.fullmatch(name) for pattern in self._include)
+        return not any(pattern.fullmatch(name) for pattern in self._exclude)
+
+
+class KeyColumns:
+    """``reselect.key.columns``: ``schema.table:column,column;…``, in the form of Debezium's ``message.key.columns``.
+
+    The part before the colon is a regex over ``schema.table``, matched like those of the column lists. Raises
+    ConfigError for an entry without columns.
+    """
+
+    def __init__(self, text: str = "") -> None:
+        entries = [entry.strip() for entry in text.split(";") if entry.strip()]
+        self._entries = [_key_entry(entry) for entry in entries]
+
+    def of(self, table: TableId) -> tuple[str, ...]:
+        """The columns that identify a row of ``table``, or none where the list does not name it."""
+        name = f"{table.schema or table.database}.{table.table}"
+        return next((columns for pattern, columns in self._entries if pattern.fullmatch(name)), ())
+
+
+def _key_entry(entry: str) -> tuple[re.Pattern[str], tuple[str, ...]]:
+    key = "reselect.key.columns"
+    pattern, _, names = entry.rpartition(":")
+    columns = tuple(name.strip() for name in names.split(",") if name.strip())
+    if not pattern.strip() or not columns:
+        raise ConfigError(f"{key}: {entry!r} is not schema.table:column,column", key)
+    return _compile(pattern.strip(), key), columns
+
+
+def _patterns(text: str, key: str) -> tuple[re.Pattern[str], ...]:
+    return tuple(_compile(part, key) for part in _split(text, key))
+
+
+def _compile(part: str, key: str) -> re.Pattern[str]:
+    try:
+        pattern = python_pattern(part)
+        check_cost(pattern, re.IGNORECASE)
+        return re.compile(pattern, re.IGNORECASE | re.ASCII)
+    except OnlyJava as error:
+        raise ConfigError(f"{key}: {part!r} is not supported: {error}", key) from error
+    except TooCostly as error:
+        raise ConfigError(f"{key}: {part[:200]!r} may take very long: {error}", key) from error
+    except re.error as error:
+        raise ConfigError(f"{key}: {part!r} is not a regular expression: {error}", key) from error
+
+
+def _split(text: str, key: str) -> Iterator[str]:
+    r"""Parts between commas; ``\,`` is a comma, every other backslash pair stays as it is."""
+    part, letters = "", iter(text)
+    for letter in letters:
+        if letter == "\\":
+            escaped = next(letters, None)
+            if escaped is None:
+                raise ConfigError(f"{key}: the list ends in a lone backslash", key)
+            part += "," if escaped == "," else letter + escaped
+        elif letter == ",":
+            yield from [part.strip()] if part.strip() else []
+            part = ""
+        else:
+            part += letter
+    yield from [part.strip()] if part.strip() else []
+
+
+FLOATING = frozenset({"float", "double"})
+_EXACT = frozenset(
+    {"int2", "int4", "int8", "oid", "bool", "uuid", "bytea", "numeric"}
+    | {"text", "varchar", "bpchar", "char", "name", "inet", "cidr", "macaddr", "macaddr8"}
+    | {"date", "time", "timestamp", "timestamptz"}
+    | {"NUMBER", "CHAR", "NCHAR", "VARCHAR2", "NVARCHAR2", "RAW", "DATE", "TIMESTAMP"}
+)
+"""Key types whose equal values have equal canonical texts, and whose different values have different ones."""
+_MILLISECONDS = ("org.apache.kafka.connect.data.Time", "org.apache.kafka.connect.data.Timestamp")
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """``columns`` identify a row, with certainty if ``unique``; ``asked`` are those in a read's condition."""
+
+    columns: tuple[str, ...]
+    asked: tuple[str, ...]
+    unique: bool
+
+
+def row_identity(
+    table: TableId,
+    names: Sequence[str],
+    key_fields: tuple[str, ...],
+    options: ReselectOptions,
+    catalog: CatalogTable | None,
+) -> Identity:
+    """Return the identity of a table's rows in the events' field names; ``names`` are the events' columns.
+
+    Without a catalog the message key is trusted. ``reselect.use.event.key`` reads by it in any case.
+    """
+    declared = KeyColumns(options.key_columns).of(table) or _catalog_key(names, catalog)
+    known = bool(declared) and set(declared) <= set(names)
+    columns = declared if known else key_fields
+    asked = key_fields if options.use_event_key and key_fields else columns
+    return Identity(columns, asked, unique=known or catalog is None)
+
+
+def _catalog_key(names: Sequence[str], catalog: CatalogTable | None) -> tuple[str, ...]:
+    """The catalog's key in the events' names (``field.name.adjustment.mode`` may have changed them)."""
+    if catalog is None:
+        return ()
+    spelled = {known.name: name for name in names if (known := catalog.column(name)) is not None}
+    return tuple(spelled.get(part.name, part.name) for part in catalog.key)
+
+
+def has_exact_key(table: TableId, key: Sequence[Column], catalog: CatalogTable | None) -> bool:
+    """Return whether keys that are equal in the database, and no others, share a canonical text (section 5.1)."""
+    if any(column.schema.type in FLOATING for column in key):
+        return False
+    if catalog is None:
+        # MySQL, which has no schemas, compares texts by a collation for which different letters may be equal.
+        return bool(table.schema) or not any(column.schema.type == "string" for column in key)
+    deterministic = all(part.deterministic for part in catalog.key)
+    return deterministic and all(_is_exact(column, catalog.column(column.name)) for column in key)
+
+
+def _is_exact(column: Column, known: CatalogColumn | None) -> bool:
+    if known is None:
+        return False
+    sql_type = known.type.resolved()
+    if sql_type.name == "numeric" and column.schema.type == "string":
+        return False  # 1.5 and 1.50 are equal, their texts are not
+    if column.schema.name in _MILLISECONDS and not 0 <= known.typmod <= 3:
+        return False  # the event has milliseconds only
+    return sql_type.name in _EXACT or sql_type.kind == "e"
+
 
 FIXED_STRUCTS = ("Point", "Line", "Circle")
 """Structs of fixed length, which are never stored out of line."""

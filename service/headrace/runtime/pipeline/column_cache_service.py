@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from headrace.core.model.events import TableId, TopicPartition
 from headrace.core.model.unavailable import Placeholder
-from headrace.core.reselect.cache.batch import CacheBatch
-from headrace.core.reselect.cache.column_cache import ReselectColumnCache
+from headrace.core.reselect.cache.column_cache import CacheBatch, ReselectColumnCache
 from headrace.core.reselect.cache.rows import CacheUse, MemoryRowStore, Partition, RowStore
 from headrace.core.reselect.options import ReselectOptions
 from headrace.core.reselect.rules import TableRules

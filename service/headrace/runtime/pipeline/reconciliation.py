@@ -23,8 +23,7 @@ from headrace.core.model.actions import (
 )
 from headrace.core.model.errors import Fatal
 from headrace.core.model.events import Changes, RowVersion
-from headrace.core.reselect.causes import Resolved
-from headrace.core.reselect.unresolved import OmittedChange, UnresolvedRows, omitted_changes
+from headrace.core.reselect.unresolved import OmittedChange, Resolved, UnresolvedRows, omitted_changes
 from headrace.ports import MergeCounts
 from headrace.runtime.pipeline.pipeline_parts import PipelineOptions, Stages
 from headrace.runtime.pipeline.position_restarts import record_name

@@ -20,13 +20,21 @@ from headrace.core.model.events import Changes, TableId
 from headrace.core.model.schema import Field
 from headrace.core.model.unavailable import Placeholder
 from headrace.core.reselect.cache.rows import Origin, RowStore
-from headrace.core.reselect.causes import NO_DATABASE, Cause, Causes, Resolved, no_table, untraceable
 from headrace.core.reselect.completion import Completed, check_no_placeholder, complete
 from headrace.core.reselect.options import ReselectOptions
 from headrace.core.reselect.plan import ReselectPlan, decided_by_fold, plan
 from headrace.core.reselect.rows import ReadRows
 from headrace.core.reselect.rules import table_rules
-from headrace.core.reselect.unresolved import UnresolvedRows, unanswered
+from headrace.core.reselect.unresolved import (
+    NO_DATABASE,
+    Cause,
+    Causes,
+    Resolved,
+    UnresolvedRows,
+    no_table,
+    unanswered,
+    untraceable,
+)
 from headrace.ports import RowSource
 from headrace.runtime.pipeline.column_cache_service import ColumnCacheService
 from headrace.runtime.pipeline.source_database import NoMetrics, ReselectMetrics, SourceCatalog, SourceReader

@@ -33,8 +33,7 @@ from headrace.core.model.events import TableId
 from headrace.core.model.schema import Schema
 from headrace.core.reselect.cache.rows import CacheUse
 from headrace.core.reselect.options import DatabaseOptions, ReselectOptions
-from headrace.core.reselect.rows import ReadRows, RowAnswer, RowRequest
-from headrace.core.reselect.select_size import MOST, SelectSize
+from headrace.core.reselect.rows import MOST, ReadRows, RowAnswer, RowRequest, SelectSize
 from headrace.ports import Connections, RowSource
 
 _SELECTS = 4

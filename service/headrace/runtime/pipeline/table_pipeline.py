@@ -45,8 +45,7 @@ from headrace.core.model.events import Changes, RowVersion, Truncate, succeed
 from headrace.core.model.inferred_types import resolve_untyped_nulls
 from headrace.core.model.keys import FLOOR_KEY, in_key_order
 from headrace.core.model.notes import Note
-from headrace.core.reselect.causes import Resolved
-from headrace.core.reselect.unresolved import OmittedChange, UnresolvedRows
+from headrace.core.reselect.unresolved import OmittedChange, Resolved, UnresolvedRows
 from headrace.core.tables.table_sources import refuse_truncate_of_others
 from headrace.ports import Commit, LakeTable, MergeCounts
 from headrace.runtime import failpoints

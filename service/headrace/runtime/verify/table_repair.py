@@ -22,8 +22,8 @@ from headrace.core.model.actions import Actions
 from headrace.core.model.errors import Fatal, Retriable
 from headrace.core.model.events import RowVersion
 from headrace.core.model.keys import canonical_keys
-from headrace.core.reselect.causes import NO_DATABASE, Resolved
 from headrace.core.reselect.options import ReselectOptions
+from headrace.core.reselect.unresolved import NO_DATABASE, Resolved
 from headrace.core.verify.repair import Repair, overtaken, repair_changes
 from headrace.core.verify.verification import VERSION, Verdict, Where
 from headrace.ports import Commit

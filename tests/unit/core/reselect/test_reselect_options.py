@@ -7,7 +7,7 @@ import pytest
 from headrace.config.reselect import reselect_options
 from headrace.core.model.errors import ConfigError
 from headrace.core.model.events import TableId
-from headrace.core.reselect.column_lists import ColumnFilter
+from headrace.core.reselect.rules import ColumnFilter
 
 TABLE = TableId("shop", "inventory", "public", "orders")
 TYPE = "io.debezium.processors.reselect.ReselectColumnsPostProcessor"

@@ -28,7 +28,7 @@ from headrace.core.model.errors import Fatal
 from headrace.core.model.events import CellState
 from headrace.core.model.schema import Schema
 from headrace.core.reselect.options import ReselectOptions
-from headrace.core.reselect.select_size import FIRST_GUESS
+from headrace.core.reselect.rows import FIRST_GUESS
 
 # -- upstream's ReselectColumnsPostProcessorCacheTest -----------------------------------------------------------------
 

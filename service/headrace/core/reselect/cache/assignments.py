@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from headrace.core.reselect.cache.codec import ParkedPartition
 from headrace.core.reselect.cache.rows import Partition
-from headrace.core.reselect.cache.state import ParkedPartition
 
 
 @dataclass(slots=True)

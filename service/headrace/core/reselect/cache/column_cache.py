@@ -1,6 +1,6 @@
 """The reselect column cache: the last known values of columns that later events may omit.
 
-    cache.begin(table) -> CacheBatch          one batch of one table: an overlay over the shared rows (cache_batch.py)
+    cache.begin(table) -> CacheBatch          one batch of one table: an overlay over the shared rows
     batch.for_row(key, stamp) -> RowCache     get | put | invalidate | drop
     batch.publish() | batch.discard()         after the table commit | when the batch failed
 
@@ -18,21 +18,22 @@ rows, with limits on rows and bytes. Not thread-safe: ``runtime/pipeline/column_
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from headrace.core.model.events import TableId
 from headrace.core.reselect.cache.assignments import CacheAssignments
-from headrace.core.reselect.cache.batch import CacheBatch, PendingRow
-from headrace.core.reselect.cache.guarded_rows import GuardedRows
+from headrace.core.reselect.cache.codec import CacheState, KnownTable, decode_state, encode_state
 from headrace.core.reselect.cache.rows import (
     CELL_OVERHEAD,
     CacheLimits,
     CacheUse,
     Cell,
     CellValue,
+    GuardedRows,
     Hit,
     Origin,
     Partition,
@@ -43,7 +44,6 @@ from headrace.core.reselect.cache.rows import (
     StoreFailed,
     value_size,
 )
-from headrace.core.reselect.cache.state import CacheState, KnownTable, decode_state, encode_state
 
 _LOOK_FOR_OLDEST = 10_000
 """The interval of searches for the oldest cell, in milliseconds."""
@@ -336,3 +336,82 @@ def _may_be_form(value: pa.Array) -> bool:
     return bool(
         pa.types.is_string(item) or pa.types.is_binary(item) or pa.types.is_integer(item) or pa.types.is_map(item)
     )
+
+
+@dataclass(slots=True)
+class PendingRow:
+    """A batch's changes of a row: dropped at an offset, and then these cells (None: the column is invalid)."""
+
+    dropped: int | None = None
+    cells: dict[str, Cell | None] = field(default_factory=dict)
+
+
+class CacheBatch:
+    """The overlay of one batch of one table. Its changes reach other batches with ``publish``."""
+
+    def __init__(self, cache: ReselectColumnCache, table: int, fingerprints: Mapping[str, object]) -> None:
+        self.cache = cache
+        self.fingerprints = fingerprints
+        self.pending: dict[str, PendingRow] = {}
+        self._table = table
+        self._epoch = cache.epoch(table)
+        self._ended = False
+
+    def for_row(self, key: str, stamp: Stamp) -> RowCache:
+        """Return the cells of one row, as of the event that ``stamp`` identifies."""
+        return RowCache(self, RowKey(self._table, key), stamp)
+
+    def publish(self) -> None:
+        """Make the batch's puts and drops visible; call it after the table commit."""
+        valid = self.cache.epoch(self._table) == self._epoch
+        for key in self._end():
+            self.cache.apply(RowKey(self._table, key), self.pending[key], valid)
+
+    def discard(self) -> None:
+        """Discard the changes of a failed batch, and drop every row that it changed."""
+        for key in self._end():
+            self.cache.drop_row(RowKey(self._table, key), "failure")
+
+    def _end(self) -> Iterator[str]:
+        if self._ended:
+            return
+        self._ended = True
+        yield from self.pending
+        self.cache.release()
+
+
+class RowCache:
+    """One row's cells for one event (Debezium's ``RowCache``)."""
+
+    __slots__ = ("_batch", "_key", "_stamp")
+
+    def __init__(self, batch: CacheBatch, key: RowKey, stamp: Stamp) -> None:
+        self._batch = batch
+        self._key = key
+        self._stamp = stamp
+
+    def get(self, column: str) -> Hit | None:
+        """Return the value of ``column`` when the event was written, or None (a miss, which is always safe)."""
+        pending = self._batch.pending.get(self._key.key)
+        if pending is not None and column in pending.cells:
+            cell = pending.cells[column]
+            return Hit(cell.value) if cell is not None and cell.stamp.offset <= self._stamp.offset else None
+        if pending is not None and pending.dropped is not None:
+            return None
+        return self._batch.cache.read(self._key, column, self._stamp, self._batch.fingerprints.get(column))
+
+    def put(self, column: str, value: CellValue | None, origin: Origin = Origin.EVENT) -> None:
+        """Cache a value or null. Values that must not be cached invalidate the column instead."""
+        fingerprint = self._batch.fingerprints.get(column)
+        self._pending().cells[column] = self._batch.cache.new_cell(value, fingerprint, self._stamp, origin)
+
+    def invalidate(self, column: str) -> None:
+        """Invalidate one column."""
+        self._pending().cells[column] = None
+
+    def drop(self) -> None:
+        """Drop the row: it was deleted, or is a new incarnation."""
+        self._batch.pending[self._key.key] = PendingRow(dropped=self._stamp.offset)
+
+    def _pending(self) -> PendingRow:
+        return self._batch.pending.setdefault(self._key.key, PendingRow())

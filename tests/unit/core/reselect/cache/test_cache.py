@@ -1,11 +1,14 @@
-"""The contract of the reselect column cache (``reselect.md`` sections 5 and 10); section 6 is in reselect_cases/."""
+"""The rules of the column cache (``reselect.md`` section 5.3), and the rows in memory."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
+from contracts.row_store_suite import OpenRows, RowStoreSuite, row
 from support.task.cache_harness import OTHER, P0, TABLE, Clock, begin, drop, get, make, put
 
-from headrace.core.reselect.cache.rows import Hit, Origin, Stamp
+from headrace.core.reselect.cache.rows import CacheLimits, Hit, MemoryRowStore, Origin, RowKey, Stamp
 
 pytestmark = pytest.mark.usefixtures("cache_rows")
 
@@ -136,3 +139,26 @@ def test_bounds_of_rows_and_bytes() -> None:
     cache = make(max_value_bytes=3)
     put(cache, "1", 1, big="long")
     assert get(cache, "1", 9) is None
+
+
+class TestMemoryRowStore(RowStoreSuite):
+    """A ``MemoryRowStore`` passes the suite of row stores."""
+
+    @pytest.fixture
+    def open_rows(self) -> OpenRows:
+        """Open an empty store."""
+        return MemoryRowStore
+
+
+def test_oldest_returns_the_oldest_stored_cell() -> None:
+    """``oldest`` returns the lowest ``stored`` of the rows that are neither replaced, dropped nor evicted."""
+    store = MemoryRowStore(CacheLimits(max_rows=2))
+    assert store.oldest() is None
+    for number, stored in enumerate((1, 2, 3)):
+        cells = {name: replace(cell, stored=stored) for name, cell in row().items()}
+        store.put(RowKey(1, f"k{number}"), cells)
+    assert store.oldest() == 2
+    store.put(RowKey(1, "k1"), row(offset=9))
+    assert store.oldest() == 3
+    store.drop_table(None)
+    assert store.oldest() is None

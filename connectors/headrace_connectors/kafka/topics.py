@@ -1,8 +1,9 @@
-"""Detect compacted topics, whose rows are not cached because events are missing (``reselect.md`` section 3.4).
+"""Requests about topics: their compaction, and their creation.
 
-Compaction may remove a delete, or the update that changed a value, before it is read. A cached value would then stay
-stale. The policy of a topic is read once and refreshed periodically. A topic with an unknown policy is treated as
-compacted: the database is queried instead of the cache, which is slower but correct.
+The rows of compacted topics are not cached, because events are missing (``reselect.md`` section 3.4): compaction may
+remove a delete, or the update that changed a value, before it is read. A cached value would then stay stale. The policy
+of a topic is read once and refreshed periodically. A topic with an unknown policy is treated as compacted: the database
+is queried instead of the cache, which is slower but correct.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.errors import KafkaError, for_code
+from aiokafka.errors import KafkaError, NotControllerError, RequestTimedOutError, TopicAlreadyExistsError, for_code
 
 from headrace.runtime.threads import LoopThread
 from headrace_connectors.kafka.settings import connection_arguments
@@ -86,3 +87,17 @@ class CompactedTopics:
         if code:
             raise for_code(code)(message)
         return next((str(entry[1]) for entry in entries if entry[0] == POLICY), "")
+
+
+async def create_topic(admin: AIOKafkaAdminClient, topic: NewTopic) -> None:
+    """Create ``topic`` unless it exists. Raises KafkaError."""
+    try:
+        answer = await admin.create_topics([topic])
+    except AttributeError as error:  # aiokafka sends the request to the controller, which is None if there is none
+        raise NotControllerError("the cluster has no controller at the moment") from error
+    except TimeoutError as error:
+        raise RequestTimedOutError("the cluster's controller does not answer") from error
+    for _, code, *message in answer.topic_errors:  # aiokafka does not raise them
+        topic_error = for_code(code)
+        if code != 0 and topic_error is not TopicAlreadyExistsError:
+            raise topic_error(*filter(None, message))

@@ -14,8 +14,8 @@ from support.servers.token_endpoint import CLIENT, SECRET, TokenEndpoint, token_
 
 from headrace.core.model.errors import ConfigError, Retriable
 from headrace.runtime.http_client import MAX_BYTES
+from headrace_connectors.kafka.oauth import LoginError, RefreshWindow, TokenProvider
 from headrace_connectors.kafka.settings import client_arguments, connection_arguments, consumer_settings
-from headrace_connectors.kafka.tokens import LoginError, RefreshWindow, TokenProvider
 from headrace_connectors.tokens import Token
 
 WORKER = {"bootstrap.servers": "broker:9092", "security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}
