@@ -22,7 +22,7 @@ from pathlib import Path
 
 from headrace.config import SinkConnectorConfig, WorkerConfig
 from headrace.core.connect.lifecycle import TargetState
-from headrace.core.connect.table_status import TableStatus
+from headrace.core.connect.status import TableStatus
 from headrace.core.decode.record_decoder import Sources
 from headrace.core.model.errors import ConfigError, HeadraceError, RestError
 from headrace.ports import EngineStatus, Feeds, Lakehouse, Stores

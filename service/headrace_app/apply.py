@@ -13,10 +13,21 @@ from typing import Any, TextIO
 from headrace.config.framework import FRAMEWORK_OPTIONS
 from headrace.config.validation import is_secret
 from headrace.core.connect.config_def import Type
-from headrace.core.connect.config_diff import diff_lines
-from headrace.core.connect.connector_plan import CHANGES, Action, PlanPolicy, Step, StoredConnector, plan
+from headrace.core.connect.connector_plan import (
+    CHANGES,
+    DIRECTORY,
+    NAME_RULE,
+    Action,
+    Ownership,
+    PlanPolicy,
+    Step,
+    StoredConnector,
+    diff_lines,
+    digest,
+    is_owner_name,
+    plan,
+)
 from headrace.core.connect.lifecycle import TargetState
-from headrace.core.connect.ownership import DIRECTORY, NAME_RULE, Ownership, digest, is_owner_name
 from headrace.core.model.errors import ConfigError, RestError
 from headrace.rest import client
 from headrace.rest.client import ConnectClient, Credentials, segment

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from headrace import __version__
 from headrace.config import WorkerConfig
-from headrace.config.own_secrets import own_secrets
+from headrace.config.values import own_secrets
 from headrace.config.worker import log_format as worker_log_format
 from headrace.config.worker import select_known
 from headrace.config.worker_options import LogSettings

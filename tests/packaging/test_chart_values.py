@@ -9,7 +9,7 @@ import pytest
 from importlib_resources import files
 from support.repository.rendered_chart import CHART, MINIMAL, Manifest, default_values, refused
 
-from headrace.config.kubernetes_objects import KEYS
+from headrace.config.chart_values import KEYS
 from headrace_dev.versions import KUBERNETES
 
 OPTIONAL_VALUES = {"global", "medium"}  # accepted, but not in values.yaml

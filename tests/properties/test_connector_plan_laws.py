@@ -12,12 +12,13 @@ from headrace.core.connect.connector_plan import (
     Action,
     DesiredConnector,
     DesiredConnectors,
+    Ownership,
     PlanPolicy,
     Step,
     StoredConnector,
+    digest,
     plan,
 )
-from headrace.core.connect.ownership import Ownership, digest
 
 OWNER = "team"
 Stored = Mapping[str, StoredConnector]

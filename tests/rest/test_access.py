@@ -11,7 +11,7 @@ from support.rest.asgi import Answer, request
 from support.rest.worker_api import SHOP, WORKER, Api
 
 from headrace.config import WorkerConfig
-from headrace.config.response_headers import header_rules
+from headrace.config.rest_options import header_rules
 from headrace.config.validation import validate
 from headrace.core.model.errors import ConfigError
 from headrace.rest.access import ResponseHeaders

@@ -14,8 +14,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from support.rest.served import served
 from support.rest.worker_api import SHOP, Api
 
+from headrace.core.connect.connector_plan import DIRECTORY
 from headrace.core.connect.lifecycle import TargetState
-from headrace.core.connect.ownership import DIRECTORY
 from headrace.core.model.errors import ConfigError, RestError
 from headrace.rest.client import ConnectClient, Credentials
 from headrace_app.apply import ApplyArguments, apply

@@ -13,8 +13,8 @@ from rest.test_forward import workers
 from support.fix_asyncio import eventually
 from support.rest.worker_api import SHOP, Api
 
+from headrace.core.connect.connector_plan import DIRECTORY
 from headrace.core.connect.lifecycle import TargetState
-from headrace.core.connect.ownership import DIRECTORY
 from headrace.runtime.worker.connector_directory import ConnectorDirectory
 from headrace.runtime.worker.connector_files import ConnectorFiles, read_folder
 from headrace_dev.memory.stores import MemoryStores

@@ -10,7 +10,7 @@ from support.rest.asgi import Answer
 from support.rest.worker_api import SHOP, Api
 
 from headrace.core.connect.config_state import owner_record
-from headrace.core.connect.ownership import DIRECTORY, Ownership, digest
+from headrace.core.connect.connector_plan import DIRECTORY, Ownership, digest
 from headrace_dev.memory.stores import MemoryStores
 
 pytestmark = pytest.mark.anyio

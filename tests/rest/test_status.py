@@ -15,7 +15,7 @@ from support.rest.served import served
 from support.rest.worker_api import Api
 
 from headrace.core.connect.lifecycle import TableState
-from headrace.core.connect.table_status import LastBatch, TableReport, TableStatus
+from headrace.core.connect.status import LastBatch, TableReport, TableStatus
 from headrace.core.model.errors import Fatal
 from headrace_app.command import main
 

@@ -12,7 +12,7 @@ from support.fix_asyncio import eventually
 from support.rest.worker_api import Api
 
 from headrace.core.connect.lifecycle import TableState
-from headrace.core.connect.table_status import LastBatch, TableReport, TableStatus
+from headrace.core.connect.status import LastBatch, TableReport, TableStatus
 from headrace.core.model.errors import Fatal
 from headrace.ports import EngineState, EngineStatus
 from headrace.runtime.worker import worker

@@ -1,4 +1,4 @@
-"""The group's assignment strategy for aiokafka. ``headrace.core.connect.assignment`` computes the assignment.
+"""The group's assignment strategy for aiokafka. ``headrace.core.connect.work`` computes the assignment.
 
 Each member sends its topics to the leader in the user data of its JoinGroup, so that a rebalance moves as few
 topics as it can. All members of a group must offer a strategy of the same name: when its rules change, its name
@@ -15,7 +15,7 @@ from aiokafka.cluster import ClusterMetadata
 from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
 
-from headrace.core.connect.assignment import assign_topics
+from headrace.core.connect.work import assign_topics
 
 NAME = "headrace-topics-1"
 

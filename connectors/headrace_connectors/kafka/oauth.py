@@ -26,8 +26,7 @@ from aiokafka.errors import KafkaError
 
 from headrace.config.rest_options import is_secure_url
 from headrace.config.tls import client_context
-from headrace.core.connect.config_def import Importance, Type
-from headrace.core.connect.config_validators import InvalidValue, between, one_of
+from headrace.core.connect.config_def import Importance, InvalidValue, Type, between, one_of
 from headrace.core.connect.typed_options import definition, option, parsed, seconds
 from headrace.core.model.errors import ConfigError, HeadraceError, Retriable
 from headrace.runtime.http_client import HttpClient, TooLarge

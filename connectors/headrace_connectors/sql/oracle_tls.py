@@ -15,8 +15,14 @@ from typing import TypeVar
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from headrace.config.key_stores import KeyAndChain, NoPrivateKey, StoreError, key_and_chain, trusted_certificates
-from headrace.config.reloaded_context import ReloadedContext
+from headrace.config.key_stores import (
+    KeyAndChain,
+    NoPrivateKey,
+    ReloadedContext,
+    StoreError,
+    key_and_chain,
+    trusted_certificates,
+)
 from headrace.config.tls import load_key, store_content
 from headrace.core.model.errors import ConfigError
 from headrace.core.reselect.options import DatabaseOptions

@@ -20,7 +20,7 @@ from typing import TypeVar
 from headrace.config.framework import TopicSettings
 from headrace.config.kafka import KafkaSettings
 from headrace.core.batch.offsets import LogPosition, ReadLogs, with_log_position
-from headrace.core.connect.assignment import assign_topics
+from headrace.core.connect.work import assign_topics
 from headrace.core.decode.json_converter import Document, whole
 from headrace.core.model.errors import ConfigError, Fatal, Fenced
 from headrace.ports import Chunk, DeadLetterQueue, Divide, FeedListener, Messages, OffsetNote, Record, TopicPartition

@@ -15,8 +15,18 @@ from headrace.converters.simple import (
     STRING_CONVERTER,
     StringOptions,
 )
-from headrace.core.connect.config_def import REQUIRED, ConfigDef, ConfigKey, Importance, Type, Width
-from headrace.core.connect.config_validators import InvalidValue, any_case, at_least, one_of
+from headrace.core.connect.config_def import (
+    REQUIRED,
+    ConfigDef,
+    ConfigKey,
+    Importance,
+    InvalidValue,
+    Type,
+    Width,
+    any_case,
+    at_least,
+    one_of,
+)
 from headrace.core.connect.typed_options import Layout, definition, nested, option
 from headrace.core.decode.envelope import EnvelopeOptions
 from headrace.core.model.errors import BadRecord

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headrace.core.connect.config_def import Importance, Type
-from headrace.core.connect.config_validators import any_case, at_least
+from headrace.core.connect.config_def import Importance, Type, any_case, at_least
 from headrace.core.connect.typed_options import option, seconds
 
 _LOW = Importance.LOW

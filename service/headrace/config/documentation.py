@@ -7,10 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from headrace.config import connector, kafka, worker_keys, worker_options
+from headrace.config import connector, kafka, worker_options
 from headrace.config.converter import CONVERTERS
 from headrace.config.framework import FRAMEWORK_OPTIONS
-from headrace.config.other_sinks import OTHER_SINKS
+from headrace.config.keys_without_effect import (
+    CLIENT_SECURITY,
+    CREATED_TOPICS,
+    OTHER_SINKS,
+    PASS_THROUGH,
+    WITHOUT_EFFECT,
+)
 from headrace.core.connect.config_def import ConfigDef, ConfigKey
 from headrace.core.connect.lifecycle import CONNECTOR, TASK, diagram
 from headrace.core.model.errors import POLICY
@@ -28,14 +34,14 @@ def configuration() -> str:
         "as well.\n",
         "## Worker\n",
         "In `worker.properties`, or from the environment: `CONNECT_BOOTSTRAP_SERVERS` is `bootstrap.servers`. "
-        f"{_listed(worker_keys.PASS_THROUGH)} are passed unchanged to Kafka's clients, to Spark and to converters. "
-        f"{_listed(worker_keys.CLIENT_SECURITY)} apply to all clients of the worker.\n",
+        f"{_listed(PASS_THROUGH)} are passed unchanged to Kafka's clients, to Spark and to converters. "
+        f"{_listed(CLIENT_SECURITY)} apply to all clients of the worker.\n",
         *_groups(worker_options.WORKER_OPTIONS),
-        f"With the prefixes {_listed(worker_keys.CREATED_TOPICS)}, topic settings apply to the storage topics when the "
+        f"With the prefixes {_listed(CREATED_TOPICS)}, topic settings apply to the storage topics when the "
         "worker creates them, such as `config.storage.min.insync.replicas`.\n",
         "### Without effect\n",
         "Accepted with a warning, so that a worker file of Kafka Connect can be used.\n",
-        *_reasons(worker_keys.WITHOUT_EFFECT),
+        *_reasons(WITHOUT_EFFECT),
         "## Connector\n",
         "In `POST /connectors` and `PUT /connectors/{name}/config`. Client properties have the prefixes "
         f"{_listed(kafka.CLIENT_OVERRIDES)}. Reselect options may have the prefix `post.processors.<name>.`. A "

@@ -6,9 +6,11 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.core.connect.config_def import REQUIRED, Importance, Type, Width
-from headrace.core.connect.config_state import MAX_TASKS
-from headrace.core.connect.config_validators import (
+from headrace.core.connect.config_def import (
+    REQUIRED,
+    Importance,
+    Type,
+    Width,
     at_least,
     not_empty_name,
     one_of,
@@ -16,6 +18,7 @@ from headrace.core.connect.config_validators import (
     unique_aliases,
     unique_entries,
 )
+from headrace.core.connect.config_state import MAX_TASKS
 from headrace.core.connect.java_patterns import python_pattern
 from headrace.core.connect.typed_options import Layout, definition, equal_to, nested, option
 from headrace.core.reselect.options import ReselectOptions

@@ -1,14 +1,25 @@
 """Read key stores and trust stores in the formats of Kafka's ``ssl.*`` options: PEM, PKCS #12 and JKS.
 
-The content decides the format, as in Java, where a store of type JKS may be PKCS #12: keytool writes PKCS #12 into
-files called ``.jks`` since Java 9. No message contains a password or a part of a key.
+JKS is Java's own format, which keytool wrote before Java 9 and still reads: a store has a checksum with its password,
+certificates are stored in clear, keys with a cipher that only Java has (``sun.security.provider.KeyProtector``). There
+is no maintained Python package for it. ``ReloadedContext`` follows changes of the files, so that a renewed certificate
+needs no restart.
+
+Tests: ``tests/unit/config/test_tls.py``.
 """
 
 from __future__ import annotations
 
+import hashlib
+import hmac
+import logging
 import re
-from collections.abc import Sequence
+import ssl
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import cycle
+from pathlib import Path
+from typing import Any
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -24,7 +35,116 @@ from cryptography.hazmat.primitives.serialization import (
     pkcs12,
 )
 
-from headrace.config.java_key_store import MAGIC, WrongPassword, decrypted, read_java_key_store
+from headrace.core.model.errors import ConfigError
+
+MAGIC = b"\xfe\xed\xfe\xed"
+_DIGEST = 20
+_KEY, _CERTIFICATE = 1, 2
+_MAX_ENTRIES = 10_000
+
+
+class WrongPassword(ValueError):
+    """A store or a key of it cannot be read with the given password."""
+
+
+@dataclass(frozen=True, slots=True)
+class JavaKeyStore:
+    """The entries of a store: keys, still encrypted, each with its chain in DER, and trusted certificates in DER."""
+
+    keys: Sequence[tuple[bytes, Sequence[bytes]]]
+    certificates: Sequence[bytes]
+
+
+def read_java_key_store(content: bytes, password: str | None) -> JavaKeyStore:
+    """Parse a store. Without a password its checksum is not verified, as in Java.
+
+    Raises WrongPassword, and ValueError for a store that is not in this format.
+    """
+    body, checksum = content[:-_DIGEST], content[-_DIGEST:]
+    if password is not None:
+        expected = hashlib.sha1(_utf16(password) + b"Mighty Aphrodite" + body, usedforsecurity=False).digest()
+        if not hmac.compare_digest(expected, checksum):
+            raise WrongPassword("the password is wrong, or the file is damaged")
+    source = _Bytes(body)
+    if source.take(4) != MAGIC:
+        raise ValueError("it is not a JKS store")
+    version, count = source.number(4), source.number(4)
+    if version not in (1, 2) or count > _MAX_ENTRIES:
+        raise ValueError("it is not a JKS store of version 1 or 2")
+    keys: list[tuple[bytes, Sequence[bytes]]] = []
+    certificates: list[bytes] = []
+    for _ in range(count):
+        tag = source.number(4)
+        source.take(source.number(2))  # the alias
+        source.take(8)  # when the entry was made
+        if tag == _KEY:
+            encrypted = source.take(source.number(4))
+            keys.append((encrypted, [_certificate(source, version) for _ in range(source.number(4))]))
+        elif tag == _CERTIFICATE:
+            certificates.append(_certificate(source, version))
+        else:
+            raise ValueError(f"it has an entry of the unknown type {tag}")
+    return JavaKeyStore(keys, certificates)
+
+
+def decrypted(encrypted: bytes, password: str) -> bytes:
+    """Return a key of a store as PKCS #8 in DER. Raises WrongPassword."""
+    protected = _octets(encrypted)
+    salt, text, checksum = protected[:_DIGEST], protected[_DIGEST:-_DIGEST], protected[-_DIGEST:]
+    secret = _utf16(password)
+    stream, digest = bytearray(), salt
+    while len(stream) < len(text):
+        digest = hashlib.sha1(secret + digest, usedforsecurity=False).digest()
+        stream += digest
+    plain = bytes(a ^ b for a, b in zip(text, cycle(stream), strict=False))
+    if not hmac.compare_digest(hashlib.sha1(secret + plain, usedforsecurity=False).digest(), checksum):
+        raise WrongPassword("the key's password is wrong")
+    return plain
+
+
+def _utf16(password: str) -> bytes:
+    return password.encode("utf-16-be")
+
+
+def _certificate(source: _Bytes, version: int) -> bytes:
+    if version > 1:
+        source.take(source.number(2))  # the type, X.509
+    return source.take(source.number(4))
+
+
+def _octets(encrypted: bytes) -> bytes:
+    """Return the second member of an ``EncryptedPrivateKeyInfo`` (RFC 5208); the first names the cipher."""
+    members = _Bytes(_Bytes(encrypted).element())
+    members.element()
+    return members.element()
+
+
+class _Bytes:
+    """A position in bytes. Each method raises ValueError at a premature end."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+        self._position = 0
+
+    def take(self, count: int) -> bytes:
+        """Return the next ``count`` bytes."""
+        end = self._position + count
+        if end > len(self._content):
+            raise ValueError("it ends in the middle of an entry")
+        taken = self._content[self._position : end]
+        self._position = end
+        return taken
+
+    def number(self, width: int) -> int:
+        """Return the next big-endian number of ``width`` bytes."""
+        return int.from_bytes(self.take(width), "big")
+
+    def element(self) -> bytes:
+        """Return the content of the next DER element."""
+        self.take(1)
+        length = self.number(1)
+        return self.take(length if length < 0x80 else self.number(length & 0x7F))
+
 
 MAX_STORE_BYTES = 16 * 1024 * 1024
 """Java's own trust store, with the authorities of the internet, has 150 KB."""
@@ -159,3 +279,63 @@ def _store_error(error: Exception) -> StoreError:
     if isinstance(error, TypeError) or "assword" in str(error):
         return StoreError("the password is wrong or missing")
     return StoreError(f"it is damaged or of an unsupported kind ({type(error).__name__})")
+
+
+log = logging.getLogger(__name__)
+
+
+class ReloadedContext(ssl.SSLContext):
+    """A context that makes each connection with the current content of its files.
+
+    asyncio, and with it aiohttp, aiokafka and uvicorn, calls ``wrap_bio`` for every connection. OpenSSL could replace
+    a key in a context, but could not remove an authority from it.
+    """
+
+    _make: Callable[[], ssl.SSLContext]
+    _files: Sequence[str]
+    _prefix: str
+    _current: ssl.SSLContext
+    _seen: tuple[object, ...]
+
+    @classmethod
+    def of(cls, make: Callable[[], ssl.SSLContext], files: Sequence[str], prefix: str) -> ReloadedContext:
+        """Return a context that ``make`` makes again after a change of ``files``. Raises ConfigError."""
+        seen, current = _versions_of(files), make()
+        context = cls.__new__(cls, current.protocol)
+        context.check_hostname, context.verify_mode = current.check_hostname, current.verify_mode
+        context._make, context._files, context._prefix = make, files, prefix
+        context._current, context._seen = current, seen
+        return context
+
+    def wrap_bio(self, *arguments: Any, **options: Any) -> ssl.SSLObject:
+        """Begin a connection of asyncio."""
+        return self.current().wrap_bio(*arguments, **options)
+
+    def wrap_socket(self, *arguments: Any, **options: Any) -> ssl.SSLSocket:
+        """Begin a connection of a blocking client."""
+        return self.current().wrap_socket(*arguments, **options)
+
+    def current(self) -> ssl.SSLContext:
+        """Return the context with the current content of the files, the last valid one if that is unreadable."""
+        seen = _versions_of(self._files)
+        if seen != self._seen:
+            self._seen = seen
+            try:
+                self._current = self._make()
+                log.info("TLS: %s are read again after a change: %s", f"{self._prefix}*", ", ".join(self._files))
+            except ConfigError as error:
+                log.error("TLS: changed certificates are not used, the last ones stay in use: %s", error)
+        return self._current
+
+
+def _versions_of(files: Sequence[str]) -> tuple[object, ...]:
+    """Return what changes with the content of the files, also if a link to them changes as in a mounted Secret."""
+    return tuple(_version_of(each) for each in files)
+
+
+def _version_of(file: str) -> object:
+    try:
+        found = Path(file).stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino

@@ -1,12 +1,16 @@
-"""Whether a class is one of the kind that an option asks for, in Kafka Connect's words (``connect.md`` section 4.2)."""
+"""Classes and versions of plug-ins: is a class of the kind that an option requires (``connect.md`` section 4.2)?
+
+Each plug-in has one version, so that a range of versions (KIP-891) either contains it or is an error.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
 from headrace.config.converter import CONVERTERS, HEADER_CONVERTERS, KNOWN_CONVERTERS, converter_class
-from headrace.core.connect.suggestions import class_suggestion
-from headrace.transforms.registry import find, predicates, transforms
+from headrace.core.connect.typed_options import class_suggestion
+from headrace.core.connect.version_range import InvalidVersionSpecification, VersionRange
+from headrace.transforms.registry import aliases, find, predicates, transforms
 
 
 def converter_problems(properties: Mapping[str, str]) -> Iterator[tuple[str, str]]:
@@ -39,3 +43,55 @@ def _classes_called(name: str) -> Iterator[str]:
     for classes in (transforms(), predicates()):
         if (found := find(name, classes)) is not None:
             yield found.class_name
+
+
+Properties = Mapping[str, str | None]
+_VERSION = "plugin.version"
+
+
+def version_problem(plugin: str, wanted: str, version: str) -> str | None:
+    """Why a plug-in of ``version`` is not what the range ``wanted`` asks for, or None."""
+    if wanted.strip() == "latest":
+        return None
+    try:
+        versions = VersionRange.parse(wanted)
+    except InvalidVersionSpecification:
+        return f"Invalid version specification: {wanted}"
+    if versions.contains(version):
+        return None
+    return f"Plugin {plugin} not found that matches the version range {versions}, available versions: [{version}]"
+
+
+def version_problems(given: Mapping[str, str], inherited: Mapping[str, str], version: str) -> Iterator[tuple[str, str]]:
+    """An error on the class and on the version for every plug-in of which another version is wanted.
+
+    ``inherited`` has the converters that count where ``given`` names none.
+    """
+    for (class_option, version_option), name in _plugins({**inherited, **given}).items():
+        wanted = given.get(version_option)
+        problem = version_problem(name, wanted, version) if wanted else None
+        if problem is not None:
+            yield class_option, problem
+            yield version_option, problem
+
+
+def version_options(properties: Properties) -> list[str]:
+    """The options that say which version of a plug-in is wanted, of the connector's own and of what it inherits."""
+    always = ["connector", *(f"{side}.converter" for side in KNOWN_CONVERTERS)]
+    chosen = [version_option for _, version_option in _plugins(properties)]
+    return list(dict.fromkeys([*(f"{part}.{_VERSION}" for part in always), *chosen]))
+
+
+def _plugins(properties: Properties) -> dict[tuple[str, str], str]:
+    """The classes that a configuration names, by the options that name class and version."""
+    found = {("connector.class", f"connector.{_VERSION}"): properties.get("connector.class") or ""}
+    for side, known in KNOWN_CONVERTERS.items():
+        converter = converter_class(properties.get(f"{side}.converter") or "", known)
+        if converter is not None:
+            found[f"{side}.converter", f"{side}.converter.{_VERSION}"] = converter
+    for kind, classes in (("transforms", transforms()), ("predicates", predicates())):
+        for alias in aliases(properties, kind):
+            plugin = find(properties.get(f"{kind}.{alias}.type") or "", classes)
+            if plugin is not None:
+                found[f"{kind}.{alias}.type", f"{kind}.{alias}.{_VERSION}"] = plugin.class_name
+    return found

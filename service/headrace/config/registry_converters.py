@@ -9,8 +9,17 @@ from typing import Any
 from headrace.config.tls import NO_EFFECT, REFUSED, TlsSettings
 from headrace.converters.protobuf_data import ProtobufOptions
 from headrace.converters.registered import IdKind
-from headrace.core.connect.config_def import REQUIRED, ConfigDef, ConfigKey, Importance, Type, parse_list
-from headrace.core.connect.config_validators import InvalidValue, any_case, at_least
+from headrace.core.connect.config_def import (
+    REQUIRED,
+    ConfigDef,
+    ConfigKey,
+    Importance,
+    InvalidValue,
+    Type,
+    any_case,
+    at_least,
+    parse_list,
+)
 from headrace.core.connect.typed_options import Layout, Read, definition, option
 
 OAUTHBEARER = "OAUTHBEARER"

@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 
 from headrace.config.framework import ErrorSettings
 from headrace.config.sink_options import SourceSettings, TableSettings
-from headrace.core.connect.config_def import ConfigDef, ConfigKey, Importance, Type, Width, parse_list
-from headrace.core.connect.config_validators import unique_entries
+from headrace.core.connect.config_def import ConfigDef, ConfigKey, Importance, Type, Width, parse_list, unique_entries
 from headrace.core.connect.typed_options import below, definition, option, parsed, section
 from headrace.core.model.catalog import Dialect
 from headrace.core.model.errors import ConfigError

@@ -1,15 +1,124 @@
-"""The worker's options of access to the REST API: users, tokens, roles, limits (``docs/security.md``)."""
+"""The worker's options of its REST API: addresses, headers of answers, users, tokens, roles, limits.
+
+``docs/security.md`` describes access. ``response.http.headers.config`` (KIP-577) has rules
+``[action] [name]:[value]``, separated by commas; a rule whose value has a comma is put in double quotes. The actions
+are ``set`` and ``add``, and ``setDate`` and ``addDate``, whose value is milliseconds from now.
+
+Tests: ``tests/unit/config/test_worker.py``, ``tests/rest/``.
+"""
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from headrace.core.connect.config_def import Importance, Type
-from headrace.core.connect.config_validators import InvalidValue, at_least
+from headrace.core.connect.config_def import Importance, InvalidValue, Type, at_least
 from headrace.core.connect.typed_options import option, seconds
+from headrace.core.model.errors import ConfigError
+
+DEFAULT_PORT = 8083
+HTTP, HTTPS = "http", "https"
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """An address to listen on. An empty host means every interface, port 0 a free port."""
+
+    scheme: str
+    host: str
+    port: int
+
+
+def parsed_listeners(option: str, addresses: Sequence[str]) -> tuple[Listener, ...]:
+    """Return the listeners of an option, in order. Raises ConfigError."""
+    found = tuple(_listener(option, each.strip()) for each in addresses)
+    fixed = [(each.host, each.port) for each in found if each.port]
+    twice = next((each for each in fixed if fixed.count(each) > 1), None)
+    if twice is not None:
+        raise ConfigError(f"{option}: {twice[0]}:{twice[1]} is listed twice; remove one", option)
+    return found
+
+
+def advertised(listeners: Sequence[Listener], scheme: str | None) -> Listener:
+    """Return the listener that other workers use: the first http one without ``scheme``, as in Kafka Connect.
+
+    Raises ConfigError if there is none of the scheme.
+    """
+    name = "rest.advertised.listener"
+    for wanted in (scheme,) if scheme else (HTTP, HTTPS):
+        found = next((each for each in listeners if each.scheme == wanted), None)
+        if found is not None:
+            return found
+    raise ConfigError(f"{name}: listeners has no {scheme} address; add one, or remove {name}", name)
+
+
+def authority(host: str, port: int) -> str:
+    """Return ``host:port`` as a URL contains it: with an IPv6 address in brackets."""
+    return f"[{host}]:{port}" if ":" in host and not host.startswith("[") else f"{host}:{port}"
+
+
+def _listener(option: str, address: str) -> Listener:
+    try:
+        url = urlsplit(address.lower())
+        port = DEFAULT_PORT if url.port is None else url.port
+    except ValueError as error:
+        raise ConfigError(f"{option}: {address!r} is not http://host:port or https://host:port", option) from error
+    if url.scheme not in (HTTP, HTTPS) or url.path.strip("/") or url.query or url.username is not None:
+        raise ConfigError(f"{option}: {address!r} is not http://host:port or https://host:port", option)
+    return Listener(url.scheme, url.hostname or "", port)
+
+
+_ACTIONS = {action.lower(): action for action in ("set", "add", "setDate", "addDate")}
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderRule:
+    """One header. ``replaces``: instead of the answer's own; the ``value`` of a date is milliseconds from now."""
+
+    name: str
+    value: str
+    replaces: bool
+    is_date: bool
+
+
+def header_rules(text: str) -> tuple[HeaderRule, ...]:
+    """Return the rules in order. Raises ValueError, which names the cause."""
+    [rules] = csv.reader([text], skipinitialspace=True) if text.strip() else [[]]
+    return tuple(map(_rule, rules))
+
+
+def response_headers(name: str, value: Any) -> None:
+    """Validate the option."""
+    try:
+        header_rules(str(value or ""))
+    except ValueError as error:
+        raise InvalidValue(f"Invalid value {value} for configuration {name}: {error}") from error
+
+
+def _rule(text: str) -> HeaderRule:
+    parts = text.split(None, 1)
+    if len(parts) != 2:
+        raise ValueError(f"Invalid format of header config '{text}'. Expected: '[action] [header name]:[header value]'")
+    action = _ACTIONS.get(parts[0].lower())
+    if action is None:
+        expected = ", ".join(_ACTIONS.values())
+        raise ValueError(f"Invalid header config action: '{parts[0]}'. Expected one of {expected}")
+    name, colon, value = (part.strip() for part in parts[1].partition(":"))
+    if not colon:
+        raise ValueError(
+            f"Invalid format of header name and header value pair '{parts[1]}'. "
+            "Expected: '[header name]:[header value]'"
+        )
+    if not name or len(name.split()) > 1:
+        raise ValueError(f"Invalid header name '{name}'. The '[header name]' cannot contain whitespace")
+    is_date = action.endswith("Date")
+    if is_date and not value.lstrip("-").isdecimal():
+        raise ValueError(f"Invalid header config '{text}': the value of {action} is milliseconds from now")
+    return HeaderRule(name, value, action.startswith("set"), is_date)
+
 
 _LOW = Importance.LOW
 BASIC_AUTH_EXTENSION = "org.apache.kafka.connect.rest.basic.auth.extension.BasicAuthSecurityRestExtension"

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.core.batch.batch import BatchPolicy
-from headrace.core.connect.config_def import Importance, Type
-from headrace.core.connect.config_validators import any_case, at_least, between
+from headrace.core.connect.config_def import Importance, Type, any_case, at_least, between
 from headrace.core.connect.typed_options import equal_to, microseconds, nested, option, prefixed, seconds
 from headrace.core.decode.envelope import EnvelopeOptions
 from headrace.core.decode.flattened import DEFAULT_PREFIX

@@ -18,10 +18,15 @@ from typing import Any, TypeVar
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from headrace.config.key_stores import MAX_STORE_BYTES, KeyAndChain, StoreError, key_and_chain, trusted_certificates
-from headrace.config.reloaded_context import ReloadedContext
-from headrace.core.connect.config_def import Importance, Type
-from headrace.core.connect.config_validators import InvalidValue, any_case, one_of
+from headrace.config.key_stores import (
+    MAX_STORE_BYTES,
+    KeyAndChain,
+    ReloadedContext,
+    StoreError,
+    key_and_chain,
+    trusted_certificates,
+)
+from headrace.core.connect.config_def import Importance, InvalidValue, Type, any_case, one_of
 from headrace.core.connect.typed_options import option, parsed
 from headrace.core.model.errors import ConfigError
 

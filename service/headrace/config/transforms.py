@@ -10,8 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from headrace.config.plugin_classes import class_problem
-from headrace.core.connect.config_def import REQUIRED, ConfigDef, ConfigKey, Importance, Type, Width
-from headrace.core.connect.config_validators import Validator
+from headrace.core.connect.config_def import REQUIRED, ConfigDef, ConfigKey, Importance, Type, Validator, Width
 from headrace.core.connect.typed_options import definition
 from headrace.transforms.options import Selection
 from headrace.transforms.registry import aliases, find, predicates, refusal, transforms

@@ -27,11 +27,9 @@ from headrace.config.converter import (
     with_types,
 )
 from headrace.config.framework import FRAMEWORK_OPTIONS, FrameworkSettings
-from headrace.config.kafka import CLIENT_OVERRIDES, KafkaSettings
-from headrace.config.other_sinks import called_here
-from headrace.config.overrides import OverridePolicy
-from headrace.config.plugin_classes import converter_problems
-from headrace.config.plugin_versions import version_options, version_problems
+from headrace.config.kafka import CLIENT_OVERRIDES, KafkaSettings, OverridePolicy
+from headrace.config.keys_without_effect import called_here
+from headrace.config.plugin_classes import converter_problems, version_options, version_problems
 from headrace.config.reselect import (
     is_option_of_credentials,
     named_databases,
@@ -58,10 +56,8 @@ from headrace.core.connect.config_def import (
     Importance,
     Type,
 )
-from headrace.core.connect.java_patterns import OnlyJava, python_pattern
-from headrace.core.connect.regex_cost import TooCostly, check_cost
-from headrace.core.connect.suggestions import suggestion
-from headrace.core.connect.typed_options import below, parsed
+from headrace.core.connect.java_patterns import OnlyJava, TooCostly, check_cost, python_pattern
+from headrace.core.connect.typed_options import below, parsed, suggestion
 from headrace.core.model.errors import ConfigError
 from headrace.core.reselect.options import ERROR_MODE, INSERT_MODE
 from headrace.core.tables.naming import check_catalog, location_problems

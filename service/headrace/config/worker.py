@@ -10,20 +10,25 @@ from headrace.config.connector import CONNECTOR_OPTIONS
 from headrace.config.converter import KNOWN_CONVERTERS, converter_class, with_types
 from headrace.config.directory_options import DirectorySettings
 from headrace.config.engine import EngineSettings
-from headrace.config.listeners import HTTPS, Listener, advertised, parsed_listeners
-from headrace.config.own_secrets import NO_SECRETS, OwnSecrets
-from headrace.config.plugin_classes import converter_problems
-from headrace.config.plugin_versions import version_problems
-from headrace.config.rest_options import BasicAuthSettings, OAuthSettings, RestAccessSettings
-from headrace.config.tls import NO_EFFECT, TlsSettings
-from headrace.config.values import trimmed
-from headrace.config.worker_keys import (
+from headrace.config.keys_without_effect import (
     CLIENT_SECURITY,
     PASS_THROUGH,
     WITHOUT_EFFECT,
     of_a_created_topic,
     without_effect,
 )
+from headrace.config.plugin_classes import converter_problems, version_problems
+from headrace.config.rest_options import (
+    HTTPS,
+    BasicAuthSettings,
+    Listener,
+    OAuthSettings,
+    RestAccessSettings,
+    advertised,
+    parsed_listeners,
+)
+from headrace.config.tls import NO_EFFECT, TlsSettings
+from headrace.config.values import NO_SECRETS, OwnSecrets, trimmed
 from headrace.config.worker_options import (
     ADMIN_TLS,
     LISTENER_TLS,
@@ -40,8 +45,7 @@ from headrace.config.worker_options import (
     TrackingSettings,
 )
 from headrace.core.connect.config_def import ConfigInfo
-from headrace.core.connect.suggestions import suggestion
-from headrace.core.connect.typed_options import below, definition, parsed
+from headrace.core.connect.typed_options import below, definition, parsed, suggestion
 from headrace.core.model.errors import ConfigError
 
 _OF_REST = ("listeners", "admin.listeners", "rest.", "access.control.", "response.http.")

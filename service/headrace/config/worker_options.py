@@ -1,4 +1,4 @@
-"""The worker's options (``connect.md`` section 7). Its other keys are in ``worker_keys.py``."""
+"""The worker's options (``connect.md`` section 7). Its other keys are in ``keys_without_effect.py``."""
 
 from __future__ import annotations
 
@@ -7,14 +7,18 @@ from dataclasses import dataclass
 from headrace.config.converter import JSON_CONVERTER, SIMPLE_HEADER_CONVERTER
 from headrace.config.directory_options import DirectorySettings
 from headrace.config.engine import EngineSettings
-from headrace.config.listeners import DEFAULT_PORT
-from headrace.config.overrides import OverridePolicy, override_policy
-from headrace.config.response_headers import HeaderRule, header_rules
-from headrace.config.response_headers import response_headers as check_response_headers
-from headrace.config.rest_options import BasicAuthSettings, OAuthSettings, RestAccessSettings
+from headrace.config.kafka import OverridePolicy, override_policy
+from headrace.config.rest_options import (
+    DEFAULT_PORT,
+    BasicAuthSettings,
+    HeaderRule,
+    OAuthSettings,
+    RestAccessSettings,
+    header_rules,
+)
+from headrace.config.rest_options import response_headers as check_response_headers
 from headrace.config.tls import TlsSettings
-from headrace.core.connect.config_def import Importance, Type
-from headrace.core.connect.config_validators import any_case, at_least, between
+from headrace.core.connect.config_def import Importance, Type, any_case, at_least, between
 from headrace.core.connect.typed_options import definition, option, seconds, section
 
 _HIGH, _LOW = Importance.HIGH, Importance.LOW

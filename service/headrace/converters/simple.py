@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.converters.conversion import Converter, Headers
-from headrace.core.connect.config_def import Importance, Type, Width
-from headrace.core.connect.config_validators import InvalidValue
+from headrace.core.connect.config_def import Importance, InvalidValue, Type, Width
 from headrace.core.connect.typed_options import Layout, option, parsed
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.errors import BadRecord

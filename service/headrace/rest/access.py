@@ -21,8 +21,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headrace.config import WorkerConfig
-from headrace.config.response_headers import HeaderRule
-from headrace.config.rest_options import ROLES
+from headrace.config.rest_options import ROLES, HeaderRule
 from headrace.rest.errors import error_response
 
 

@@ -13,7 +13,7 @@ from http import HTTPStatus
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
-from headrace.core.connect.ownership import DIRECTORY, Ownership, digest
+from headrace.core.connect.connector_plan import DIRECTORY, Ownership, digest
 from headrace.core.model.errors import RestError
 from headrace.rest import bodies
 from headrace.rest.entities import Json

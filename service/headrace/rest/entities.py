@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headrace.core.connect.config_def import ConfigInfos, ConfigKey
-from headrace.core.connect.status import Status, notes_document
-from headrace.core.connect.table_status import tables_document
+from headrace.core.connect.status import Status, notes_document, tables_document
 from headrace.ports import TopicPartition
 from headrace.runtime.worker.herder import ConnectorInfo, ConnectorStateInfo
 from headrace.runtime.worker.loggers import LoggerLevel

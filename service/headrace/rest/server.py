@@ -27,7 +27,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from headrace.config import WorkerConfig
-from headrace.config.listeners import HTTPS, Listener
+from headrace.config.rest_options import HTTPS, Listener
 from headrace.config.tls import server_context
 from headrace.config.worker_options import ADMIN_TLS, LISTENER_TLS
 from headrace.core.model.errors import ConfigError

@@ -16,7 +16,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
-from headrace.core.connect.table_status import worst_first
+from headrace.core.connect.status import worst_first
 from headrace.core.model.errors import RestError
 from headrace.rest.route import ConnectRoute, Forwarder, is_forwarded
 from headrace.runtime.worker.cluster import RequestTargetError

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from headrace.core.batch.batch import Batch, Unwritten
 from headrace.core.connect.lifecycle import State
-from headrace.core.connect.table_status import TableStatus
+from headrace.core.connect.status import TableStatus
 from headrace.ports import TopicPartition, UpkeepReport
 
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from headrace.core.connect.config_def import ConfigDef, Type
-from headrace.core.connect.config_validators import InvalidValue
+from headrace.core.connect.config_def import ConfigDef, InvalidValue, Type
 from headrace.transforms.casting import Cast, parse_spec
 from headrace.transforms.chain import HasHeaderKey, RecordIsTombstone, TopicNameMatches, drop
 from headrace.transforms.fields import (

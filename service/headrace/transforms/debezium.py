@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from headrace.core.connect.config_def import ConfigDef, Type, parse_list
-from headrace.core.connect.config_validators import InvalidValue, any_case, regex
+from headrace.core.connect.config_def import ConfigDef, InvalidValue, Type, any_case, parse_list, regex
 from headrace.transforms.change_events import (
     Deletes,
     DropFields,

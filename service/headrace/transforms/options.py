@@ -8,8 +8,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from headrace.core.connect import typed_options
-from headrace.core.connect.config_def import REQUIRED, ConfigDef, ConfigKey, Importance, Type
-from headrace.core.connect.config_validators import InvalidValue, regex
+from headrace.core.connect.config_def import REQUIRED, ConfigDef, ConfigKey, Importance, InvalidValue, Type, regex
 from headrace.transforms.record import Side
 
 HIGH, MEDIUM, LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW

@@ -22,7 +22,7 @@ from headrace.core.connect.config_def import (
     Importance,
     Type,
 )
-from headrace.core.connect.table_status import TableReport
+from headrace.core.connect.status import TableReport
 from headrace.ports import EngineState, EngineStatus
 from headrace.rest.app import WorkerParts, create_app
 from headrace.runtime.worker.connector_directory import ConnectorDirectory

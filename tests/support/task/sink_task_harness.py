@@ -14,7 +14,7 @@ from support.records.envelopes import change, key
 from headrace.cassandra.decoder import CassandraDecoder
 from headrace.converters.conversion import Conversion
 from headrace.core.batch.batch import BatchPolicy
-from headrace.core.connect.table_status import TableStatus
+from headrace.core.connect.status import TableStatus
 from headrace.core.decode.envelope import EnvelopeOptions
 from headrace.core.model.catalog import CatalogColumn, CatalogTable, KeyColumn, SqlType
 from headrace.core.model.events import TableId

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headrace.config.connector import CONNECTOR_OPTIONS
-from headrace.config.other_sinks import ICEBERG, JDBC, OTHER_SINKS, called_here, migration
+from headrace.config.keys_without_effect import ICEBERG, JDBC, OTHER_SINKS, called_here, migration
 from headrace.config.worker_options import WORKER_OPTIONS
 
 KEYS = Path(__file__).parents[2] / "fixtures" / "other-sinks"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from support.servers.certificates import PASSWORD, Authority, Identity, keytool
 
-from headrace.config.reloaded_context import ReloadedContext
+from headrace.config.key_stores import ReloadedContext
 from headrace.config.tls import client_context, server_context
 from headrace.core.model.errors import ConfigError
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from headrace.config.connector import LATER
-from headrace.config.overrides import OverridePolicy
+from headrace.config.kafka import OverridePolicy
 from headrace.config.validation import WorkerDefaults, connector_definitions, sink_connector_config, validate
 
 JSON = "org.apache.kafka.connect.json.JsonConverter"

@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from headrace.config import WorkerConfig
-from headrace.config.listeners import Listener
-from headrace.config.rest_options import BASIC_AUTH_EXTENSION
+from headrace.config.keys_without_effect import WITHOUT_EFFECT
+from headrace.config.rest_options import BASIC_AUTH_EXTENSION, Listener
 from headrace.config.worker import is_known, select_known
-from headrace.config.worker_keys import WITHOUT_EFFECT
 from headrace.core.connect.properties import parse_properties
 from headrace.core.model.errors import ConfigError
 

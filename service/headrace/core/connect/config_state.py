@@ -3,7 +3,7 @@
 Keys and values are those of Kafka Connect, so that its tools can read the topic: ``connector-<n>``,
 ``target-state-<n>``, ``task-<n>-<i>``, ``commit-<n>``, and two that are requests to running workers instead of state:
 ``restart-connector-<n>`` and ``logger-cluster-<l>``. ``headrace-owner-<n>`` is Headrace's own, which Connect's readers
-ignore (``ownership.py``). Task configurations are valid after their commit record; without
+ignore (``connector_plan.py``). Task configurations are valid after their commit record; without
 it they are incomplete and are not returned. Compaction keeps the last record of each key at its own offset, so a commit
 may come before its connector: no record may depend on the order of keys.
 
@@ -18,8 +18,8 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
+from headrace.core.connect.connector_plan import Ownership, ownership
 from headrace.core.connect.lifecycle import State, TargetState
-from headrace.core.connect.ownership import Ownership, ownership
 from headrace.core.connect.work import Task
 
 Config = dict[str, str]

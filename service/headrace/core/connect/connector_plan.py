@@ -2,17 +2,64 @@
 
 The leader's directory (``connector_directory.py``) and ``headrace apply`` share this plan. The plan never changes or
 deletes a connector that its owner did not create or adopt, and deletes none whose file may exist but cannot be read.
+
+The owner of a connector is what created it from a file. The worker stores the owner beside the configuration, not in it
+(``docs/decisions/workers.md``). A connector without an owner was created over REST by a user or another tool.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
+import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
+from headrace.core.connect.config_def import HIDDEN
 from headrace.core.connect.lifecycle import TargetState
-from headrace.core.connect.ownership import Ownership, digest
+
+DIRECTORY = "connectors.directory"
+"""The owner of the connectors that the leader creates from the files of the option ``connectors.directory``."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,199}")
+NAME_RULE = "1 to 200 of the characters A-Z a-z 0-9 . _ : @ -, the first a letter or digit"
+
+
+@dataclass(frozen=True, slots=True)
+class Ownership:
+    """The owner of a connector.
+
+    ``source`` is the name of the file that the owner read last. ``digest`` is that of the configuration that the owner
+    wrote last, empty if the owner has written none: another digest of the stored configuration is drift.
+    """
+
+    owner: str
+    source: str = ""
+    digest: str = ""
+
+    def document(self) -> dict[str, str]:
+        """Return the JSON document that is stored."""
+        return {"owner": self.owner, "source": self.source, "digest": self.digest}
+
+
+def ownership(document: Mapping[str, Any]) -> Ownership:
+    """Return the ownership in a stored document. Ignores members of later versions. Raises KeyError without owner."""
+    return Ownership(str(document["owner"]), str(document.get("source", "")), str(document.get("digest", "")))
+
+
+def is_owner_name(text: str) -> bool:
+    """Return whether ``text`` may name an owner (``NAME_RULE``)."""
+    return _NAME.fullmatch(text) is not None
+
+
+def digest(config: Mapping[str, str]) -> str:
+    """Return a digest of a configuration, independent of the order of its keys."""
+    text = json.dumps(dict(config), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
+
 
 Config = Mapping[str, str]
 
@@ -180,3 +227,29 @@ def _without_file(
             yield Step(name, Action.DELETE, ownership.source)
             continue
         yield Step(name, Action.KEEP, ownership.source, reason=reason)
+
+
+_REFERENCE = re.compile(r"\$\{[^}:]*:[^}]*\}")
+_CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+@")
+_MAX_SHOWN = 500
+
+
+def diff_lines(before: Mapping[str, str], after: Mapping[str, str], is_hidden: Callable[[str], bool]) -> list[str]:
+    """Return two lines for each changed key, one for an added or removed one, sorted by key.
+
+    The value of a hidden key is shown only if it is a reference to a config provider. Credentials in URLs are never
+    shown.
+    """
+    lines = []
+    for key in changed_keys(before, after):
+        for sign, config in (("-", before), ("+", after)):
+            if key in config:
+                lines.append(f"{sign} {key} = {_shown(config[key], hidden=is_hidden(key))}")
+    return lines
+
+
+def _shown(value: str, *, hidden: bool) -> str:
+    if hidden and not _REFERENCE.fullmatch(value):
+        return HIDDEN
+    text = _CREDENTIALS.sub(f"{HIDDEN}@", value).replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}… ({len(text)} characters)"

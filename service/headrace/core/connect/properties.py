@@ -1,9 +1,12 @@
-"""Parse Java ``.properties`` files, and the same keys in environment variables (``connect.md`` section 7)."""
+"""Parse Java ``.properties`` files, and the same keys in environment variables (``connect.md`` section 7).
+
+A value may refer to a config provider: ``${provider:[path:]key}`` (KIP-297, ``connect.md`` section 10).
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _LINE_END = re.compile(r"\r\n|\n|\r")
@@ -64,3 +67,25 @@ def properties_from_environment(environment: Mapping[str, str]) -> dict[str, str
             key = re.sub(r"_{1,3}", lambda run: separators[len(run[0])], name[len(prefix) :])
             properties[key.lower()] = value
     return properties
+
+
+_REFERENCE = re.compile(r"\$\{([^}]*?):(?:([^}]*?):)?([^}]*?)\}")  # the pattern of Kafka's ConfigTransformer
+
+Lookup = Callable[[str, str, str], str | None]
+"""Returns the value of (provider, path, key), or None if no provider has it. May raise ConfigError."""
+
+
+def replace_references(value: str, lookup: Lookup) -> str:
+    """Replace the references of a value; a reference without a value is kept."""
+
+    def found(reference: re.Match[str]) -> str:
+        resolved = lookup(reference[1], reference[2] or "", reference[3])
+        return reference[0] if resolved is None else resolved
+
+    return _REFERENCE.sub(found, value)
+
+
+def references(value: str) -> Iterator[tuple[str, str, str]]:
+    """Yield provider, path and key of each reference of a value."""
+    for reference in _REFERENCE.finditer(value):
+        yield reference[1], reference[2] or "", reference[3]

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from headrace.core.connect.config_def import Importance, Type
-from headrace.core.connect.config_validators import any_case, at_least, between, unique_entries
+from headrace.core.connect.config_def import Importance, Type, any_case, at_least, between, unique_entries
 from headrace.core.connect.typed_options import equal_to, option
 from headrace.core.model.catalog import Dialect, HandlingModes
 from headrace.core.model.errors import ConfigError

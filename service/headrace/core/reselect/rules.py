@@ -16,8 +16,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import blake2b
 
-from headrace.core.connect.java_patterns import OnlyJava, python_pattern
-from headrace.core.connect.regex_cost import TooCostly, check_cost
+from headrace.core.connect.java_patterns import OnlyJava, TooCostly, check_cost, python_pattern
 from headrace.core.model.catalog import CatalogColumn, CatalogTable, Dialect
 from headrace.core.model.errors import ConfigError
 from headrace.core.model.events import Column, TableId

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-from headrace.core.connect.config_validators import InvalidValue
+from headrace.core.connect.config_def import InvalidValue
 from headrace.core.model.errors import ConfigError
 from headrace.core.model.events import OWN_PREFIX, TableId
 

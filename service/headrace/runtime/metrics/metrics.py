@@ -19,7 +19,7 @@ from prometheus_client.registry import Collector
 from headrace import __version__
 from headrace.core.batch.batch import Batch, Unwritten
 from headrace.core.connect.lifecycle import State
-from headrace.core.connect.table_status import TableStatus
+from headrace.core.connect.status import TableStatus
 from headrace.core.model.events import TableId
 from headrace.core.reselect.cache.rows import CacheUse
 from headrace.ports import Connections, EngineState, EngineStatus, TopicPartition, UpkeepReport

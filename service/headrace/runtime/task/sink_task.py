@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from headrace.core.batch.batch import Unwritten
-from headrace.core.connect.table_status import TableReport, TableStatus
+from headrace.core.connect.status import TableReport, TableStatus
 from headrace.core.model.absent_columns import ColumnDefaults
 from headrace.core.model.errors import ConfigError, remedy
 from headrace.core.model.events import Content, TableId, Truncate

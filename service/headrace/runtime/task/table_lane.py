@@ -21,7 +21,7 @@ from headrace.core.batch.event_pairs import TooLarge, divide
 from headrace.core.batch.offsets import Origin
 from headrace.core.batch.table_queue import Backlog, TableQueue
 from headrace.core.connect.lifecycle import TableEvent, TableState
-from headrace.core.connect.table_status import LastBatch, TableReport
+from headrace.core.connect.status import LastBatch, TableReport
 from headrace.core.merge.history import next_offsets
 from headrace.core.model.errors import DamagedFile, EngineFailed, EngineOutOfMemory, Fenced, TableDamaged, remedy
 from headrace.core.model.events import Changes, Content

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from headrace.config import SinkConnectorConfig
 from headrace.config.sink_options import TableSettings
-from headrace.core.connect.table_status import TableStatus
+from headrace.core.connect.status import TableStatus
 from headrace.core.decode.envelope import EnvelopeOptions
 from headrace.core.decode.flattened import MetadataNames
 from headrace.core.decode.json_converter import JsonConverter

@@ -10,7 +10,7 @@ from headrace.config.framework import ErrorSettings
 from headrace.config.sink_options import TableSettings
 from headrace.converters.conversion import Conversion
 from headrace.core.batch.batch import BatchPolicy
-from headrace.core.connect.table_status import TableStatus
+from headrace.core.connect.status import TableStatus
 from headrace.core.decode.envelope import EnvelopeOptions
 from headrace.core.decode.record_decoder import Sources
 from headrace.core.model.errors import Stage

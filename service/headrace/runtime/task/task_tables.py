@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 
 from headrace.core.connect.lifecycle import LAKE_TABLE, TableEvent, TableState, next_state
-from headrace.core.connect.table_status import LastBatch, TableReport, TableStatus, report_of
+from headrace.core.connect.status import LastBatch, TableReport, TableStatus, report_of
 from headrace.ports import Feed
 from headrace.runtime.observation import Observer
 from headrace.runtime.trace import render

@@ -18,8 +18,8 @@ from typing import Any
 from urllib.parse import quote
 
 from headrace.config import WorkerConfig
-from headrace.config.listeners import authority
 from headrace.config.password_file import read_users
+from headrace.config.rest_options import authority
 from headrace.config.tls import client_context
 from headrace.config.worker_options import LISTENER_TLS
 from headrace.core.connect.lifecycle import State

@@ -18,13 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from headrace.config import SinkConnectorConfig
-from headrace.config.own_secrets import NO_SECRETS, OwnSecrets
 from headrace.config.reselect import bare_names, with_current_passwords
 from headrace.config.validation import free_key
+from headrace.config.values import NO_SECRETS, OwnSecrets
 from headrace.core.connect.config_def import ConfigInfo, ConfigInfos, ConfigValue, parse_list
-from headrace.core.connect.config_references import replace_references
-from headrace.core.connect.properties import parse_properties
-from headrace.core.connect.suggestions import suggestion
+from headrace.core.connect.properties import parse_properties, replace_references
+from headrace.core.connect.typed_options import suggestion
 from headrace.core.model.errors import ConfigError, Retriable
 
 Properties = Mapping[str, str | None]

@@ -17,8 +17,17 @@ from enum import StrEnum
 from pathlib import Path
 
 from headrace.config.directory_options import DirectorySettings
-from headrace.core.connect.connector_plan import CHANGES, Action, PlanPolicy, Step, StoredConnector, plan
-from headrace.core.connect.ownership import DIRECTORY, Ownership, digest
+from headrace.core.connect.connector_plan import (
+    CHANGES,
+    DIRECTORY,
+    Action,
+    Ownership,
+    PlanPolicy,
+    Step,
+    StoredConnector,
+    digest,
+    plan,
+)
 from headrace.core.model.errors import ConfigError, HeadraceError, RestError
 from headrace.runtime.trace import summary
 from headrace.runtime.worker.cluster import RequestTargetError

@@ -15,10 +15,9 @@ from dataclasses import dataclass, replace
 from headrace.config.validation import Properties
 from headrace.core.connect.config_def import ConfigDef, ConfigInfos
 from headrace.core.connect.config_state import RestartRequest
+from headrace.core.connect.connector_plan import NAME_RULE, Ownership, digest, is_owner_name
 from headrace.core.connect.lifecycle import State, TargetState
-from headrace.core.connect.ownership import NAME_RULE, Ownership, digest, is_owner_name
-from headrace.core.connect.status import Status
-from headrace.core.connect.table_status import TableReport
+from headrace.core.connect.status import Status, TableReport
 from headrace.core.model.errors import Fenced, HeadraceError, RestError
 from headrace.ports import TopicPartition
 from headrace.runtime.trace import summary

@@ -16,12 +16,12 @@ from headrace import __version__
 from headrace.config import SinkConnectorConfig, validation
 from headrace.config.converter import CONVERTERS, HEADER_CONVERTERS, converter_class
 from headrace.config.framework import CONNECTOR_CLASS, TASK_CLASS
-from headrace.config.other_sinks import migration
-from headrace.config.plugin_versions import version_problem
+from headrace.config.keys_without_effect import migration
+from headrace.config.plugin_classes import version_problem
 from headrace.config.validation import Properties, WorkerDefaults, is_secret
 from headrace.core.connect.config_def import ConfigDef, ConfigInfo, ConfigInfos
 from headrace.core.connect.config_state import MAX_TASKS
-from headrace.core.connect.suggestions import suggestion
+from headrace.core.connect.typed_options import suggestion
 from headrace.core.model.errors import ConfigError, RestError
 from headrace.runtime.worker.config_providers import ConfigProviders
 from headrace.transforms.registry import find, predicates, transforms

@@ -17,10 +17,9 @@ from itertools import islice
 from headrace.config.sink_options import IsolationSettings
 from headrace.core.connect import config_state, status
 from headrace.core.connect.config_state import ClusterConfigState, RestartRequest
+from headrace.core.connect.connector_plan import Ownership
 from headrace.core.connect.lifecycle import State, TargetState
-from headrace.core.connect.ownership import Ownership
-from headrace.core.connect.status import Status, StatusState, TopicStatus
-from headrace.core.connect.table_status import TableStatus
+from headrace.core.connect.status import Status, StatusState, TableStatus, TopicStatus
 from headrace.core.connect.typed_options import parsed
 from headrace.core.model.errors import ConfigError, HeadraceError
 from headrace.core.model.notes import with_note, with_subjects

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from headrace import __version__
 from headrace.config import WorkerConfig
-from headrace.config.listeners import authority
+from headrace.config.rest_options import authority
 from headrace.config.validation import WorkerDefaults
 from headrace.core.connect.config_state import RestartRequest
 from headrace.core.connect.status import TopicStatus

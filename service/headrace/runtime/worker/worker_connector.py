@@ -18,8 +18,7 @@ from functools import partial
 from headrace.config import SinkConnectorConfig
 from headrace.core.connect.config_state import MAX_TASKS, RestartRequest
 from headrace.core.connect.lifecycle import CONNECTOR, Event, State, TargetState, next_state
-from headrace.core.connect.status import Status
-from headrace.core.connect.table_status import TableReport, report_of
+from headrace.core.connect.status import Status, TableReport, report_of
 from headrace.core.model.errors import ConfigError, Retriable
 from headrace.runtime.observation import StateObserver
 from headrace.runtime.trace import render, summary

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from headrace.config import SinkConnectorConfig
 from headrace.core.connect.lifecycle import TASK, Event, State, next_state
-from headrace.core.connect.table_status import TableReport
+from headrace.core.connect.status import TableReport
 from headrace.core.model.errors import Retriable, remedy
 from headrace.runtime.retry import retrying
 from headrace.runtime.trace import render, summary

@@ -5,7 +5,7 @@ import time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core.connect.assignment import assign_topics
+from headrace.core.connect.work import assign_topics
 
 members = st.sampled_from(["m1", "m2", "m3", "m4"])
 topics = st.frozensets(st.sampled_from([f"t{number}" for number in range(9)]))

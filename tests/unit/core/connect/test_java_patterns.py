@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from headrace.core.connect.config_validators import InvalidValue, regex
+from headrace.core.connect.config_def import InvalidValue, regex
 from headrace.core.connect.java_patterns import OnlyJava, python_pattern
 
 

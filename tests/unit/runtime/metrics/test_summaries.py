@@ -13,7 +13,7 @@ from unit.runtime.metrics.test_task_progress import Time
 
 from headrace.core.batch.batch import Batch, Trigger, Unwritten
 from headrace.core.connect.lifecycle import State, TableState
-from headrace.core.connect.table_status import TableStatus
+from headrace.core.connect.status import TableStatus
 from headrace.core.model.events import RowVersion, TableId, Truncate
 from headrace.runtime.metrics import summaries
 from headrace.runtime.metrics.metrics import Metrics, TaskMetrics

@@ -14,7 +14,7 @@ from support.task.sink_task_harness import TOPIC, Harness, running
 
 from headrace.core.batch.batch import Batch, Trigger, Unwritten
 from headrace.core.connect.lifecycle import State, TableState
-from headrace.core.connect.table_status import TableStatus
+from headrace.core.connect.status import TableStatus
 from headrace.core.model.events import RowVersion, TableId, Truncate
 from headrace.ports import TableOptions, TopicPartition
 from headrace.runtime.metrics.metrics import Metrics, TaskMetrics

@@ -13,7 +13,7 @@ from support.records.envelopes import change, key
 from support.task.sink_task_harness import FIRST, GROUP, TOPIC, Harness, running
 
 from headrace.core.connect.lifecycle import TableState
-from headrace.core.connect.table_status import TableStatus
+from headrace.core.connect.status import TableStatus
 from headrace.core.model.errors import DamagedFile, Fatal, Retriable, TableDamaged, TableMissing
 from headrace.ports import LakeTable, TableOptions, TopicPartition
 from headrace.runtime import retry

@@ -10,9 +10,9 @@ import pytest
 from headrace.config.connector import CONNECTOR_OPTIONS
 from headrace.config.reselect import reselect_options
 from headrace.config.validation import WorkerDefaults, sink_connector_config
-from headrace.core.connect.config_validators import AnyCase
+from headrace.core.connect.config_def import AnyCase
 from headrace.core.connect.lifecycle import TableState
-from headrace.core.connect.table_status import TableStatus
+from headrace.core.connect.status import TableStatus
 from headrace.core.model.errors import Retriable
 from headrace.core.model.positions import Ordering
 from headrace.core.reselect.cache.rows import RowStore

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.config.own_secrets import own_secrets
 from headrace.config.validation import WorkerDefaults
-from headrace.core.connect.config_references import replace_references
+from headrace.config.values import own_secrets
+from headrace.core.connect.properties import replace_references
 from headrace.core.model.errors import ConfigError
 from headrace.runtime.worker.config_providers import ConfigProviders, config_providers, worker_providers
 from headrace.runtime.worker.sink_connector import ConnectorValidator, LakehouseSinkConnector

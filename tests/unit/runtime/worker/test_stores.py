@@ -10,8 +10,7 @@ import pytest
 from support.fix_asyncio import eventually
 
 from headrace.core.connect.lifecycle import State, TableState, TargetState
-from headrace.core.connect.status import Status, TopicStatus, encode_topic, topic_key
-from headrace.core.connect.table_status import TableStatus
+from headrace.core.connect.status import Status, TableStatus, TopicStatus, encode_topic, topic_key
 from headrace.core.model.errors import Retriable
 from headrace.ports import LogRecord
 from headrace.runtime.worker import stores

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from headrace.core.connect.config_validators import InvalidValue, regex
-from headrace.core.connect.regex_cost import MAX_LENGTH, TooCostly, check_cost
+from headrace.core.connect.config_def import InvalidValue, regex
+from headrace.core.connect.java_patterns import MAX_LENGTH, TooCostly, check_cost
 
 REFUSED = (
     r"(a+)+$",
