@@ -68,7 +68,6 @@ def object_of(name: str) -> Schema:
 
 
 def list_of(name: str) -> Schema:
-    """Return the schema of a list of such objects."""
     return {"type": "array", "items": object_of(name)}
 
 

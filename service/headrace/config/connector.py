@@ -52,7 +52,6 @@ class SinkConnectorConfig:
 
     @property
     def name(self) -> str:
-        """The connector's name."""
         return self.framework.name
 
     @property

@@ -31,7 +31,6 @@ class KafkaSettings:
     admin: Mapping[str, str] = prefixed("admin.override.")
 
     def overrides(self, client: str) -> Mapping[str, str]:
-        """The properties that the connector overrides of ``consumer``, ``producer`` or ``admin``."""
         return {"consumer": self.consumer, "producer": self.producer, "admin": self.admin}[client]
 
 
@@ -65,7 +64,6 @@ class OverridePolicy:
 
 
 def override_policy(name: str, value: Any) -> None:
-    """Validates the option: one of the four policies."""
     if value is not None and _short_name(str(value)) is None:
         raise InvalidValue(f"Invalid value {value} for configuration {name}: must be one of: {', '.join(_NAMES)}")
 

@@ -136,11 +136,9 @@ class _Bytes:
         return taken
 
     def number(self, width: int) -> int:
-        """Return the next big-endian number of ``width`` bytes."""
         return int.from_bytes(self.take(width), "big")
 
     def element(self) -> bytes:
-        """Return the content of the next DER element."""
         self.take(1)
         length = self.number(1)
         return self.take(length if length < 0x80 else self.number(length & 0x7F))
@@ -256,7 +254,6 @@ def _ordered(leaf: x509.Certificate, others: Sequence[x509.Certificate]) -> list
 
 
 def _is_der(content: bytes) -> bool:
-    """Whether the content is a DER sequence, as PKCS #12 is."""
     return content[:1] == b"\x30"
 
 
@@ -308,11 +305,9 @@ class ReloadedContext(ssl.SSLContext):
         return context
 
     def wrap_bio(self, *arguments: Any, **options: Any) -> ssl.SSLObject:
-        """Begin a connection of asyncio."""
         return self.current().wrap_bio(*arguments, **options)
 
     def wrap_socket(self, *arguments: Any, **options: Any) -> ssl.SSLSocket:
-        """Begin a connection of a blocking client."""
         return self.current().wrap_socket(*arguments, **options)
 
     def current(self) -> ssl.SSLContext:

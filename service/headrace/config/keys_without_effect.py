@@ -109,7 +109,6 @@ def without_effect(name: str) -> str | None:
 
 
 def of_a_created_topic(name: str) -> bool:
-    """Whether a key is a setting of a storage topic."""
     return any(name.startswith(prefix) and name[len(prefix) :] in TOPIC_SETTINGS for prefix in CREATED_TOPICS)
 
 

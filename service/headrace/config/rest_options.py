@@ -200,7 +200,6 @@ class BasicAuthSettings:
 
     @property
     def enabled(self) -> bool:
-        """Whether users may authenticate with passwords."""
         return self.file is not None or bool(self.extensions)
 
 

@@ -267,7 +267,6 @@ class BatchSettings:
 
     @property
     def policy(self) -> BatchPolicy:
-        """What the batch manager works with."""
         return BatchPolicy(max_records=self.max_records, max_bytes=self.max_bytes, linger=self.linger)
 
 

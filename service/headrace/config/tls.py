@@ -145,12 +145,10 @@ class TlsSettings:
 
     @property
     def has_key(self) -> bool:
-        """Whether a key store is set."""
         return self.keystore_location is not None or self.keystore_key is not None
 
     @property
     def has_trust(self) -> bool:
-        """Whether a trust store is set."""
         return self.truststore_location is not None or self.truststore_certificates is not None
 
 

@@ -166,13 +166,11 @@ def _definitions(properties: Properties, defaults: WorkerDefaults) -> ConfigDef:
 
 
 def _inherited(defaults: WorkerDefaults) -> dict[str, str]:
-    """The worker's converters."""
     options = (f"{side}.converter" for side in KNOWN_CONVERTERS)
     return {option: defaults.converters[option] for option in options if option in defaults.converters}
 
 
 def _overrides(properties: Properties) -> Iterator[ConfigKey]:
-    """Client overrides and table properties as given."""
     for prefix in _used_overrides(properties):
         yield from (free_key(name) for name in properties if name.startswith(prefix))
     yield from (free_key(name) for name in properties if name.startswith(TABLE_PROPERTIES))

@@ -126,7 +126,6 @@ class WorkerConfig:
 
     @property
     def serves_loggers(self) -> bool:
-        """Whether levels may be seen and set by request."""
         return self.rest.admin_listeners is None
 
     @property
@@ -185,7 +184,6 @@ class WorkerConfig:
         return {name: value for name, value in complete.items() if not name.startswith(_OF_REST)}
 
     def spark_properties(self) -> dict[str, str]:
-        """The ``spark.*`` keys as they are."""
         return {name: value for name, value in self._given.items() if name.startswith("spark.")}
 
 

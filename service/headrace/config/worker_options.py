@@ -323,7 +323,6 @@ class OverrideSettings:
 
     @property
     def policy(self) -> OverridePolicy:
-        """The policy that the worker names."""
         return OverridePolicy.of(self.policy_name, self.allowlist)
 
 

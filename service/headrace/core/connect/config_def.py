@@ -82,7 +82,6 @@ class AnyCase:
 
 
 def any_case(*choices: str) -> AnyCase:
-    """Validate one of a few strings in any case."""
     return AnyCase(choices)
 
 
@@ -142,7 +141,6 @@ def _java_message(pattern: str, error: re.error) -> str:
 
 
 def unique_aliases(name: str, value: Any) -> None:
-    """Validate the aliases of transforms or predicates: no duplicates."""
     entries: Sequence[str] = value or ()
     if len(set(entries)) != len(entries):
         raise InvalidValue(f"Invalid value [{', '.join(entries)}] for configuration {name}: Duplicate alias provided.")
@@ -222,12 +220,10 @@ class ConfigKey:
 
     @property
     def required(self) -> bool:
-        """Whether the option has no default."""
         return isinstance(self.default, _Required)
 
     @property
     def default_text(self) -> str | None:
-        """The default as text, None without a default."""
         return None if isinstance(self.default, _Required) else self.default
 
 
@@ -242,7 +238,6 @@ class ConfigValue:
     visible: bool = True
 
     def with_error(self, message: str) -> ConfigValue:
-        """Return a copy with one more error."""
         return replace(self, errors=(*self.errors, message))
 
 
@@ -264,7 +259,6 @@ class ConfigInfos:
 
     @property
     def error_count(self) -> int:
-        """The number of errors of all options."""
         return sum(len(info.value.errors) for info in self.configs)
 
     def errors(self) -> list[str]:
@@ -292,11 +286,9 @@ class ConfigDef:
         return self._by_name[name]
 
     def names(self) -> list[str]:
-        """Return the names in the order of the list."""
         return list(self._by_name)
 
     def groups(self) -> list[str]:
-        """Return the groups in order of appearance."""
         return list(dict.fromkeys(key.group for key in self.keys if key.group))
 
     def with_prefix(self, prefix: str) -> ConfigDef:

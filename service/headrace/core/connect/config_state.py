@@ -75,7 +75,6 @@ class ClusterConfigState:
         return list(self._connectors)
 
     def has_connector(self, name: str) -> bool:
-        """Return whether the connector exists."""
         return name in self._connectors
 
     def problem(self, name: str) -> str | None:
@@ -103,7 +102,6 @@ class ClusterConfigState:
         return [dict(config) for config in self._tasks.get(name, ())]
 
     def task_count(self, name: str) -> int:
-        """Return the number of the connector's committed tasks."""
         return len(self._tasks.get(name, ()))
 
     def tasks(self) -> Set[Task]:
@@ -193,7 +191,6 @@ def connector_records(name: str, config: Mapping[str, str], target: TargetState 
 
 
 def owner_record(name: str, owner: Ownership | None) -> KeyValue:
-    """Return the record that stores or removes the owner of a connector."""
     return _OWNER + name, None if owner is None else _encode(owner.document())
 
 

@@ -41,7 +41,6 @@ class Ownership:
     digest: str = ""
 
     def document(self) -> dict[str, str]:
-        """Return the JSON document that is stored."""
         return {"owner": self.owner, "source": self.source, "digest": self.digest}
 
 
@@ -51,7 +50,6 @@ def ownership(document: Mapping[str, Any]) -> Ownership:
 
 
 def is_owner_name(text: str) -> bool:
-    """Return whether ``text`` may name an owner (``NAME_RULE``)."""
     return _NAME.fullmatch(text) is not None
 
 
@@ -155,7 +153,6 @@ def plan(
 
 
 def changed_keys(before: Config, after: Config) -> tuple[str, ...]:
-    """Return the keys whose values differ, sorted."""
     return tuple(sorted(key for key in {*before, *after} if before.get(key) != after.get(key)))
 
 

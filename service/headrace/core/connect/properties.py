@@ -86,6 +86,5 @@ def replace_references(value: str, lookup: Lookup) -> str:
 
 
 def references(value: str) -> Iterator[tuple[str, str, str]]:
-    """Yield provider, path and key of each reference of a value."""
     for reference in _REFERENCE.finditer(value):
         yield reference[1], reference[2] or "", reference[3]

@@ -183,7 +183,6 @@ class Status:
 
     @property
     def has_failed_tables(self) -> bool:
-        """Whether a table of the task has failed."""
         return any(each.state is TableState.FAILED for each in self.tables)
 
     def with_failed_tables(self) -> Status:
@@ -243,12 +242,10 @@ class StatusState:
 
 
 def connector_key(name: str) -> str:
-    """Return the key of a connector's status."""
     return _CONNECTOR + name
 
 
 def task_key(name: str, number: int) -> str:
-    """Return the key of a task's status."""
     return f"{_TASK}{name}-{number}"
 
 

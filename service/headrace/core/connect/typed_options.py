@@ -104,7 +104,6 @@ class _Declaration:
     read: Read | None
 
     def converted(self, value: Any) -> Any:
-        """Return a parsed value as the code uses it."""
         if isinstance(value, list):
             value = tuple(value)
         return value if value is None or self.read is None else self.read(value)
@@ -233,12 +232,10 @@ def below(properties: Properties, *prefixes: str) -> dict[str, str]:
 
 
 def seconds(milliseconds: int) -> float:
-    """Read an option in milliseconds as seconds."""
     return milliseconds / 1000
 
 
 def microseconds(milliseconds: int) -> int:
-    """Read an option in milliseconds as microseconds."""
     return milliseconds * 1000
 
 
