@@ -1,4 +1,7 @@
-"""Kafka's Java client properties: their names in aiokafka, and those that are rejected or have no effect."""
+"""Kafka's Java client properties: their names in aiokafka, and those that are rejected or have no effect.
+
+Tests: ``tests/unit/kafka/test_settings.py``.
+"""
 
 from __future__ import annotations
 

@@ -5,6 +5,8 @@ log makes commits safe. The properties of a commit are JSON in ``userMetadata``,
 
 Column mapping allows any column name. Type widening is enabled with the first column that needs it, because fewer
 readers support it than the other features.
+
+Tests: ``tests/contracts/test_delta_tables.py``, ``tests/contracts/test_delta_pipelines.py``.
 """
 
 from __future__ import annotations

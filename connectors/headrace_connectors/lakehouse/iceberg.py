@@ -1,4 +1,7 @@
-"""The parts that only Iceberg needs: version 3 with deletion vectors, or version 2 (``spark.md`` section 2)."""
+"""The parts that only Iceberg needs: version 3 with deletion vectors, or version 2 (``spark.md`` section 2).
+
+Tests: ``tests/contracts/test_iceberg_tables.py``, ``tests/contracts/test_iceberg_pipelines.py``.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,8 @@
 They use Iceberg's Java API. A query over a table's metadata or an INSERT of a few rows costs Spark as much planning as
 any other job: with a warm JVM a tenth and a quarter of a second of CPU. Reading the snapshot by the API takes a
 fiftieth of a second.
+
+Tests: ``tests/contracts/test_iceberg_tables.py``, ``tests/contracts/test_format_version.py``.
 """
 
 from __future__ import annotations

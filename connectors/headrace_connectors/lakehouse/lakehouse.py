@@ -1,4 +1,7 @@
-"""The lakehouse on Spark: opens tables, each with a child session of the worker's one session."""
+"""The lakehouse on Spark: opens tables, each with a child session of the worker's one session.
+
+Tests: ``tests/contracts/test_iceberg_tables.py``, ``tests/contracts/test_delta_tables.py``.
+"""
 
 from __future__ import annotations
 

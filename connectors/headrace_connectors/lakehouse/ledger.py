@@ -6,6 +6,8 @@ they are read, by the rules of ranks.
 Every table has a ledger, which is created before it. A ledger with the property ``EARLY`` was begun before its table,
 for events that are read before the table's first batch; the table that is created next adopts it. Any other ledger
 without a table belongs to a dropped table, and is ignored.
+
+Tests: ``tests/contracts/lake_ledger_suite.py``.
 """
 
 from __future__ import annotations

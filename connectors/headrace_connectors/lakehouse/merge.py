@@ -3,6 +3,8 @@
 A statement refers to a target's column only if some row of the batch keeps its cell: reading the columns of a wide
 table costs three times as much (``spark.md`` section 3). One text serves all rows of the batch; boolean columns of the
 staged rows contain, row by row, which cells are kept or carried.
+
+Tests: ``tests/contracts/lake_rows_suite.py``, ``tests/contracts/lake_cells_suite.py``.
 """
 
 from __future__ import annotations

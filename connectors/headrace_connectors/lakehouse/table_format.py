@@ -2,6 +2,8 @@
 
 ``writer.py``, ``merge.py``, ``staging.py`` and ``ledger.py`` are the same for every format; ``iceberg.py`` and
 ``delta.py`` hold the rest.
+
+Tests: ``tests/contracts/test_iceberg_tables.py``, ``tests/contracts/test_delta_tables.py``.
 """
 
 from __future__ import annotations

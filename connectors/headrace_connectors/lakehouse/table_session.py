@@ -2,6 +2,8 @@
 
 Sessions are children of the worker's one session: temporary views and settings, and with them the snapshot properties
 of a commit, belong to one table (``spark.md`` section 5).
+
+Tests: ``tests/contracts/test_iceberg_tables.py``, ``tests/contracts/test_spark_conflicts.py``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""One lake table of any format: creation from schemas of events, merge, truncate, upkeep (``merge.md`` section 5)."""
+"""One lake table of any format: creation from schemas of events, merge, truncate, upkeep (``merge.md`` section 5).
+
+Tests: ``tests/contracts/lake_commits_suite.py``, ``tests/contracts/lake_columns_suite.py``.
+"""
 
 from __future__ import annotations
 

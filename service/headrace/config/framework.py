@@ -1,4 +1,7 @@
-"""The options that every Kafka Connect sink honours, in Connect's order and layout (``connect.md`` section 8)."""
+"""The options that every Kafka Connect sink honours, in Connect's order and layout (``connect.md`` section 8).
+
+Tests: ``tests/unit/config/test_validation.py``, ``tests/rest/test_transcript.py``.
+"""
 
 from __future__ import annotations
 

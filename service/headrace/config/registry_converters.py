@@ -1,4 +1,7 @@
-"""Converters whose schemas stand in a registry, and their options (``connect.md`` section 13)."""
+"""Converters whose schemas stand in a registry, and their options (``connect.md`` section 13).
+
+Tests: ``tests/unit/config/test_reselect_and_converter_options.py``.
+"""
 
 from __future__ import annotations
 

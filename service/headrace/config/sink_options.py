@@ -1,4 +1,7 @@
-"""The options of the lakehouse sink about tables, batches and the source connector (``merge.md``)."""
+"""The options of the lakehouse sink about tables, batches and the source connector (``merge.md``).
+
+Tests: ``tests/unit/config/test_validation.py``, ``tests/unit/config/test_hostile_options.py``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The worker's options (``connect.md`` section 7). Its other keys are in ``keys_without_effect.py``."""
+"""The worker's options (``connect.md`` section 7). Its other keys are in ``keys_without_effect.py``.
+
+Tests: ``tests/unit/config/test_worker.py``.
+"""
 
 from __future__ import annotations
 

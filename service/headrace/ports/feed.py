@@ -1,4 +1,7 @@
-"""The Kafka side of a task: chunks of records in, offsets and dead letters out."""
+"""The Kafka side of a task: chunks of records in, offsets and dead letters out.
+
+Tests: ``tests/contracts/feed_suite.py``, ``tests/contracts/agent_suite.py``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The lakehouse: tables, their ledgers, and the session that opens them."""
+"""The lakehouse: tables, their ledgers, and the session that opens them.
+
+Tests: ``tests/contracts/lake_table_suite.py``.
+"""
 
 from __future__ import annotations
 

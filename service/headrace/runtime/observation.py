@@ -1,6 +1,8 @@
 """Observers of a sink task and its worker, which the metrics implement (``runtime/metrics/metrics.py``).
 
 All methods are called on the event loop, ``stage`` also in threads.
+
+Tests: ``tests/unit/runtime/metrics/``, ``tests/unit/runtime/task/``.
 """
 
 from __future__ import annotations

@@ -7,6 +7,8 @@
 The field is what the code uses, in the code's unit. The same declaration gives the default (``BatchOptions().linger``),
 the definition that checks a configuration (``definition``), and its parsing (``parsed``). ``headrace.config`` makes the
 documentation, the answers of the REST API and the chart's schema from the definitions.
+
+Tests: ``tests/unit/config/test_one_declaration.py``, ``tests/unit/config/test_hostile_options.py``.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 ``headrace_connectors/sql`` reads them, and the core uses them. The names are those of PostgreSQL (``pg_attribute``,
 ``pg_type``, ``pg_class``), because they serve its rules for values that are stored out of line. Other databases have
 additional fields.
+
+Tests: ``tests/contracts/row_source_suite.py``, ``tests/recordings/test_reselected_values.py``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Metrics of the states of connectors and tasks (``connect.md`` section 15), and of ``connectors.directory``.
 
 The first have the names of Strimzi's dashboards. Only the leader reads the folder, and has samples of it.
+
+Tests: ``tests/unit/runtime/metrics/test_connect_metrics.py``.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ The fast path does not read the table: the counts of the merge prove whether eve
 that are read again after a crash, a late event), the pipeline reads the stored versions of the batch's keys and
 reconciles: it folds these rows again, event by event, so that the result is exact (``merge.md`` section 5). If the
 second merge does not apply either, a defect or another writer is the cause, and the table fails.
+
+Tests: ``tests/contracts/pipeline_suite.py``, ``tests/unit/runtime/pipeline/``.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ its table; the assignment sends messages, and gets results. A write that fails f
 end, with back-off, while the other tables continue; any other error fails the table until it is restarted, and so does
 a damaged file that stays damaged (``retry.py``). ``errors.isolation=task`` is Kafka Connect's way: the task
 fails instead, after ``RETRY_SECONDS``.
+
+Tests: ``tests/unit/runtime/task/``, ``tests/properties/test_history_laws.py``.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Every round reads all files and compares them with the config topic. So a change of a file, a change over REST and a new
 leader need no special case, and nothing depends on notifications, which not all mounts send. A deletion requires that
 two rounds in a row read the same files: a folder that is being filled must not delete connectors.
+
+Tests: ``tests/rest/test_directory.py``.
 """
 
 from __future__ import annotations

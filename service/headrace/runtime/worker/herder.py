@@ -3,6 +3,8 @@
 Every worker answers reads from the memory of its stores, without waiting. Writes return when the config log contains
 them; on a worker that is not the leader they raise RequestTargetError. The herder starts and stops nothing: workers
 follow the log.
+
+Tests: ``tests/rest/test_connectors.py``, ``tests/rest/test_cluster.py``.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ task, so a blocked connector does not delay the others. A change during a round 
 
 Every worker runs the tasks that the cluster assigns to it. The connector's instance, which only computes the task
 configurations, runs on the leader, because only the leader may write them.
+
+Tests: ``tests/rest/test_connectors.py``, ``tests/rest/test_slow_stops.py``.
 """
 
 from __future__ import annotations
