@@ -119,7 +119,6 @@ class FaustHost:
         self._app = app
 
     def agent(self, name: str, body: Callable[[Messages[_Message]], Awaitable[None]]) -> TableAgent[_Message]:
-        """Create an agent without starting it."""
         if self._app is None:
             raise RuntimeError("the Faust host has not been started")
         return TableAgent(self._app, name, body, self._agents)

@@ -32,19 +32,19 @@ async def position(consumer: aiokafka.AIOKafkaConsumer, partition: aiokafka.Topi
     aiokafka waits without a limit for its task that determines the offset, even if that task has failed.
     """
     async with asyncio.timeout(consumer._request_timeout_ms / 1000):
-        found: int = await consumer.position(partition)
-        return found
+        offset: int = await consumer.position(partition)
+        return offset
 
 
-async def committed(
+async def committed_offsets(
     consumer: aiokafka.AIOKafkaConsumer, partitions: Iterable[aiokafka.TopicPartition]
 ) -> Mapping[aiokafka.TopicPartition, tuple[int, str]]:
     """Return the committed offsets of the group, and their metadata; partitions without one are omitted.
 
     aiokafka's own method fetches one partition at a time and discards the metadata.
     """
-    found = await consumer._coordinator.fetch_committed_offsets(list(partitions))
-    return {each: (known.offset, known.metadata) for each, known in found.items() if known.offset >= 0}
+    offsets = await consumer._coordinator.fetch_committed_offsets(list(partitions))
+    return {partition: (offset.offset, offset.metadata) for partition, offset in offsets.items() if offset.offset >= 0}
 
 
 def check_alive(consumer: aiokafka.AIOKafkaConsumer) -> None:
@@ -103,7 +103,9 @@ def pace_requests(consumer: aiokafka.AIOKafkaConsumer) -> None:
 
     async def paced_send(node: Any, request: Any, **group: Any) -> Any:
         response = await send(node, request, **group)
-        if isinstance(request, FetchRequest) and any(code for _, each in response.topics for _, code, *_ in each):
+        if isinstance(request, FetchRequest) and any(
+            code for _, partitions in response.topics for _, code, *_ in partitions
+        ):
             await asyncio.sleep(backoff)
         return response
 
@@ -119,7 +121,7 @@ def raise_group_errors(coordinator: GroupCoordinator) -> None:
     """
     send = coordinator._send_req
 
-    async def checked(request: Any) -> Any:
+    async def send_checked(request: Any) -> Any:
         response = await send(request)
         if isinstance(request, OffsetFetchRequest) and response.error_code:
             error = for_code(response.error_code)
@@ -128,7 +130,7 @@ def raise_group_errors(coordinator: GroupCoordinator) -> None:
             raise error(coordinator.group_id)
         return response
 
-    coordinator._send_req = checked
+    coordinator._send_req = send_checked
 
 
 log = logging.getLogger(__name__)
@@ -151,7 +153,7 @@ async def stop_client(client: AIOKafkaConsumer | AIOKafkaProducer, seconds: floa
         if (error := stopping.exception()) is None:
             return
         log.warning("Kafka client: it did not stop cleanly: %s", error)
-    await _ended([stopping, *_background(client)])
+    await _cancel_until_done([stopping, *_background(client)])
     if isinstance(client, AIOKafkaProducer):  # its ``stop`` waits in a separate task for unsent batches
         accumulator = client._message_accumulator
         for batch in (*chain.from_iterable(accumulator._batches.values()), *accumulator._pending_batches):
@@ -176,7 +178,7 @@ def _background(client: AIOKafkaConsumer | AIOKafkaProducer) -> Iterator[asyncio
     yield from getattr(client._fetcher, "_pending_tasks", ())
 
 
-async def _ended(tasks: Collection[asyncio.Task[Any] | None]) -> None:
+async def _cancel_until_done(tasks: Collection[asyncio.Task[Any] | None]) -> None:
     """Cancel tasks until they end: a cancelled sender waits for its requests, which wait for the brokers."""
     for _ in range(_CANCELLATIONS):
         running = [task for task in tasks if task is not None and not task.done()]

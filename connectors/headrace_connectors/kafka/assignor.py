@@ -43,12 +43,10 @@ class TopicAssignor(AbstractPartitionAssignor):
 
     @classmethod
     def metadata(cls, topics: Iterable[str]) -> ConsumerProtocolMemberMetadata:
-        """Return the metadata with which this member joins: its subscription and its topics."""
         return ConsumerProtocolMemberMetadata(cls.version, sorted(topics), json.dumps({"held": cls.held}).encode())
 
     @classmethod
     def on_assignment(cls, assignment: ConsumerProtocolMemberAssignment) -> None:
-        """Store the topics that are assigned to this member."""
         cls.held = tuple(sorted({partition.topic for partition in assignment.partitions()}))
 
 

@@ -37,7 +37,6 @@ class Connection(AIOKafkaConnection):
 
     @property
     def is_due(self) -> bool:
-        """Whether requests should go to a new connection."""
         return time.monotonic() >= self._renew_at
 
     def postpone(self) -> None:
@@ -47,9 +46,9 @@ class Connection(AIOKafkaConnection):
     def send(self, request: Any, expect_response: bool = True) -> Any:
         """Send a request; return an awaitable with its response."""
         answer = super().send(request, expect_response)
-        return self._authenticated(answer) if isinstance(request, SaslAuthenticateRequest) else answer
+        return self._await_authentication(answer) if isinstance(request, SaslAuthenticateRequest) else answer
 
-    async def _authenticated(self, answer: Any) -> Any:
+    async def _await_authentication(self, answer: Any) -> Any:
         response = await answer
         lifetime = getattr(response, "session_lifetime_ms", 0) / 1000
         if lifetime > 0:
@@ -69,11 +68,9 @@ class Connection(AIOKafkaConnection):
             self.close(CloseReason.IDLE_DROP)
 
     def authenticator_oauth(self) -> TokenAuthenticator:
-        """Return the authenticator of SASL/OAUTHBEARER."""
         return TokenAuthenticator(self._sasl_oauth_token_provider)
 
     def authenticator_gssapi(self) -> KerberosAuthenticator:
-        """Return the authenticator of SASL/GSSAPI."""
         return KerberosAuthenticator(super().authenticator_gssapi(), self.sasl_principal)
 
 

@@ -26,7 +26,7 @@ from headrace.ports import ErrantRecord, Record
 from headrace.runtime.threads import LoopThread
 from headrace_connectors.errant_headers import context_headers
 from headrace_connectors.kafka.aiokafka_patches import position, stop_client
-from headrace_connectors.kafka.errors import is_transient, translated
+from headrace_connectors.kafka.errors import headrace_error, is_transient
 from headrace_connectors.kafka.topics import create_topic
 
 TOPIC = "errors.deadletterqueue.topic.name"
@@ -43,7 +43,7 @@ _TOO_LARGE = (MessageSizeTooLargeError, RecordListTooLargeError)
 """A broker's errors for a batch larger than ``max.message.bytes`` or a segment."""
 
 
-def _serialized(value: Any) -> Any:
+def _serialize(value: Any) -> Any:
     return None if value is _NULL else value
 
 
@@ -93,15 +93,14 @@ class KafkaDeadLetterQueue:
         try:
             await self._loop.call(self._report(errant))
         except KafkaError as error:
-            raise translated(error, f"writing to the dead letter queue {self._topic}") from error
+            raise headrace_error(error, f"writing to the dead letter queue {self._topic}") from error
 
     async def close(self) -> None:
-        """Close the connection. Idempotent."""
         await self._loop.call(self._close())
 
     async def _start(self) -> None:
         await _ensure_topic(self._admin, self._topic, self._replication)
-        self._producer = AIOKafkaProducer(**self._arguments, value_serializer=_serialized)
+        self._producer = AIOKafkaProducer(**self._arguments, value_serializer=_serialize)
         try:
             await self._producer.start()
         except BaseException:  # a cancelled start must not leave it open either
@@ -111,14 +110,14 @@ class KafkaDeadLetterQueue:
     async def _report(self, errant: Sequence[ErrantRecord]) -> None:
         if self._producer is None:
             raise Fatal(f"dead letter queue {self._topic}: it is closed")
-        letters = [(each, self._letter(each)) for each in errant]
-        for each, letter in letters:
+        letters = [(record, self._letter(record)) for record in errant]
+        for record, letter in letters:
             if _size(letter) > self._arguments.get("max_request_size", _MAX_REQUEST_SIZE):
-                raise self._too_large(each, letter)
+                raise self._too_large(record, letter)
         sent = [await self._producer.send(self._topic, **letter) for _, letter in letters]
         outcomes = await asyncio.gather(*sent, return_exceptions=True)
         if any(isinstance(outcome, _TOO_LARGE) for outcome in outcomes):  # a broker rejects a batch, not one letter
-            raise self._too_large(*max(letters, key=lambda each: _size(each[1])))
+            raise self._too_large(*max(letters, key=lambda pair: _size(pair[1])))
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
                 raise outcome
@@ -150,7 +149,7 @@ class KafkaDeadLetterQueue:
 
 def _size(letter: Mapping[str, Any]) -> int:
     """Return the size as the producer computes it."""
-    value = _serialized(letter["value"])
+    value = _serialize(letter["value"])
     size: int = DefaultRecordBatchBuilder.estimate_size_in_bytes(letter["key"], value, letter["headers"])
     return size
 
@@ -184,12 +183,12 @@ async def read_topic(topic: str, arguments: Mapping[str, Any]) -> AsyncIterator[
         consumer.assign(partitions)
         await consumer.seek_to_beginning(*partitions)
         ends = await consumer.end_offsets(partitions)
-        while [each for each in partitions if await position(consumer, each) < ends[each]]:
+        while [partition for partition in partitions if await position(consumer, partition) < ends[partition]]:
             batches = await consumer.getmany(timeout_ms=_POLL_MS, max_records=_AT_ONCE)
             records = [record for batch in batches.values() for record in batch]
             if records:
                 yield records
     except (KafkaError, OSError) as error:
-        raise translated(error, f"reading the dead letter topic {topic}") from error
+        raise headrace_error(error, f"reading the dead letter topic {topic}") from error
     finally:
         await stop_client(consumer)

@@ -32,7 +32,7 @@ def is_transient(error: BaseException) -> bool:
     return isinstance(error, OSError)  # TimeoutError is one
 
 
-def translated(error: BaseException, operation: str) -> HeadraceError:
+def headrace_error(error: BaseException, operation: str) -> HeadraceError:
     """Return the HeadraceError for an error during ``operation``, to be raised ``from error``.
 
     An error that is not known to be permanent is Retriable. A restarted task loses nothing, because offsets are

@@ -37,7 +37,7 @@ from headrace.ports import (
 from headrace.runtime.threads import LoopThread
 from headrace_connectors.kafka.agent import FaustHost, TableAgent
 from headrace_connectors.kafka.dead_letter_queue import KafkaDeadLetterQueue, read_topic
-from headrace_connectors.kafka.errors import translated
+from headrace_connectors.kafka.errors import headrace_error
 from headrace_connectors.kafka.member import GroupMember
 from headrace_connectors.kafka.preflight import check_brokers
 from headrace_connectors.kafka.settings import (
@@ -104,23 +104,19 @@ class KafkaFeed:
         self._stopped = True
         self._epoch = None
         for task in (self._putting, self._rebalancing):
-            await _cancelled(task)
+            await _cancel(task)
         await self._consumers.call(self._member.stop())
 
     def pause(self) -> None:
-        """Stop fetching but stay in the group. Records that are already fetched are still put."""
         self._consumers.soon(lambda: self._member.pause(True))
 
     def resume(self) -> None:
-        """Continue fetching."""
         self._consumers.soon(lambda: self._member.pause(False))
 
     def rewind(self) -> None:
-        """Begin the assignment again at the committed offsets, between two polls."""
         self._consumers.soon(self._member.rewind)
 
     def throttle(self, topics: Collection[str]) -> None:
-        """Do not fetch from these topics until the next call without them."""
         chosen = frozenset(topics)
         self._consumers.soon(lambda: self._member.throttle(chosen))
 
@@ -135,11 +131,9 @@ class KafkaFeed:
         return self._member.committed
 
     def topic_ids(self) -> Mapping[str, str]:
-        """Return the ids of the assigned topics."""
         return self._member.topic_ids
 
     def note(self, notes: Mapping[TopicPartition, str]) -> None:
-        """Set the notes for later commits of these partitions."""
         self._consumers.soon(lambda: self._member.note(notes))
 
     def last_caught_up(self) -> Mapping[TopicPartition, float]:
@@ -151,7 +145,6 @@ class KafkaFeed:
         return {} if self._stopped else self._member.lag
 
     def absent(self) -> Sequence[str] | None:
-        """Return the topics that did not exist a few seconds ago at most."""
         return None if self._stopped else self._member.absent
 
     async def _join(self) -> None:
@@ -159,7 +152,7 @@ class KafkaFeed:
         try:
             await self._member.start()
         except KafkaError as error:
-            raise translated(error, "joining the group") from error
+            raise headrace_error(error, "joining the group") from error
 
     async def deliver(self, chunk: Chunk) -> None:
         """Put a chunk if it belongs to the current assignment, and drop it otherwise. Never raises."""
@@ -174,34 +167,33 @@ class KafkaFeed:
         if not finished.cancelled() and (error := finished.exception()) is not None:
             self.fail(error)
 
-    async def revoked(self, partitions: Collection[TopicPartition]) -> None:
+    async def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
         """Let the task finish within the revoke timeout."""
         self._epoch = None
 
         async def finish() -> None:
             if self._putting is not None:
                 await asyncio.wait({self._putting})
-            await self._listener.revoked(partitions)
+            await self._listener.on_partitions_revoked(partitions)
 
         await self._rebalance(finish(), f"Partitions {sorted(partitions)} were revoked")
 
-    async def assigned(self, epoch: int, partitions: Collection[TopicPartition]) -> None:
+    async def on_partitions_assigned(self, epoch: int, partitions: Collection[TopicPartition]) -> None:
         """Report the assignment to the task, then accept chunks of ``epoch``."""
         await self._rebalance(
-            self._listener.assigned(epoch, partitions), f"Partitions {sorted(partitions)} were assigned"
+            self._listener.on_partitions_assigned(epoch, partitions), f"Partitions {sorted(partitions)} were assigned"
         )
         self._epoch = epoch
 
-    async def topic_failed(self, topic: str, error: Exception) -> None:
-        """Report the failure of a topic."""
+    async def on_topic_failure(self, topic: str, error: Exception) -> None:
         if not (self._failed or self._stopped):
-            await self._listener.topic_failed(topic, error)
+            await self._listener.on_topic_failure(topic, error)
 
     def fail(self, error: BaseException) -> None:
         """Report the first failure to the listener. Nothing is put afterwards."""
         if not (self._failed or self._stopped):
             self._failed = True
-            self._listener.failed(error)
+            self._listener.on_failure(error)
 
     async def _rebalance(self, work: Coroutine[Any, Any, None], what: str) -> None:
         if self._stopped or self._failed:
@@ -211,8 +203,8 @@ class KafkaFeed:
         done, _ = await asyncio.wait({self._rebalancing}, timeout=self._revoke_seconds)
         if not done:
             log.warning("%s; the batch in flight took longer than %g s and is dropped", what, self._revoke_seconds)
-            await _cancelled(self._rebalancing)
-            await _cancelled(self._putting)
+            await _cancel(self._rebalancing)
+            await _cancel(self._putting)
         elif not self._rebalancing.cancelled() and (error := self._rebalancing.exception()) is not None:
             self.fail(error)
         self._rebalancing = None
@@ -227,23 +219,23 @@ class _LoopBridge:
     def deliver(self, chunk: Chunk) -> Coroutine[Any, Any, None]:
         return self._run(self._feed.deliver(chunk))
 
-    def revoked(self, partitions: Collection[TopicPartition]) -> Coroutine[Any, Any, None]:
-        return self._run(self._feed.revoked(partitions))
+    def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> Coroutine[Any, Any, None]:
+        return self._run(self._feed.on_partitions_revoked(partitions))
 
-    def assigned(self, epoch: int, partitions: Collection[TopicPartition]) -> Coroutine[Any, Any, None]:
-        return self._run(self._feed.assigned(epoch, partitions))
+    def on_partitions_assigned(self, epoch: int, partitions: Collection[TopicPartition]) -> Coroutine[Any, Any, None]:
+        return self._run(self._feed.on_partitions_assigned(epoch, partitions))
 
-    def topic_failed(self, topic: str, error: Exception) -> Coroutine[Any, Any, None]:
-        return self._run(self._feed.topic_failed(topic, error))
+    def on_topic_failure(self, topic: str, error: Exception) -> Coroutine[Any, Any, None]:
+        return self._run(self._feed.on_topic_failure(topic, error))
 
-    def failed(self, error: BaseException) -> None:
+    def on_failure(self, error: BaseException) -> None:
         self._feed.loop.call_soon_threadsafe(self._feed.fail, error)
 
     async def _run(self, work: Coroutine[Any, Any, None]) -> None:
         await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._feed.loop))
 
 
-async def _cancelled(task: asyncio.Task[None] | None) -> None:
+async def _cancel(task: asyncio.Task[None] | None) -> None:
     """Cancel ``task`` and wait until it ends."""
     if task is not None:
         task.cancel()
@@ -270,7 +262,6 @@ class KafkaFeedFactory:
         await self._host.start()
 
     def beat(self, callback: Callable[[], object]) -> None:
-        """Call ``callback`` soon on the consumer thread."""
         self._consumers.soon(callback)
 
     def check(self, connector: str, settings: KafkaSettings) -> None:

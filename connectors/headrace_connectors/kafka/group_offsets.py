@@ -21,7 +21,7 @@ from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, wait_f
 
 from headrace.core.model.errors import Fatal, Fenced, Retriable
 from headrace.ports import TopicPartition
-from headrace_connectors.kafka.errors import FENCED, translated
+from headrace_connectors.kafka.errors import FENCED, headrace_error
 
 GROUP_SUBSCRIBED_TO_TOPIC = 86
 """The error for a partition whose topic a member of the group reads, which aiokafka does not define."""
@@ -65,7 +65,6 @@ class OffsetDeleteRequest(Request[OffsetDeleteRequest_v0]):
         self._topics = topics
 
     def build(self, request_struct_class: type[OffsetDeleteRequest_v0]) -> OffsetDeleteRequest_v0:
-        """Return the request."""
         return request_struct_class(self._group, self._topics)
 
 
@@ -106,7 +105,7 @@ class KafkaGroupOffsets:
             response = await send(OffsetFetchRequest(group, None))
             if response.error_code:
                 raise for_code(response.error_code)(group)
-            _raise_first((topic, [(each[0], each[3]) for each in entries]) for topic, entries in response.topics)
+            _raise_first((topic, [(entry[0], entry[3]) for entry in entries]) for topic, entries in response.topics)
         return {
             TopicPartition(topic, index): offset
             for topic, entries in response.topics
@@ -154,7 +153,7 @@ async def group_coordinator(arguments: Mapping[str, Any], operation: str, group:
             raise Fenced(f"Kafka rejected {operation}: the group has members") from error
         if isinstance(error, kafka.UnknownTopicOrPartitionError):
             raise Fatal(f"Kafka rejected {operation}: the partition {error} does not exist") from error
-        raise translated(error, operation) from error
+        raise headrace_error(error, operation) from error
     finally:
         await client.close()
 
@@ -170,8 +169,8 @@ def _retrying() -> AsyncRetrying:
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> list[tuple[str, list[int]]]:
     indexes: dict[str, list[int]] = {}
-    for each in partitions:
-        indexes.setdefault(each.topic, []).append(each.partition)
+    for topic, index in partitions:
+        indexes.setdefault(topic, []).append(index)
     return list(indexes.items())
 
 

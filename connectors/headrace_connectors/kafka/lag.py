@@ -36,11 +36,10 @@ class GroupLag:
         self._committed.setdefault(partition, begin)
         self._read[partition] = end
 
-    def committed(self, offsets: Offsets) -> None:
-        """Record committed offsets."""
+    def on_commit(self, offsets: Offsets) -> None:
         self._committed.update(offsets)
 
-    def measured(self, ends: Offsets, positions: Offsets) -> None:
+    def set_ends(self, ends: Offsets, positions: Offsets) -> None:
         """Set the ends of the partitions and the fetch positions, measured together."""
         self._positions, self._ends = positions, ends
 

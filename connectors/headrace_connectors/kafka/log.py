@@ -26,7 +26,7 @@ from aiokafka.errors import InvalidProducerEpoch, KafkaError, ProducerFenced
 from headrace.core.model.errors import ConfigError, Fenced, Retriable
 from headrace.ports import LogRecord
 from headrace_connectors.kafka.aiokafka_patches import check_alive, check_heard, pace_requests, position, stop_client
-from headrace_connectors.kafka.errors import is_transient, translated
+from headrace_connectors.kafka.errors import headrace_error, is_transient
 from headrace_connectors.kafka.topics import create_topic
 
 log = logging.getLogger(__name__)
@@ -80,7 +80,7 @@ class KafkaLog:
             await self._prepare_to_write()
         except (KafkaError, OSError) as error:
             await self.close()
-            raise translated(error, f"reading the topic {self._topic.name}") from error
+            raise headrace_error(error, f"reading the topic {self._topic.name}") from error
         except BaseException:
             await self.close()
             raise
@@ -96,7 +96,7 @@ class KafkaLog:
         except TimeoutError as error:  # the producer itself retries forever, at the last known addresses of brokers
             raise Retriable(f"Topic {self._topic.name}: could not be written within {_WRITE_SECONDS:g} s") from error
         except KafkaError as error:
-            raise translated(error, f"writing to the topic {self._topic.name}") from error
+            raise headrace_error(error, f"writing to the topic {self._topic.name}") from error
         await self._read_back({record.partition: record.offset + 1 for record in written})
 
     async def _write(self, records: Sequence[LogRecord]) -> list[Any]:
@@ -111,7 +111,6 @@ class KafkaLog:
             raise
 
     def position(self) -> int:
-        """Return the fetch position in the first partition."""
         return self._read.get(0, 0)
 
     async def close(self) -> None:
@@ -172,13 +171,13 @@ class KafkaLog:
         """Read until cancelled. A failed consumer is replaced, because it has skipped records of other partitions."""
         while True:
             try:
-                await self._read_some(self._consumer or await self._go_back(), applied)
+                await self._read_some(self._consumer or await self._reconnect(), applied)
             except Exception as error:  # reading must continue after any error
                 log.warning("Topic %s: reading failed and is retried: %s", self._topic.name, type(error).__name__)
                 await self._drop_consumer()
                 await asyncio.sleep(_RETRY_SECONDS)
 
-    async def _go_back(self) -> AIOKafkaConsumer:
+    async def _reconnect(self) -> AIOKafkaConsumer:
         consumer = await self._connect()
         for partition in consumer.assignment():
             consumer.seek(partition, self._read.get(partition.partition, 0))
@@ -276,7 +275,7 @@ class KafkaFencedLog(KafkaLog):
                     await producer.start()
             except (KafkaError, TimeoutError) as error:
                 await stop_client(producer)
-                raise self._not_open(error) from error
+                raise self._open_error(error) from error
             except BaseException:
                 await stop_client(producer)
                 raise
@@ -292,9 +291,9 @@ class KafkaFencedLog(KafkaLog):
                 async with asyncio.timeout(_WRITE_SECONDS):
                     written = await self._transact(producer, records)
             except (KafkaError, TimeoutError) as error:
-                _take_errors(producer)
+                _retrieve_errors(producer)
                 await self._drop_producer()
-                raise self._refused(error) from error
+                raise self._write_error(error) from error
             except asyncio.CancelledError:  # the caller was cancelled; the producer cannot begin another transaction
                 await self._drop_producer()
                 raise
@@ -308,7 +307,7 @@ class KafkaFencedLog(KafkaLog):
         try:
             ends = await consumer.end_offsets(sorted(consumer.assignment()))
         except KafkaError as error:
-            raise translated(error, f"asking for the end of the topic {self._topic.name}") from error
+            raise headrace_error(error, f"asking for the end of the topic {self._topic.name}") from error
         await self._read_back({partition.partition: end for partition, end in ends.items()})
 
     async def _connect(self) -> AIOKafkaConsumer:
@@ -337,24 +336,24 @@ class KafkaFencedLog(KafkaLog):
         await deliveries
         return [delivery.result() for delivery in sent]
 
-    def _refused(self, error: BaseException) -> Exception:
+    def _write_error(self, error: BaseException) -> Exception:
         if isinstance(error, ProducerFenced | InvalidProducerEpoch):
             return Fenced(f"Topic {self._topic.name}: another worker is the leader now and writes it")
         if isinstance(error, TimeoutError):
             return Retriable(f"Topic {self._topic.name}: it could not be written within {_WRITE_SECONDS:g} s")
-        return translated(error, f"writing to the topic {self._topic.name}")
+        return headrace_error(error, f"writing to the topic {self._topic.name}")
 
-    def _not_open(self, error: BaseException) -> Exception:
+    def _open_error(self, error: BaseException) -> Exception:
         if isinstance(error, TimeoutError):
             return Retriable(
                 f"Topic {self._topic.name}: the brokers did not initialize the transactional producer "
                 f"({self._transactional_id}) within {_WRITE_SECONDS:g} s; with fewer than three brokers, set "
                 "transaction.state.log.replication.factor=1 and transaction.state.log.min.isr=1 on them"
             )
-        return translated(error, f"opening the transactional producer {self._transactional_id}")
+        return headrace_error(error, f"opening the transactional producer {self._transactional_id}")
 
 
-def _take_errors(producer: AIOKafkaProducer) -> None:
+def _retrieve_errors(producer: AIOKafkaProducer) -> None:
     """Retrieve the exceptions of unsent batches, which asyncio would otherwise log as errors: nobody awaits them.
 
     Being fenced is not an error. aiokafka has no public access to these batches; a contract test fails if it changes.

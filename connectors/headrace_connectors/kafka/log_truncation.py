@@ -61,12 +61,10 @@ class Uuid(AbstractType[bytes]):
 
     @classmethod
     def encode(cls, value: bytes) -> bytes:
-        """Return the bytes."""
         return value
 
     @classmethod
     def decode(cls, data: BytesIO) -> bytes:
-        """Read 16 bytes."""
         return data.read(16)
 
 
@@ -146,7 +144,6 @@ class TopicIdsRequest(Request[MetadataRequest_v10]):
         self._topics = topics
 
     def build(self, request_struct_class: type[MetadataRequest_v10]) -> MetadataRequest_v10:
-        """Return the request."""
         topics: list[tuple[bytes, str, dict[int, bytes]]] = [(_NO_ID, topic, {}) for topic in self._topics]
         return request_struct_class(topics, False, False, False, {})
 
@@ -199,7 +196,6 @@ class OffsetForLeaderEpochRequest(Request[OffsetForLeaderEpochRequest_v3]):
         self._leader_epoch = leader_epoch
 
     def build(self, request_struct_class: type[OffsetForLeaderEpochRequest_v3]) -> OffsetForLeaderEpochRequest_v3:
-        """Return the request."""
         topic, number = self._partition
         return request_struct_class(_CONSUMER, [(topic, [(number, _UNKNOWN, self._leader_epoch)])])
 
@@ -276,9 +272,9 @@ class LogTruncation:
     def begin(self, committed: Mapping[TopicPartition, OffsetNote]) -> None:
         """Begin an assignment with the offsets and notes of the group."""
         self._logs = ReadLogs(committed.items())
-        self._begin = {each: offset for each, (offset, _) in committed.items()}
-        self._unread = {each: last for each in committed if (last := self._logs.last(each)) is not None}
-        self._noted_ids = {(each.topic, position.topic_id) for each, position in self._unread.items()}
+        self._begin = {partition: offset for partition, (offset, _) in committed.items()}
+        self._unread = {partition: last for partition in committed if (last := self._logs.last(partition)) is not None}
+        self._noted_ids = {(partition.topic, position.topic_id) for partition, position in self._unread.items()}
         self.topic_ids = {}
 
     async def created_again(self, topics: Collection[str]) -> Sequence[str]:
@@ -287,18 +283,24 @@ class LogTruncation:
         Raises KafkaError.
         """
         logs = await topic_logs(self._client, topics)
-        found = {topic: log.topic_id for topic, log in logs.items() if log.topic_id}
-        known = {*self._noted_ids, *self.topic_ids.items()}
-        self.topic_ids = found | self.topic_ids
-        return sorted({topic for topic, topic_id in known if topic_id and found.get(topic, topic_id) != topic_id})
+        current_ids = {topic: log.topic_id for topic, log in logs.items() if log.topic_id}
+        earlier_ids = {*self._noted_ids, *self.topic_ids.items()}
+        self.topic_ids = current_ids | self.topic_ids
+        return sorted(
+            {topic for topic, topic_id in earlier_ids if topic_id and current_ids.get(topic, topic_id) != topic_id}
+        )
 
     def begins_at(self, first: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
         """Return where to begin to read: at the record before the committed offset, if it is not removed yet.
 
         ``first`` are the offsets of the logs' first records.
         """
-        self._unread = {each: at for each, at in self._unread.items() if each in first and at.offset >= first[each]}
-        return {each: position.offset for each, position in self._unread.items()}
+        self._unread = {
+            partition: position
+            for partition, position in self._unread.items()
+            if partition in first and position.offset >= first[partition]
+        }
+        return {partition: position.offset for partition, position in self._unread.items()}
 
     async def check(
         self, partition: TopicPartition, records: Sequence[FetchedRecord]

@@ -30,14 +30,14 @@ from headrace.core.model.errors import Fatal, Retriable
 from headrace.ports import Chunk, OffsetNote, TopicPartition
 from headrace_connectors.kafka.aiokafka_patches import (
     check_alive,
-    committed,
+    committed_offsets,
     pace_requests,
     raise_group_errors,
     refresh_all_topics,
     stop_client,
 )
 from headrace_connectors.kafka.assignor import topic_assignor
-from headrace_connectors.kafka.errors import FENCED, translated
+from headrace_connectors.kafka.errors import FENCED, headrace_error
 from headrace_connectors.kafka.lag import GroupLag
 from headrace_connectors.kafka.log_truncation import LogTruncation
 from headrace_connectors.kafka.records import ChunkNumbering, FetchedRecord, PollSize, use_fetched_records
@@ -79,16 +79,16 @@ class MemberListener(Protocol):
     async def deliver(self, chunk: Chunk) -> None:
         """Accept a chunk. The member does not poll until this returns."""
 
-    async def revoked(self, partitions: Collection[TopicPartition]) -> None:
+    async def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
         """Finish requests in flight, within a time limit."""
 
-    async def assigned(self, epoch: int, partitions: Collection[TopicPartition]) -> None:
+    async def on_partitions_assigned(self, epoch: int, partitions: Collection[TopicPartition]) -> None:
         """Receive an assignment, whose chunks have this ``epoch``."""
 
-    async def topic_failed(self, topic: str, error: Exception) -> None:
+    async def on_topic_failure(self, topic: str, error: Exception) -> None:
         """Receive the failure of a topic, of which no chunk follows in this assignment."""
 
-    def failed(self, error: BaseException) -> None:
+    def on_failure(self, error: BaseException) -> None:
         """The member has stopped polling."""
 
 
@@ -148,11 +148,13 @@ class GroupMember(Service):
         try:
             await self._consumer.start()
             raise_group_errors(self._consumer._coordinator)
-            self._consumer.subscribe(pattern=self._settings.pattern, listener=_Rebalances(self._revoked, self._assigns))
+            self._consumer.subscribe(
+                pattern=self._settings.pattern, listener=_Rebalances(self._on_revocation, self._on_assignment)
+            )
         except BaseException:
             await stop_client(self._consumer)
             raise
-        self._work = [self.add_future(self._guarded(self._poll)), self.add_future(self._guarded(self._watch))]
+        self._work = [self.add_future(self._repeat(self._poll)), self.add_future(self._repeat(self._watch))]
 
     async def on_stop(self) -> None:
         """Stop polling and leave the group, within a time limit if brokers are down."""
@@ -162,7 +164,6 @@ class GroupMember(Service):
             await stop_client(self._consumer)
 
     def pause(self, paused: bool) -> None:
-        """Pause or resume polling."""
         self._paused = paused
         self._gate_moved.set()
 
@@ -172,13 +173,12 @@ class GroupMember(Service):
         self._gate_moved.set()
 
     def throttle(self, topics: frozenset[str]) -> None:
-        """Do not poll these topics until the next call."""
         self._throttled = topics
         self._gate_moved.set()
 
     def note(self, notes: Mapping[TopicPartition, str]) -> None:
         """Set the notes for later commits of assigned partitions."""
-        self._notes |= {each: note for each, note in notes.items() if each in self._notes}
+        self._notes |= {partition: note for partition, note in notes.items() if partition in self._notes}
 
     async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit next offsets, with their notes. A deleted topic is omitted: aiokafka would retry it forever."""
@@ -188,7 +188,7 @@ class GroupMember(Service):
             try:
                 async with asyncio.timeout(COMMIT_SLICE_SECONDS):
                     await self._commit_now(wanted)
-                return self._lag.committed(offsets)
+                return self._lag.on_commit(offsets)
             except TimeoutError:
                 if self._clock() > deadline:
                     raise Retriable(f"Kafka did not confirm offsets within {COMMIT_SECONDS:g} s") from None
@@ -196,7 +196,9 @@ class GroupMember(Service):
         return None
 
     async def _commit_now(self, wanted: Mapping[aiokafka.TopicPartition, int]) -> None:
-        noted = {each: (offset, self._note(TopicPartition(*each), offset)) for each, offset in wanted.items()}
+        noted = {
+            partition: (offset, self._note(TopicPartition(*partition), offset)) for partition, offset in wanted.items()
+        }
         try:
             await self._consumer.commit(noted)
         except OffsetMetadataTooLargeError:
@@ -204,7 +206,7 @@ class GroupMember(Service):
             self._may_note = False
             await self._commit_now(wanted)
         except KafkaError as error:
-            raise translated(error, "committing offsets") from error
+            raise headrace_error(error, "committing offsets") from error
 
     def _note(self, partition: TopicPartition, offset: int) -> str:
         if not self._may_note:
@@ -219,10 +221,12 @@ class GroupMember(Service):
             return wanted
         gone = {partition for partition in wanted if partition.topic not in topics}
         if gone:
-            log.warning("Offsets of deleted topics are not committed: %s", sorted({each.topic for each in gone}))
+            log.warning(
+                "Offsets of deleted topics are not committed: %s", sorted({partition.topic for partition in gone})
+            )
         return {partition: offset for partition, offset in wanted.items() if partition not in gone}
 
-    async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:
+    async def _repeat(self, work: Callable[[], Awaitable[None]]) -> None:
         try:
             while not self.should_stop:
                 await work()
@@ -230,13 +234,13 @@ class GroupMember(Service):
             self._fail(error, "fetching")
 
     def _fail(self, error: BaseException, doing: str) -> None:
-        failure = translated(error, doing)
+        failure = headrace_error(error, doing)
         failure.__cause__ = error
-        self._listener.failed(failure)
+        self._listener.on_failure(failure)
 
     async def _poll(self) -> None:
         if self._rewinds:
-            await self._begin_again()
+            await self._restart_assignment()
         if self._assigned.is_set():
             for topic in self._created_again:
                 await self._fail_topic(topic, _CREATED_AGAIN.format(topic=topic, group=self._settings.group))
@@ -302,7 +306,7 @@ class GroupMember(Service):
     async def _fail_topic(self, topic: str, message: str) -> None:
         """Read nothing more of a topic until the next assignment."""
         self._failed_topics.add(topic)
-        await self._listener.topic_failed(topic, Fatal(message))
+        await self._listener.on_topic_failure(topic, Fatal(message))
 
     def _fetchable(self) -> tuple[aiokafka.TopicPartition, ...]:
         """Return the partitions to poll: NOWHERE for none, an empty tuple for all assigned, or those not excluded.
@@ -315,7 +319,7 @@ class GroupMember(Service):
         if not excluded:
             return ()
         assigned = self._consumer.assignment()
-        return tuple(each for each in assigned if each.topic not in excluded) or (NOWHERE,)
+        return tuple(partition for partition in assigned if partition.topic not in excluded) or (NOWHERE,)
 
     def _fetched_at(self, partition: aiokafka.TopicPartition) -> float:
         """Return when (monotonic) the newest fetch of a partition was answered; aiokafka has the time of day."""
@@ -330,20 +334,20 @@ class GroupMember(Service):
             async with asyncio.timeout(GATE_SECONDS):
                 await self._gate_moved.wait()
 
-    async def _begin_again(self) -> None:
+    async def _restart_assignment(self) -> None:
         """End the assignment and begin it once more. A rebalance that is under way does the same."""
         self._rewinds = False
         async with self._rebalancing:
             if not self._assigned.is_set():
                 return
-            partitions = [TopicPartition(*each) for each in self._consumer.assignment()]
+            partitions = [TopicPartition(*partition) for partition in self._consumer.assignment()]
             await self._end_assignment(partitions)
             try:
-                await self._arrived(partitions, rewinds=True)
+                await self._begin_assignment(partitions, rewinds=True)
             except FENCED as error:  # the group moves: its next assignment begins at the committed offsets as well
                 log.info("The assignment is not begun again, because the group rebalances: %s", error)
 
-    async def _revoked(self, partitions: Collection[TopicPartition]) -> None:
+    async def _on_revocation(self, partitions: Collection[TopicPartition]) -> None:
         async with self._rebalancing:
             await self._end_assignment(partitions)
 
@@ -353,51 +357,51 @@ class GroupMember(Service):
         self._unassigned_since = self._clock()
         self._lag.end()
         if partitions:
-            await self._listener.revoked(partitions)
+            await self._listener.on_partitions_revoked(partitions)
 
-    async def _assigns(self, partitions: Collection[TopicPartition]) -> None:
+    async def _on_assignment(self, partitions: Collection[TopicPartition]) -> None:
         """Handle an assignment. aiokafka only logs the errors of its listener, and callers would wait forever."""
         try:
             async with self._rebalancing:
-                await self._arrived(partitions)
+                await self._begin_assignment(partitions)
         except FENCED:
             raise  # the group moves again
         except Exception as error:
             self._fail(error, "taking an assignment")
 
-    async def _arrived(self, partitions: Collection[TopicPartition], *, rewinds: bool = False) -> None:
-        found = await committed(self._consumer, map(_aiokafka, partitions))
-        known = {TopicPartition(*each): OffsetNote(offset, note or "") for each, (offset, note) in found.items()}
+    async def _begin_assignment(self, partitions: Collection[TopicPartition], *, rewinds: bool = False) -> None:
+        stored = await committed_offsets(self._consumer, map(_aiokafka, partitions))
+        committed = {TopicPartition(*key): OffsetNote(offset, note or "") for key, (offset, note) in stored.items()}
         if self._settings.reset == "latest":
             # Without a commit, ``latest`` would skip the records until the first commit at the next start.
-            without_offset = [_aiokafka(each) for each in partitions if each not in known]
-            new = {each: await self._consumer.position(each) for each in without_offset}
+            without_offset = [_aiokafka(partition) for partition in partitions if partition not in committed]
+            new = {partition: await self._consumer.position(partition) for partition in without_offset}
             if new:
                 await self._consumer.commit(new)
-        offsets = {each: offset for each, (offset, _) in known.items()}
-        self._logs.begin(known)
+        offsets = {partition: offset for partition, (offset, _) in committed.items()}
+        self._logs.begin(committed)
         await self._find_topics_created_again(partitions)
         first = await self._first_offsets(offsets)
         _log_gone(offsets, first)
         again = self._logs.begins_at(first)
         await self._seek(partitions if rewinds else again, {**offsets, **again})
         self._lag.begin(offsets)
-        self.committed = {each: known.get(each, OffsetNote(0, "")) for each in partitions}
-        self._notes = {each: note for each, (_, note) in self.committed.items()}
+        self.committed = {partition: committed.get(partition, OffsetNote(0, "")) for partition in partitions}
+        self._notes = {partition: note for partition, (_, note) in self.committed.items()}
         self.caught_up = dict.fromkeys(partitions, -inf)
         self._failed_topics.clear()
-        await self._listener.assigned(self._numbering.epoch, partitions)
+        await self._listener.on_partitions_assigned(self._numbering.epoch, partitions)
         self._heard = (0, self._clock())
         self._assigned.set()
         self._gate_moved.set()
 
     async def _seek(self, partitions: Collection[TopicPartition], offsets: Mapping[TopicPartition, int]) -> None:
         """Read from these offsets; a partition without one from its beginning, where its first assignment began."""
-        for each in partitions:
-            if each in offsets:
-                self._consumer.seek(_aiokafka(each), offsets[each])
+        for partition in partitions:
+            if partition in offsets:
+                self._consumer.seek(_aiokafka(partition), offsets[partition])
             else:
-                await self._consumer.seek_to_beginning(_aiokafka(each))
+                await self._consumer.seek_to_beginning(_aiokafka(partition))
 
     async def _are_gone(self, partition: TopicPartition, offset: int) -> bool:
         """Return whether the log has lost records from an offset on, True if Kafka does not answer.
@@ -412,20 +416,20 @@ class GroupMember(Service):
         """Return the offsets of the first records that Kafka keeps, none if it does not answer."""
         try:
             async with asyncio.timeout(COMMIT_SLICE_SECONDS):
-                asked = [_aiokafka(each) for each in partitions]
-                first = await self._consumer.beginning_offsets(asked) if asked else {}
+                client_partitions = [_aiokafka(partition) for partition in partitions]
+                first = await self._consumer.beginning_offsets(client_partitions) if client_partitions else {}
         except (KafkaError, TimeoutError):
             return {}
-        return {TopicPartition(*each): offset for each, offset in first.items()}
+        return {TopicPartition(*partition): offset for partition, offset in first.items()}
 
     async def _find_topics_created_again(self, partitions: Collection[TopicPartition]) -> None:
         """Compare the ids of topics. Where Kafka does not answer, the next time does."""
         epoch = self._numbering.epoch
         with suppress(KafkaError, TimeoutError):
             async with asyncio.timeout(COMMIT_SLICE_SECONDS):
-                found = await self._logs.created_again({each.topic for each in partitions})
+                created_again = await self._logs.created_again({partition.topic for partition in partitions})
             if epoch == self._numbering.epoch:
-                self._created_again = [topic for topic in found if topic not in self._failed_topics]
+                self._created_again = [topic for topic in created_again if topic not in self._failed_topics]
 
     async def _watch(self) -> None:
         """Refresh the lag; fail if the client has stopped fetching, or the group does not stabilize."""
@@ -435,13 +439,15 @@ class GroupMember(Service):
             self.absent = self._settings.topics.absent(self._consumer.subscription())
             await self._observe_ends(self._consumer.assignment())
             await self._refresh_lag(self._consumer.assignment())
-            await self._find_topics_created_again([TopicPartition(*each) for each in self._consumer.assignment()])
+            await self._find_topics_created_again(
+                [TopicPartition(*partition) for partition in self._consumer.assignment()]
+            )
             self._check_stall()
         elif self._clock() - self._unassigned_since > self._rebalance_seconds:
             raise Retriable(f"the group has assigned nothing for {self._rebalance_seconds:g} s; check the brokers")
 
     async def _observe_ends(self, assigned: Collection[aiokafka.TopicPartition]) -> None:
-        """Note when each partition was last at its end.
+        """Note when client_partition partition was last at its end.
 
         A partition at its end is fetched all the time, and each answer contains the highwater. A partition without
         leader is not fetched, so that its last time remains.
@@ -449,29 +455,29 @@ class GroupMember(Service):
         epoch = self._numbering.epoch
         with suppress(KafkaError, TimeoutError):
             async with asyncio.timeout(WATCH_SECONDS):
-                for each in assigned:
-                    if (highwater := self._consumer.highwater(each)) is None:
+                for client_partition in assigned:
+                    if (highwater := self._consumer.highwater(client_partition)) is None:
                         continue
-                    end = await self._consumer.position(each)  # waits only while an offset is out of range
+                    end = await self._consumer.position(client_partition)  # waits only while an offset is out of range
                     if epoch != self._numbering.epoch:
                         return
-                    partition = TopicPartition(*each)
+                    partition = TopicPartition(*client_partition)
                     if end >= highwater and partition not in self._undelivered:
-                        self._caught_up(partition, self._fetched_at(each), epoch)
+                        self._caught_up(partition, self._fetched_at(client_partition), epoch)
 
     async def _refresh_lag(self, assigned: Collection[aiokafka.TopicPartition]) -> None:
         epoch = self._numbering.epoch
         with suppress(KafkaError, TimeoutError):
             async with asyncio.timeout(WATCH_SECONDS):
                 ends = await self._consumer.end_offsets(assigned) if assigned else {}
-                positions = {TopicPartition(*each): await self._consumer.position(each) for each in ends}
+                positions = {TopicPartition(*partition): await self._consumer.position(partition) for partition in ends}
             if epoch == self._numbering.epoch:
-                self._lag.measured({TopicPartition(*each): end for each, end in ends.items()}, positions)
+                self._lag.set_ends({TopicPartition(*partition): end for partition, end in ends.items()}, positions)
 
     def _check_stall(self) -> None:
         """Raise Retriable if no fetch is answered for long. A busy or paused task does not fetch, so it is excluded."""
         assigned = self._consumer.assignment()
-        polled = max((self._consumer.last_poll_timestamp(each) or 0 for each in assigned), default=0)
+        polled = max((self._consumer.last_poll_timestamp(partition) or 0 for partition in assigned), default=0)
         latest, since = self._heard
         if polled != latest or not assigned or not self._idle or self._fetchable() == (NOWHERE,):
             self._heard = (polled, self._clock())
@@ -491,18 +497,16 @@ class _Rebalances(aiokafka.ConsumerRebalanceListener):
         self._assigned = assigned
 
     async def on_partitions_revoked(self, revoked: Collection[aiokafka.TopicPartition]) -> None:
-        """Handle the start of a rebalance, also of the first."""
-        await self._revoked([TopicPartition(*each) for each in revoked])
+        await self._revoked([TopicPartition(*partition) for partition in revoked])
 
     async def on_partitions_assigned(self, assigned: Collection[aiokafka.TopicPartition]) -> None:
-        """Handle the end of a rebalance."""
-        await self._assigned([TopicPartition(*each) for each in assigned])
+        await self._assigned([TopicPartition(*partition) for partition in assigned])
 
 
 def _log_gone(offsets: Mapping[TopicPartition, int], first: Mapping[TopicPartition, int]) -> None:
-    for each, offset in offsets.items():
-        if offset < first.get(each, offset):
-            log.warning("%s-%d: records %d to %d are gone from the topic", *each, offset, first[each] - 1)
+    for partition, offset in offsets.items():
+        if offset < first.get(partition, offset):
+            log.warning("%s-%d: records %d to %d are gone from the topic", *partition, offset, first[partition] - 1)
 
 
 def _aiokafka(partition: TopicPartition) -> aiokafka.TopicPartition:

@@ -113,7 +113,6 @@ class TokenProvider(AbstractTokenProvider):
             raise LoginError(error) from error
 
     def extensions(self) -> Mapping[str, str]:
-        """Return the SASL extensions (KIP-342)."""
         return self._extensions
 
     def reject(self, text: str) -> None:

@@ -58,12 +58,12 @@ async def check_handshake(host: str, port: int, context: ssl.SSLContext) -> None
             f"{broker}: its certificate is not accepted: {error.verify_message.rstrip('.')}; {advice}", key
         ) from error
     except (OSError, TimeoutError) as error:
-        raise _of_alert(broker, error, context) or ConfigError(
+        raise _alert_error(broker, error, context) or ConfigError(
             f"{broker}: accepts TCP but no TLS handshake ({type(error).__name__}); check that this port "
             "uses TLS, as security.protocol does",
             "security.protocol",
         ) from error
-    await closed(writer)
+    await close_writer(writer)
 
 
 async def check_alert(host: str, port: int, context: ssl.SSLContext) -> None:
@@ -74,7 +74,7 @@ async def check_alert(host: str, port: int, context: ssl.SSLContext) -> None:
             try:
                 await reader.read(1)
             except OSError as error:
-                if found := _of_alert(f"Kafka broker {host}:{port}", error, context):
+                if found := _alert_error(f"Kafka broker {host}:{port}", error, context):
                     raise found from error
             finally:
                 writer.transport.abort()
@@ -89,11 +89,11 @@ async def has_tls(host: str, port: int) -> bool:
             _, writer = await asyncio.open_connection(host, port, ssl=context)
     except (OSError, TimeoutError) as error:
         return isinstance(error, ssl.SSLError) and "ALERT" in (error.reason or "")
-    await closed(writer)
+    await close_writer(writer)
     return True
 
 
-async def closed(writer: asyncio.StreamWriter) -> None:
+async def close_writer(writer: asyncio.StreamWriter) -> None:
     """Close a connection, for a second at most."""
     writer.close()
     with suppress(OSError, asyncio.TimeoutError):
@@ -101,7 +101,7 @@ async def closed(writer: asyncio.StreamWriter) -> None:
             await writer.wait_closed()
 
 
-def _of_alert(broker: str, error: BaseException, context: ssl.SSLContext) -> ConfigError | None:
+def _alert_error(broker: str, error: BaseException, context: ssl.SSLContext) -> ConfigError | None:
     """Return the error for an alert of the broker, None if ``error`` is another one."""
     alert = error.reason or "" if isinstance(error, ssl.SSLError) else ""
     if any(part in alert for part in _OF_VERSIONS):
@@ -112,20 +112,21 @@ def _of_alert(broker: str, error: BaseException, context: ssl.SSLContext) -> Con
         )
     if "ALERT" not in alert or not any(part in alert for part in _OF_CERTIFICATES):
         return None
-    own = own_certificate(context)
-    if own is None:
+    certificate = own_certificate(context)
+    if certificate is None:
         return ConfigError(f"{broker}: requires a client certificate, and none is configured; set {_OWN}", _OWN)
-    subject = f"{broker}: rejects the client certificate {own.subject.rfc4514_string()}"
-    return ConfigError(f"{subject}: {_cause(own, alert)} in {_OWN}", _OWN)
+    subject = f"{broker}: rejects the client certificate {certificate.subject.rfc4514_string()}"
+    return ConfigError(f"{subject}: {_refusal_cause(certificate, alert)} in {_OWN}", _OWN)
 
 
-def _cause(own: x509.Certificate, alert: str) -> str:
+def _refusal_cause(certificate: x509.Certificate, alert: str) -> str:
     now = datetime.now(UTC)
-    if own.not_valid_after_utc < now:
-        return f"it expired at {own.not_valid_after_utc:%Y-%m-%d %H:%M} UTC; renew the certificate"
-    if own.not_valid_before_utc > now:
-        return f"it is valid from {own.not_valid_before_utc:%Y-%m-%d %H:%M} UTC; correct the clock, or the certificate"
-    issuer, words = own.issuer.rfc4514_string(), alert.split("ALERT_")[-1].replace("_", " ").lower()
+    if certificate.not_valid_after_utc < now:
+        return f"it expired at {certificate.not_valid_after_utc:%Y-%m-%d %H:%M} UTC; renew the certificate"
+    if certificate.not_valid_before_utc > now:
+        begin = f"{certificate.not_valid_before_utc:%Y-%m-%d %H:%M}"
+        return f"it is valid from {begin} UTC; correct the clock, or the certificate"
+    issuer, words = certificate.issuer.rfc4514_string(), alert.split("ALERT_")[-1].replace("_", " ").lower()
     return f"its issuer is {issuer} ({words}); use a certificate of an authority that the broker trusts"
 
 
@@ -137,7 +138,9 @@ async def check_brokers(arguments: Mapping[str, Any]) -> None:
     """Return if one broker of ``arguments`` accepts the connection. Raises ConfigError or Retriable with the cause."""
     addresses = str(arguments["bootstrap_servers"]).split(",")
     # All at once, so that the answer takes no longer with more addresses.
-    checks = await asyncio.gather(*(_check(each.strip(), arguments) for each in addresses), return_exceptions=True)
+    checks = await asyncio.gather(
+        *(_check(address.strip(), arguments) for address in addresses), return_exceptions=True
+    )
     failures: list[HeadraceError] = []
     for outcome in checks:
         if outcome is None:
@@ -164,15 +167,15 @@ async def _check(address: str, arguments: Mapping[str, Any]) -> None:
 
 
 async def _connect(host: str, port: int, address: str, arguments: Mapping[str, Any]) -> None:
-    await _tcp(host, port, address)
+    await _check_tcp(host, port, address)
     if str(arguments.get("security_protocol", "")).endswith("SSL"):
         await check_handshake(host, port, arguments["ssl_context"])
     if "sasl_oauth_token_provider" in arguments:
-        await _token(arguments["sasl_oauth_token_provider"])
-    await _protocol(host, port, address, arguments)
+        await _fetch_token(arguments["sasl_oauth_token_provider"])
+    await _check_protocol(host, port, address, arguments)
 
 
-async def _tcp(host: str, port: int, address: str) -> None:
+async def _check_tcp(host: str, port: int, address: str) -> None:
     try:
         async with asyncio.timeout(STEP_SECONDS):
             _, writer = await asyncio.open_connection(host, port)
@@ -183,10 +186,10 @@ async def _tcp(host: str, port: int, address: str) -> None:
             f"Kafka broker {address}: cannot be reached: {error.strerror or error}; check that the broker is up, and "
             "host and port in bootstrap.servers"
         ) from error
-    await closed(writer)
+    await close_writer(writer)
 
 
-async def _token(tokens: TokenProvider) -> None:
+async def _fetch_token(tokens: TokenProvider) -> None:
     """Return if there is a token. Raises ConfigError or Retriable."""
     try:
         async with asyncio.timeout(_TOKEN_SECONDS):
@@ -197,7 +200,7 @@ async def _token(tokens: TokenProvider) -> None:
         raise Retriable(f"{tokens.name}: no answer within {_TOKEN_SECONDS:g} s; check the network") from error
 
 
-async def _protocol(host: str, port: int, address: str, arguments: Mapping[str, Any]) -> None:
+async def _check_protocol(host: str, port: int, address: str, arguments: Mapping[str, Any]) -> None:
     """Send ApiVersions, SASL if configured, and a request: a listener that requires SASL rejects only the request."""
     connection = {key: arguments[key] for key in ("client_id", *ARGUMENTS) if key in arguments}
     mechanism = arguments.get("sasl_mechanism", "PLAIN")

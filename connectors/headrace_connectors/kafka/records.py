@@ -114,13 +114,11 @@ def gzip_decode(payload: bytes) -> bytes:
 
 
 def lz4_decode(payload: bytes) -> bytes:
-    """Unpack frames of LZ4."""
-    return _decoded(payload, cramjam.lz4.decompress_into)
+    return _decompress(payload, cramjam.lz4.decompress_into)
 
 
 def zstd_decode(payload: bytes) -> bytes:
-    """Unpack Zstandard."""
-    return _decoded(payload, cramjam.zstd.decompress_into)
+    return _decompress(payload, cramjam.zstd.decompress_into)
 
 
 def snappy_decode(payload: bytes) -> bytes:
@@ -148,7 +146,7 @@ def _snappy_blocks(payload: bytes) -> list[memoryview]:
     return blocks
 
 
-def _decoded(payload: bytes, unpack: Callable[[bytes, Any], int]) -> bytes:
+def _decompress(payload: bytes, unpack: Callable[[bytes, Any], int]) -> bytes:
     """Unpack into a buffer of the usual size, then into the largest one. Pages that are not used take no memory."""
     for size in (min(LIMIT, max(_SMALLEST, _FIRST_GUESS * len(payload))), LIMIT):
         target = np.empty(size, np.uint8)
@@ -175,13 +173,13 @@ def limit_unpacking() -> None:
         for function in (gzip_decode, lz4_decode, snappy_decode, zstd_decode):
             if hasattr(reader, function.__name__):  # the old format has no Zstandard
                 setattr(reader, function.__name__, function)
-    fetcher.PartitionRecords.__init__, fetcher.PartitionRecords.__next__ = _fetched, _next_record
+    fetcher.PartitionRecords.__init__, fetcher.PartitionRecords.__next__ = _initialize, _next_record
 
 
 _aiokafkas_init = fetcher.PartitionRecords.__init__
 
 
-def _fetched(self: Any, *arguments: Any) -> None:
+def _initialize(self: Any, *arguments: Any) -> None:
     _aiokafkas_init(self, *arguments)
     self.fetched_from = self.next_fetch_offset
 

@@ -60,7 +60,6 @@ _OPTIONS = ("awsProfileName", "awsRoleArn", "awsRoleSessionName", "awsStsRegion"
 
 
 def is_msk(address: str) -> bool:
-    """Return whether an address of ``bootstrap.servers`` is one of Amazon MSK."""
     return _HOST.search(address.strip()) is not None
 
 
@@ -114,12 +113,12 @@ class MskTokens:
         """Sign a token. Raises ConfigError without credentials, Retriable if AWS does not give them."""
         signer = importlib.import_module(f"{_SIGNER}.MSKAuthTokenProvider")
         try:
-            text, ends_ms = self._signed(signer)
+            text, ends_ms = self._sign(signer)
         except Exception as error:  # botocore's errors have no common base that needs no import of it
             raise _failure(error) from error
         return Token(text, time.time(), ends_ms / 1000)
 
-    def _signed(self, signer: Any) -> tuple[str, int]:
+    def _sign(self, signer: Any) -> tuple[str, int]:
         made: tuple[str, int]
         if self.role:
             made = signer.generate_auth_token_from_role_arn(self.region, self.role, self.role_session or "headrace")
@@ -194,7 +193,6 @@ _REFUSED = {f"{_TLS}{name}": reason for name, reason in REFUSED.items()}
 
 
 def is_security(key: str) -> bool:
-    """Return whether ``security_arguments`` handles a property."""
     return key.startswith(_TLS) or key == LOGIN or key in OAUTH_PROPERTIES
 
 

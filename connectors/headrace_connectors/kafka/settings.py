@@ -56,40 +56,38 @@ def client_properties(worker: Properties, client: str, settings: KafkaSettings) 
     would be sent with other security settings than the worker's.
     """
     inherited = {**connection(worker), **under(f"{client}.", worker)}
-    return overridden(inherited, settings, client)
+    return with_overrides(inherited, settings, client)
 
 
-def overridden(inherited: Properties, settings: KafkaSettings, client: str) -> dict[str, str]:
+def with_overrides(inherited: Properties, settings: KafkaSettings, client: str) -> dict[str, str]:
     """Return ``inherited`` with the connector's properties below ``prefix``. Raises ConfigError as above."""
-    own, prefix = settings.overrides(client), f"{client}.override."
-    if _is_token_file(own):
+    overrides, prefix = settings.overrides(client), f"{client}.override."
+    if _is_token_file(overrides):
         raise ConfigError(
             f"{prefix}{_TOKEN_URL}: a connector cannot name a file, because it would send the file's content to its "
             "brokers; use a token endpoint, or set it in the worker's configuration",
             f"{prefix}{_TOKEN_URL}",
         )
-    if names_other_brokers(inherited, own):
-        _check_own_security(inherited, own, prefix)
-        _check_msk(own, prefix)
-        return {**without_security(inherited), **own}
-    _check_inherited_login(inherited, own, prefix)
-    if _has_login(own):
+    if names_other_brokers(inherited, overrides):
+        _check_own_security(inherited, overrides, prefix)
+        _check_msk(overrides, prefix)
+        return {**without_security(inherited), **overrides}
+    _check_inherited_login(inherited, overrides, prefix)
+    if _has_login(overrides):
         inherited = {key: value for key, value in inherited.items() if key not in _CREDENTIALS}
-    return {**inherited, **own}
+    return {**inherited, **overrides}
 
 
-def names_other_brokers(inherited: Properties, own: Properties) -> bool:
-    """Return whether ``own`` properties have addresses that are not among the inherited ones."""
-    return BROKERS in own and not _addresses(own) <= _addresses(inherited)
+def names_other_brokers(inherited: Properties, overrides: Properties) -> bool:
+    """Return whether ``overrides`` have addresses that are not among the inherited ones."""
+    return BROKERS in overrides and not _addresses(overrides) <= _addresses(inherited)
 
 
 def without_security(properties: Properties) -> dict[str, str]:
-    """Return the properties without credentials, certificates and security protocol."""
     return {key: value for key, value in properties.items() if not key.startswith(_SECURITY_PREFIXES)}
 
 
 def connection(properties: Properties) -> dict[str, str]:
-    """Return the properties with the brokers' addresses and the credentials."""
     return {key: value for key, value in properties.items() if key.startswith((BROKERS, *_SECURITY_PREFIXES))}
 
 
@@ -98,15 +96,15 @@ def under(prefix: str, properties: Properties) -> dict[str, str]:
     return {key.removeprefix(prefix): value for key, value in properties.items() if key.startswith(prefix)}
 
 
-def _check_own_security(inherited: Properties, own: Properties, prefix: str) -> None:
+def _check_own_security(inherited: Properties, overrides: Properties, prefix: str) -> None:
     """Require a security protocol: without one, the data of a secured worker would be sent without encryption."""
-    if _value(inherited, _PROTOCOL) != "PLAINTEXT" and _PROTOCOL not in own:
+    if _value(inherited, _PROTOCOL) != "PLAINTEXT" and _PROTOCOL not in overrides:
         raise ConfigError(
             f"{prefix}{BROKERS}: the worker's security settings are not sent to brokers that a connector names; set "
             f"{prefix}{_PROTOCOL} and what it needs ({prefix}sasl.*, {prefix}ssl.*), or remove {prefix}{BROKERS}",
             f"{prefix}{BROKERS}",
         )
-    if _value(own, _PROTOCOL).startswith("SASL") and not _has_login(own):
+    if _value(overrides, _PROTOCOL).startswith("SASL") and not _has_login(overrides):
         raise ConfigError(
             f"{prefix}{BROKERS}: the worker's credentials are not sent to brokers that a connector names; set "
             f"{prefix}{LOGIN}",
@@ -114,9 +112,9 @@ def _check_own_security(inherited: Properties, own: Properties, prefix: str) -> 
         )
 
 
-def _check_msk(own: Properties, prefix: str) -> None:
+def _check_msk(overrides: Properties, prefix: str) -> None:
     """Reject brokers outside of AWS for the worker's AWS identity: its tokens are valid at each MSK cluster."""
-    if own.get("sasl.mechanism", "").strip() == AWS_MSK_IAM and not all(map(is_msk, _addresses(own))):
+    if overrides.get("sasl.mechanism", "").strip() == AWS_MSK_IAM and not all(map(is_msk, _addresses(overrides))):
         raise ConfigError(
             f"{prefix}{BROKERS}: tokens of the worker's AWS identity are not sent to brokers that are not of Amazon "
             "MSK; use the names that MSK shows",
@@ -124,14 +122,14 @@ def _check_msk(own: Properties, prefix: str) -> None:
         )
 
 
-def _check_inherited_login(inherited: Properties, own: Properties, prefix: str) -> None:
+def _check_inherited_login(inherited: Properties, overrides: Properties, prefix: str) -> None:
     """Reject security settings of the connector with which others could read the worker's password."""
-    sasl = _value({**inherited, **own}, _PROTOCOL).startswith("SASL")
+    sasl = _value({**inherited, **overrides}, _PROTOCOL).startswith("SASL")
     identity = inherited.get("sasl.mechanism", "").strip() in _OF_THE_MACHINE
-    if not (_has_login(inherited) or identity) or _has_login(own) or not sasl:
+    if not (_has_login(inherited) or identity) or _has_login(overrides) or not sasl:
         return
-    for key in own:
-        if key.startswith(_SECURITY_PREFIXES) and _value(own, key) != _value(inherited, key):
+    for key in overrides:
+        if key.startswith(_SECURITY_PREFIXES) and _value(overrides, key) != _value(inherited, key):
             raise ConfigError(
                 f"{prefix}{key}: the worker's credentials ({LOGIN}) are sent with the worker's own security settings "
                 f"only; set {prefix}{LOGIN} as well, or remove {prefix}{key}",
@@ -239,7 +237,7 @@ def group_arguments(worker: Properties, connector: str, settings: KafkaSettings)
         if names_other_brokers(operators, settings.consumer):
             admin = without_security(admin)
         inherited = {**connection(consumer), **admin}
-    properties = overridden(inherited, settings, "admin")
+    properties = with_overrides(inherited, settings, "admin")
     return _translate({"client.id": f"connector-worker-adminclient-{connector}", **properties}, CLIENT)
 
 

@@ -22,7 +22,7 @@ from headrace.core.connect.work import Assignment, Task, WorkerState, assign_wor
 from headrace.core.model.errors import Fenced
 from headrace.ports import CompactedLog, FencedLog, LogRecord, TopicPartition, WorkerMember
 from headrace_connectors.kafka.aiokafka_patches import stop_client
-from headrace_connectors.kafka.errors import translated
+from headrace_connectors.kafka.errors import headrace_error
 from headrace_connectors.kafka.group_offsets import KafkaGroupOffsets
 from headrace_connectors.kafka.log import KafkaFencedLog, KafkaLog, LogTopic
 from headrace_connectors.kafka.preflight import check_brokers
@@ -48,7 +48,7 @@ class KafkaTopicOffsets:
             wanted = await self._partitions(pattern)
             found = await consumer.end_offsets(wanted) if wanted else {}
         except (KafkaError, OSError) as error:
-            raise translated(error, "reading the ends of topics") from error
+            raise headrace_error(error, "reading the ends of topics") from error
         finally:
             await stop_client(consumer)
         return {TopicPartition(partition.topic, partition.partition): end for partition, end in found.items()}
@@ -73,15 +73,12 @@ class KafkaCluster:
         self._arguments = client_arguments(properties)
 
     async def start(self) -> None:
-        """Check that a broker accepts the connection. Raises ConfigError or Retriable with the cause."""
         await check_brokers(self._arguments)
 
     def group_offsets(self, connector: str, settings: KafkaSettings) -> KafkaGroupOffsets:
-        """Return the group offsets of a connector, with its ``admin.*`` settings."""
         return KafkaGroupOffsets(group_arguments(self._properties, connector, settings))
 
     def topic_offsets(self, connector: str, settings: KafkaSettings) -> KafkaTopicOffsets:
-        """Return the topic offsets of a connector, with its consumers' connection settings."""
         return KafkaTopicOffsets(topic_arguments(self._properties, settings))
 
     async def cluster_id(self) -> str | None:
@@ -123,7 +120,6 @@ class KafkaStores(KafkaCluster):
         self.statuses: CompactedLog = KafkaLog(statuses, self._arguments)
 
     def member(self, worker: str) -> WorkerMember:
-        """Create a member of the group ``group.id``."""
         return KafkaWorkerMember(worker, self._group, self._config_topic, self._arguments, self._timeouts)
 
     async def close(self) -> None:
@@ -146,7 +142,6 @@ class StandaloneLog:
         self._listeners: list[Callable[[str, bytes | None], None]] = []
 
     async def start(self, applied: Callable[[str, bytes | None], None]) -> None:
-        """Pass the records to ``applied``, and then each new one."""
         for key, value in self._records.items():
             applied(key, value)
         self._listeners.append(applied)
@@ -161,7 +156,6 @@ class StandaloneLog:
                 applied(key, value)
 
     def position(self) -> int:
-        """Return the number of records that were ever appended."""
         return self._appended
 
     async def lead(self) -> None:
@@ -185,12 +179,10 @@ class StandaloneMember:
         self._assigned: Callable[[Assignment], None] | None = None
 
     async def start(self, assigned: Callable[[Assignment], None]) -> None:
-        """Assign at once."""
         self._assigned = assigned
         self.rebalance()
 
     def offer(self, tasks: Collection[Task], offset: int) -> None:
-        """Store the tasks for the next assignment."""
         self._tasks = tasks
         self._state = replace(self._state, offset=offset)
 
@@ -204,12 +196,10 @@ class StandaloneMember:
             self._assigned(assignment)
 
     async def confirm(self) -> None:
-        """Raise Fenced after ``stop``."""
         if self._assigned is None:
             raise Fenced(f"{self._worker} has stopped")
 
     async def stop(self) -> None:
-        """Assign nothing more. Idempotent."""
         self._assigned = None
 
 
@@ -222,7 +212,6 @@ class StandaloneStores(KafkaCluster):
         self.statuses: CompactedLog = StandaloneLog()
 
     def member(self, worker: str) -> WorkerMember:
-        """Create the only member."""
         return StandaloneMember(worker)
 
     async def close(self) -> None:

@@ -48,16 +48,16 @@ class CompactedTopics:
         self._arguments = {**connection_arguments(arguments), "request_timeout_ms": int(REQUEST_SECONDS * 1000)}
         self._loop = loop
         self._clock = clock
-        self._known: dict[str, _TopicPolicy] = {}
+        self._policies: dict[str, _TopicPolicy] = {}
         self._lock = threading.Lock()
 
     def __call__(self, topic: str) -> bool:
         """Return whether ``cleanup.policy`` of ``topic`` contains ``compact`` or cannot be read."""
         with self._lock:
-            known = self._known.get(topic)
-            if known is None or self._clock() >= known.until:
-                known = self._known[topic] = self._look_up(topic)
-        return known.compacted
+            policy = self._policies.get(topic)
+            if policy is None or self._clock() >= policy.until:
+                policy = self._policies[topic] = self._look_up(topic)
+        return policy.compacted
 
     def _look_up(self, topic: str) -> _TopicPolicy:
         try:

@@ -40,7 +40,7 @@ from headrace.core.connect.work import (
 from headrace.core.model.errors import Fenced, HeadraceError, Retriable
 from headrace.runtime.threads import LoopThread
 from headrace_connectors.kafka.aiokafka_patches import check_alive, pace_requests, stop_client
-from headrace_connectors.kafka.errors import translated
+from headrace_connectors.kafka.errors import headrace_error
 from headrace_connectors.kafka.group_offsets import group_coordinator
 
 log = logging.getLogger(__name__)
@@ -98,7 +98,6 @@ class WorkAssignor(AbstractPartitionAssignor):
 
     @classmethod
     def on_assignment(cls, assignment: ConsumerProtocolMemberAssignment) -> None:
-        """Store the assignment of this member."""
         cls.held = decode_assignment(assignment.user_data)
 
 
@@ -141,11 +140,9 @@ class KafkaWorkerMember:
         await self._loop.call(self._begin())
 
     def offer(self, tasks: Collection[Task], offset: int) -> None:
-        """Set the tasks for the next rebalance."""
         self._assignor.offered = (tuple(tasks), offset)
 
     def rebalance(self) -> None:
-        """Rejoin the group, by subscribing to the same topic again."""
         self._loop.soon(self._subscribe)
 
     async def confirm(self) -> None:
@@ -169,19 +166,19 @@ class KafkaWorkerMember:
     async def _begin(self) -> None:
         await self._remove_predecessor()
         try:
-            await self._open()
+            await self._open_consumer()
         except KafkaError as error:
-            await self._close()
-            raise translated(error, f"joining the group {self._group}") from error
+            await self._close_consumer()
+            raise headrace_error(error, f"joining the group {self._group}") from error
         self._running = asyncio.ensure_future(self._stay())
 
     async def _end(self) -> None:
         if self._running is not None:
             self._running.cancel()
             await asyncio.gather(self._running, return_exceptions=True)
-        await self._close()
+        await self._close_consumer()
 
-    async def _open(self) -> None:
+    async def _open_consumer(self) -> None:
         self._consumer = aiokafka.AIOKafkaConsumer(
             **self._arguments,
             **self._timeouts,
@@ -197,7 +194,7 @@ class KafkaWorkerMember:
         self._subscribe()
         self._stable_at = self._coordinated_at = time.monotonic()
 
-    async def _close(self) -> None:
+    async def _close_consumer(self) -> None:
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
             await stop_client(consumer, _STOP_SECONDS)
@@ -208,13 +205,13 @@ class KafkaWorkerMember:
             await asyncio.sleep(_POLL_SECONDS)
             try:
                 if self._consumer is None:
-                    await self._open()
+                    await self._open_consumer()
                 await self._check(self._consumer)
             except Exception as error:
                 hint = _OTHERS if isinstance(error, InconsistentGroupProtocolError) else ""
                 name = type(error).__name__
                 log.warning("Group %s: the membership failed; the worker joins again: %s%s", self._group, name, hint)
-                await self._close()
+                await self._close_consumer()
                 await asyncio.sleep(_RETRY_SECONDS)
 
     async def _check(self, consumer: aiokafka.AIOKafkaConsumer) -> None:
@@ -255,7 +252,7 @@ class KafkaWorkerMember:
             async with asyncio.timeout(_STOP_SECONDS):
                 await consumer.commit({aiokafka.TopicPartition(self._topic, 0): offset})
         except KafkaError as error:
-            raise translated(error, f"confirming the leader of the group {self._group}") from error
+            raise headrace_error(error, f"confirming the leader of the group {self._group}") from error
         except TimeoutError as error:
             raise Retriable(f"Group {self._group}: the coordinator does not answer") from error
 
@@ -287,5 +284,4 @@ class _Listener(aiokafka.ConsumerRebalanceListener):
         """Keep the last assignment: tasks continue, and a leader that has been replaced is fenced."""
 
     def on_partitions_assigned(self, assigned: Collection[aiokafka.TopicPartition]) -> None:
-        """Handle the end of a rebalance."""
         self._on_stable()

@@ -48,14 +48,14 @@ class ApicurioRegistry:
 
     def _schema(self, text: bytes, references: Any) -> RegisteredSchema:
         try:
-            found = {}
-            for each in references:
-                group, artifact = (str(each.get(name) or "default") for name in ("groupId", "artifactId"))
-                parts = (quote(part, safe="") for part in (group, artifact, str(each["version"])))
-                found[each["name"]] = self._version(*parts)
+            schemas = {}
+            for reference in references:
+                group, artifact = (str(reference.get(name) or "default") for name in ("groupId", "artifactId"))
+                parts = (quote(part, safe="") for part in (group, artifact, str(reference["version"])))
+                schemas[reference["name"]] = self._version(*parts)
         except (KeyError, TypeError) as error:
             raise Retriable("the schema registry's answer is not one of Apicurio's API") from error
-        return RegisteredSchema(text.decode(), self._schema_type, found)
+        return RegisteredSchema(text.decode(), self._schema_type, schemas)
 
     def _version(self, group: str, artifact: str, version: str) -> RegisteredSchema:
         path = f"groups/{group}/artifacts/{artifact}/versions/{version}"

@@ -109,11 +109,11 @@ def _is_registrys(body: bytes) -> bool:
 
 def addresses(option: str, given: Sequence[str]) -> list[str]:
     """The URLs of an option. Raises ConfigError for one that is none."""
-    urls = [each for each in given if each]
+    urls = [url for url in given if url]
     if not urls:
         raise ConfigError(f'Missing required configuration "{option}" which has no default value.', option)
-    for each in urls:
-        if urlsplit(each).scheme not in ("http", "https"):
+    for url in urls:
+        if urlsplit(url).scheme not in ("http", "https"):
             raise ConfigError(f"{option}: a URL begins with http:// or https://", option)
     return urls
 

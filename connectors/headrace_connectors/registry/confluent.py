@@ -50,14 +50,14 @@ class ConfluentRegistry:
         try:
             context = _context(found.get("subject") or "")
             references = {
-                each["name"]: self._referred(each["subject"], each["version"], context)
-                for each in found.get("references") or ()
+                reference["name"]: self._fetch_reference(reference["subject"], reference["version"], context)
+                for reference in found.get("references") or ()
             }
             return RegisteredSchema(found["schema"], found.get("schemaType") or "AVRO", references)
         except (KeyError, TypeError, AttributeError) as error:
             raise Retriable("the schema registry's answer is not one of Confluent's API") from error
 
-    def _referred(self, name: str, version: int, context: str) -> RegisteredSchema:
+    def _fetch_reference(self, name: str, version: int, context: str) -> RegisteredSchema:
         """Fetch a reference, whose name may lack the context of the schema that contains it."""
         subject = name if _context(name) else f"{context}{name}"
         path = f"subjects/{quote(subject, safe='')}/versions/{version}"
@@ -107,10 +107,10 @@ def _tokens(given: ConfluentOptions, tls: ssl.SSLContext | None) -> TokenCache |
         life = (token.begins if token.ends is None else token.ends) - token.begins
         return token.begins + max(life - given.expiry_buffer, life / 2)
 
-    return TokenCache(lambda: _token(credentials), refresh_at)
+    return TokenCache(lambda: _fetch_token(credentials), refresh_at)
 
 
-def _token(credentials: ClientCredentials) -> Token:
+def _fetch_token(credentials: ClientCredentials) -> Token:
     provider = f"the OAuth provider at {credentials.url}"
     try:
         token = credentials.fetch()

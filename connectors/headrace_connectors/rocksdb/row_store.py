@@ -82,13 +82,13 @@ class RocksRowStore:
         self._uses: dict[int, _Use] = {}
         self._last_rank = 0
         self.evicted = 0
-        self._db: Any = _open(path)
+        self._db: Any = _open_database(path)
 
     # -- rows ---------------------------------------------------------------------------------------------------------
 
     def get(self, key: RowKey) -> Row | None:
         """Return the row and mark it as used. A row that cannot be decoded is deleted, and missing."""
-        written = _tried(self._db.get, _row_key(key))
+        written = _run_or_fail(self._db.get, _row_key(key))
         if written is None:
             return None
         try:
@@ -110,12 +110,11 @@ class RocksRowStore:
         if self._limits.max_bytes and len(body) > self._limits.max_bytes:
             self.drop(key)
             return
-        self._write(key, _tried(self._db.get, _row_key(key)), body)
+        self._write(key, _run_or_fail(self._db.get, _row_key(key)), body)
         self._evict(key.table)
 
     def drop(self, key: RowKey) -> None:
-        """Remove the row if it is stored."""
-        written = _tried(self._db.get, _row_key(key))
+        written = _run_or_fail(self._db.get, _row_key(key))
         if written is not None:
             self._remove(key.table, _rank_of(written), key, len(written))
 
@@ -124,20 +123,19 @@ class RocksRowStore:
         prefix = _ROW if table is None else _ROW + _number(table)
         return [
             RowKey(int.from_bytes(stored[1:5], "big"), stored[5:].decode())
-            for stored, _ in _tried(list, self._range(prefix))
+            for stored, _ in _run_or_fail(list, self._range(prefix))
         ]
 
     def holds(self, table: int) -> bool:
-        """Return whether a table has any row."""
         return table in self._uses
 
     def drop_table(self, table: int | None) -> int:
         """Remove all rows of a table, or of all tables, at once; return their number."""
         suffix = b"" if table is None else _number(table)
         for prefix in (_ROW + suffix, _ORDER + suffix):
-            _tried(self._db.delete_range, prefix, _after(prefix))
-        gone = list(self._uses) if table is None else [each for each in (table,) if each in self._uses]
-        return sum(self._uses.pop(each).rows for each in gone)
+            _run_or_fail(self._db.delete_range, prefix, _after(prefix))
+        gone = list(self._uses) if table is None else [table] if table in self._uses else []
+        return sum(self._uses.pop(dropped).rows for dropped in gone)
 
     def __len__(self) -> int:
         return sum(use.rows for use in self._uses.values())
@@ -155,9 +153,9 @@ class RocksRowStore:
 
     def load(self) -> bytes | None:
         """Read the state of the last process, if it ended cleanly, and remove it from the disk."""
-        written = _tried(self._db.get, _STATE)
-        _tried(self._db.delete, _STATE)
-        _tried(self._db.flush_wal, True)
+        written = _run_or_fail(self._db.get, _STATE)
+        _run_or_fail(self._db.delete, _STATE)
+        _run_or_fail(self._db.flush_wal, True)
         try:
             saved = None if written is None else msgspec.msgpack.decode(written, type=_Saved)
         except msgspec.DecodeError:
@@ -171,9 +169,9 @@ class RocksRowStore:
     def save(self, state: bytes) -> None:
         """Write the state after all rows, with a sync to the disk."""
         uses = {table: (use.rows, use.bytes, use.floor) for table, use in self._uses.items()}
-        _tried(self._db.flush_wal, True)
-        _tried(self._db.put, _STATE, msgspec.msgpack.encode(_Saved(state, self._last_rank, uses)))
-        _tried(self._db.flush_wal, True)
+        _run_or_fail(self._db.flush_wal, True)
+        _run_or_fail(self._db.put, _STATE, msgspec.msgpack.encode(_Saved(state, self._last_rank, uses)))
+        _run_or_fail(self._db.flush_wal, True)
 
     def close(self) -> None:
         """Close the files, and remove them if ``cleanup`` is set. Idempotent."""
@@ -192,7 +190,7 @@ class RocksRowStore:
         rank = self._last_rank + 1
         batch.put(_order_key(key.table, rank), key.key.encode())
         batch.put(_row_key(key), _long(rank) + body)
-        _tried(self._db.write, batch)
+        _run_or_fail(self._db.write, batch)
         self._last_rank = rank
         use = self._uses.setdefault(key.table, _Use())
         use.rows += old is None
@@ -202,7 +200,7 @@ class RocksRowStore:
         batch = rocksdict.WriteBatch(raw_mode=True)
         batch.delete(_order_key(table, rank))
         batch.delete(_row_key(key))
-        _tried(self._db.write, batch)
+        _run_or_fail(self._db.write, batch)
         use = self._uses[table]
         use.rows -= 1
         use.bytes -= size
@@ -214,7 +212,7 @@ class RocksRowStore:
         while limits.max_table_bytes and table in self._uses and self._uses[table].bytes > limits.max_table_bytes:
             self._evict_first(table)
         while self._uses and self._is_full():
-            self._evict_first(min(self._uses, key=lambda each: self._first(each)[0]))
+            self._evict_first(min(self._uses, key=lambda candidate: self._first(candidate)[0]))
 
     def _is_full(self) -> bool:
         limits = self._limits
@@ -225,13 +223,13 @@ class RocksRowStore:
     def _evict_first(self, table: int) -> None:
         self.evicted += 1
         rank, key = self._first(table)
-        written = _tried(self._db.get, _row_key(key))
+        written = _run_or_fail(self._db.get, _row_key(key))
         self._remove(table, rank, key, len(written or b""))
 
     def _first(self, table: int) -> tuple[int, RowKey]:
         """The rank and key of a table's least recently used row."""
         prefix, use = _ORDER + _number(table), self._uses[table]
-        stored, key = _tried(next, self._range(prefix, prefix + _long(use.floor)))
+        stored, key = _run_or_fail(next, self._range(prefix, prefix + _long(use.floor)))
         use.floor = int.from_bytes(stored[-_RANK:], "big")
         return use.floor, RowKey(table, key.decode())
 
@@ -242,7 +240,7 @@ class RocksRowStore:
             yield stored, value
 
 
-def _open(path: Path) -> Any:
+def _open_database(path: Path) -> Any:
     """Delete files that cannot be read: a cache may always be empty."""
     options = rocksdict.Options(raw_mode=True)
     options.create_if_missing(True)
@@ -267,7 +265,7 @@ def _open(path: Path) -> Any:
         raise ConfigError(f"{_PATH}: the reselect cache in {path} cannot be opened: {error}", _PATH) from error
 
 
-def _tried(call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+def _run_or_fail(call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
     try:
         return call(*args, **kwargs)
     except Exception as error:  # rocksdict raises no more specific errors

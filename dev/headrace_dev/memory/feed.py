@@ -288,7 +288,7 @@ class MemoryFeed:
         """Revoke all partitions."""
         async with self._turn:
             if self.positions and not self._failed:
-                await self._listener.revoked(list(self.positions))
+                await self._listener.on_partitions_revoked(list(self.positions))
             self.positions = {}
 
     async def assign(self, positions: Mapping[TopicPartition, int]) -> None:
@@ -300,7 +300,7 @@ class MemoryFeed:
             self._logs = ReadLogs(self._begun.items())
             self._topic_ids = {each.topic: self._broker.topic_ids[each.topic] for each in positions}
             self._failed_topics.clear()
-            await self._listener.assigned(self._epoch, list(positions))
+            await self._listener.on_partitions_assigned(self._epoch, list(positions))
             for partition in positions:
                 await self._check_log(partition)
             self.positions = dict(positions)
@@ -320,7 +320,7 @@ class MemoryFeed:
             return True
         self._failed_topics.add(topic)
         error = Fatal(f"{topic}-{partition.partition}: the log does not contain what was read at offset {last.offset}")
-        await self._listener.topic_failed(topic, error)
+        await self._listener.on_topic_failure(topic, error)
         return False
 
     async def _fetch(self) -> None:
@@ -357,7 +357,7 @@ class MemoryFeed:
             await self._listener.put(chunk)
         except Exception as error:
             self._failed = True
-            self._listener.failed(error)
+            self._listener.on_failure(error)
         self._putting = None
 
 

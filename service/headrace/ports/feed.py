@@ -72,16 +72,16 @@ class FeedListener(Protocol):
     async def put(self, chunk: Chunk) -> None:
         """Accept a chunk. The feed fetches no other before this returns, which is the back-pressure."""
 
-    async def assigned(self, epoch: int, partitions: Collection[TopicPartition]) -> None:
+    async def on_partitions_assigned(self, epoch: int, partitions: Collection[TopicPartition]) -> None:
         """A new assignment begins; no chunk of an older epoch follows."""
 
-    async def revoked(self, partitions: Collection[TopicPartition]) -> None:
+    async def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
         """Finish and commit the writes of ``partitions`` within the feed's timeout, then discard the rest."""
 
-    async def topic_failed(self, topic: str, error: Exception) -> None:
+    async def on_topic_failure(self, topic: str, error: Exception) -> None:
         """A topic is not what the group has read of it: nothing more of it is put until the next assignment."""
 
-    def failed(self, error: BaseException) -> None:
+    def on_failure(self, error: BaseException) -> None:
         """The feed cannot continue."""
 
 

@@ -222,15 +222,15 @@ class ScriptedFeed:
         offsets, notes = self._world.committed, self._world.notes
         self._begun = {each: OffsetNote(offsets.get(each, 0), notes.get(each, "")) for each in self._partitions}
         self._notes = {each: note.note for each, note in self._begun.items()}
-        await self._listener.assigned(self._epoch, self._partitions)
+        await self._listener.on_partitions_assigned(self._epoch, self._partitions)
 
     async def _run(self) -> None:
         try:
             while await self._until_moved():
-                await self._listener.revoked(self._partitions)
+                await self._listener.on_partitions_revoked(self._partitions)
                 await self._assign()
         except Exception as error:
-            self._listener.failed(error)
+            self._listener.on_failure(error)
 
     async def _until_moved(self) -> bool:
         """Deliver uncommitted records; return True if the partitions should be assigned again."""

@@ -93,13 +93,13 @@ class Recorder:
         self.values += [record.value or b"" for record in chunk.records]
         self.ends[chunk.partition] = chunk.end
 
-    async def assigned(self, epoch: int, partitions: Collection[TopicPartition]) -> None:
+    async def on_partitions_assigned(self, epoch: int, partitions: Collection[TopicPartition]) -> None:
         assert self.running == 0, "calls of a listener overlap"
         self.calls.append("assigned")
         self._epoch, self._sequence = epoch, ChunkSequence()
         self.assignments.append(set(partitions))
 
-    async def revoked(self, partitions: Collection[TopicPartition]) -> None:
+    async def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
         assert self.running == 0, "calls of a listener overlap"
         self.calls.append("revoked")
         assert set(partitions) == self.assignments[-1]
@@ -108,10 +108,10 @@ class Recorder:
                 await self.feed.commit(self.ends)
         self.ends = {}
 
-    async def topic_failed(self, topic: str, error: Exception) -> None:
+    async def on_topic_failure(self, topic: str, error: Exception) -> None:
         self.failed_topics.append(topic)
 
-    def failed(self, error: BaseException) -> None:
+    def on_failure(self, error: BaseException) -> None:
         self.errors.append(error)
 
     @property

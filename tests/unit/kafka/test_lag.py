@@ -13,11 +13,11 @@ def test_records_count_as_lag_until_they_are_committed() -> None:
     lag = GroupLag()
     lag.begin({FIRST: 40})
     lag.read(FIRST, 40, 100)
-    lag.measured({FIRST: 100, SECOND: 7}, {FIRST: 100, SECOND: 0})
+    lag.set_ends({FIRST: 100, SECOND: 7}, {FIRST: 100, SECOND: 0})
     assert lag.now() == {FIRST: 60, SECOND: 7}
-    lag.committed({FIRST: 90})
+    lag.on_commit({FIRST: 90})
     assert lag.now() == {FIRST: 10, SECOND: 7}
-    lag.committed({FIRST: 100})
+    lag.on_commit({FIRST: 100})
     assert lag.now() == {FIRST: 0, SECOND: 7}
 
 
@@ -26,7 +26,7 @@ def test_a_group_without_offsets_begins_where_it_reads() -> None:
     lag = GroupLag()
     lag.begin({})
     lag.read(FIRST, 500, 510)
-    lag.measured({FIRST: 520}, {FIRST: 510})
+    lag.set_ends({FIRST: 520}, {FIRST: 510})
     assert lag.now() == {FIRST: 20}
 
 
@@ -35,8 +35,8 @@ def test_transaction_markers_are_no_lag() -> None:
     lag = GroupLag()
     lag.begin({FIRST: 0})
     lag.read(FIRST, 0, 10)
-    lag.committed({FIRST: 10})
-    lag.measured({FIRST: 12}, {FIRST: 12})
+    lag.on_commit({FIRST: 10})
+    lag.set_ends({FIRST: 12}, {FIRST: 12})
     assert lag.now() == {FIRST: 0}
 
 
@@ -45,9 +45,9 @@ def test_the_end_of_an_assignment_clears_the_lag() -> None:
     lag = GroupLag()
     lag.begin({FIRST: 0})
     lag.read(FIRST, 0, 10)
-    lag.measured({FIRST: 10}, {FIRST: 10})
+    lag.set_ends({FIRST: 10}, {FIRST: 10})
     lag.end()
     assert lag.now() == {}
     lag.begin({FIRST: 10})
-    lag.measured({FIRST: 15}, {FIRST: 10})
+    lag.set_ends({FIRST: 15}, {FIRST: 10})
     assert lag.now() == {FIRST: 5}

@@ -29,16 +29,16 @@ class Listener:
     async def deliver(self, chunk: Chunk) -> None:
         """Ignore the chunk."""
 
-    async def revoked(self, partitions: Collection[TopicPartition]) -> None:
+    async def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
         """Ignore the revocation."""
 
-    async def assigned(self, epoch: int, partitions: Collection[TopicPartition]) -> None:
+    async def on_partitions_assigned(self, epoch: int, partitions: Collection[TopicPartition]) -> None:
         """Ignore the assignment."""
 
-    async def topic_failed(self, topic: str, error: Exception) -> None:
+    async def on_topic_failure(self, topic: str, error: Exception) -> None:
         """Ignore the topic."""
 
-    def failed(self, error: BaseException) -> None:
+    def on_failure(self, error: BaseException) -> None:
         """Record the failure."""
         self.failures.append(error)
 

@@ -82,7 +82,6 @@ def has_state(column: Column, state: CellState) -> Mask:
 
 
 def from_cache(data_type: pa.DataType, values: Sequence[CellValue | None]) -> pa.Array:
-    """Return cached values as a column."""
     if _is_flat(data_type):
         return pa.array(values, data_type)
     return pa.concat_arrays([pa.nulls(1, data_type) if value is None else value for value in values])

@@ -101,11 +101,9 @@ class _Filling:
         return pa.concat_arrays([old, values]).take(pa.array(index))
 
     def set(self, cells: Mask, state: CellState) -> None:
-        """Decide cells without a value."""
         self.states[cells] = state
 
     def last_resort(self, cells: Mask) -> None:
-        """Use the fallback values of doubtful cells."""
         nulls = np.asarray(self._values.is_null())
         self.states[cells] = np.where(nulls, CellState.NULL, CellState.VALUE)[cells]
 

@@ -94,16 +94,20 @@ def plan(actions: Actions, rules: TableRules, batch: CacheBatch | None, stored: 
     counts: Counter[tuple[str, ...]] = Counter()
     if batch is not None:
         refresh(actions, rules, batch)
-    opened = [found for index in range(len(actions.columns)) if (found := _open(actions, index, rules, batch, counts))]
-    identified = _identified(actions, rules)
-    wanted = {cells.column: _wanted(actions, cells, rules, unstored) & identified for cells in opened}
+    opened = [
+        cells
+        for index in range(len(actions.columns))
+        if (cells := _open_cells_of(actions, index, rules, batch, counts))
+    ]
+    identified = _rows_with_identity(actions, rules)
+    wanted = {cells.column: _cells_to_request(actions, cells, rules, unstored) & identified for cells in opened}
     wanted = {index: mask for index, mask in wanted.items() if mask.any()}
     rows = np.flatnonzero(np.logical_or.reduce(list(wanted.values()))) if wanted else np.empty(0, np.int64)
     request = _request(actions, rules, rows, wanted) if wanted else None
     return ReselectPlan(actions, rules, batch, tuple(opened), rows, tuple(wanted), request, unstored, counts)
 
 
-def _open(
+def _open_cells_of(
     actions: Actions, index: int, rules: TableRules, batch: CacheBatch | None, counts: Counter[tuple[str, ...]]
 ) -> OpenCells | None:
     column = actions.columns[index]
@@ -129,7 +133,7 @@ def _open(
     return OpenCells(index, unchanged, unknown, nulls, hit_rows, hit_values)
 
 
-def _wanted(actions: Actions, cells: OpenCells, rules: TableRules, unstored: Mask) -> Mask:
+def _cells_to_request(actions: Actions, cells: OpenCells, rules: TableRules, unstored: Mask) -> Mask:
     """The cells of a column that the request contains."""
     rule = rules.column(actions.columns[cells.column].name)
     if not rule.readable or rules.source_reads == "none":
@@ -142,12 +146,12 @@ def _wanted(actions: Actions, cells: OpenCells, rules: TableRules, unstored: Mas
     return wanted & unstored if rules.source_reads == "missing-rows" else wanted
 
 
-def _identified(actions: Actions, rules: TableRules) -> Mask:
+def _rows_with_identity(actions: Actions, rules: TableRules) -> Mask:
     """Return the rows whose complete identity is known: a null or an omitted column identifies no row."""
     identified = np.full(len(actions), bool(rules.identity))
     for column in _identity_columns(actions, rules):
-        known = column.values.is_valid() if column.states is None else column.states == CellState.VALUE
-        identified &= np.asarray(known, np.bool_)
+        has_value = column.values.is_valid() if column.states is None else column.states == CellState.VALUE
+        identified &= np.asarray(has_value, np.bool_)
     return identified
 
 

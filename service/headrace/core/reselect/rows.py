@@ -56,7 +56,6 @@ class RowRequest:
         return len(self.needs)
 
     def slice(self, begin: int, end: int) -> RowRequest:
-        """Return consecutive rows of the request."""
         key = tuple(replace(column, values=column.values[begin:end]) for column in self.key)
         return replace(self, key=key, needs=self.needs[begin:end], transactions=self.transactions[begin:end])
 

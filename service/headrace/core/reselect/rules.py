@@ -220,7 +220,6 @@ class TableRules:
     unresolved_insert_mode: str = _DEFAULTS.unresolved_insert_mode
 
     def column(self, name: str) -> ColumnRule:
-        """Return the rule of a column; a column without a rule is neither read nor cached."""
         return self.columns.get(name, NO_RULE)
 
     @property

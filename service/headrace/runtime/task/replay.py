@@ -154,7 +154,7 @@ class ReplayFeed:
         self._epoch += 1
         self._partitions = list(partitions)
         self._put.clear()
-        await self._listener.assigned(self._epoch, list(partitions))
+        await self._listener.on_partitions_assigned(self._epoch, list(partitions))
         for sequence, (partition, at) in enumerate(partitions.items()):
             records = [at[offset] for offset in sorted(at)]
             self._waits[partition] = records[-1].offset + 1

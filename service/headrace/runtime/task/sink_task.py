@@ -125,7 +125,7 @@ class SinkTask:
             self._assignment.resume()
         self._feed.resume()
 
-    def failed(self, error: BaseException) -> None:
+    def on_failure(self, error: BaseException) -> None:
         """Stop writing and committing, and report the error to the worker. Later errors are ignored."""
         if not self._has_failed:
             self._has_failed = True
@@ -136,7 +136,7 @@ class SinkTask:
 
     # -- assignments ---------------------------------------------------------------------------------------------------
 
-    async def assigned(self, epoch: int, partitions: Collection[TopicPartition]) -> None:
+    async def on_partitions_assigned(self, epoch: int, partitions: Collection[TopicPartition]) -> None:
         """Begin an assignment at the committed offsets, with empty queues."""
         if self._assignment is not None and not self._assignment.is_over:
             self._assignment.drop()
@@ -146,14 +146,14 @@ class SinkTask:
         parts = self._parts
         parts.reselect.cache.assign(partitions)
         parts.pipelines.begin_assignment()
-        assignment = Assignment(epoch, partitions, parts, self._commit_turn, self.failed, paused=self._is_paused)
+        assignment = Assignment(epoch, partitions, parts, self._commit_turn, self.on_failure, paused=self._is_paused)
         parts.tables.begin_assignment(assignment.partitions)
         self._assignment = assignment
         assignment.throttle()
         parts.observer.assigned(partitions)
         log.info("%s: assigned %d partition(s)", self._options.connector, len(partitions))
 
-    async def revoked(self, partitions: Collection[TopicPartition]) -> None:
+    async def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
         """Finish and commit the writes in progress. Discard the rest, which its new owner reads again."""
         if self._assignment is not None:
             await self._assignment.revoke()
@@ -175,7 +175,7 @@ class SinkTask:
                     await self._assignment.commit()
                     self._parts.tables.on_caught_up(self._topics_without_lag(self._assignment))
         except Exception as error:
-            self.failed(error)
+            self.on_failure(error)
 
     def _topics_without_lag(self, assignment: Assignment) -> Collection[str]:
         """Return the topics of which every partition is known to be committed up to its end."""
@@ -210,12 +210,12 @@ class SinkTask:
                     raise
                 if not assignment.is_over:  # otherwise its new owner reads it, and finds the same
                     assignment.block(chunk)
-                    await self.topic_failed(topic, error)
+                    await self.on_topic_failure(topic, error)
                 return
             parts.observer.taken(chunk.partition, chunk.end, len(chunk.records))
             await assignment.put(chunk, addressed)
         except Exception as error:
-            self.failed(error)
+            self.on_failure(error)
 
     def _address(self, assignment: Assignment, topic: str, topic_of_rows: str, content: Content) -> Addressed:
         """The table of content. ``topic`` is the one that is read, which transforms may have changed for the rows."""
@@ -229,10 +229,10 @@ class SinkTask:
             sources.admit_truncate(whole_name, content, topic_of_rows, assignment.partitions[topic])
         return Addressed(name, topic, content)
 
-    async def topic_failed(self, topic: str, error: Exception) -> None:
+    async def on_topic_failure(self, topic: str, error: Exception) -> None:
         """Fail the tables of a topic that cannot be decoded, or is not what the group has read of it."""
         if not self._options.isolate_tables:
-            self.failed(error)
+            self.on_failure(error)
             return
         names = self._parts.tables.of_topic(topic)
         if not names:  # it has contained no change yet

@@ -63,11 +63,11 @@ async def test_a_write_that_a_rebalance_did_not_wait_for(harness: Harness, monke
     try:
         harness.insert(1, 10)
         await eventually(merge.began.is_set)
-        revoking = asyncio.create_task(task.revoked([FIRST]))
+        revoking = asyncio.create_task(task.on_partitions_revoked([FIRST]))
         await asyncio.sleep(0)
         revoking.cancel()
         await asyncio.gather(revoking, return_exceptions=True)
-        await task.assigned(task.epoch + 1, [FIRST])
+        await task.on_partitions_assigned(task.epoch + 1, [FIRST])
         commits: list[Any] = []
         harness.broker.commit_arrives = lambda offsets: _append(commits, dict(offsets))
         await task.put(chunk(task.epoch, 7))
@@ -96,7 +96,7 @@ async def test_an_error_of_a_write_that_a_rebalance_did_not_wait_for(
     try:
         harness.insert(1, 10)
         await eventually(merge.began.is_set)
-        await task.assigned(task.epoch + 1, [FIRST])
+        await task.on_partitions_assigned(task.epoch + 1, [FIRST])
         merge.go.set()
         await task.put(chunk(task.epoch, 7))
         await eventually(lambda: bool(harness.failures or task.tables()) or harness.offset() == 8)

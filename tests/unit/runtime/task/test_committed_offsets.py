@@ -182,7 +182,7 @@ async def test_commit_in_flight_is_awaited(harness: Harness, ends: str) -> None:
     await task.start()
     harness.insert(1, 10)
     await eventually(lambda: commits.begun == 1)
-    ending = asyncio.ensure_future(task.revoked([FIRST]) if ends == "revoked" else getattr(task, ends)())
+    ending = asyncio.ensure_future(task.on_partitions_revoked([FIRST]) if ends == "revoked" else getattr(task, ends)())
     await asyncio.sleep(0)
     for _ in range(20):
         await asyncio.sleep(0)

@@ -28,11 +28,10 @@ class CacheAssignments:
 
     def __init__(self, last_generation: int = 0, parked: Iterable[ParkedPartition] = ()) -> None:
         self._last_generation = last_generation
-        self._parked = {each.partition: each for each in parked}
+        self._parked = {partition.partition: partition for partition in parked}
         self._held: dict[Partition, _Held] = {}
 
     def generation(self, partition: Partition) -> int | None:
-        """Return the generation of a partition, None if it is not assigned."""
         held = self._held.get(partition)
         return None if held is None else held.generation
 
@@ -43,7 +42,7 @@ class CacheAssignments:
 
     def of_topic(self, topic: str) -> list[Partition]:
         """Return the topic's partitions that are assigned or parked."""
-        return [each for each in {*self._held, *self._parked} if each.topic == topic]
+        return [partition for partition in {*self._held, *self._parked} if partition.topic == topic]
 
     def begin(self, partitions: Iterable[Partition]) -> None:
         """Begin a new assignment with a new generation."""
@@ -84,7 +83,7 @@ class CacheAssignments:
                 partition.topic, partition.number, held.generation, held.following, held.lost
             )
 
-    def ended(self) -> tuple[int, list[ParkedPartition]]:
+    def park_all(self) -> tuple[int, list[ParkedPartition]]:
         """Park all partitions; return the last generation, and the parked partitions for the next run."""
         for partition in list(self._held):
             self.end(partition, park=True)

@@ -23,7 +23,7 @@ _CHECKSUM = 4
 _VALUE = "value"
 
 
-class _Written(msgspec.Struct, array_like=True, gc=False):
+class _StoredCell(msgspec.Struct, array_like=True, gc=False):
     """A cell on disk. ``arrow`` is whether ``value`` is an array in Arrow's stream format."""
 
     column: str
@@ -41,13 +41,13 @@ class _Written(msgspec.Struct, array_like=True, gc=False):
 
 
 _ENCODER = msgspec.msgpack.Encoder()
-_DECODER = msgspec.msgpack.Decoder(list[_Written])
+_DECODER = msgspec.msgpack.Decoder(list[_StoredCell])
 
 
 def encode_row(row: Row) -> bytes:
     """Encode a row with its checksum. Raises ValueError for a value or fingerprint that cannot be encoded."""
     try:
-        body = _ENCODER.encode([_written(column, cell) for column, cell in row.items()])
+        body = _ENCODER.encode([_to_stored(column, cell) for column, cell in row.items()])
     except (TypeError, pa.ArrowException) as error:  # UnicodeEncodeError is a ValueError
         raise ValueError("the cached value cannot be encoded") from error
     return zlib.crc32(body).to_bytes(_CHECKSUM, "big") + body
@@ -59,18 +59,18 @@ def decode_row(data: bytes) -> Row:
     if zlib.crc32(body).to_bytes(_CHECKSUM, "big") != data[:_CHECKSUM]:
         raise ValueError("the cached row is truncated or modified")
     try:
-        return {written.column: _cell(written) for written in _DECODER.decode(body)}
+        return {written.column: _from_stored(written) for written in _DECODER.decode(body)}
     except (msgspec.DecodeError, pa.ArrowException) as error:
         raise ValueError("the cached row has another format") from error
 
 
-def _written(column: str, cell: Cell) -> _Written:
+def _to_stored(column: str, cell: Cell) -> _StoredCell:
     if not isinstance(cell.fingerprint, str | bytes | None):
         raise TypeError("the fingerprint is neither text nor bytes")
     arrow = isinstance(cell.value, pa.Array)
     value = _stream(cell.value) if arrow else cell.value
     partition = cell.stamp.partition
-    return _Written(
+    return _StoredCell(
         column,
         arrow,
         value,
@@ -86,7 +86,7 @@ def _written(column: str, cell: Cell) -> _Written:
     )
 
 
-def _cell(written: _Written) -> Cell:
+def _from_stored(written: _StoredCell) -> Cell:
     value: CellValue | None = _array(written.value) if written.arrow else written.value
     stamp = Stamp(Partition(written.topic, written.partition), written.offset, written.position)
     return Cell(value, written.fingerprint, stamp, written.generation, written.origin, written.stored, written.size)
@@ -119,7 +119,6 @@ class ParkedPartition(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def partition(self) -> Partition:
-        """Return the partition."""
         return Partition(self.topic, self.number)
 
 
@@ -135,12 +134,10 @@ class KnownTable(msgspec.Struct, frozen=True, array_like=True):
 
     @staticmethod
     def of(table: TableId, number: int, shape: str | None) -> KnownTable:
-        """Return the table with its number."""
         return KnownTable(table.name, table.database, table.schema, table.table, number, shape)
 
     @property
     def id(self) -> TableId:
-        """Return the table's name at the source."""
         return TableId(self.name, self.database, self.schema, self.table)
 
 
@@ -164,7 +161,6 @@ _STATE_DECODER = msgspec.msgpack.Decoder(CacheState)
 
 
 def encode_state(state: CacheState) -> bytes:
-    """Return the state as bytes."""
     return _STATE_ENCODER.encode(state)
 
 

@@ -99,7 +99,6 @@ class ReselectColumnCache:
         return CacheBatch(self, self._number(table), fingerprints)
 
     def holds(self, table: TableId) -> bool:
-        """Return whether any row of a table is cached."""
         return self._rows.store.holds(self._number(table))
 
     def assign(self, partitions: Iterable[Partition]) -> None:
@@ -146,7 +145,6 @@ class ReselectColumnCache:
             self._drop_partition(partition, cause)
 
     def clear(self, cause: str) -> None:
-        """Drop all rows."""
         for number in self._tables.values():
             self._epochs[number] += 1
         self.counts["drops", cause] += self._rows.drop_table(None)
@@ -164,7 +162,6 @@ class ReselectColumnCache:
 
     @property
     def size(self) -> int:
-        """Return the approximate bytes in use."""
         return self._rows.store.size
 
     def use(self) -> CacheUse:
@@ -183,7 +180,6 @@ class ReselectColumnCache:
     # -- for CacheBatch and RowCache ------------------------------------------------------------------------
 
     def epoch(self, table: int) -> int:
-        """Return the number of drops of the complete table."""
         return self._epochs[table]
 
     def read(self, key: RowKey, column: str, stamp: Stamp, fingerprint: object) -> Hit | None:
@@ -302,7 +298,7 @@ class ReselectColumnCache:
     def _state(self) -> CacheState:
         shapes = {table: shape if isinstance(shape, str) else None for table, shape in self._shapes.items()}
         tables = [KnownTable.of(table, number, shapes.get(table)) for table, number in self._tables.items()]
-        last, parked = self._assignments.ended()
+        last, parked = self._assignments.park_all()
         return CacheState(self._settings, self._now(), self._wall(), last, parked, tables)
 
     def _restore(self) -> None:
@@ -406,7 +402,6 @@ class RowCache:
         self._pending().cells[column] = self._batch.cache.new_cell(value, fingerprint, self._stamp, origin)
 
     def invalidate(self, column: str) -> None:
-        """Invalidate one column."""
         self._pending().cells[column] = None
 
     def drop(self) -> None:

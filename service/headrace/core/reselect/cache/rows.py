@@ -95,7 +95,6 @@ class Cell:
 
 
 def value_size(value: CellValue | None) -> int:
-    """Return the bytes of a value."""
     if value is None:
         return 0
     return int(value.nbytes) if isinstance(value, pa.Array) else len(value)
@@ -171,21 +170,19 @@ class MemoryRowStore:
 
     def __init__(self, limits: CacheLimits) -> None:
         self._limits = limits
-        self._rows = _LruRows(limits.max_bytes or float("inf"), self._was_evicted)
+        self._rows = _LruRows(limits.max_bytes or float("inf"), self._on_eviction)
         self._by_table: dict[int, dict[RowKey, None]] = {}
         self._table_bytes: Counter[int] = Counter()
         self._stored: dict[RowKey, int] = {}
         self.evicted = 0
 
     def get(self, key: RowKey) -> Row | None:
-        """Return the row and mark it as used."""
         row = self._rows.get(key)
         if row is not None:
             self._touch(key)
         return row
 
     def put(self, key: RowKey, row: Row) -> None:
-        """Store the row and evict rows above the limits; a row that exceeds them alone is not stored."""
         self.drop(key)
         size = row_size(row)
         if self._limits.max_bytes and size > self._limits.max_bytes:
@@ -197,32 +194,26 @@ class MemoryRowStore:
         self._evict(key.table)
 
     def drop(self, key: RowKey) -> None:
-        """Remove the row."""
         row = self._rows.pop(key, None)
         if row is not None:
-            self._forgotten(key, row)
+            self._subtract(key, row)
 
     def keys(self, table: int | None) -> Collection[RowKey]:
-        """Return the keys of a table, or of all tables."""
         return list(self._rows) if table is None else list(self._by_table.get(table, ()))
 
     def holds(self, table: int) -> bool:
-        """Return whether a table has any row."""
         return bool(self._by_table.get(table))
 
     def drop_table(self, table: int | None) -> int:
-        """Remove all rows of a table, or of all tables; return their number."""
         keys = self.keys(table)
         for key in keys:
             self.drop(key)
         return len(keys)
 
     def oldest(self) -> int | None:
-        """Return when the oldest cell was stored."""
         return min(self._stored.values(), default=None)
 
     def load(self) -> bytes | None:
-        """Return None: no state outlives the process."""
         return None
 
     def save(self, state: bytes) -> None:
@@ -233,7 +224,6 @@ class MemoryRowStore:
 
     @property
     def size(self) -> int:
-        """Return the approximate bytes in use."""
         return int(self._rows.currsize)
 
     def __len__(self) -> int:
@@ -252,11 +242,11 @@ class MemoryRowStore:
         order.pop(key, None)
         order[key] = None
 
-    def _was_evicted(self, key: RowKey, row: Row) -> None:
+    def _on_eviction(self, key: RowKey, row: Row) -> None:
         self.evicted += 1
-        self._forgotten(key, row)
+        self._subtract(key, row)
 
-    def _forgotten(self, key: RowKey, row: Row) -> None:
+    def _subtract(self, key: RowKey, row: Row) -> None:
         self._by_table[key.table].pop(key, None)
         self._table_bytes[key.table] -= row_size(row)
         self._stored.pop(key, None)
@@ -265,18 +255,17 @@ class MemoryRowStore:
 class _LruRows(cachetools.LRUCache[RowKey, Row]):
     """An LRU with a limit on bytes, which reports evictions."""
 
-    def __init__(self, max_bytes: float, evicted: Callable[[RowKey, Row], None]) -> None:
+    def __init__(self, max_bytes: float, on_eviction: Callable[[RowKey, Row], None]) -> None:
         super().__init__(max_bytes, getsizeof=row_size)
-        self._evicted = evicted
+        self._on_eviction = on_eviction
 
     def popitem(self) -> tuple[RowKey, Row]:
         key, row = super().popitem()
-        self._evicted(key, row)
+        self._on_eviction(key, row)
         return key, row
 
 
 def row_size(row: Row) -> int:
-    """Return the approximate bytes of a row."""
     return ROW_OVERHEAD + sum(cell.size for cell in row.values())
 
 
