@@ -99,7 +99,13 @@ class KafkaDeadLetterQueue:
         await self._loop.call(self._close())
 
     async def _start(self) -> None:
-        await _ensure_topic(self._admin, self._topic, self._replication)
+        admin = AIOKafkaAdminClient(**self._admin)
+        try:
+            await admin.start()
+            if self._topic not in await admin.list_topics():
+                await create_topic(admin, NewTopic(self._topic, 1, self._replication))
+        finally:
+            await admin.close()
         self._producer = AIOKafkaProducer(**self._arguments, value_serializer=_serialize)
         try:
             await self._producer.start()
@@ -152,17 +158,6 @@ def _size(letter: Mapping[str, Any]) -> int:
     value = _serialize(letter["value"])
     size: int = DefaultRecordBatchBuilder.estimate_size_in_bytes(letter["key"], value, letter["headers"])
     return size
-
-
-async def _ensure_topic(arguments: Mapping[str, Any], topic: str, replication: int) -> None:
-    """Create ``topic`` with one partition unless it exists."""
-    admin = AIOKafkaAdminClient(**arguments)
-    try:
-        await admin.start()
-        if topic not in await admin.list_topics():
-            await create_topic(admin, NewTopic(topic, 1, replication))
-    finally:
-        await admin.close()
 
 
 _AT_ONCE = 5_000

@@ -76,7 +76,12 @@ class KafkaLog:
         try:
             await ensure_topic(self._topic, self._arguments)
             consumer = await self._connect()
-            await self._read_to_end(consumer, applied)
+            partitions = sorted(consumer.assignment())  # all partitions: without a group, none are assigned to others
+            await consumer.seek_to_beginning(*partitions)
+            ends = await consumer.end_offsets(partitions)
+            for partition in partitions:
+                while await position(consumer, partition) < ends[partition]:
+                    await self._read_some(consumer, applied)
             await self._prepare_to_write()
         except (KafkaError, OSError) as error:
             await self.close()
@@ -159,29 +164,19 @@ class KafkaLog:
         if producer is not None:
             await stop_client(producer, _STOP_SECONDS)
 
-    async def _read_to_end(self, consumer: AIOKafkaConsumer, applied: Applied) -> None:
-        partitions = sorted(consumer.assignment())  # all partitions: without a group, none are assigned to others
-        await consumer.seek_to_beginning(*partitions)
-        ends = await consumer.end_offsets(partitions)
-        for partition in partitions:
-            while await position(consumer, partition) < ends[partition]:
-                await self._read_some(consumer, applied)
-
     async def _follow(self, applied: Applied) -> None:
         """Read until cancelled. A failed consumer is replaced, because it has skipped records of other partitions."""
         while True:
             try:
-                await self._read_some(self._consumer or await self._reconnect(), applied)
+                if self._consumer is None:
+                    consumer = await self._connect()
+                    for partition in consumer.assignment():
+                        consumer.seek(partition, self._read.get(partition.partition, 0))
+                await self._read_some(self._consumer, applied)
             except Exception as error:  # reading must continue after any error
                 log.warning("Topic %s: reading failed and is retried: %s", self._topic.name, type(error).__name__)
                 await self._drop_consumer()
                 await asyncio.sleep(_RETRY_SECONDS)
-
-    async def _reconnect(self) -> AIOKafkaConsumer:
-        consumer = await self._connect()
-        for partition in consumer.assignment():
-            consumer.seek(partition, self._read.get(partition.partition, 0))
-        return consumer
 
     async def _read_some(self, consumer: AIOKafkaConsumer, applied: Applied) -> None:
         check_alive(consumer)
@@ -275,7 +270,13 @@ class KafkaFencedLog(KafkaLog):
                     await producer.start()
             except (KafkaError, TimeoutError) as error:
                 await stop_client(producer)
-                raise self._open_error(error) from error
+                if isinstance(error, TimeoutError):
+                    raise Retriable(
+                        f"Topic {self._topic.name}: the brokers did not initialize the transactional producer "
+                        f"({self._transactional_id}) within {_WRITE_SECONDS:g} s; with fewer than three brokers, set "
+                        "transaction.state.log.replication.factor=1 and transaction.state.log.min.isr=1 on them"
+                    ) from error
+                raise headrace_error(error, f"opening the transactional producer {self._transactional_id}") from error
             except BaseException:
                 await stop_client(producer)
                 raise
@@ -293,7 +294,12 @@ class KafkaFencedLog(KafkaLog):
             except (KafkaError, TimeoutError) as error:
                 _retrieve_errors(producer)
                 await self._drop_producer()
-                raise self._write_error(error) from error
+                name = self._topic.name
+                if isinstance(error, ProducerFenced | InvalidProducerEpoch):
+                    raise Fenced(f"Topic {name}: another worker is the leader now and writes it") from error
+                if isinstance(error, TimeoutError):
+                    raise Retriable(f"Topic {name}: it could not be written within {_WRITE_SECONDS:g} s") from error
+                raise headrace_error(error, f"writing to the topic {name}") from error
             except asyncio.CancelledError:  # the caller was cancelled; the producer cannot begin another transaction
                 await self._drop_producer()
                 raise
@@ -335,22 +341,6 @@ class KafkaFencedLog(KafkaLog):
         await producer.commit_transaction()
         await deliveries
         return [delivery.result() for delivery in sent]
-
-    def _write_error(self, error: BaseException) -> Exception:
-        if isinstance(error, ProducerFenced | InvalidProducerEpoch):
-            return Fenced(f"Topic {self._topic.name}: another worker is the leader now and writes it")
-        if isinstance(error, TimeoutError):
-            return Retriable(f"Topic {self._topic.name}: it could not be written within {_WRITE_SECONDS:g} s")
-        return headrace_error(error, f"writing to the topic {self._topic.name}")
-
-    def _open_error(self, error: BaseException) -> Exception:
-        if isinstance(error, TimeoutError):
-            return Retriable(
-                f"Topic {self._topic.name}: the brokers did not initialize the transactional producer "
-                f"({self._transactional_id}) within {_WRITE_SECONDS:g} s; with fewer than three brokers, set "
-                "transaction.state.log.replication.factor=1 and transaction.state.log.min.isr=1 on them"
-            )
-        return headrace_error(error, f"opening the transactional producer {self._transactional_id}")
 
 
 def _retrieve_errors(producer: AIOKafkaProducer) -> None:

@@ -249,13 +249,16 @@ class GroupMember(Service):
         if partitions == (NOWHERE,):
             self._gate_moved.clear()
             await self._consumer.getmany(NOWHERE, timeout_ms=0)
-            return await self._wait_at_gate()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(GATE_SECONDS):
+                    await self._gate_moved.wait()
+            return
         epoch = self._numbering.epoch
         polled = await self._consumer.getmany(*partitions, timeout_ms=POLL_MS, max_records=self._size.records)
         if epoch != self._numbering.epoch:  # of an assignment whose first positions are not decided yet
             for client_partition in polled.keys() & self._consumer.assignment():
                 self._consumer.seek(client_partition, polled[client_partition][0].offset)
-            return None
+            return
         # No step between the poll and its positions: both are valid, so ``position`` returns without waiting.
         fetched = []
         for client_partition, records in polled.items():
@@ -274,7 +277,7 @@ class GroupMember(Service):
                 if not behind:
                     self._caught_up(partition, fetched_at, epoch)
             self._undelivered.discard(partition)
-        return None
+        return
 
     async def _next_chunk(
         self, partition: TopicPartition, records: Sequence[FetchedRecord], end: int, behind: int
@@ -328,11 +331,6 @@ class GroupMember(Service):
     def _caught_up(self, partition: TopicPartition, at: float, epoch: int) -> None:
         if epoch == self._numbering.epoch:
             self.caught_up[partition] = at
-
-    async def _wait_at_gate(self) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(GATE_SECONDS):
-                await self._gate_moved.wait()
 
     async def _restart_assignment(self) -> None:
         """End the assignment and begin it once more. A rebalance that is under way does the same."""

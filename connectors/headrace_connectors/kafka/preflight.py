@@ -158,21 +158,18 @@ async def _check(address: str, arguments: Mapping[str, Any]) -> None:
         raise ConfigError(f"bootstrap.servers: {address!r} is not host:port", "bootstrap.servers")
     try:
         async with asyncio.timeout(ANSWER_SECONDS):
-            await _connect(host.strip("[]"), int(port), address, arguments)
+            host = host.strip("[]")
+            await _check_tcp(host, int(port), address)
+            if str(arguments.get("security_protocol", "")).endswith("SSL"):
+                await check_handshake(host, int(port), arguments["ssl_context"])
+            if "sasl_oauth_token_provider" in arguments:
+                await _fetch_token(arguments["sasl_oauth_token_provider"])
+            await _check_protocol(host, int(port), address, arguments)
     except TimeoutError as error:
         raise Retriable(
             f"Kafka broker {address}: no complete login within {ANSWER_SECONDS:g} s; check the load of the broker and "
             "the network"
         ) from error
-
-
-async def _connect(host: str, port: int, address: str, arguments: Mapping[str, Any]) -> None:
-    await _check_tcp(host, port, address)
-    if str(arguments.get("security_protocol", "")).endswith("SSL"):
-        await check_handshake(host, port, arguments["ssl_context"])
-    if "sasl_oauth_token_provider" in arguments:
-        await _fetch_token(arguments["sasl_oauth_token_provider"])
-    await _check_protocol(host, port, address, arguments)
 
 
 async def _check_tcp(host: str, port: int, address: str) -> None:

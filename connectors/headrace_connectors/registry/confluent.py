@@ -36,7 +36,10 @@ class ConfluentRegistry:
         """Raises ConfigError for options that cannot be right; asks nothing yet."""
         given = parsed(ConfluentOptions, options)
         urls = addresses(URL, given.urls)
-        http = http_client(options, "schema.registry.ssl.", _proxy(given))
+        host, port = given.proxy_host, given.proxy_port
+        if bool(host) != bool(port):
+            raise ConfigError("proxy.host and proxy.port go together", "proxy.port" if host else "proxy.host")
+        http = http_client(options, "schema.registry.ssl.", f"{host}:{port}" if host else "")
         self._client = RegistryClient(URL, urls, http, _headers(given), _tokens(given, http.tls))
 
     def fetch(self, schema_id: SchemaId) -> RegisteredSchema:
@@ -133,10 +136,3 @@ def _refusal(answer: NoToken, provider: str) -> ConfigError | Retriable:
     if 300 <= answer.status < 400:
         return ConfigError(f"{_ISSUER}: {provider} redirects, which is not followed with credentials", _ISSUER)
     return Retriable(f"{provider} answers {answer.status} without an access token")
-
-
-def _proxy(given: ConfluentOptions) -> str:
-    host, port = given.proxy_host, given.proxy_port
-    if bool(host) != bool(port):
-        raise ConfigError("proxy.host and proxy.port go together", "proxy.port" if host else "proxy.host")
-    return f"{host}:{port}" if host else ""

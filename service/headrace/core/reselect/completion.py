@@ -91,14 +91,14 @@ class _Filling:
         """Set the cells of ``rows``, which ascend, to real values and nulls."""
         if len(rows) == 0:
             return
-        self._values = values if len(rows) == len(self._values) else self._replaced(rows, values)
+        if len(rows) == len(self._values):
+            self._values = values
+        else:
+            old = self._values if self._values.type == values.type else self._values.cast(values.type)
+            index = np.arange(len(old), dtype=np.int64)
+            index[rows] = len(old) + np.arange(len(rows))
+            self._values = pa.concat_arrays([old, values]).take(pa.array(index))
         self.states[rows] = np.where(np.asarray(values.is_null()), CellState.NULL, CellState.VALUE)
-
-    def _replaced(self, rows: Rows, values: pa.Array) -> pa.Array:
-        old = self._values if self._values.type == values.type else self._values.cast(values.type)
-        index = np.arange(len(old), dtype=np.int64)
-        index[rows] = len(old) + np.arange(len(rows))
-        return pa.concat_arrays([old, values]).take(pa.array(index))
 
     def set(self, cells: Mask, state: CellState) -> None:
         self.states[cells] = state

@@ -256,11 +256,13 @@ def table_rules(
         for column in columns
         if column.name not in key_fields and selected.matches(table, column.name)
     }
+    # Streamed events lack generated columns, which the catalog describes: the shape is the same with and without them.
+    generated = {column.name for column in catalog.columns if column.generated} if catalog is not None else set()
+    streamed = tuple((column.name, column.schema) for column in columns if column.name not in generated)
     return TableRules(
         rules,
         identity=identity.asked,
-        # Streamed events lack generated columns, which the catalog describes.
-        shape=digest((key_fields, _described(columns, catalog), catalog)),
+        shape=digest((key_fields, streamed, catalog)),
         has_source=has_source,
         serves_nulls=catalog is not None and catalog.dialect is Dialect.ORACLE,
         source_reads=options.source_reads,
@@ -268,11 +270,6 @@ def table_rules(
         unknown_null_mode=options.unknown_null_mode,
         unresolved_insert_mode=options.unresolved_insert_mode,
     )
-
-
-def _described(columns: tuple[Column, ...], catalog: CatalogTable | None) -> tuple[tuple[str, Schema], ...]:
-    generated = {column.name for column in catalog.columns if column.generated} if catalog is not None else set()
-    return tuple((column.name, column.schema) for column in columns if column.name not in generated)
 
 
 def _column_rule(

@@ -68,7 +68,13 @@ def _to_stored(column: str, cell: Cell) -> _StoredCell:
     if not isinstance(cell.fingerprint, str | bytes | None):
         raise TypeError("the fingerprint is neither text nor bytes")
     arrow = isinstance(cell.value, pa.Array)
-    value = _stream(cell.value) if arrow else cell.value
+    value: Any = cell.value
+    if arrow:
+        sink = pa.BufferOutputStream()
+        batch = pa.record_batch([value], [_VALUE])
+        with pa.ipc.new_stream(sink, batch.schema) as writer:
+            writer.write_batch(batch)
+        value = bytes(sink.getvalue())
     partition = cell.stamp.partition
     return _StoredCell(
         column,
@@ -87,22 +93,12 @@ def _to_stored(column: str, cell: Cell) -> _StoredCell:
 
 
 def _from_stored(written: _StoredCell) -> Cell:
-    value: CellValue | None = _array(written.value) if written.arrow else written.value
+    value: CellValue | None = written.value
+    if written.arrow:
+        with pa.ipc.open_stream(written.value) as reader:
+            value = reader.read_next_batch().column(0)
     stamp = Stamp(Partition(written.topic, written.partition), written.offset, written.position)
     return Cell(value, written.fingerprint, stamp, written.generation, written.origin, written.stored, written.size)
-
-
-def _stream(value: pa.Array) -> bytes:
-    sink = pa.BufferOutputStream()
-    batch = pa.record_batch([value], [_VALUE])
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
-        writer.write_batch(batch)
-    return bytes(sink.getvalue())
-
-
-def _array(data: bytes) -> pa.Array:
-    with pa.ipc.open_stream(data) as reader:
-        return reader.read_next_batch().column(0)
 
 
 class ParkedPartition(msgspec.Struct, frozen=True, array_like=True):
