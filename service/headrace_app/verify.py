@@ -11,6 +11,7 @@ import re
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -24,24 +25,24 @@ from headrace.core.model.errors import ConfigError, HeadraceError
 from headrace.core.model.events import TableId
 from headrace.core.reselect.options import DatabaseOptions, ReselectOptions
 from headrace.core.tables.table_sources import TableSource as StoredSource
-from headrace.core.verify.verification import Verdict, comparison
+from headrace.core.verify.verification import Verdict, Where, comparison
 from headrace.ports import LakeTable, Stores, TableSource, TopicPartition
 from headrace.runtime.clock import now
 from headrace.runtime.task.task_factory import sink_task_options
 from headrace.runtime.verify.connector_rest import connector_rest
-from headrace.runtime.verify.lake_progress import LakeProgress
 from headrace.runtime.verify.source_tables import SourceTables, refuse_shared_table, topic_form
 from headrace.runtime.verify.table_repair import Sink, TableRepair
 from headrace.runtime.verify.table_verifier import (
     KEYS_AT_ONCE,
     Clock,
     Difference,
+    LakeProgress,
     TableVerifier,
     VerifiedTable,
     VerifyOptions,
+    cell_text,
     key_digests,
 )
-from headrace.runtime.verify.verify_report import Report
 from headrace.service import checked_connector
 from headrace_app import composition
 
@@ -296,3 +297,99 @@ def _together(differences: Iterator[Difference]) -> Iterator[list[Difference]]:
     """Group the differences into lists of the size in which they are repaired."""
     while group := list(islice(differences, KEYS_AT_ONCE)):
         yield group
+
+
+# -- report ---------------------------------------------------------------------------------------------------------
+
+EQUAL, DIFFERENT, NOT_COMPARED = 0, 1, 2
+
+_REMARKS = {
+    Verdict.DIFFERENT: "",
+    Verdict.UNPROVEN: " (not proven: the lake did not pass the source's position in time)",
+    Verdict.UNSETTLED: " (not decided: the row changed at every comparison; compare again)",
+}
+
+
+class Report:
+    """Prints and counts; ``finish`` returns the exit status."""
+
+    def __init__(self, out: TextIO, err: TextIO, *, show_values: bool = False) -> None:
+        self._out = out
+        self._err = err
+        self._live = err.isatty()
+        self._show_values = show_values
+        self._table = ""
+        self._here: Counter[str] = Counter()
+        self._all: Counter[str] = Counter()
+
+    def begin(self, table: str) -> None:
+        """Begin the comparison of a table."""
+        self._table = table
+        self._here.clear()
+
+    def progress(self, side: str, rows: int) -> None:
+        """Print the number of rows of a side that have been read."""
+        if self._live:
+            self._err.write(f"\r{self._table}: {rows:,} rows of the {side} read\x1b[K")
+            self._err.flush()
+
+    def printed(self, differences: Iterator[Difference]) -> Iterator[Difference]:
+        """Print and yield the differences; rows that a later change explains are only counted."""
+        for difference in differences:
+            if difference.verdict is Verdict.EXPLAINED:
+                self._here["explained"] += 1
+                continue
+            self._here["different"] += 1
+            self._print(f"{self._table} {_key(difference)}: {_what(difference)}{_REMARKS[difference.verdict]}")
+            for column, (source, lake) in difference.values.items() if self._show_values else ():
+                self._print(f"    {column}: source {source}, lake {lake}")
+            yield difference
+
+    def repaired(self, difference: Difference) -> None:
+        """Print and count a repaired difference."""
+        self._here["repaired"] += 1
+        self._print(f"{self._table} {_key(difference)}: repaired")
+
+    def failed(self, reason: str) -> None:
+        """Print that the table could not be compared."""
+        self._here["failed"] = 1
+        self._print(f"{self._table}: not compared: {reason}")
+        self._all.update(self._here)
+
+    def end(self, rows: int, only_in_lake: Sequence[str]) -> None:
+        """Print the result of the table's comparison."""
+        left = self._here["different"] - self._here["repaired"]
+        verdict = f"{left:,} differ" if left else "equal"
+        notes = [f"{self._here[name]:,} {name}" for name in ("repaired", "explained") if self._here[name]]
+        if only_in_lake:
+            notes.append(f"not compared, because the source lacks them: {', '.join(only_in_lake)}")
+        self._print(f"{self._table}: {rows:,} rows, {verdict}" + (f" ({'; '.join(notes)})" if notes else ""))
+        self._all.update(self._here)
+        self._all["tables"] += 1
+
+    def finish(self) -> int:
+        """Return the exit status."""
+        if self._all["failed"]:
+            return NOT_COMPARED
+        if not self._all["tables"]:
+            self._print("no tables: none of the connector's topics exists yet")
+            return NOT_COMPARED
+        return DIFFERENT if self._all["different"] > self._all["repaired"] else EQUAL
+
+    def _print(self, line: str) -> None:
+        if self._live:
+            self._err.write("\r\x1b[K")
+            self._err.flush()
+        print(line, file=self._out, flush=True)
+
+
+def _key(difference: Difference) -> str:
+    return ", ".join(f"{name}={cell_text(difference.key[name][0])}" for name in difference.key.column_names)
+
+
+def _what(difference: Difference) -> str:
+    if difference.where is Where.BOTH:
+        return f"{', '.join(difference.columns)} {'differs' if len(difference.columns) == 1 else 'differ'}"
+    if difference.where is Where.TWICE:
+        return f"stored {difference.where}; remove one of the rows by hand"
+    return f"only in the {difference.where}"

@@ -31,7 +31,6 @@ MEMORY_TABLE = "dev/headrace_dev/memory/lake_rows.py"
 ORACLE = "connectors/headrace_connectors/sql/oracle.py"
 POSTGRES = "connectors/headrace_connectors/sql/postgres.py"
 POSTGRES_CATALOG = "connectors/headrace_connectors/sql/postgres_catalog.py"
-VISIBILITY = "connectors/headrace_connectors/sql/postgres_visibility.py"
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +142,7 @@ RULES_OF_CASES = (
     Rule(
         "S16",
         "a read waits for a transaction in progress",
-        (Edit(VISIBILITY, 'if "in progress" in states:', "if False:"),),
+        (Edit(POSTGRES, 'if "in progress" in states:', "if False:"),),
         stack=True,
     ),
     Rule(
@@ -287,7 +286,7 @@ RULES_OF_CASES = (
         "a replayed row is not yet committed",
         (
             Edit(
-                VISIBILITY,
+                POSTGRES,
                 "pg_catalog.txid_status(id) FROM",
                 "CASE WHEN pg_catalog.pg_last_wal_replay_lsn() IS NULL THEN pg_catalog.txid_status(id) "
                 "ELSE 'committed' END FROM",
@@ -300,7 +299,7 @@ RULES_OF_CASES = (
         "a standby's snapshot is not queried",
         (
             Edit(
-                VISIBILITY,
+                POSTGRES,
                 "pg_catalog.txid_status(id) FROM",
                 "CASE WHEN pg_catalog.txid_visible_in_snapshot(id, pg_catalog.txid_current_snapshot()) "
                 "THEN 'committed' ELSE 'in progress' END FROM",

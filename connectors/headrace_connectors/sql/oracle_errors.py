@@ -15,8 +15,7 @@ from contextlib import contextmanager
 import oracledb
 
 from headrace.core.model.errors import Fatal, HeadraceError, Retriable
-from headrace_connectors.sql.circuit_breaker import CHECK_SERVER, Unreachable
-from headrace_connectors.sql.refused_logins import RefusedConnection, RefusedLogin
+from headrace_connectors.sql.availability import CHECK_SERVER, RefusedConnection, RefusedLogin, Unreachable
 
 _CODE = re.compile(r"\b(?:ORA|DPY|DPI|TNS)-\d{4,5}\b")
 

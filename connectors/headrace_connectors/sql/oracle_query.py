@@ -1,16 +1,30 @@
-"""The batched SELECT of reselect for Oracle, as text (``reselect.md`` section 7.3). Pure: names in, SQL out.
+"""The batched SELECT of reselect for Oracle: its text, and its keys as binds (``reselect.md`` section 7.3).
 
 The keys are a derived table of binds, a row of DUAL each, with an ordinal that assigns an answer to its request. The
 number of rows is padded to one of ``SLOTS``, so that a table and column set need few statements; unused rows have null
 keys, which match nothing. No key and no SCN is ever a literal, because the server would keep a cursor for each
 (DBZ-7479).
+
+A key must identify its row exactly. A type whose events contain less than the database is refused, because "row not
+found" would be a wrong answer. The SQL around a bind converts it to the column's type at its full width, so that it is
+not truncated or rounded to another key; ``CHAR`` then compares blank-padded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
 
+import pyarrow as pa
+
+from headrace.core.model.catalog import CatalogColumn, HandlingModes
+from headrace.core.model.events import Column
+from headrace_connectors.sql.cells import bytes_of, inexact_key
+from headrace_connectors.sql.civil import DAY_MICROS, CivilDate, clock
+from headrace_connectors.sql.oracle_values import MONTH_MICROS
 from headrace_connectors.sql.query import MASK_BITS, mask_count, quoted
 
 SLOTS = (1, 8, 64, 512)
@@ -97,3 +111,185 @@ def cell_expression(column: str, type_name: str) -> str:
     if type_name == "JSON":
         return f"JSON_SERIALIZE({cell} RETURNING CLOB)"
     return cell
+
+
+EXACT_DIGITS = 15
+"""Decimal digits that a double preserves."""
+MICRO_DIGITS = 6
+
+_TEMPLATES: Mapping[str, str] = {
+    **dict.fromkeys(("NUMBER", "FLOAT"), "CAST({} AS NUMBER)"),
+    "BINARY_FLOAT": "CAST({} AS BINARY_FLOAT)",
+    "BINARY_DOUBLE": "CAST({} AS BINARY_DOUBLE)",
+    "CHAR": "CAST({} AS CHAR(2000))",
+    "VARCHAR2": "CAST({} AS VARCHAR2(4000))",
+    "NCHAR": "CAST({} AS NCHAR(1000))",
+    "NVARCHAR2": "CAST({} AS NVARCHAR2(2000))",
+    "RAW": "CAST({} AS RAW(2000))",
+    "DATE": f"TO_DATE({{}}, '{LOCAL_TIME}')",
+    "TIMESTAMP": f"TO_TIMESTAMP({{}}, '{TIME_FORMATS['TIMESTAMP']}')",
+    **dict.fromkeys(
+        ("TIMESTAMP WITH TIME ZONE", "TIMESTAMP WITH LOCAL TIME ZONE"),
+        f"TO_TIMESTAMP_TZ({{}}, '{TIME_FORMATS['TIMESTAMP WITH TIME ZONE']}')",
+    ),
+    "INTERVAL YEAR TO MONTH": "NUMTOYMINTERVAL({}, 'MONTH')",
+    "INTERVAL DAY TO SECOND": "NUMTODSINTERVAL({}, 'SECOND')",
+}
+
+Writer = Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """A key column of the events with its column in the database."""
+
+    column: Column
+    known: CatalogColumn
+    modes: HandlingModes
+
+    @property
+    def semantic(self) -> str:
+        return (self.column.schema.name or "").rpartition(".")[2]
+
+    @property
+    def digits(self) -> int:
+        return self.known.scale or 0
+
+
+def key_bind_sql(column: Column, known: CatalogColumn) -> KeyBind:
+    """Return how the column is compared. Raises Fatal for a type that cannot be a key."""
+    template = _TEMPLATES.get(known.type.name)
+    if template is None:
+        raise inexact_key(column.name, column.schema, known)
+    return KeyBind(known.name, template)
+
+
+def key_values(column: Column, known: CatalogColumn, modes: HandlingModes) -> list[Any]:
+    """Return one bind value per row. Raises Fatal for a type that cannot be compared exactly."""
+    source = _Source(column, known, modes)
+    write = _writer(source)
+    return [None if value is None else write(value) for value in _plain_values(column.values)]
+
+
+def _plain_values(values: pa.Array) -> Sequence[Any]:
+    """Python values; timestamps as their counts, which cover every year."""
+    if pa.types.is_timestamp(values.type):
+        return values.view(pa.int64()).to_pylist()  # type: ignore[no-any-return] # pyarrow has no types
+    return values.to_pylist()  # type: ignore[no-any-return]
+
+
+def _writer(source: _Source) -> Writer:
+    choose = _BY_KIND.get(source.known.type.name)
+    write = None if choose is None else choose(source)
+    if write is None:
+        raise inexact_key(source.column.name, source.column.schema, source.known)
+    return write
+
+
+def _number(source: _Source) -> Writer | None:
+    kind = source.column.values.type
+    if pa.types.is_floating(kind):
+        precise = source.known.precision is not None and source.known.precision <= EXACT_DIGITS
+        return (lambda value: Decimal(repr(value))) if precise else None
+    known = pa.types.is_integer(kind) or pa.types.is_decimal(kind) or pa.types.is_string(kind)
+    return Decimal if known else None
+
+
+def _bytes(source: _Source) -> Writer | None:
+    if pa.types.is_binary(source.column.values.type):
+        return bytes
+    return lambda text: bytes_of(text, source.modes)
+
+
+def _local_time(source: _Source) -> Writer | None:
+    """The unit of an event's count is microseconds in a lake column, or the nanoseconds that Debezium sent."""
+    kind = source.column.values.type
+    fraction = source.known.type.name != "DATE"
+    if pa.types.is_timestamp(kind):
+        event_digits = MICRO_DIGITS if source.semantic == "MicroTimestamp" else 3
+        return None if source.digits > event_digits else lambda micros: _time_text(micros * 1000, fraction)
+    if pa.types.is_integer(kind) and source.semantic == "NanoTimestamp":
+        return lambda nanos: _time_text(nanos, fraction)
+    if pa.types.is_string(kind) and source.semantic == "IsoTimestamp":
+        return lambda text: _time_text(_iso_nanos(text), fraction)
+    return None
+
+
+def _zoned_time(source: _Source) -> Writer | None:
+    if not pa.types.is_timestamp(source.column.values.type) or source.digits > MICRO_DIGITS:
+        return None
+    return lambda micros: f"{_time_text(micros * 1000, True)} +00:00"
+
+
+def _time_text(nanos: int, fraction: bool) -> str:
+    """A text of ``oracle_query.TIME_FORMATS``."""
+    micros, rest = divmod(nanos, 1000)
+    days, of_day = divmod(micros, DAY_MICROS)
+    date = CivilDate.from_epoch_days(days)
+    year = f"-{1 - date.year:04d}" if date.year <= 0 else f"{date.year:04d}"
+    digits = f".{of_day % 1_000_000:06d}{rest:03d}" if fraction else ""
+    return f"{year}-{date.month:02d}-{date.day:02d} {clock(of_day)}{digits}"
+
+
+_ISO_TIME = re.compile(r"\+?(-?\d{4,})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?Z", re.ASCII)
+
+
+def _iso_nanos(text: str) -> int:
+    match = _ISO_TIME.fullmatch(text)
+    if match is None:
+        raise ValueError("not a timestamp as Debezium writes it")
+    days = CivilDate(int(match[1]), int(match[2]), int(match[3])).epoch_days
+    second = days * 86400 + int(match[4]) * 3600 + int(match[5]) * 60 + int(match[6])
+    return second * 1_000_000_000 + int((match[7] or "").ljust(9, "0"))
+
+
+_ISO_INTERVAL = re.compile(r"P(-?\d+)Y(-?\d+)M(-?\d+)DT(-?\d+)H(-?\d+)M(-?[\d.]+)S", re.ASCII)
+
+
+def _months(source: _Source) -> Writer | None:
+    if pa.types.is_integer(source.column.values.type):
+        return lambda micros: micros // MONTH_MICROS
+
+    def months(text: str) -> int:
+        years, rest, *_ = _interval_parts(text)
+        return int(years) * 12 + int(rest)
+
+    return months
+
+
+def _seconds(source: _Source) -> Writer | None:
+    if source.digits > MICRO_DIGITS:
+        return None
+    if pa.types.is_integer(source.column.values.type):
+        return lambda micros: Decimal(micros) / 1_000_000
+    return lambda text: _total_seconds(_interval_parts(text))
+
+
+def _interval_parts(text: str) -> Sequence[str]:
+    match = _ISO_INTERVAL.fullmatch(text)
+    if match is None:
+        raise ValueError("not an interval as Debezium writes it")
+    return match.groups()
+
+
+def _total_seconds(parts: Sequence[str]) -> Decimal:
+    days, hours, minutes = (int(part) for part in parts[2:5])
+    return Decimal((days * 24 + hours) * 3600 + minutes * 60) + Decimal(parts[5])
+
+
+_BY_KIND: Mapping[str, Callable[[_Source], Writer | None]] = {
+    **dict.fromkeys(("NUMBER", "FLOAT"), _number),
+    **dict.fromkeys(
+        ("BINARY_FLOAT", "BINARY_DOUBLE"),
+        lambda source: float if pa.types.is_floating(source.column.values.type) else None,
+    ),
+    **dict.fromkeys(
+        ("CHAR", "VARCHAR2", "NCHAR", "NVARCHAR2"),
+        lambda source: str if pa.types.is_string(source.column.values.type) else None,
+    ),
+    "RAW": _bytes,
+    **dict.fromkeys(("DATE", "TIMESTAMP"), _local_time),
+    **dict.fromkeys(("TIMESTAMP WITH TIME ZONE", "TIMESTAMP WITH LOCAL TIME ZONE"), _zoned_time),
+    "INTERVAL YEAR TO MONTH": _months,
+    "INTERVAL DAY TO SECOND": _seconds,
+}

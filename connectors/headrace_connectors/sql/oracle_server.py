@@ -1,24 +1,41 @@
-"""The connections to one Oracle server: a bounded pool, a circuit breaker, and its role (``reselect.md`` section 7.4).
+"""The connections to one Oracle server: a bounded pool, sessions and TLS (``reselect.md`` section 7.4).
 
-Every new connection reads whether the server is the primary, so that a switchover needs no new configuration.
+Every new connection reads whether the server is the primary, so that a switchover needs no new configuration. Thin mode
+needs no client library. Connections use the pluggable database's own service: a session never changes its container
+(DBZ-8304, DBZ-8493).
+
+TLS comes from Python's ``ssl``, with authorities and the client's key from PEM files or a wallet. Thin mode would read
+a wallet itself, but only ``ewallet.pem``, and it ignores a key that it cannot decrypt. It compares names after the
+handshake (``ssl_server_dn_match``) instead of in the context. The contexts here always verify the certificate.
 """
 
 from __future__ import annotations
 
+import ssl
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 import oracledb
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
 
+from headrace.config.key_stores import (
+    KeyAndChain,
+    NoPrivateKey,
+    ReloadedContext,
+    StoreError,
+    key_and_chain,
+    trusted_certificates,
+)
+from headrace.config.tls import load_key, store_content
 from headrace.core.model.errors import ConfigError, Retriable
 from headrace.core.reselect.options import DatabaseOptions
 from headrace.ports import Connections
-from headrace_connectors.sql.circuit_breaker import CircuitBreaker, CircuitState
+from headrace_connectors.sql.availability import CircuitBreaker, CircuitState, Login, RefusedConnection
 from headrace_connectors.sql.oracle_errors import REFUSED_LOGIN, connection_lost, error_codes, translated
-from headrace_connectors.sql.oracle_session import connect_parameters, pool_parameters, prepare_session
-from headrace_connectors.sql.refused_logins import Login, RefusedConnection
 
 OLDEST_VERSION = (12, 2)
 ROLE = "SELECT SYS_CONTEXT('USERENV', 'DATABASE_ROLE') FROM DUAL"
@@ -141,3 +158,176 @@ class OracleServer:
             cursor.execute(ROLE)
             row = cursor.fetchone()
         self.standby = row is not None and row[0] != "PRIMARY"
+
+
+CONNECT_SECONDS = 10
+IDLE_SECONDS, LIFETIME_SECONDS = 300, 3600
+STATEMENTS = 40
+"""Statements that a connection keeps open: a few tables with their column sets and numbers of slots."""
+
+SETTINGS = "ALTER SESSION SET TIME_ZONE = '+00:00' NLS_CALENDAR = 'GREGORIAN' NLS_COMP = 'BINARY'"
+"""Local time zones are UTC, times print in the calendar of the events, and keys are equal if their bytes are."""
+
+BIND_TYPES: Mapping[str, Any] = {
+    **dict.fromkeys(("NUMBER", "FLOAT"), oracledb.DB_TYPE_NUMBER),
+    "BINARY_FLOAT": oracledb.DB_TYPE_BINARY_FLOAT,
+    "BINARY_DOUBLE": oracledb.DB_TYPE_BINARY_DOUBLE,
+    "CHAR": oracledb.DB_TYPE_CHAR,
+    "NCHAR": oracledb.DB_TYPE_NCHAR,
+    "NVARCHAR2": oracledb.DB_TYPE_NVARCHAR,
+    "RAW": oracledb.DB_TYPE_RAW,
+    "INTERVAL YEAR TO MONTH": oracledb.DB_TYPE_NUMBER,
+    "INTERVAL DAY TO SECOND": oracledb.DB_TYPE_NUMBER,
+}
+"""By the key column's type; all others are bound as text (``oracle_keys.py``)."""
+
+
+def bind_type(type_name: str) -> Any:
+    """Return the driver's type for the binds of a key column."""
+    return BIND_TYPES.get(type_name, oracledb.DB_TYPE_VARCHAR)
+
+
+def connect_parameters(database: DatabaseOptions, address: tuple[str, int], password: str) -> dict[str, Any]:
+    """Return arguments of ``oracledb.connect``. Raises ConfigError for certificates that cannot be read."""
+    parameters: dict[str, Any] = {
+        "user": database.user,
+        "password": password,
+        "host": address[0],
+        "port": address[1],
+        "service_name": database.dbname,
+        "tcp_connect_timeout": float(CONNECT_SECONDS),
+        "stmtcachesize": STATEMENTS,
+        "program": "headrace-reselect",
+    }
+    if (context := tls_context(database)) is None:
+        return parameters
+    by_name = database.sslmode != "verify-ca"
+    return parameters | {"protocol": "tcps", "ssl_context": context, "ssl_server_dn_match": by_name}
+
+
+def pool_parameters(
+    database: DatabaseOptions,
+    address: tuple[str, int],
+    password: str,
+    prepare: Callable[[Any, str | None], None],
+) -> dict[str, Any]:
+    """Return arguments of ``oracledb.create_pool``: connections are made on demand, and tested before use.
+
+    ``prepare`` is called with every new connection.
+    """
+    return connect_parameters(database, address, password) | {
+        "min": 0,
+        "max": max(database.pool_max_size, 1),
+        "increment": 1,
+        "getmode": oracledb.POOL_GETMODE_TIMEDWAIT,
+        "wait_timeout": CONNECT_SECONDS * 1000,
+        "ping_interval": 0,
+        "timeout": IDLE_SECONDS,
+        "max_lifetime_session": LIFETIME_SECONDS,
+        "session_callback": prepare,
+    }
+
+
+def prepare_session(connection: Any) -> None:
+    """Set the formats of a new session's texts, and its comparisons."""
+    with connection.cursor() as cursor:
+        cursor.execute(SETTINGS)
+
+
+Content = TypeVar("Content")
+_PREFIX = "reselect.database."
+_WITHOUT_TLS = ("disable", "allow", "prefer")
+_WALLETS = ("ewallet.p12", "ewallet.pem")
+
+
+def tls_context(database: DatabaseOptions) -> ssl.SSLContext | None:
+    """Return the context, None for connections without TLS. Changed files apply to new connections.
+
+    Raises ConfigError for files that cannot be read, and for options that would have no effect or verify nothing.
+    """
+    files = [each for each in (database.sslrootcert, database.sslcert, database.sslkey) if each]
+    if database.sslmode in _WITHOUT_TLS:
+        if files or database.wallet_location:
+            raise ConfigError(
+                f"{_PREFIX}sslmode: {database.sslmode} uses no TLS with Oracle, so certificates have no effect; set "
+                "verify-full, or remove sslrootcert, sslcert, sslkey and wallet.location",
+                f"{_PREFIX}sslmode",
+            )
+        return None
+    if database.wallet_location:
+        if files:
+            raise ConfigError(
+                f"{_PREFIX}wallet.location: cannot be set beside sslrootcert, sslcert and sslkey",
+                f"{_PREFIX}wallet.location",
+            )
+        wallet = _wallet(database.wallet_location)
+        return ReloadedContext.of(lambda: _of_wallet(wallet, database.wallet_password), [str(wallet)], _PREFIX)
+    if database.sslmode == "verify-ca" and not database.sslrootcert:
+        raise ConfigError(
+            f"{_PREFIX}sslmode: verify-ca needs sslrootcert or wallet.location: the authorities of the system sign "
+            "certificates for anybody",
+            f"{_PREFIX}sslmode",
+        )
+    return ReloadedContext.of(lambda: _of_files(database), files, _PREFIX) if files else _of_files(database)
+
+
+def _of_files(database: DatabaseOptions) -> ssl.SSLContext:
+    context = _context()
+    if database.sslrootcert:
+        _trust(context, _read("sslrootcert", database.sslrootcert, lambda text: trusted_certificates(text, None)))
+    else:
+        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+    if database.sslcert:
+        chain = _read("sslcert", database.sslcert, lambda text: text)
+        key_file = database.sslkey or database.sslcert
+        own = _read("sslkey", key_file, lambda text: key_and_chain(text + b"\n" + chain, None, database.sslpassword))
+        load_key(context, own, f"{_PREFIX}sslkey")
+    return context
+
+
+def _of_wallet(wallet: Path, password: str | None) -> ssl.SSLContext:
+    context = _context()
+    _trust(context, _read("wallet.location", str(wallet), lambda content: trusted_certificates(content, password)))
+    own = _read("wallet.location", str(wallet), lambda content: _key(content, password))
+    if own is not None:
+        load_key(context, own, f"{_PREFIX}wallet.location")
+    return context
+
+
+def _key(content: bytes, password: str | None) -> KeyAndChain | None:
+    try:
+        return key_and_chain(content, password, None)
+    except NoPrivateKey:
+        return None
+
+
+def _context() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False  # the driver compares names
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # any trusted certificate is an anchor, as in a wallet
+    return context
+
+
+def _trust(context: ssl.SSLContext, certificates: Sequence[x509.Certificate]) -> None:
+    context.load_verify_locations(cadata=b"".join(each.public_bytes(Encoding.DER) for each in certificates))
+
+
+def _wallet(folder: str) -> Path:
+    found = next((path for path in (Path(folder, name) for name in _WALLETS) if path.is_file()), None)
+    if found is None:
+        raise ConfigError(
+            f"{_PREFIX}wallet.location: {folder} has neither {' nor '.join(_WALLETS)}; cwallet.sso can only be read by "
+            "Oracle's own libraries",
+            f"{_PREFIX}wallet.location",
+        )
+    return found
+
+
+def _read(option: str, path: str, read: Callable[[bytes], Content]) -> Content:
+    """Return what ``read`` makes of a file. Raises ConfigError that names the option and the file."""
+    try:
+        return read(store_content(path))
+    except (OSError, StoreError) as error:
+        cause = error.strerror if isinstance(error, OSError) else str(error)
+        raise ConfigError(f"{_PREFIX}{option}: {path} cannot be read: {cause}", f"{_PREFIX}{option}") from error

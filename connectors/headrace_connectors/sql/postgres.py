@@ -1,19 +1,31 @@
 """PostgreSQL as a RowSource: psycopg 3 and a bounded pool (``reselect.md`` sections 7.1, 7.2 and 7.4).
 
-Every statement has its own snapshot (autocommit, READ COMMITTED, read-only). Before rows are read, the transactions of
-the events must be committed on the queried server (``postgres_visibility.py``). With ``reselect.read.from=replica``
+Every statement has its own snapshot (autocommit, READ COMMITTED, read-only). With ``reselect.read.from=replica``
 standbys are queried first, and the primary, if it is listed, for what they cannot answer. Values are the server's raw
 text, which pgoutput sends as well.
+
+Before rows are read, the transactions of the events must be visible to the connection that reads them. A transaction
+that is committed in the log need not be visible yet: a primary may wait for a synchronous standby, and a standby may
+have replayed the event's record without the commit that follows it. So the positions of events prove nothing, and
+``pg_visible_in_snapshot`` is wrong on standbys; ``pg_xact_status`` is right on both. After it returns ``committed``,
+every *later* snapshot of the same server sees the transaction: check first, then read, on one connection.
+
+`headrace verify` reads a complete table through a cursor in one transaction, so that the rows belong to one snapshot,
+without a sort. While it is open, vacuum keeps the rows of the snapshot, as it does for Debezium's own snapshot.
+
+Tests: tests/contracts (row sources), tests/integration/test_postgres_row_source.py, tests/unit/sql/test_postgres.py.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from typing import Any, cast
+from dataclasses import dataclass
+from typing import Any, LiteralString, cast
 
 import psycopg
 from psycopg import RawCursor
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_exponential
 
 from headrace.core.model.catalog import CatalogTable
 from headrace.core.model.errors import ConfigError, Fatal, Retriable
@@ -23,14 +35,11 @@ from headrace.core.reselect.options import DatabaseOptions, ReselectOptions
 from headrace.core.reselect.rows import RowAnswer, RowRequest
 from headrace.ports import Connections, LogPosition
 from headrace_connectors.sql.cells import FoundRows, ReadableColumns, Wanted, key_column
-from headrace_connectors.sql.postgres_catalog import read_catalog
+from headrace_connectors.sql.postgres_catalog import connect_schema, read_catalog
 from headrace_connectors.sql.postgres_keys import key_texts
-from headrace_connectors.sql.postgres_scan import log_position, table_texts
-from headrace_connectors.sql.postgres_schema import connect_schema
 from headrace_connectors.sql.postgres_server import PostgresServer, Role
 from headrace_connectors.sql.postgres_values import reader
-from headrace_connectors.sql.postgres_visibility import VisibilityCheck
-from headrace_connectors.sql.query import KeyTerm, array_literal, masks, select_rows
+from headrace_connectors.sql.query import KeyTerm, array_literal, masks, quoted, select_rows
 
 Connection = psycopg.Connection[Any]
 
@@ -163,3 +172,112 @@ def _key_term(catalog: CatalogTable, name: str) -> KeyTerm:
     if part is None and base.kind == "e":
         operator = ("pg_catalog", "=")
     return KeyTerm(known.name, (base.schema, base.name), operator)
+
+
+FIRST_NORMAL_ID = 3
+"""The ids below are PostgreSQL's own (bootstrap, frozen) and always visible."""
+
+# txid_… are the names that PostgreSQL 12 has as well; pg_xact_status of later versions is the same function.
+_NEXT_ID = "SELECT pg_catalog.txid_snapshot_xmax(pg_catalog.txid_current_snapshot())"
+_STATES = "SELECT DISTINCT pg_catalog.txid_status(id) FROM unnest(%s::pg_catalog.int8[]) AS id"
+
+
+class NotVisible(Retriable):
+    """An event's transaction is not yet visible on the queried server."""
+
+
+@dataclass(frozen=True, slots=True)
+class VisibilityCheck:
+    """Waits, with back-off, for at most ``timeout`` seconds per call."""
+
+    timeout: float
+
+    def wait(self, connection: Connection, transactions: Sequence[int], where: str) -> float:
+        """Return once all ``transactions`` (32-bit ids, as in events) are visible to later statements.
+
+        Returns the seconds of waiting for them. Raises NotVisible after the time-out, and ConfigError if one was
+        aborted, because then this is another server.
+        """
+        if not transactions:
+            return 0.0
+        retrying = Retrying(
+            retry=retry_if_exception_type(NotVisible),
+            stop=stop_after_delay(self.timeout),
+            wait=wait_exponential(multiplier=0.01, max=0.5),
+            reraise=True,
+        )
+        retrying(_check, connection, transactions, where)
+        return float(retrying.statistics["idle_for"])
+
+
+def full_transaction_id(number: int, next_id: int) -> int:
+    """Return the 64-bit id nearest to ``next_id`` of a 32-bit id (signed difference, as PostgreSQL compares)."""
+    difference = (number - next_id) & 0xFFFFFFFF
+    return next_id + (difference - (1 << 32) if difference >= 1 << 31 else difference)
+
+
+def _check(connection: Connection, transactions: Sequence[int], where: str) -> None:
+    row = connection.execute(_NEXT_ID).fetchone()
+    next_id = int(row[0]) if row is not None else 0
+    states = _states(connection, [full_transaction_id(number, next_id) for number in transactions], where)
+    if "in progress" in states:
+        raise NotVisible(f"{where}: a transaction of the events is not visible yet")
+    if "aborted" in states:
+        raise ConfigError(
+            f"{where}: a transaction of the events was aborted here, so they come from another server; "
+            "correct reselect.database.*, or set reselect.visibility.check=off for a copy",
+            "reselect.database.hostname",
+        )
+
+
+def _states(connection: Connection, full_ids: Sequence[int], where: str) -> set[str | None]:
+    """The status of the transactions; null is too old for a status, and so visible."""
+    asked = [number for number in full_ids if number >= FIRST_NORMAL_ID]
+    try:
+        return {row[0] for row in connection.execute(_STATES, (asked,))}
+    except psycopg.errors.InvalidParameterValue as error:  # "transaction ID … is in the future"
+        raise NotVisible(
+            f"{where} does not know transaction {max(full_ids) & 0xFFFFFFFF} yet; if it is a copy or was restored, "
+            "its transaction ids are not those of the events; set reselect.visibility.check=off"
+        ) from error
+
+
+Texts = list[list[str | None]]
+
+FETCH_ROWS = 2000
+_CURSOR = "headrace_verify"
+
+_LOG: LiteralString = """
+SELECT (pg_catalog.pg_current_wal_insert_lsn() - '0/0')::pg_catalog.int8,
+       (SELECT (pg_catalog.min(confirmed_flush_lsn) - '0/0')::pg_catalog.int8 FROM pg_catalog.pg_replication_slots
+        WHERE slot_type = 'logical' AND database = pg_catalog.current_database() AND active)
+"""
+"""Several active slots may belong to several connectors: the lowest position counts, which is always safe."""
+
+
+def table_texts(connection: Connection, catalog: CatalogTable, columns: Sequence[str]) -> Iterator[Texts]:
+    """Yield the server's text of ``columns`` for every row, column by column, a few thousand rows at a time."""
+    only = "ONLY " if catalog.relkind == "r" else ""
+    names = ", ".join(quoted(name) for name in columns) or "NULL"
+    table = quoted(catalog.table.schema, catalog.table.table)
+    with connection.transaction(), RawCursor(connection) as cursor:
+        cursor.execute(_sql(f"DECLARE {_CURSOR} NO SCROLL CURSOR FOR SELECT {names} FROM {only}{table}"))
+        while True:
+            cursor.execute(_sql(f"FETCH {FETCH_ROWS} FROM {_CURSOR}"))
+            result = cursor.pgresult
+            if result is None or result.ntuples == 0:
+                return
+            rows = range(result.ntuples)
+            values = ([result.get_value(row, column) for row in rows] for column in range(len(columns)))
+            yield [[None if value is None else bytes(value).decode() for value in column] for column in values]
+
+
+def log_position(connection: Connection) -> LogPosition:
+    """Return the end of the write-ahead log, and the position that active logical slots have confirmed."""
+    row = connection.execute(_LOG).fetchone()
+    end, published = (0, None) if row is None else row
+    return LogPosition("postgresql", (end,), None if published is None else (published,))
+
+
+def _sql(text: str) -> Any:
+    return cast(Any, text)

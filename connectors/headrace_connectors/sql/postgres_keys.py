@@ -16,8 +16,7 @@ from headrace.core.model.catalog import CatalogColumn, HandlingModes
 from headrace.core.model.events import Column
 from headrace_connectors.sql.cells import bytes_of, inexact_key
 from headrace_connectors.sql.civil import DAY_MICROS, CivilDate, clock, fraction
-from headrace_connectors.sql.postgres_times import INFINITE_COUNTS, INFINITE_DAYS, INFINITE_MILLIS
-from headrace_connectors.sql.postgres_values import NUMERIC_SPECIALS
+from headrace_connectors.sql.postgres_values import INFINITE_COUNTS, INFINITE_DAYS, INFINITE_MILLIS, NUMERIC_SPECIALS
 
 Writer = Callable[[Any], str]
 

@@ -1,12 +1,16 @@
-"""The connections to PostgreSQL: a bounded pool for one role, primary or standby (``reselect.md`` section 7.4).
+"""The connections to PostgreSQL: a bounded pool for one role, and the driver's errors as Headrace's.
 
 ``reselect.database.hostname`` may list several servers, as for libpq. The role that a server reports at connection
-decides which of them is used, so that a failover needs no new configuration.
+decides which of them is used, so that a failover needs no new configuration (``reselect.md`` section 7.4). Errors are
+transient, wrong settings, or refused queries (section 4.4).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+import socket
+import ssl
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import StrEnum
 from typing import Any
@@ -15,13 +19,18 @@ import psycopg
 import psycopg_pool
 from psycopg.conninfo import make_conninfo
 
-from headrace.core.model.errors import ConfigError, Retriable
+from headrace.core.model.errors import ConfigError, Fatal, HeadraceError, Retriable, TimedOut
 from headrace.core.reselect.options import DatabaseOptions
 from headrace.ports import Connections
-from headrace_connectors.sql.circuit_breaker import CircuitBreaker, CircuitState
-from headrace_connectors.sql.postgres_errors import translated
-from headrace_connectors.sql.postgres_tls import certificate_problem
-from headrace_connectors.sql.refused_logins import Login, RefusedConnection
+from headrace_connectors.sql.availability import (
+    CHECK_SERVER,
+    CircuitBreaker,
+    CircuitState,
+    Login,
+    RefusedConnection,
+    RefusedLogin,
+    Unreachable,
+)
 
 Connection = psycopg.Connection[Any]
 
@@ -157,3 +166,138 @@ def _conninfo(database: DatabaseOptions, role: Role, password: str) -> str:
     }
     options = {key: value for key, value in given.items() if value}
     return make_conninfo(**options, connect_timeout=CONNECT_SECONDS, application_name="headrace-reselect")
+
+
+_GONE = re.compile(r"08|57P0|53300")
+"""SQLSTATEs of a server that is not available: connection, shutdown, start, too many clients."""
+_TRANSIENT = re.compile(r"53|57014|40001|40P01|55P03|25006|XX")
+"""Other transient SQLSTATEs: resources, time-outs, serialization, failover."""
+_REFUSED_LOGIN = "28P01"
+_TIMED_OUT = frozenset({"57014", "55P03"})
+"""``statement_timeout`` and ``lock_timeout``, which Headrace sets."""
+_WRONG_SETTINGS = re.compile(r"28|3D")
+"""SQLSTATEs of a wrong user, password or database."""
+_OF_LOGIN = re.compile(r"password authentication failed|no password supplied")
+_OF_SERVER: Mapping[str, tuple[str, str]] = {
+    _OF_LOGIN.pattern: ("password", "correct reselect.database.password"),
+    r"role .* does not exist": ("user", "correct reselect.database.user"),
+    r"database .* does not exist": ("dbname", "correct reselect.database.dbname"),
+    r"no pg_hba\.conf entry": ("user", "add an entry to pg_hba.conf, or correct reselect.database.* (user, sslmode)"),
+    r"permission denied for database": ("user", "GRANT CONNECT ON DATABASE to the user"),
+    r"could not translate host name": ("hostname", "correct reselect.database.hostname"),
+    r"requires a valid client certificate": ("sslcert", "set reselect.database.sslcert and sslkey"),
+    r"certificate authentication failed": (
+        "sslcert",
+        "the name in the certificate of reselect.database.sslcert has to be the user's, or mapped to it in "
+        "pg_ident.conf",
+    ),
+}
+_OF_TLS: Mapping[str, tuple[str, str]] = {
+    r"does not match host name": (
+        "hostname",
+        "use a name that the certificate contains in reselect.database.hostname, or, if the network decides who "
+        "answers, reselect.database.sslmode=verify-ca",
+    ),
+    r"certificate has expired": ("sslrootcert", "renew the certificate of the server"),
+    r"not yet valid": ("sslrootcert", "check the clocks of this machine and of the server"),
+    r"certificate verify failed": (
+        "sslrootcert",
+        "the file of reselect.database.sslrootcert has to contain the authority that signed the server's certificate",
+    ),
+    r"root certificate file": ("sslrootcert", "correct reselect.database.sslrootcert"),
+    r"private key file|key password|bad decrypt": ("sslkey", "correct reselect.database.sslkey and sslpassword"),
+    r"certificate file": ("sslcert", "correct reselect.database.sslcert"),
+    r"alert unknown ca": ("sslcert", "the server has to trust the authority of reselect.database.sslcert"),
+    r"alert certificate expired": ("sslcert", "renew the client's certificate in reselect.database.sslcert"),
+    r"does not support SSL": ("sslmode", "switch TLS on at the server, or correct reselect.database.sslmode"),
+    r"SSL|certificate": ("sslmode", "correct reselect.database.* (sslmode, sslrootcert, sslcert, sslkey)"),
+}
+"""By libpq's message: the option, and what to do. The first entry that matches counts."""
+_CUT = re.compile(
+    r"SSL SYSCALL error|SSL connection has been closed|unexpected eof while reading"
+    r"|consuming input failed|sending query|could not (receive data from|send data to) server"
+)
+"""A connection that broke: libpq also reports it as a TLS error, although the settings are correct."""
+_UNVERIFIED = "certificate verify failed"
+_CORRECT = "correct reselect.database.* (user, password, dbname) and send the configuration again"
+
+
+@contextmanager
+def translated(where: str, certificate_problem: Callable[[], str] = str) -> Iterator[None]:
+    """Raise Headrace's errors instead of the driver's. ``where`` names the database in the message.
+
+    ``certificate_problem`` finds out why the server's certificate is not trusted, which libpq does not report.
+    """
+    try:
+        yield
+    except psycopg_pool.PoolTimeout as error:
+        raise TimedOut(f"{where}: no connection became free in time; see reselect.database.pool.max.size") from error
+    except (psycopg_pool.PoolClosed, psycopg.InterfaceError) as error:
+        raise Retriable(f"{where}: the connection is closed") from error
+    except psycopg.Error as error:
+        raise _translate(error, where, certificate_problem) from error
+
+
+def _translate(error: psycopg.Error, where: str, certificate_problem: Callable[[], str]) -> HeadraceError:
+    state, message = error.sqlstate, _message(error)
+    if state is None and isinstance(error, psycopg.OperationalError):
+        if _UNVERIFIED in message and (problem := certificate_problem()):
+            message = message.replace(_UNVERIFIED, f"{_UNVERIFIED}: {problem}")
+        return _refusal(where, message) or Unreachable(f"{where} cannot be reached: {message}; {CHECK_SERVER}")
+    if state is not None and _WRONG_SETTINGS.match(state):
+        refusal = RefusedLogin if state == _REFUSED_LOGIN else RefusedConnection
+        return refusal(f"{where} refuses the connection: {message}; {_CORRECT}", "reselect.database.user")
+    if state is not None and _GONE.match(state):
+        return Unreachable(f"{where} cannot be reached ({state}): {message}")
+    if state is not None and _TRANSIENT.match(state):
+        error_class = TimedOut if state in _TIMED_OUT else Retriable
+        return error_class(f"{where} failed for now ({state}): {message}")
+    return Fatal(f"{where} refuses the query ({state}): {message}")
+
+
+def _refusal(where: str, message: str) -> RefusedConnection | None:
+    """Return the error of a connection that the server or libpq refuses; None if the server does not answer."""
+    known = dict(_OF_SERVER) if _CUT.search(message) else {**_OF_SERVER, **_OF_TLS}
+    for pattern, (option, remedy) in known.items():
+        if re.search(pattern, message):
+            error_class = RefusedLogin if _OF_LOGIN.search(message) else RefusedConnection
+            text = f"{where} refuses the connection: {message}; {remedy} and send the configuration again"
+            return error_class(text, f"reselect.database.{option}")
+    return None
+
+
+def _message(error: psycopg.Error) -> str:
+    """The server's primary message, because details may contain values of cells; without one, libpq's message.
+
+    libpq writes the cause of a failed connection and hints to different lines, and repeats them with and without TLS.
+    """
+    if error.diag.message_primary:
+        return error.diag.message_primary
+    lines = (line.strip(" \t-") for line in str(error).splitlines())
+    return " ".join(dict.fromkeys(filter(None, lines))) or type(error).__name__
+
+
+_SSL_REQUEST = bytes.fromhex("0000000804d2162f")
+"""PostgreSQL's SSLRequest message; the server answers with ``S`` and continues with TLS."""
+_SECONDS = 5.0
+
+
+def certificate_problem(database: DatabaseOptions) -> str:
+    """Return OpenSSL's reason for the first server whose certificate is not trusted; empty if there is none."""
+    return next(filter(None, (_problem(address, database) for address in database.servers)), "")
+
+
+def _problem(address: tuple[str, int], database: DatabaseOptions) -> str:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False  # libpq reports another name itself
+    try:
+        context.load_verify_locations(database.sslrootcert)
+        with socket.create_connection(address, _SECONDS) as connection:
+            connection.sendall(_SSL_REQUEST)
+            if connection.recv(1) == b"S":
+                context.wrap_socket(connection).close()
+    except ssl.SSLCertVerificationError as error:
+        return error.verify_message
+    except (OSError, ValueError):
+        return ""
+    return ""

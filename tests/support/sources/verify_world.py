@@ -21,9 +21,15 @@ from headrace.core.reselect.rows import RowAnswer, RowRequest
 from headrace.core.verify.verification import comparison
 from headrace.ports import LogPosition, TableOptions, TopicPartition
 from headrace.runtime.pipeline.pipeline_parts import PipelineOptions
-from headrace.runtime.verify.lake_progress import LakeProgress
 from headrace.runtime.verify.table_repair import Sink, TableRepair
-from headrace.runtime.verify.table_verifier import Clock, Difference, TableVerifier, VerifiedTable, VerifyOptions
+from headrace.runtime.verify.table_verifier import (
+    Clock,
+    Difference,
+    LakeProgress,
+    TableVerifier,
+    VerifiedTable,
+    VerifyOptions,
+)
 from headrace_dev.memory import MemoryLakehouse, MemoryRowSource
 
 INT, TEXT = SqlType(20, "pg_catalog", "int8"), SqlType(25, "pg_catalog", "text")

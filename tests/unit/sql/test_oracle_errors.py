@@ -8,9 +8,8 @@ import pytest
 from fake_oracle.driver import error
 
 from headrace.core.model.errors import Fatal, HeadraceError, Retriable
-from headrace_connectors.sql.circuit_breaker import Unreachable
+from headrace_connectors.sql.availability import RefusedConnection, RefusedLogin, Unreachable
 from headrace_connectors.sql.oracle_errors import connection_lost, error_codes, translated
-from headrace_connectors.sql.refused_logins import RefusedConnection, RefusedLogin
 
 
 def translation(raised: BaseException) -> HeadraceError:

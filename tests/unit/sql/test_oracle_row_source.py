@@ -22,9 +22,8 @@ from headrace.core.reselect.options import ReselectOptions
 from headrace.core.reselect.rows import UNREADABLE
 from headrace.ports import Connections
 from headrace_connectors.sql import OracleRowSource, oracle_catalog
-from headrace_connectors.sql.oracle_scan import CURRENT_SCN
-from headrace_connectors.sql.oracle_server import ROLE
-from headrace_connectors.sql.oracle_session import SETTINGS
+from headrace_connectors.sql.oracle import CURRENT_SCN
+from headrace_connectors.sql.oracle_server import ROLE, SETTINGS
 
 ORDER = {"Id": Decimal(1), "region": "nord", "blob": None, "price": None}
 

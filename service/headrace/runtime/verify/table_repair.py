@@ -31,8 +31,15 @@ from headrace.runtime.pipeline.pipeline_parts import PipelineOptions
 from headrace.runtime.pipeline.reconciliation import UnexplainedCounts
 from headrace.runtime.pipeline.reselect import Reselect
 from headrace.runtime.pipeline.table_pipeline import TablePipeline
-from headrace.runtime.verify.lake_progress import Offsets
-from headrace.runtime.verify.table_verifier import Clock, Difference, TableVerifier, VerifiedTable, key_digests, under
+from headrace.runtime.verify.table_verifier import (
+    Clock,
+    Difference,
+    Offsets,
+    TableVerifier,
+    VerifiedTable,
+    key_digests,
+    under,
+)
 
 _NO_BATCH = 0
 

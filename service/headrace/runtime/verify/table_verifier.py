@@ -13,18 +13,27 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, Self
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.core.model.arrow_columns import arrow_type
 from headrace.core.model.catalog import CatalogTable
 from headrace.core.model.events import Column, TableId
 from headrace.core.model.positions import position_format, positions
 from headrace.core.reselect.rows import RowRequest
-from headrace.core.verify.checksums import differing_ranges, portions, unmatched
-from headrace.core.verify.digest import row_digests
+from headrace.core.verify.digest import (
+    Digests,
+    Ints,
+    RangeChecksums,
+    differing_ranges,
+    portions,
+    range_of,
+    row_digests,
+    unmatched,
+)
 from headrace.core.verify.verification import (
     Comparison,
     Rows,
@@ -37,9 +46,107 @@ from headrace.core.verify.verification import (
     sightings,
     source_rows,
 )
-from headrace.ports import LakeTable, LogPosition, TableSource
-from headrace.runtime.verify.digest_file import KEY, ROW, DigestFile, digests
-from headrace.runtime.verify.lake_progress import LakeProgress
+from headrace.ports import LakeTable, LogPosition, TableSource, TopicPartition
+
+KEY, ROW, RANGE = "__key", "__row", "__range"
+
+
+class DigestFile:
+    """Stores rows once and finds them by range. A context manager that removes its file."""
+
+    def __init__(self, path: Path, keys: pa.Schema) -> None:
+        self.checksums = RangeChecksums()
+        self.rows = 0
+        self._path = path
+        self._names = keys.names
+        own = [(KEY, pa.uint64()), (ROW, pa.uint64()), (RANGE, pa.int16())]
+        self._schema = pa.schema([*keys, *own])
+        self._writer: pa.RecordBatchStreamWriter | None = pa.ipc.new_stream(str(path), self._schema)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._finish()
+        self._path.unlink(missing_ok=True)
+
+    def add(self, rows: Rows) -> None:
+        """Add rows, before the first ``select``."""
+        if self._writer is None:
+            raise ValueError("rows cannot be added after a select")
+        self.checksums.add(rows.key, rows.cells)
+        self.rows += len(rows)
+        own = [pa.array(rows.key), pa.array(rows.cells), pa.array(range_of(rows.key).astype(np.int16))]
+        arrays = [*rows.keys(self._names).columns, *own]
+        self._writer.write_table(pa.table(arrays, self._schema))
+
+    def select(self, ranges: Ints) -> pa.Table:
+        """Return the rows of some ranges."""
+        self._finish()
+        wanted = pa.array(ranges.astype(np.int16))
+        with pa.memory_map(str(self._path)) as source, pa.ipc.open_stream(source) as reader:
+            found = [batch.filter(pc.is_in(batch.column(RANGE), wanted)) for batch in reader]
+            # Copied, because the memory of the batches ends with the mapping.
+            return pa.concat_tables([pa.Table.from_batches(found, self._schema)]).combine_chunks()
+
+    def _finish(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+
+def digests(rows: pa.Table, name: str) -> Digests:
+    """Return a column of digests."""
+    return np.asarray(rows[name].combine_chunks())
+
+
+POLL_SECONDS = 0.5
+
+
+class Offsets(Protocol):
+    """The offsets of a connector's topics and of its group in Kafka. Raises Retriable if Kafka does not answer."""
+
+    def ends(self, topic: str) -> Mapping[TopicPartition, int]:
+        """Return the next offset of every partition of the topic."""
+
+    def committed(self) -> Mapping[TopicPartition, int]:
+        """Return the next offsets that the connector's group has committed."""
+
+
+class LakeProgress:
+    """Waits for one table's topic. After a wait without success the next calls only check, because nothing advances."""
+
+    def __init__(
+        self,
+        source: TableSource,
+        offsets: Offsets,
+        topic: str,
+        clock: Callable[[], float],
+        sleep: Callable[[float], None],
+    ) -> None:
+        self._source = source
+        self._offsets = offsets
+        self._topic = topic
+        self._clock = clock
+        self._sleep = sleep
+        self._stalled = False
+
+    def wait(self, position: LogPosition, deadline: float) -> bool:
+        """Return whether the lake has passed ``position`` before ``deadline``, a time of the clock."""
+        ends: Mapping[TopicPartition, int] | None = None
+        while True:
+            published = self._source.log_position().published if ends is None else None
+            if published is not None and published >= position.end:
+                ends = self._offsets.ends(self._topic)
+            if ends is not None:
+                committed = self._offsets.committed()
+                if all(committed.get(partition, 0) >= end for partition, end in ends.items()):
+                    return True
+            if self._stalled or self._clock() >= deadline:
+                self._stalled = True
+                return False
+            self._sleep(POLL_SECONDS)
+
 
 log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from support.servers.tls_server import SeenClients, tls_server
 from headrace.core.model.errors import ConfigError
 from headrace.core.reselect.options import DatabaseOptions, ReselectOptions
 from headrace_connectors.sql import OracleRowSource
-from headrace_connectors.sql.circuit_breaker import Unreachable
+from headrace_connectors.sql.availability import Unreachable
 
 Serve = Callable[..., SeenClients]
 

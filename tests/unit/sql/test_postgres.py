@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace_connectors.sql.postgres_visibility import full_transaction_id
+from headrace_connectors.sql.postgres import full_transaction_id
 
 EPOCH = 1 << 32
 

@@ -6,9 +6,8 @@ import psycopg
 import pytest
 
 from headrace.core.model.errors import ConfigError, Fatal, HeadraceError, Retriable, TimedOut
-from headrace_connectors.sql.circuit_breaker import Unreachable
-from headrace_connectors.sql.postgres_errors import translated
-from headrace_connectors.sql.refused_logins import RefusedConnection, RefusedLogin
+from headrace_connectors.sql.availability import RefusedConnection, RefusedLogin, Unreachable
+from headrace_connectors.sql.postgres_server import translated
 
 _AT = 'connection failed: connection to server at "10.0.0.1", port 5432 failed: '
 
