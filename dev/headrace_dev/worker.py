@@ -33,7 +33,14 @@ class WorkerApi:
         answer = http.put(f"{self.url}/connectors/{name}/config", json=dict(config), timeout=60)
         if not answer.is_success:
             raise RuntimeError(f"{name}: {answer.json().get('message', answer.text)}")
-        wait_until(lambda: self.states(name)[1:] and set(self.states(name)) == {"RUNNING"}, f"running {name}", seconds)
+        wait_until(lambda: self._runs(name), f"running {name}", seconds)
+
+    def _runs(self, name: str) -> bool:
+        """Return whether the connector has tasks, and each of them a status of which all are RUNNING."""
+        # A task is configured before it reports: one of two that runs is not yet the connector that runs.
+        configured = http.get(f"{self.url}/connectors/{name}", timeout=30).json().get("tasks", [])
+        states = self.states(name)
+        return bool(configured) and len(states) == 1 + len(configured) and set(states) == {"RUNNING"}
 
     def call(self, method: str, path: str) -> Any:
         """Send one REST request, such as ``call("PUT", "/connectors/shop/pause")``. Return the JSON answer, or None."""

@@ -163,7 +163,7 @@ def test_an_assignment_that_cannot_be_taken(
     async def scenario() -> None:
         async with KafkaHarness(stack_kafka, unique).cluster() as cluster:
             await cluster.create(topic)
-            monkeypatch.setattr(member, "committed", refused)
+            monkeypatch.setattr(member, "committed_offsets", refused)
             listener = Recorder()
             listener.feed = cluster.feeds.open(topic, 0, settings_of({**QUICK, "topics": topic}))
             await listener.feed.start(listener)
