@@ -1,14 +1,11 @@
-"""HTTP servers on 127.0.0.1: a schema registry, or another one, that answers by path; and one that is slow."""
+"""HTTP servers on 127.0.0.1: a schema registry, or another one, that answers by path."""
 
 from __future__ import annotations
 
 import json
-import socket
 import ssl
 import threading
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
@@ -58,34 +55,3 @@ class Server:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
-
-
-@contextmanager
-def dripping(head: bytes) -> Iterator[str]:
-    """Serve a head, and then a byte every 20 ms until the client goes away."""
-
-    def serve() -> None:
-        while True:
-            try:
-                connection, _ = listener.accept()
-            except OSError:
-                return
-            with connection:
-                connection.recv(65536)
-                try:
-                    connection.sendall(head)
-                    while not ended.wait(0.02):
-                        connection.sendall(b"x")
-                except OSError:
-                    continue
-
-    ended = threading.Event()
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        thread = threading.Thread(target=serve)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        finally:
-            ended.set()
-            listener.shutdown(socket.SHUT_RDWR)
-            thread.join(10)

@@ -5,20 +5,20 @@ from __future__ import annotations
 import contextlib
 import socket
 import ssl
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from support.servers.certificates import Authority, Identity
+from support.servers.socket_server import socket_server
 
 
 @dataclass(slots=True)
 class SeenClients:
     """The server's port, and by connection what clients sent, their certificates, and handshakes that failed."""
 
-    port: int
+    port: int = 0
     sent: list[bytes] = field(default_factory=list)
     certificates: list[Any] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
@@ -36,33 +36,19 @@ def tls_server(
     if clients is not None:
         context.verify_mode = ssl.CERT_REQUIRED
         context.load_verify_locations(cadata=clients.pem().decode())
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        seen = SeenClients(listener.getsockname()[1])
-        thread = threading.Thread(target=_serve, args=(listener, context, answer, seen))
-        thread.start()
-        try:
-            yield seen
-        finally:
-            listener.shutdown(socket.SHUT_RDWR)
-            thread.join(10)
+    seen = SeenClients()
 
-
-def _serve(
-    listener: socket.socket, context: ssl.SSLContext, answer: Callable[[bytes], bytes], seen: SeenClients
-) -> None:
-    while True:
+    def handle(connection: socket.socket) -> None:
+        connection.settimeout(10)
         try:
-            connection, _ = listener.accept()
-        except OSError:
-            return
-        with connection:
-            connection.settimeout(10)
-            try:
-                with context.wrap_socket(connection, server_side=True) as stream:
-                    seen.certificates.append(stream.getpeercert())
-                    sent = stream.recv(65536)
-                    seen.sent.append(sent)
-                    if sent:
-                        stream.sendall(answer(sent))
-            except OSError as error:
-                seen.failures.append(str(error))
+            with context.wrap_socket(connection, server_side=True) as stream:
+                seen.certificates.append(stream.getpeercert())
+                sent = stream.recv(65536)
+                seen.sent.append(sent)
+                if sent:
+                    stream.sendall(answer(sent))
+        except OSError as error:
+            seen.failures.append(str(error))
+
+    with socket_server(handle) as seen.port:
+        yield seen

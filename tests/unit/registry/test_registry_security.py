@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import base64
-import socket
-import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
@@ -14,7 +12,8 @@ from urllib.parse import parse_qs
 
 import pytest
 from support.servers.certificates import PASSWORD, Authority, keytool
-from support.servers.http_registry import Server, dripping
+from support.servers.http_registry import Server
+from support.servers.socket_server import answering, dripping
 
 from headrace.config.registry_converters import CONFLUENT_AVRO, REGISTRY_CONVERTERS
 from headrace.config.tls import server_context
@@ -86,19 +85,8 @@ def test_slow_answer_ends_with_the_deadline() -> None:
 )
 def test_damaged_answers_are_retriable(text: bytes) -> None:
     """An answer that is no HTTP, ends early, or has too many headers is Retriable."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-
-        def serve() -> None:
-            connection, _ = listener.accept()
-            with connection:
-                connection.recv(65536)
-                connection.sendall(text)
-
-        thread = threading.Thread(target=serve)
-        thread.start()
-        with pytest.raises(Retriable, match="does not answer"):
-            ConfluentRegistry({"schema.registry.url": f"http://127.0.0.1:{listener.getsockname()[1]}"}).fetch(ONE)
-        thread.join(10)
+    with answering(text) as (url, _), pytest.raises(Retriable, match="does not answer"):
+        ConfluentRegistry({"schema.registry.url": url}).fetch(ONE)
 
 
 def test_redirects_in_a_circle_end(server: Server) -> None:

@@ -8,14 +8,15 @@ import ssl
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from select import select
 
 import pytest
 from support.servers.certificates import Authority
-from support.servers.http_registry import Server, dripping
+from support.servers.http_registry import Server
+from support.servers.socket_server import answering, dripping
 
 from headrace.config.tls import client_context, server_context
 from headrace.runtime.http_client import HttpClient, TooLarge
@@ -315,31 +316,6 @@ def test_a_request_is_sent_once(method: str) -> None:
         with pytest.raises(ConnectionResetError):
             HttpClient(SECONDS).send("GET", f"{url}/next")
     assert [head.partition(b" HTTP")[0].decode() for head in received] == [f"{method} /", "GET /next"]
-
-
-@contextmanager
-def answering(answer: bytes) -> Iterator[tuple[str, list[bytes]]]:
-    """A server that sends ``answer`` on each connection and closes it, and the requests that it received."""
-    received: list[bytes] = []
-
-    def serve() -> None:
-        while True:
-            try:
-                connection, _ = listener.accept()
-            except OSError:
-                return
-            with connection:
-                received.append(connection.recv(65536))
-                connection.sendall(answer)
-
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        thread = threading.Thread(target=serve)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}", received
-        finally:
-            listener.shutdown(socket.SHUT_RDWR)
-            thread.join(10)
 
 
 def test_large_headers_are_accepted(server: Server) -> None:
