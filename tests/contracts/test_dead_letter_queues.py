@@ -11,7 +11,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import RequestTimedOutError
 from confluent_kafka import Consumer
 from contracts.dead_letter_queue_suite import DeadLetterQueueSuite, Letter, QueueHarness, errant
-from support.kafka.kafka_settings import settings_of
+from support.kafka.kafka_settings import dead_letter_options, settings_of
 from support.kafka.scripted_broker import AWAY, NOT_CONTROLLER, TOO_FEW, scripted_broker
 
 from headrace.core.decode.records import original
@@ -23,13 +23,6 @@ from headrace_dev.kafka import Kafka
 from headrace_dev.memory import MemoryDeadLetterQueue
 from headrace_dev.memory.feed import MemoryBroker, MemoryFeeds
 from headrace_dev.server import LOOPBACK, free_ports
-
-
-def options(topic: str, context: str | None = "true", **more: str) -> dict[str, str]:
-    """The dead letter options of a connector; ``context`` is the value for context headers, if any."""
-    prefix = "errors.deadletterqueue."
-    enabled = {} if context is None else {f"{prefix}context.headers.enable": context}
-    return {f"{prefix}topic.name": topic, f"{prefix}topic.replication.factor": "1", **enabled, **more}
 
 
 class MemoryQueue:
@@ -49,7 +42,7 @@ class MemoryHarness:
     @asynccontextmanager
     async def open(self, context: str | None = "true") -> AsyncIterator[MemoryQueue]:
         feeds = MemoryFeeds(MemoryBroker())
-        await feeds.dead_letter_queue("sink", 3, settings_of(options("dead", context)))
+        await feeds.dead_letter_queue("sink", 3, settings_of(dead_letter_options("dead", context)))
         yield MemoryQueue(feeds.queues["dead"])
 
 
@@ -86,7 +79,7 @@ class KafkaHarness:
     async def open(self, context: str | None = "true") -> AsyncIterator[KafkaQueue]:
         feeds = KafkaFeedFactory({"bootstrap.servers": self._kafka.bootstrap_servers})
         await feeds.start()
-        queue = await feeds.dead_letter_queue("sink", 3, settings_of(options(self._topic, context)))
+        queue = await feeds.dead_letter_queue("sink", 3, settings_of(dead_letter_options(self._topic, context)))
         assert queue is not None
         yield KafkaQueue(self._kafka, self._topic, queue)
         await feeds.close()
@@ -107,7 +100,7 @@ def test_brokers_that_are_away_are_waited_for() -> None:
         feeds = KafkaFeedFactory({"bootstrap.servers": f"{LOOPBACK}:{free_ports(1)[0]}"})
         await feeds.start()
         with pytest.raises(Retriable, match="Could not initialize dead letter queue with topic=dead: "):
-            await feeds.dead_letter_queue("sink", 3, settings_of(options("dead")))
+            await feeds.dead_letter_queue("sink", 3, settings_of(dead_letter_options("dead")))
         await feeds.close()
 
     asyncio.run(scenario())
@@ -125,7 +118,7 @@ def test_a_cluster_that_elects_its_controller_is_waited_for(answers: dict[str, i
             feeds = KafkaFeedFactory({"bootstrap.servers": address})
             await feeds.start()
             with pytest.raises(error, match="Could not initialize dead letter queue with topic=dead: "):
-                await feeds.dead_letter_queue("sink", 3, settings_of(options("dead")))
+                await feeds.dead_letter_queue("sink", 3, settings_of(dead_letter_options("dead")))
             await feeds.close()
 
     asyncio.run(scenario())
@@ -138,7 +131,7 @@ def test_the_replication_factor_is_named_if_the_cluster_has_fewer_brokers() -> N
         async with scripted_broker(created=TOO_FEW) as address:
             feeds = KafkaFeedFactory({"bootstrap.servers": address})
             await feeds.start()
-            config = options("dead", **{"errors.deadletterqueue.topic.replication.factor": "3"})
+            config = dead_letter_options("dead", **{"errors.deadletterqueue.topic.replication.factor": "3"})
             with pytest.raises(Fatal, match=r"errors\.deadletterqueue\.topic\.replication\.factor is 3, which is more"):
                 await feeds.dead_letter_queue("sink", 3, settings_of(config))
             await feeds.close()
@@ -167,7 +160,7 @@ def test_the_topic_is_made_with_the_admin_clients_connection() -> None:
         brokers, admin = free_ports(2)
         feeds = KafkaFeedFactory({"bootstrap.servers": f"{LOOPBACK}:{brokers}"})
         await feeds.start()
-        config = options("dead", **{"admin.override.bootstrap.servers": f"{LOOPBACK}:{admin}"})
+        config = dead_letter_options("dead", **{"admin.override.bootstrap.servers": f"{LOOPBACK}:{admin}"})
         with pytest.raises(Retriable, match=f"'{LOOPBACK}', {admin}, "):
             await feeds.dead_letter_queue("sink", 3, settings_of(config))
         await feeds.close()
@@ -181,7 +174,9 @@ def test_letters_are_read_where_they_were_written() -> None:
     async def scenario() -> None:
         written, read = free_ports(2)
         feeds = KafkaFeedFactory({"bootstrap.servers": f"{LOOPBACK}:{written}"})
-        config = options("dead", topics="a", **{"consumer.override.bootstrap.servers": f"{LOOPBACK}:{read}"})
+        config = dead_letter_options(
+            "dead", topics="a", **{"consumer.override.bootstrap.servers": f"{LOOPBACK}:{read}"}
+        )
         with pytest.raises(Retriable, match=f"'{LOOPBACK}', {written}, "):
             await anext(feeds.dead_letters("sink", settings_of(config)))
 
@@ -206,14 +201,16 @@ class TestKafkaDeadLetterQueue(DeadLetterQueueSuite):
         async def scenario() -> None:
             feeds = KafkaFeedFactory({"bootstrap.servers": stack_kafka.bootstrap_servers})
             await feeds.start()
-            queue = await feeds.dead_letter_queue("sink", 3, settings_of(options(topic)))
+            queue = await feeds.dead_letter_queue("sink", 3, settings_of(dead_letter_options(topic)))
             assert queue is not None
             await queue.report([errant(b"k", b"v", [("trace", b"1")]), errant(None, None)])
-            config = {"topics": "shop.public.orders", **options(topic)}
+            config = {"topics": "shop.public.orders", **dead_letter_options(topic)}
             records = [record async for some in feeds.dead_letters("sink", settings_of(config)) for record in some]
             letters = [original(record, record.key, record.value) for record in records]
             with pytest.raises(ConfigError, match=f"the dead letter topic {topic}_absent does not exist"):
-                await anext(feeds.dead_letters("sink", settings_of({**config, **options(f"{topic}_absent")})))
+                await anext(
+                    feeds.dead_letters("sink", settings_of({**config, **dead_letter_options(f"{topic}_absent")}))
+                )
             await queue.close()
             await feeds.close()
             assert [
@@ -242,7 +239,7 @@ class TestKafkaDeadLetterQueue(DeadLetterQueueSuite):
         async def scenario() -> str:
             feeds = KafkaFeedFactory({"bootstrap.servers": stack_kafka.bootstrap_servers})
             await feeds.start()
-            config = options(topic, **{"producer.override.max.request.size": limit})
+            config = dead_letter_options(topic, **{"producer.override.max.request.size": limit})
             queue = await feeds.dead_letter_queue("sink", 3, settings_of(config))
             assert queue is not None
             with pytest.raises(Fatal) as refused:
@@ -266,7 +263,9 @@ class TestKafkaDeadLetterQueue(DeadLetterQueueSuite):
             await feeds.start()
             with pytest.raises(Fatal, match=f"Could not initialize dead letter queue with topic={topic}"):
                 await feeds.dead_letter_queue(
-                    "sink", 3, settings_of(options(topic, **{"errors.deadletterqueue.topic.replication.factor": "3"}))
+                    "sink",
+                    3,
+                    settings_of(dead_letter_options(topic, **{"errors.deadletterqueue.topic.replication.factor": "3"})),
                 )
             await feeds.close()
 

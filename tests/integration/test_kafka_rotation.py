@@ -7,11 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from integration.test_kafka_security import answer
 from support.fix_secured_kafka import SecuredBroker
 from support.kafka.feed_harness import Recorder, until
 from support.kafka.kafka_harness import QUICK, TidyFeeds, producer
 from support.kafka.kafka_settings import settings_of
+from support.kafka.secured_clients import error_at_start
 from support.servers.certificates import Authority
 
 from headrace.core.model.errors import ConfigError, Retriable
@@ -60,7 +60,7 @@ async def test_a_certificate_is_renewed_without_a_restart(
         await flows()
         assert set(read) == {each.decode() for each in sent}
         assert not listener.errors
-        refused = await answer({**client, **secured_kafka.store(old.issue("worker"), "PEM")}, unique)
+        refused = await error_at_start({**client, **secured_kafka.store(old.issue("worker"), "PEM")}, unique)
         assert isinstance(refused, ConfigError)
         assert "rejects the client certificate CN=worker: its issuer is CN=clients" in str(refused)
     finally:

@@ -15,88 +15,17 @@ from pathlib import Path
 
 import pytest
 from support.fix_secured_kafka import SecuredBroker, login
-from support.kafka.feed_harness import Recorder, until
-from support.kafka.kafka_harness import QUICK, TidyFeeds, producer
-from support.kafka.kafka_settings import settings_of
+from support.kafka.secured_clients import ANSWER_SECONDS, Unique, check_all_clients, error_at_start, worker_properties
 from support.servers.certificates import Authority
 
-from headrace.config import WorkerConfig
 from headrace.core.model.errors import ConfigError, HeadraceError, Retriable
-from headrace_connectors.kafka import KafkaFeedFactory
-from headrace_connectors.kafka.stores import KafkaStores
 from headrace_dev.server import free_ports, wait_until
 
 pytestmark = [pytest.mark.stack, pytest.mark.anyio, pytest.mark.usefixtures("tls_closes")]
 
-ANSWER_SECONDS = 15.0
 STORES = ("PEM", "PKCS12", "JKS")
 PASSWORDS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-Unique = Callable[[str], str]
 Case = Callable[[SecuredBroker], Mapping[str, str]]
-
-
-def worker_properties(client: Mapping[str, str], name: str) -> dict[str, str]:
-    """The properties of a distributed worker, with its defaults."""
-    given = {
-        "group.id": name,
-        "config.storage.topic": f"{name}-configs",
-        "config.storage.replication.factor": "1",
-        "status.storage.topic": f"{name}-status",
-        "status.storage.replication.factor": "1",
-        "status.storage.partitions": "1",
-        "listeners": "http://127.0.0.1:0",
-        "warehouse": "/nowhere",
-    }
-    return dict(WorkerConfig({**given, **client}, distributed=True).complete_properties())
-
-
-async def check_all_clients(broker: SecuredBroker, client: Mapping[str, str], unique: Unique) -> None:
-    """Use each kind of client of a worker: admin client, logs, consumer group, group offsets, dead letter queue."""
-    topic = unique("secured")
-    broker.kafka.create_topic(topic)
-    with producer(broker.kafka) as out:
-        out.produce(topic, b"value")
-    properties = worker_properties(client, unique("worker"))
-    stores = KafkaStores(properties)
-    feeds = TidyFeeds(properties)
-    await feeds.start()
-    try:
-        await stores.start()
-        await stores.statuses.start(lambda *_: None)  # admin client, consumer, producer
-        await stores.statuses.append([("key", b"value")])
-        letters = {"errors.deadletterqueue.topic.name": f"{topic}-dlq", "errors.tolerance": "all"}
-        letters["errors.deadletterqueue.topic.replication.factor"] = "1"
-        settings = settings_of({**QUICK, **letters, "topics": topic})
-        listener = Recorder()
-        listener.feed = feeds.open(topic, 0, settings)
-        await listener.feed.start(listener)
-        await until(lambda: listener.values == [b"value"], "the record")
-        await listener.feed.commit(listener.ends)
-        assert set((await stores.group_offsets(topic, settings).committed(f"connect-{topic}")).values()) == {1}
-        queue = await feeds.dead_letter_queue(topic, 0, settings)
-        assert queue is not None
-        await queue.close()
-        assert f"{topic}-dlq" in broker.kafka.topics()
-        assert not listener.errors
-    finally:
-        await stores.close()
-        await feeds.close()
-
-
-async def start(client: Mapping[str, str], name: str) -> None:
-    """Start the Kafka side of a worker up to its first connection, as a worker does."""
-    properties = worker_properties(client, name)
-    KafkaFeedFactory(properties)
-    await KafkaStores(properties).start()
-
-
-async def answer(client: Mapping[str, str], unique: Unique) -> HeadraceError:
-    """Return the error with which a worker does not start, within 15 s."""
-    began = time.monotonic()
-    with pytest.raises(HeadraceError) as caught:
-        await start(client, unique("refused"))
-    assert time.monotonic() - began < ANSWER_SECONDS
-    return caught.value
 
 
 async def test_tls(secured_kafka: SecuredBroker, unique: Unique) -> None:
@@ -262,7 +191,7 @@ CASES: Mapping[str, tuple[Case, type[HeadraceError], str]] = {
 async def test_what_does_not_fit(secured_kafka: SecuredBroker, unique: Unique, case: str) -> None:
     """The worker does not start: the error names the broker or the property, the cause and what to do."""
     properties, kind, text = CASES[case]
-    error = await answer(properties(secured_kafka), unique)
+    error = await error_at_start(properties(secured_kafka), unique)
     assert type(error) is kind
     assert re.fullmatch(text.replace("?", r"\?"), str(error)), str(error)
     assert "wrong password" not in str(error)

@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-import logging
 import re
 import socket
-import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from integration.test_kafka_security import answer, check_all_clients
 from joserfc.jwk import RSAKey
-from support.fix_secured_kafka import SESSION_MS, SecuredBroker
-from support.kafka.feed_harness import Recorder, until
-from support.kafka.kafka_harness import QUICK, TidyFeeds, producer
-from support.kafka.kafka_settings import settings_of
+from support.fix_secured_kafka import SecuredBroker
+from support.kafka.secured_clients import SESSIONS, Unique, check_all_clients, error_at_start, flow_across_sessions
 from support.servers.token_endpoint import TokenEndpoint, token_endpoint
 
 from headrace.core.model.errors import ConfigError, HeadraceError, Retriable
-from headrace_connectors.kafka.log import KafkaLog, LogTopic
-from headrace_connectors.kafka.settings import client_arguments
 
 pytestmark = [pytest.mark.stack, pytest.mark.anyio, pytest.mark.usefixtures("tls_closes")]
 
-Unique = Callable[[str], str]
 TOKEN_SECONDS = 4
-SESSIONS = 2
 
 
 @pytest.fixture
@@ -134,7 +125,7 @@ async def test_a_token_that_does_not_fit(
     """The worker does not start within 15 s: the error names broker or endpoint, the cause and what to do."""
     change, kind, text = CASES[case]
     client = {**secured_kafka.properties("TOKEN", "SASL_PLAINTEXT"), **endpoint.properties()}
-    error = await answer({**client, **change(endpoint, secured_kafka)}, unique)
+    error = await error_at_start({**client, **change(endpoint, secured_kafka)}, unique)
     assert type(error) is kind, error
     assert re.fullmatch(text, str(error)), str(error)
 
@@ -146,7 +137,7 @@ async def test_an_endpoint_that_does_not_answer_is_named(
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = {URL: f"https://127.0.0.1:{silent.getsockname()[1]}/token"}
         client = {**secured_kafka.properties("TOKEN", "SASL_PLAINTEXT"), **endpoint.properties(), **url}
-        error = await answer(client, unique)
+        error = await error_at_start(client, unique)
     assert re.fullmatch(rf"{ENDPOINT}no answer within 8 s; check the network", str(error)), str(error)
 
 
@@ -166,44 +157,3 @@ async def test_sessions_of_passwords_end_without_interruption(
 ) -> None:
     """``connections.max.reauth.ms`` of the broker applies to logins with a password as well."""
     await flow_across_sessions(secured_kafka, secured_kafka.login("SHORT", mechanism), unique, caplog)
-
-
-async def flow_across_sessions(
-    broker: SecuredBroker,
-    client: Mapping[str, str],
-    unique: Unique,
-    caplog: pytest.LogCaptureFixture,
-    seconds: float = SESSIONS * SESSION_MS / 1000,
-) -> None:
-    """Pass records through a feed and a log for a time, without any error."""
-    caplog.set_level(logging.WARNING, "aiokafka")
-    topic = unique("session")
-    broker.kafka.create_topic(topic)
-    feeds, log = TidyFeeds(client), KafkaLog(LogTopic(f"{topic}-log", "x.topic", 1, 1), client_arguments(client))
-    read: list[str] = []
-    await feeds.start()
-    listener = Recorder()
-    try:
-        await log.start(lambda key, _: read.append(key))
-        listener.feed = feeds.open(topic, 0, settings_of({**QUICK, "topics": topic}))
-        await listener.feed.start(listener)
-        await until(lambda: bool(listener.assignments), "the assignment")
-        caplog.clear()
-        end, sent = time.monotonic() + seconds, 0
-        with producer(broker.kafka) as out:
-            while time.monotonic() < end:
-                out.produce(topic, str(sent).encode())
-                out.flush()
-                await log.append([(str(sent), b"")])
-                sent += 1
-                await until(lambda: len(listener.values) == sent, "the record")  # noqa: B023 - awaited here
-                await listener.feed.commit(listener.ends)
-        assert listener.values == [str(each).encode() for each in range(sent)]
-        assert read == [str(each) for each in range(sent)]
-        assert len(listener.assignments) == 1
-        assert not listener.errors
-        messages = {each.getMessage() for each in caplog.records}
-        assert messages <= {"Sending username and password in the clear"}
-    finally:
-        await feeds.close()
-        await log.close()

@@ -6,9 +6,8 @@ import json
 from collections.abc import Callable, Iterator
 
 import pytest
-from integration.test_kafka_security import answer, check_all_clients
-from integration.test_kafka_tokens import flow_across_sessions
 from support.fix_secured_kafka import SecuredBroker
+from support.kafka.secured_clients import check_all_clients, error_at_start, flow_across_sessions
 
 from headrace.core.model.errors import ConfigError
 from headrace_dev.java import java_home_of_servers
@@ -68,7 +67,7 @@ async def test_every_client_logs_in(keycloak: Keycloak, broker: SecuredBroker, u
 
 async def test_a_wrong_secret_is_named(keycloak: Keycloak, broker: SecuredBroker, unique: Callable[[str], str]) -> None:
     """Keycloak's answer becomes an error that says what to correct."""
-    error = await answer(_client(keycloak, broker, "wrong"), unique)
+    error = await error_at_start(_client(keycloak, broker, "wrong"), unique)
     assert isinstance(error, ConfigError)
     assert "rejects the client headrace: unauthorized_client; correct client id and secret" in str(error)
 

@@ -12,9 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from contracts.test_dead_letter_queues import options
 from pyiceberg.table import StaticTable
-from support.kafka.kafka_settings import settings_of
+from support.kafka.kafka_settings import dead_letter_options, settings_of
 from support.records.envelopes import change, key
 
 from headrace.core.model.errors import BadRecord, Stage
@@ -34,7 +33,7 @@ async def send(kafka: Kafka, topic: str, values: list[bytes]) -> None:
     """Write dead letters of the connector ``sink``."""
     feeds = KafkaFeedFactory({"bootstrap.servers": kafka.bootstrap_servers})
     await feeds.start()
-    queue = await feeds.dead_letter_queue("sink", 0, settings_of(options(topic)))
+    queue = await feeds.dead_letter_queue("sink", 0, settings_of(dead_letter_options(topic)))
     assert queue is not None
     now = int(time.time() * 1000)
     records = [MemoryRecord(TOPIC, 0, offset, now, key({"id": 1}), value, ()) for offset, value in enumerate(values)]
@@ -51,7 +50,7 @@ def test_letters_of_a_topic_become_rows(stack_kafka: Kafka, tmp_path: Path, uniq
     topic = unique("letters")
     values = [change(op, {"id": 1, "name": name}, lsn) for op, name, lsn in (("c", "a", 10), ("u", "b", 20))]
     asyncio.run(send(stack_kafka, topic, [*values, b"{broken"]))
-    config = {"connector.class": "LakehouseSink", "topics": TOPIC, **options(topic)}
+    config = {"connector.class": "LakehouseSink", "topics": TOPIC, **dead_letter_options(topic)}
     (tmp_path / "sink.json").write_text(json.dumps({"name": "sink", "config": config}))
     (tmp_path / "worker.properties").write_text(
         f"bootstrap.servers={stack_kafka.bootstrap_servers}\nlisteners=http://127.0.0.1:1\n"

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from rest.test_basic_auth import ANN, EVE
 from support.rest.asgi import request
-from support.rest.secured import client, secured_workers, tls, users
+from support.rest.secured import ANN, EVE, client, secured_workers, tls, users
 from support.rest.worker_api import SHOP, Api
 from support.servers.certificates import Authority
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from support.rest.asgi import Answer, request
-from support.rest.secured import USERS, users
+from support.rest.secured import ANN, BOB, EVE, USERS, basic, users
 from support.rest.worker_api import SHOP, Api
 
 from headrace.config.rest_options import BASIC_AUTH_EXTENSION
@@ -56,12 +56,6 @@ REQUESTS = {
 EVERY_REQUEST = [(role, *each) for role, found in REQUESTS.items() for each in found]
 
 
-def basic(user: str, password: str) -> dict[str, str]:
-    """The header of a user."""
-    return {"Authorization": "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()}
-
-
-ANN, BOB, EVE = basic("ann", "ann's password"), basic("bob", "bob-password"), basic("eve", "eve-password")
 ROLES = {Role.ADMIN: ANN, Role.OPERATE: BOB, Role.READ: EVE}
 
 

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rest.test_forward import workers
 from support.fix_asyncio import eventually
-from support.rest.worker_api import SHOP, Api
+from support.rest.worker_api import SHOP, Api, leader_and_follower
 
 from headrace.core.connect.connector_plan import DIRECTORY
 from headrace.core.connect.lifecycle import TargetState
@@ -311,7 +310,7 @@ async def test_the_next_leader_continues(tmp_path: Path) -> None:
 
 async def test_any_worker_answers_with_the_leaders_report(tmp_path: Path) -> None:
     """A request to another worker is forwarded to the leader."""
-    async with workers("127.0.0.1", **{"connectors.directory": str(tmp_path)}) as (first, second):
+    async with leader_and_follower("127.0.0.1", **{"connectors.directory": str(tmp_path)}) as (first, second):
         write(tmp_path)
         await first.directory.reconcile()
         assert set(await entries(second)) == {"shop"}

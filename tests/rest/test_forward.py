@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import pytest
 from support.fix_asyncio import eventually
-from support.rest.worker_api import SHOP, Api
+from support.rest.worker_api import SHOP, Api, leader_and_follower
 
 from headrace.core.model.errors import ConfigError
-from headrace.rest.server import Endpoint, RestServer, bind
+from headrace.rest.server import bind
 from headrace.runtime.worker.cluster import NO_LEADER
 from headrace_dev.memory.stores import MemoryStores
 
@@ -20,26 +19,8 @@ pytestmark = pytest.mark.anyio
 @pytest.fixture
 async def pair() -> AsyncIterator[tuple[Api, Api]]:
     """The leader behind its server, and a follower."""
-    async with workers("127.0.0.1") as both:
+    async with leader_and_follower("127.0.0.1") as both:
         yield both
-
-
-@asynccontextmanager
-async def workers(host: str, **options: str) -> AsyncIterator[tuple[Api, Api]]:
-    """Such a pair with these worker options; the leader listens on ``host``."""
-    listener = bind(host, 0)
-    leader = Api(host=host, port=listener.getsockname()[1], **options)
-    follower = Api(MemoryStores(shared=leader.stores), host="follower", **options)
-    server = RestServer(leader.app, [Endpoint(listener)])
-    server.start()
-    await leader.worker.start()
-    await follower.worker.start()
-    try:
-        yield leader, follower
-    finally:
-        await follower.worker.stop()
-        await leader.worker.stop()
-        await server.stop()
 
 
 async def test_a_connectors_life_through_a_worker_that_only_follows(pair: tuple[Api, Api]) -> None:
@@ -75,7 +56,7 @@ async def test_workers_reach_each_other_over_ipv6() -> None:
         bind("::1", 0).close()
     except ConfigError:
         pytest.skip("this machine has no IPv6")
-    async with workers("::1") as (leader, follower):
+    async with leader_and_follower("::1") as (leader, follower):
         created = await follower.create()
         port = leader.worker.advertised[1]
         assert (created.status, created.headers["location"]) == (201, f"http://[::1]:{port}/connectors/shop")

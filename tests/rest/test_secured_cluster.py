@@ -13,10 +13,9 @@ import httpx
 import pytest
 from click.testing import CliRunner
 from kafka_connect.cli import cli
-from rest.test_tables import report
 from support.fix_asyncio import eventually
 from support.rest.secured import Bearer, SecuredWorker, client, secured_workers, tls, users
-from support.rest.worker_api import SHOP, WORKER
+from support.rest.worker_api import SHOP, WORKER, table_report
 from support.servers.certificates import Authority
 from support.servers.token_issuer import token_issuer
 
@@ -88,7 +87,7 @@ async def test_tables_of_all_workers_are_listed_and_restarted(cluster: Cluster) 
     for each in cluster.workers:
         await each.api.until(*("RUNNING",) * 4)
         [task] = each.api.tasks.tasks.values()
-        task.tables = [report(f"public.{task.name}")]
+        task.tables = [table_report(f"public.{task.name}")]
     path = f"{follower.url}/connectors/shop/tables"
     tables = [each["table"] for each in (await cluster.reader.get(path)).json()]
     assert tables == ["public.shop-0", "public.shop-1", "public.shop-2"]

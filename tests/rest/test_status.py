@@ -9,10 +9,9 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 import pytest
-from rest.test_tables import failed, report
 from starlette.types import ASGIApp, Receive, Scope, Send
 from support.rest.served import served
-from support.rest.worker_api import Api
+from support.rest.worker_api import Api, failed_table, table_report
 
 from headrace.core.connect.lifecycle import TableState
 from headrace.core.connect.status import LastBatch, TableReport, TableStatus
@@ -59,11 +58,11 @@ async def test_tables_come_worst_first_with_their_causes(command: Command) -> No
         TableReport("accounts", TableState.RUNNING, [], 7, 9, None, time.time() - 7_200, batch, None)
     ]
     api.tasks.tasks["shop-0"].tables = [
-        report("orders"),
+        table_report("orders"),
         TableReport("notes", TableState.RETRYING, [], 3, 9, None, None, None, retried),
-        TableReport("items", TableState.FAILED, [], 0, 0, None, None, batch, failed("items")),
+        TableReport("items", TableState.FAILED, [], 0, 0, None, None, batch, failed_table("items")),
     ]
-    api.worker.statuses.put_tables("shop", 0, [failed("items"), retried])
+    api.worker.statuses.put_tables("shop", 0, [failed_table("items"), retried])
     status, printed = await command.run()
     assert printed.splitlines() == [
         "STATE     CONNECTOR  TASK  TABLE     BEHIND  WAITING  LAST COMMIT",

@@ -7,9 +7,8 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 import pytest
-from rest.test_forward import workers
 from support.fix_asyncio import eventually
-from support.rest.worker_api import Api
+from support.rest.worker_api import Api, failed_table, leader_and_follower, table_report
 
 from headrace.core.connect.lifecycle import TableState
 from headrace.core.connect.status import LastBatch, TableReport, TableStatus
@@ -29,15 +28,6 @@ async def api() -> AsyncIterator[Api]:
     await api.worker.stop()
 
 
-def report(table: str, state: TableState = TableState.RUNNING) -> TableReport:
-    """A table without a last batch or error."""
-    return TableReport(table, state, [f"shop.{table}"], 0, 0, None, None, None, None)
-
-
-def failed(table: str) -> TableStatus:
-    return TableStatus(table, TableState.FAILED, "the cause", 1_700_000_000.0)
-
-
 async def test_a_table_with_all_that_is_known(api: Api) -> None:
     """Times are in UTC; the freshness is the age of the oldest change that is not in the table, null if unknown."""
     await api.create()
@@ -45,8 +35,10 @@ async def test_a_table_with_all_that_is_known(api: Api) -> None:
     now = time.time()
     batch = LastBatch(10, 2_000, 0.25, 1_700_000_001.0, 1_700_000_000.0)
     api.tasks.tasks["shop-0"].tables = [
-        TableReport("items", TableState.RETRYING, ["shop.items"], 3, 400, now - 5, now - 60, batch, failed("items")),
-        report("orders"),
+        TableReport(
+            "items", TableState.RETRYING, ["shop.items"], 3, 400, now - 5, now - 60, batch, failed_table("items")
+        ),
+        table_report("orders"),
     ]
     items, orders = (await api.call("GET", "/connectors/shop/tables")).json()
     assert 60 <= items.pop("freshness_seconds") < 90
@@ -81,7 +73,7 @@ async def test_a_table_that_is_not_read_has_no_freshness(api: Api, state: TableS
     """Nobody knows what its topics contain, and 0.0 looks up to date. Here RETRYING has read nothing yet."""
     await api.create()
     await api.until("RUNNING", "RUNNING")
-    api.tasks.tasks["shop-0"].tables = [report("items", state)]
+    api.tasks.tasks["shop-0"].tables = [table_report("items", state)]
     (items,) = (await api.call("GET", "/connectors/shop/tables")).json()
     assert items["freshness_seconds"] is None
 
@@ -91,7 +83,7 @@ async def test_a_table_is_restarted(api: Api) -> None:
     await api.create()
     await api.until("RUNNING", "RUNNING")
     task = api.tasks.tasks["shop-0"]
-    task.tables = [report("items", TableState.FAILED)]
+    task.tables = [table_report("items", TableState.FAILED)]
     assert (await api.call("POST", "/connectors/shop/tables/items/restart")).status == 204
     assert task.calls[-1] == "restart items"
     for method, path in (("POST", "/connectors/shop/tables/no/restart"), ("GET", "/connectors/shop/tables/no")):
@@ -134,7 +126,7 @@ async def test_what_waits_for_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     await api.create()
     await api.until("RUNNING", "RUNNING")
     waiting = TableReport("items", TableState.RUNNING, ["shop.items"], 3, 400, time.time(), None, None, None)
-    api.tasks.tasks["shop-0"].tables = [waiting, report("orders")]
+    api.tasks.tasks["shop-0"].tables = [waiting, table_report("orders")]
     (task,) = (await api.status())["tasks"]
     assert (task["state"], task["waits_for"]) == ("RUNNING", "Spark, which is starting")
     for path in ("/connectors/shop/tables", "/tables"):
@@ -172,7 +164,7 @@ async def test_a_task_with_a_failed_table_is_failed_for_consoles(api: Api) -> No
     retrying = TableStatus("notes", TableState.RETRYING, "away", 1_700_000_000.0)
     api.worker.statuses.put_tables("shop", 0, [retrying])
     assert [task["state"] for task in (await api.status())["tasks"]] == ["RUNNING"], "a cause that passes"
-    api.worker.statuses.put_tables("shop", 0, [failed("items"), retrying, failed("orders")])
+    api.worker.statuses.put_tables("shop", 0, [failed_table("items"), retrying, failed_table("orders")])
     (task,) = (await api.status())["tasks"]
     assert (task["state"], [each["table"] for each in task["tables"]]) == ("FAILED", ["items", "notes", "orders"])
     assert task["trace"].startswith("Tables that have failed: items, orders.")
@@ -196,7 +188,7 @@ async def test_a_task_with_a_failed_table_may_show_that_it_runs(api: Api) -> Non
     """With ``errors.isolation.status=running``; the failed table is in the status of the task."""
     await api.create(**{"errors.isolation.status": "running"})
     await api.until("RUNNING", "RUNNING")
-    api.worker.statuses.put_tables("shop", 0, [failed("items")])
+    api.worker.statuses.put_tables("shop", 0, [failed_table("items")])
     (task,) = (await api.status())["tasks"]
     assert (task["state"], "trace" in task, task["tables"][0]["state"]) == ("RUNNING", False, "FAILED")
     assert b'connector_task_status{connector="shop",status="running"' in (await api.call("GET", "/metrics")).body
@@ -206,7 +198,7 @@ async def test_the_table_of_a_failed_task_restarts_the_task(api: Api) -> None:
     """The last table of a task fails the task; a restart of the table restarts it."""
     await api.create()
     await api.until("RUNNING", "RUNNING")
-    api.worker.statuses.put_tables("shop", 0, [failed("items")])
+    api.worker.statuses.put_tables("shop", 0, [failed_table("items")])
     first = api.tasks.tasks["shop-0"]
     first.fail(Fatal("the last table"))
     await api.until("RUNNING", "FAILED")
@@ -219,8 +211,8 @@ async def test_the_tables_of_a_failed_task(api: Api) -> None:
     """A task that does not run has no reports. Its status shows which tables have failed, as the last one does."""
     await api.create()
     await api.until("RUNNING", "RUNNING")
-    api.tasks.tasks["shop-0"].tables = [report("items", TableState.FAILED)]
-    api.worker.statuses.put_tables("shop", 0, [failed("items"), failed("orders")])
+    api.tasks.tasks["shop-0"].tables = [table_report("items", TableState.FAILED)]
+    api.worker.statuses.put_tables("shop", 0, [failed_table("items"), failed_table("orders")])
     items, orders = (await api.call("GET", "/connectors/shop/tables")).json()
     assert ("last_error" in items, "last_error" in orders) == (False, True), "the report of a running task is newer"
     api.tasks.tasks["shop-0"].fail(Fatal("the last table"))
@@ -233,17 +225,17 @@ async def test_the_tables_of_a_failed_task(api: Api) -> None:
 async def test_the_tables_of_all_connectors_and_workers_come_worst_first() -> None:
     """Failed, retried, then the least fresh; a worker asks the other one for the tables of its tasks."""
     now = time.time()
-    async with workers("127.0.0.1") as (leader, follower):
+    async with leader_and_follower("127.0.0.1") as (leader, follower):
         for name in ("shop", "bank"):
             await follower.create(name, **{"tasks.max": "2"})
         for name in ("shop", "bank"):
             await follower.until("RUNNING", "RUNNING", "RUNNING", name=name)
         tasks = {name: task for api in (leader, follower) for name, task in api.tasks.tasks.items()}
         assert len(leader.tasks.tasks) == len(follower.tasks.tasks) == 2
-        tasks["bank-0"].tables = [report("fresh"), report("paused", TableState.PAUSED)]
+        tasks["bank-0"].tables = [table_report("fresh"), table_report("paused", TableState.PAUSED)]
         tasks["bank-1"].tables = [TableReport("old", TableState.RUNNING, [], 1, 9, now - 90, None, None, None)]
         tasks["shop-0"].tables = [TableReport("older", TableState.RUNNING, [], 1, 9, now - 99, None, None, None)]
-        tasks["shop-1"].tables = [report("away", TableState.RETRYING), report("broken", TableState.FAILED)]
+        tasks["shop-1"].tables = [table_report("away", TableState.RETRYING), table_report("broken", TableState.FAILED)]
         answer = (await follower.call("GET", "/tables")).json()
         assert [(each["connector"], each["task"], each["table"]) for each in answer] == [
             ("shop", 1, "broken"),
@@ -259,12 +251,12 @@ async def test_the_tables_of_all_connectors_and_workers_come_worst_first() -> No
 
 async def test_workers_ask_each_other() -> None:
     """The follower reports the tables of its own task, and requests those of the leader's task over a connection."""
-    async with workers("127.0.0.1") as (leader, follower):
+    async with leader_and_follower("127.0.0.1") as (leader, follower):
         await follower.create(**{"tasks.max": "2"})
         await follower.until("RUNNING", "RUNNING", "RUNNING")
         for api in (leader, follower):
             for name, task in api.tasks.tasks.items():
-                task.tables = [report(f"table_{name}")]
+                task.tables = [table_report(f"table_{name}")]
         assert len(leader.tasks.tasks) == len(follower.tasks.tasks) == 1
         answer = (await follower.call("GET", "/connectors/shop/tables")).json()
         assert [each["table"] for each in answer] == ["table_shop-0", "table_shop-1"]

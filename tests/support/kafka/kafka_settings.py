@@ -10,3 +10,10 @@ from headrace.core.connect.typed_options import parsed
 
 def settings_of(given: Mapping[str, str]) -> KafkaSettings:
     return parsed(KafkaSettings, given)
+
+
+def dead_letter_options(topic: str, context: str | None = "true", **more: str) -> dict[str, str]:
+    """The dead letter options of a connector; ``context`` is the value for context headers, if any."""
+    prefix = "errors.deadletterqueue."
+    enabled = {} if context is None else {f"{prefix}context.headers.enable": context}
+    return {f"{prefix}topic.name": topic, f"{prefix}topic.replication.factor": "1", **enabled, **more}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -20,6 +21,14 @@ from headrace_dev.memory.stores import MemoryStores
 HTTPS = "https://127.0.0.1:0"
 USERS = "ann=ann's password\nbob=bob-password\neve=eve-password\n"
 ROLES = "bob:operate,eve:read"
+
+
+def basic(user: str, password: str) -> dict[str, str]:
+    """The header of a user."""
+    return {"Authorization": "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()}
+
+
+ANN, BOB, EVE = basic("ann", "ann's password"), basic("bob", "bob-password"), basic("eve", "eve-password")
 
 
 class SecuredWorker:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Any
 
@@ -13,8 +14,11 @@ from support.rest.asgi import Answer, request
 from support.rest.stand_in import StandInTasks, health_of
 
 from headrace.config import WorkerConfig
+from headrace.core.connect.lifecycle import TableState
+from headrace.core.connect.status import TableReport, TableStatus
 from headrace.ports import EngineStatus
 from headrace.rest.app import WorkerParts, create_app
+from headrace.rest.server import Endpoint, RestServer, bind
 from headrace.runtime.metrics.metrics import Metrics
 from headrace.runtime.worker.connector_directory import ConnectorDirectory
 from headrace.runtime.worker.herder import Herder
@@ -98,3 +102,30 @@ class Api:
     def _states(self, name: str) -> tuple[str, ...]:
         seen = self.worker.statuses.connector(name)
         return (seen.state if seen else "none", *(task.state for _, task in self.worker.statuses.tasks(name)))
+
+
+@asynccontextmanager
+async def leader_and_follower(host: str, **options: str) -> AsyncIterator[tuple[Api, Api]]:
+    """Two workers of a cluster with these options; the leader listens on ``host``."""
+    listener = bind(host, 0)
+    leader = Api(host=host, port=listener.getsockname()[1], **options)
+    follower = Api(MemoryStores(shared=leader.stores), host="follower", **options)
+    server = RestServer(leader.app, [Endpoint(listener)])
+    server.start()
+    await leader.worker.start()
+    await follower.worker.start()
+    try:
+        yield leader, follower
+    finally:
+        await follower.worker.stop()
+        await leader.worker.stop()
+        await server.stop()
+
+
+def table_report(table: str, state: TableState = TableState.RUNNING) -> TableReport:
+    """A table without a last batch or error."""
+    return TableReport(table, state, [f"shop.{table}"], 0, 0, None, None, None, None)
+
+
+def failed_table(table: str) -> TableStatus:
+    return TableStatus(table, TableState.FAILED, "the cause", 1_700_000_000.0)

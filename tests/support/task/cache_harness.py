@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from support.clock import Clock
+
 from headrace.core.model.events import TableId
 from headrace.core.model.unavailable import Placeholder
 from headrace.core.reselect.cache.column_cache import CacheBatch, ReselectColumnCache
@@ -24,15 +26,6 @@ TABLE = TableId("shop", "inventory", "public", "orders")
 OTHER = TableId("shop", "inventory", "public", "items")
 P0, P1 = Partition("orders", 0), Partition("orders", 1)
 P = "__debezium_unavailable_value"
-
-
-class Clock:
-    """A clock in milliseconds that changes only when a test sets ``now``."""
-
-    now = 0
-
-    def __call__(self) -> int:
-        return self.now
 
 
 OpenRows = Callable[[CacheLimits], RowStore]

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from support.clock import Clock
 
 from headrace.core.merge.fold import fold
 from headrace.core.model.actions import Actions
@@ -92,15 +93,6 @@ def database(*rows: Mapping[str, Any], **how: Any) -> MemoryRowSource:
     fields = (Field("id", ID), *(Field(name, TEXT) for name in COLUMNS))
     source.add(catalog(), Schema("struct", fields=fields), [dict(row) for row in rows])
     return source
-
-
-class Clock:
-    """A monotonic clock in seconds that the test sets."""
-
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class Counts:

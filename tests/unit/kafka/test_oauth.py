@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.clock import Clock
 from support.kafka.kafka_settings import settings_of
 from support.servers.token_endpoint import CLIENT, SECRET, TokenEndpoint, token_endpoint
 
@@ -22,15 +23,6 @@ WORKER = {"bootstrap.servers": "broker:9092", "security.protocol": "SASL_SSL", "
 URL = "sasl.oauthbearer.token.endpoint.url"
 KAFKA = RefreshWindow(factor=0.8, jitter=0, period=60, buffer=300)
 """Kafka's defaults, without the random part."""
-
-
-class Clock:
-    """Seconds since 1970, set by a test."""
-
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class Source:
@@ -80,7 +72,7 @@ def test_a_token_is_replaced_when_kafka_replaces_it(
 
 def test_a_token_is_kept_until_its_refresh() -> None:
     """Connections share a token, and get a new one after the share of its lifetime."""
-    clock = Clock()
+    clock = Clock(1000.0)
     source = Source(clock, 100)
     provider = TokenProvider(source, KAFKA, (0.1, 10), now=clock)
     assert [token(provider), token(provider)] == ["token-1", "token-1"]
@@ -92,7 +84,7 @@ def test_a_token_is_kept_until_its_refresh() -> None:
 
 def test_a_token_stays_in_use_while_the_endpoint_fails(caplog: pytest.LogCaptureFixture) -> None:
     """A failed refresh is logged and repeated after a pause that doubles; without a valid token it is an error."""
-    clock = Clock()
+    clock = Clock(1000.0)
     source = Source(clock, 100)
     provider = TokenProvider(source, KAFKA, (1, 10), now=clock)
     assert token(provider) == "token-1"
@@ -117,7 +109,7 @@ def test_a_token_stays_in_use_while_the_endpoint_fails(caplog: pytest.LogCapture
 
 def test_a_rejected_token_is_not_used_again() -> None:
     """The provider may have changed its keys; a token that has been replaced already stays."""
-    clock = Clock()
+    clock = Clock(1000.0)
     provider = TokenProvider(Source(clock, 100), KAFKA, (1, 10), now=clock)
     provider.reject(token(provider))
     assert token(provider) == "token-2"

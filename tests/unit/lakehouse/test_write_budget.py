@@ -4,18 +4,9 @@ from __future__ import annotations
 
 import math
 
+from support.clock import Clock
+
 from headrace_connectors.lakehouse.compaction_plan import RATIO, HourlyBytes, WriteBudget
-
-
-class Clock:
-    """A clock that a test sets."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        """Return the time in seconds."""
-        return self.now
 
 
 def test_upkeep_writes_in_proportion_to_merges() -> None:

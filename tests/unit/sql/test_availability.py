@@ -6,6 +6,7 @@ import logging
 from contextlib import suppress
 
 import pytest
+from support.clock import Clock
 
 from headrace.core.model.errors import Fatal, Retriable
 from headrace_connectors.sql.availability import (
@@ -16,16 +17,6 @@ from headrace_connectors.sql.availability import (
     RefusedLogin,
     Unreachable,
 )
-
-
-class Clock:
-    """A clock that tests set."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture

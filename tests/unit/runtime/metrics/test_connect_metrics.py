@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from support.clock import Clock
 from support.repository.connect_names import TASK_METRICS
 
 from headrace.core.batch.batch import Batch, Trigger
@@ -25,21 +26,11 @@ TASK = {"connector": "shop", "task": "0"}
 TABLE = TableId("shop", "shop", "public", "orders")
 
 
-class Clock:
-    """A clock that the test sets."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 class Scene:
     """The metrics of one task, and the clock."""
 
     def __init__(self) -> None:
-        self.clock = Clock()
+        self.clock = Clock(1000.0)
         self.metrics = Metrics(self.clock)
         self.task: TaskMetrics = self.metrics.task("shop", 0, lambda topic: None)
 

@@ -6,10 +6,10 @@ import asyncio
 import logging
 
 import pytest
+from support.clock import Clocks
 from support.fix_asyncio import eventually
 from support.records.envelopes import change, key
 from support.task.sink_task_harness import TOPIC, Harness, running
-from unit.runtime.metrics.test_task_progress import Time
 
 from headrace.core.batch.batch import Batch, Trigger, Unwritten
 from headrace.core.connect.lifecycle import State, TableState
@@ -29,7 +29,7 @@ class Scene:
     def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
         caplog.set_level(logging.INFO, summaries.__name__)
         self._caplog = caplog
-        self.time = Time()
+        self.time = Clocks()
         self.metrics = Metrics(self.time.monotonic, self.time.wall)
         self.task = self.run(0)
         self.log = SummaryLog(self.metrics.summaries)

@@ -8,6 +8,7 @@ from threading import Event
 
 import pytest
 from prometheus_client.samples import Sample
+from support.clock import Clocks
 from support.fix_asyncio import eventually
 from support.records.envelopes import change, key
 from support.task.sink_task_harness import TOPIC, Harness, running
@@ -25,24 +26,11 @@ LAG, FRESHNESS = "headrace_lag_records", "headrace_freshness_last_seconds"
 SOURCE_TIME, OLDEST = "headrace_source_time_seconds", "headrace_oldest_unwritten_seconds"
 
 
-class Time:
-    """A monotonic clock, and a wall clock that is 1,000 s ahead of it."""
-
-    def __init__(self) -> None:
-        self.seconds = 100.0
-
-    def monotonic(self) -> float:
-        return self.seconds
-
-    def wall(self) -> float:
-        return 1_000.0 + self.seconds
-
-
 class Scene:
     """The metrics of a worker, and its clocks."""
 
     def __init__(self) -> None:
-        self.time = Time()
+        self.time = Clocks()
         self.metrics = Metrics(self.time.monotonic, self.time.wall)
 
     def run(self) -> TaskMetrics:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from support.clock import Clock
 from support.fix_asyncio import eventually
 from support.rest.worker_api import Api
 
@@ -17,15 +18,6 @@ from headrace.ports import EngineState, EngineStatus
 from headrace.runtime.worker.health import ANSWER_SECONDS, ENGINE_SECONDS, WorkerHealth
 
 pytestmark = pytest.mark.anyio
-
-
-class Clock:
-    """A clock that the test sets."""
-
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class Engine:
