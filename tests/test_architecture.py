@@ -218,3 +218,15 @@ def test_the_picture_of_the_packages_is_up_to_date() -> None:
     shown = {path.stem for path in SERVICE.glob("*.py")} | {path.parent.name for path in SERVICE.glob("*/__init__.py")}
     missing = [name for name in shown - {"__init__"} if f">{name}</text>" not in packages_svg()]
     assert not missing, "add the package to the contract 'service layers' in pyproject.toml"
+
+
+def test_a_long_module_names_its_tests() -> None:
+    """Give a module of more than 150 lines a test file of its name, or a line ``Tests: ...`` in its docstring."""
+    root = Path(__file__).parent
+    names = {path.name for path in root.rglob("test_*.py")}
+    for path in modules(SERVICE, CONNECTORS, APPLICATION):
+        text = path.read_text()
+        docstring = ast.get_docstring(ast.parse(text)) or ""
+        suites = re.findall(r"``tests/([\w/.]+)``", docstring.partition("Tests:")[2])
+        assert text.count("\n") <= 150 or suites or f"test_{path.name}" in names, path
+        assert [suite for suite in suites if not (root / suite).exists()] == [], path

@@ -2,6 +2,8 @@
 
 Kafka's logins and the clients of schema registries share this. Which options configure a client, and which an error
 names, is up to them.
+
+Tests: ``tests/unit/test_access_tokens.py``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The ``headrace`` command: parse the command line, read the worker's configuration, and run a worker or a command."""
+"""The ``headrace`` command: parse the command line, read the worker's configuration, and run a worker or a command.
+
+Tests: ``tests/unit/test_service.py``, ``tests/unit/app/test_composition.py``.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The dead letter queue: bad records, unchanged, in a separate topic (``connect.md`` section 9), and reading it again.
 
-Tests: tests/unit/kafka/test_dead_letters.py, tests/contracts/dead_letter_queue_suite.py
+Tests: ``tests/unit/kafka/test_dead_letters.py``, ``tests/contracts/dead_letter_queue_suite.py``.
 """
 
 from __future__ import annotations

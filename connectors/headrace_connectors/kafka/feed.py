@@ -7,7 +7,7 @@ Calls of the listener never overlap. On a revocation a waiting chunk is dropped,
 ``KafkaFeedFactory`` creates the Kafka clients of a worker: one feed per task, all on one Faust app and one consumer
 thread.
 
-Tests: tests/contracts/test_kafka_feed.py
+Tests: ``tests/contracts/test_kafka_feed.py``.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ aiokafka has no requests for topic ids and leader epochs. Metadata version 10 re
 brokers since 2.8) and OffsetForLeaderEpoch the end of what a leader has written (KIP-320). Both need the right to
 describe the topic, which every reader has.
 
-Tests: tests/unit/kafka/test_log.py, tests/contracts/feed_suite.py
+Tests: ``tests/unit/kafka/test_log.py``, ``tests/contracts/feed_suite.py``.
 """
 
 from __future__ import annotations

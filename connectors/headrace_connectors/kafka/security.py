@@ -5,7 +5,7 @@ of TLS are those of ``headrace.config.tls``, so key and trust stores may be PEM,
 again when they change. Logins are by user and password, by a token (``oauth.py``), by AWS's credentials (the extra
 ``msk``; MSK accepts AWS_MSK_IAM's tokens with the mechanism OAUTHBEARER) and by Kerberos (the extra ``gssapi``).
 
-Tests: tests/unit/kafka/test_settings.py, tests/unit/kafka/test_msk_and_kerberos.py
+Tests: ``tests/unit/kafka/test_settings.py``, ``tests/unit/kafka/test_msk_and_kerberos.py``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The settings of Spark: memory of its JVM, the certificates that it trusts, catalogs, and defaults for the rest.
 
-Tests: tests/unit/lakehouse/test_session.py, test_jvm_memory.py, test_trust_store.py and test_catalog_examples.py.
+Tests: ``tests/unit/lakehouse/test_session.py``, ``tests/unit/lakehouse/test_jvm_memory.py``,
+``tests/unit/lakehouse/test_trust_store.py``, ``tests/unit/lakehouse/test_catalog_examples.py``.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ The schema is for JSON without schemas: events then decode to the same columns a
 8.2, "Oracle in short"; ``OracleValueConverters.schemaBuilder`` of Debezium 3.6.1). A column whose type the connector
 has no converter for has no field.
 
-Tests: tests/unit/sql/test_oracle_row_source.py, tests/integration/test_oracle_row_source.py.
+Tests: ``tests/unit/sql/test_oracle_row_source.py``, ``tests/integration/test_oracle_row_source.py``.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ with a reduced ``search_path`` a plain ``=`` on citext compares texts without an
 The schema is for JSON without schemas: events then decode to the same columns as with schemas. A column whose type the
 connector has no converter for has no field (section 8.2, last row). A generated column is in snapshot reads only.
 
-Tests: tests/integration/test_postgres_row_source.py, tests/recordings (schemas of all types).
+Tests: ``tests/integration/test_postgres_row_source.py``, ``tests/recordings``.
 """
 
 from __future__ import annotations

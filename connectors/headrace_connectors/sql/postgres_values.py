@@ -6,6 +6,8 @@ the digits of a ``timestamptz``). Observed on Debezium 3.7.0.Final; section 11 o
 
 ``reader`` selects the conversion of a column once. The conversion is called per value, and raises ValueError for a text
 that the target cannot contain.
+
+Tests: ``tests/unit/sql/test_postgres.py``, ``tests/unit/sql/test_postgres_text.py``.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 The source's values fill their cells. Other cells are kept from the stored row, or carried from a row of another key,
 and a policy decides the rest (``reselect.md`` sections 3.4 and 4).
+
+Tests: ``tests/reselect_cases``, ``tests/properties/test_reselect_laws.py``.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Names and defaults are those of Debezium's ``ReselectColumnsPostProcessor`` (``reselect.md`` section 3), with Headrace's
 own beside them. ``headrace.config.reselect`` reads them from a connector's configuration.
+
+Tests: ``tests/unit/core/reselect/test_reselect_options.py``.
 """
 
 from __future__ import annotations

@@ -8,6 +8,8 @@ stored row -> the policy for cells without a value. ``answer`` is None if the so
 that the error mode tolerates. Each action also refreshes the cache's overlay.
 
 Nothing here runs per row unless a cell is open or its column is cached.
+
+Tests: ``tests/reselect_cases``, ``tests/properties/test_reselect_laws.py``.
 """
 
 from __future__ import annotations

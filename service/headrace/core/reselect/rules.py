@@ -6,6 +6,8 @@ Made from the options, the database's catalog (when there is one) and the events
 The syntax of the column lists is that of Debezium's ``ReselectColumnsPostProcessor`` (section 3). The message key may
 differ from the identity of a row (sections 1.4 and 5.1): ``message.key.columns`` at the source connector may name any
 columns, unique or not. The identity is the primary key in the catalog, or ``reselect.key.columns``.
+
+Tests: ``tests/unit/core/reselect/test_reselect_rules.py``.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ A cell is open at the end of the fold only if every change since its row began o
 So all changes that omit it are removed for the dead letter queue (``reselect.md`` sections 3.4 and 4.4), and the batch
 is folded again without them: the row stays as it was before the first of them, and none is applied partially.
 
-Tests: tests/reselect_cases, tests/contracts/pipeline_suite.py
+Tests: ``tests/reselect_cases``, ``tests/contracts/pipeline_suite.py``.
 """
 
 from __future__ import annotations

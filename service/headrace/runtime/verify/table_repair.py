@@ -5,6 +5,8 @@ task always commits first, its connector is paused (``connector_rest.py``). Ever
 source; the gates of the merge prefer every event after that read. They cannot detect a row that was deleted since: an
 upsert would create it again. The ledger gets its tombstone before the table gets the delete. So the repair reads the
 ledger after the write, and reads the rows again if the ledger contains such a tombstone.
+
+Tests: ``tests/unit/runtime/verify/test_table_verifier.py``.
 """
 
 from __future__ import annotations

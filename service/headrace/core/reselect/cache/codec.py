@@ -6,6 +6,8 @@ decimals their scale (an Arrow array of one row contains its type). Truncated or
 The state of the cache besides its rows is written when the cache is closed, and removed when it is read. After a crash
 it does not exist, and the rows are dropped. A partition's rows are valid again only if the consumer resumes exactly at
 their end (section 5.4).
+
+Tests: ``tests/unit/core/reselect/cache/test_cache_codec.py``.
 """
 
 from __future__ import annotations

@@ -13,6 +13,8 @@ their end (``resume``), also after a clean restart; after a crash they are dropp
 
 Names are Debezium's (``ReselectColumnCache``, ``RowCache``, ``Hit``). Unlike Debezium's cache, one LRU contains all
 rows, with limits on rows and bytes. Not thread-safe: ``runtime/pipeline/column_cache_service.py`` locks each use.
+
+Tests: ``tests/unit/core/reselect/cache/test_cache.py``, ``tests/reselect_cases/test_cache_rules.py``.
 """
 
 from __future__ import annotations
