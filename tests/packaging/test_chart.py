@@ -31,7 +31,7 @@ from headrace.config.directory_options import DirectorySettings
 from headrace.config.validation import WorkerDefaults, validate
 from headrace.core.connect.lifecycle import TargetState
 from headrace.core.connect.properties import parse_properties, properties_from_environment
-from headrace.core.connect.typed_options import parsed
+from headrace.core.connect.typed_options import parse_options
 from headrace.runtime.worker.connector_files import read_connector, read_folder
 from headrace.runtime.worker.memory_plan import LEAST_BYTES, PYTHON_BYTES
 from headrace_app.command import worker_config
@@ -208,7 +208,7 @@ def test_connectors_beside_a_configmap_of_the_user() -> None:
 
 def directory_of(values: Path, *arguments: str) -> DirectorySettings:
     """What the worker reads of the rendered options."""
-    return parsed(DirectorySettings, parse_properties(properties(values, *arguments)))
+    return parse_options(DirectorySettings, parse_properties(properties(values, *arguments)))
 
 
 @pytest.mark.parametrize(

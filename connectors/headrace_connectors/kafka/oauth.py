@@ -27,7 +27,7 @@ from aiokafka.errors import KafkaError
 from headrace.config.rest_options import is_secure_url
 from headrace.config.tls import client_context
 from headrace.core.connect.config_def import Importance, InvalidValue, Type, between, one_of
-from headrace.core.connect.typed_options import definition, option, parsed, seconds
+from headrace.core.connect.typed_options import definition, option, parse_options, seconds
 from headrace.core.model.errors import ConfigError, HeadraceError, Retriable
 from headrace.runtime.http_client import HttpClient, TooLarge
 from headrace_connectors.tokens import RETRY_PAUSES, ClientCredentials, NoToken, Token, TokenCache
@@ -313,7 +313,7 @@ def token_provider(properties: Properties, login: Properties) -> TokenProvider:
 
     Clients with equal properties share them.
     """
-    settings = parsed(OAuthSettings, properties)
+    settings = parse_options(OAuthSettings, properties)
     return _provider(settings, tuple(sorted(login.items())))
 
 

@@ -22,7 +22,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, ClassVar
 
-from headrace.config.tls import NO_EFFECT, REFUSED, TlsSettings, client_context
+from headrace.config import keys_without_effect
+from headrace.config.tls import REFUSED, TlsSettings, client_context
 from headrace.core.connect.typed_options import definition
 from headrace.core.model.errors import ConfigError, HeadraceError, Retriable
 from headrace_connectors.kafka.oauth import LOGIN, OAUTH_PROPERTIES, RefreshWindow, TokenProvider, token_provider
@@ -188,8 +189,6 @@ ARGUMENTS = (
 
 _TLS = "ssl."
 _TLS_PROPERTIES = {f"{_TLS}{key.name}" for key in definition(TlsSettings).keys}
-_NO_EFFECT = {f"{_TLS}{name}": reason for name, reason in NO_EFFECT.items()}
-_REFUSED = {f"{_TLS}{name}": reason for name, reason in REFUSED.items()}
 
 
 def is_security(key: str) -> bool:
@@ -230,10 +229,11 @@ def _check_names(properties: Properties, mechanism: str) -> None:
             log.warning("Property %s has no effect: it applies to sasl.mechanism=OAUTHBEARER only", key)
         if not key.startswith(_TLS) or key in _TLS_PROPERTIES:
             continue
-        if key in _NO_EFFECT:
-            log.warning("Property %s has no effect: %s", key, _NO_EFFECT[key])
-        elif key in _REFUSED:
-            raise ConfigError(f"{key}: cannot be set: {_REFUSED[key]}", key)
+        name = key.removeprefix(_TLS)
+        if name in keys_without_effect.TLS:
+            log.warning("Property %s has no effect: %s", key, keys_without_effect.TLS[name])
+        elif name in REFUSED:
+            raise ConfigError(f"{key}: cannot be set: {REFUSED[name]}", key)
         else:
             close = difflib.get_close_matches(key, _TLS_PROPERTIES, n=1)
             hint = f"; did you mean {close[0]}?" if close else ""

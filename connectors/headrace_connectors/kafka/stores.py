@@ -17,7 +17,7 @@ from aiokafka.errors import KafkaError
 
 from headrace.config.kafka import KafkaSettings
 from headrace.config.worker_options import IdentitySettings, StorageSettings
-from headrace.core.connect.typed_options import below, parsed
+from headrace.core.connect.typed_options import below, parse_options
 from headrace.core.connect.work import Assignment, Task, WorkerState, assign_work
 from headrace.core.model.errors import Fenced
 from headrace.ports import CompactedLog, FencedLog, LogRecord, TopicPartition, WorkerMember
@@ -99,7 +99,7 @@ class KafkaStores(KafkaCluster):
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         super().__init__(properties)
-        identity, storage = parsed(IdentitySettings, properties), parsed(StorageSettings, properties)
+        identity, storage = parse_options(IdentitySettings, properties), parse_options(StorageSettings, properties)
         self._group, self._config_topic = identity.group_id or "", storage.config_topic or ""
         self._timeouts = {
             "session_timeout_ms": identity.session_timeout_ms,

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from headrace.config.registry_converters import ApicurioOptions
 from headrace.converters.registered import IdKind, RegisteredSchema, SchemaId
-from headrace.core.connect.typed_options import parsed
+from headrace.core.connect.typed_options import parse_options
 from headrace.core.model.errors import ConfigError, Retriable
 from headrace.runtime.http_client import basic
 from headrace_connectors.registry.client import RegistryClient, addresses, content, http_client
@@ -28,7 +28,7 @@ class ApicurioRegistry:
 
     def __init__(self, options: Mapping[str, str], schema_type: str = "AVRO") -> None:
         """Raises ConfigError for options that cannot be right; asks nothing yet."""
-        given = parsed(ApicurioOptions, options)
+        given = parse_options(ApicurioOptions, options)
         urls = addresses(URL, given.urls)
         headers: Mapping[str, str] = {}
         if given.user:

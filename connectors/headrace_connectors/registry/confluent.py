@@ -10,7 +10,7 @@ from urllib.parse import quote, urlsplit
 
 from headrace.config.registry_converters import OAUTHBEARER, ConfluentOptions
 from headrace.converters.registered import IdKind, RegisteredSchema, SchemaId
-from headrace.core.connect.typed_options import parsed
+from headrace.core.connect.typed_options import parse_options
 from headrace.core.model.errors import ConfigError, Retriable
 from headrace.runtime.http_client import HttpClient, TooLarge, basic
 from headrace_connectors.registry.client import SECONDS, RegistryClient, addresses, content, failure, http_client
@@ -34,7 +34,7 @@ class ConfluentRegistry:
 
     def __init__(self, options: Mapping[str, str]) -> None:
         """Raises ConfigError for options that cannot be right; asks nothing yet."""
-        given = parsed(ConfluentOptions, options)
+        given = parse_options(ConfluentOptions, options)
         urls = addresses(URL, given.urls)
         host, port = given.proxy_host, given.proxy_port
         if bool(host) != bool(port):

@@ -21,7 +21,7 @@ import msgspec
 import rocksdict
 
 from headrace.config.reselect import RocksDbOptions
-from headrace.core.connect.typed_options import parsed
+from headrace.core.connect.typed_options import parse_options
 from headrace.core.model.errors import ConfigError, Retriable
 from headrace.core.reselect.cache.codec import decode_row, encode_row
 from headrace.core.reselect.cache.rows import CacheLimits, Row, RowKey, StoreFailed
@@ -59,7 +59,7 @@ def open_rows(options: RowStoreOptions) -> RocksRowStore:
 
     Raises ConfigError for a path that cannot be written, Retriable while another process has it.
     """
-    settings = parsed(RocksDbOptions, options.properties)
+    settings = parse_options(RocksDbOptions, options.properties)
     if not settings.path:
         raise ConfigError(f"{_PATH} is missing; set it to the directory for the cache's files", _PATH)
     connector = options.connector.replace("/", "%2F")  # names of connectors may contain slashes

@@ -10,7 +10,7 @@ from headrace.config.framework import FRAMEWORK_OPTIONS, FrameworkSettings
 from headrace.config.kafka import KafkaSettings
 from headrace.config.reselect import POST_PROCESSORS, RESELECT_OPTIONS
 from headrace.config.sink_options import BatchSettings, SourceSettings, TableSettings
-from headrace.core.connect.typed_options import definition, parsed, section
+from headrace.core.connect.typed_options import definition, parse_options, section
 from headrace.core.reselect.options import ReselectOptions
 from headrace.transforms.chain import Chain
 
@@ -64,4 +64,4 @@ class SinkConnectorConfig:
 
     def schemas_enabled(self, side: str) -> bool:
         """Whether documents of ``side`` (``key`` or ``value``) carry their schema."""
-        return parsed(SchemasEnabled, self.converters[side]).enabled
+        return parse_options(SchemasEnabled, self.converters[side]).enabled

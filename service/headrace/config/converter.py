@@ -27,7 +27,7 @@ from headrace.core.connect.config_def import (
     at_least,
     one_of,
 )
-from headrace.core.connect.typed_options import Layout, definition, nested, option
+from headrace.core.connect.typed_options import Layout, definition, option, option_group
 from headrace.core.decode.envelope import EnvelopeOptions
 from headrace.core.model.errors import BadRecord
 from headrace.core.model.schema import schema_from_json
@@ -36,7 +36,7 @@ JSON_CONVERTER = "org.apache.kafka.connect.json.JsonConverter"
 SIMPLE_HEADER_CONVERTER = "org.apache.kafka.connect.storage.SimpleHeaderConverter"
 
 
-def _nulls_stay(name: str, value: Any) -> None:
+def _check_nulls_stay(name: str, value: Any) -> None:
     """Debezium sends a column's default with its schema: reading nulls as defaults would change the source's data."""
     if value:
         raise InvalidValue(
@@ -45,7 +45,7 @@ def _nulls_stay(name: str, value: Any) -> None:
         )
 
 
-def _connect_schema(name: str, value: Any) -> None:
+def _check_connect_schema(name: str, value: Any) -> None:
     if not value:
         return
     try:
@@ -87,7 +87,7 @@ class SchemasEnabled:
 class JsonOptions:
     """The options of JsonConverter."""
 
-    schemas: SchemasEnabled = nested(SchemasEnabled)
+    schemas: SchemasEnabled = option_group(SchemasEnabled)
     cache_size: int = option(
         "schemas.cache.size",
         Type.INT,
@@ -105,7 +105,7 @@ class JsonOptions:
         "The schema of all documents, which then contain none: JSON in the form that JsonConverter writes "
         "before a document. Applies if schemas.enable is true.",
         Importance.HIGH,
-        _connect_schema,
+        _check_connect_schema,
         layout=Layout("Schemas", 2, Width.MEDIUM, "Schema Content"),
     )
     decimal_format: str = option(
@@ -124,7 +124,7 @@ class JsonOptions:
         "Kafka Connect's option for reading a null as the default of its field. Only false is accepted: a table "
         "that equals its source keeps its nulls. The source connector's converters need false as well.",
         Importance.LOW,
-        _nulls_stay,
+        _check_nulls_stay,
         layout=Layout("Serialization", 1, Width.MEDIUM, "Replace null with default"),
     )
 

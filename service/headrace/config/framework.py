@@ -23,7 +23,7 @@ from headrace.core.connect.config_def import (
 )
 from headrace.core.connect.config_state import MAX_TASKS
 from headrace.core.connect.java_patterns import python_pattern
-from headrace.core.connect.typed_options import Layout, definition, equal_to, nested, option
+from headrace.core.connect.typed_options import Layout, definition, equal_to, option, option_group
 from headrace.core.reselect.options import ReselectOptions
 
 CONNECTOR_CLASS = "headrace.LakehouseSinkConnector"
@@ -252,9 +252,9 @@ class FrameworkSettings:
         one_of("none", "restart"),
         layout=Layout(_COMMON, 14, Width.MEDIUM, "Reload Action"),
     )
-    errors: ErrorSettings = nested(ErrorSettings)
-    topics: TopicSettings = nested(TopicSettings)
-    dead_letters: DeadLetterSettings = nested(DeadLetterSettings)
+    errors: ErrorSettings = option_group(ErrorSettings)
+    topics: TopicSettings = option_group(TopicSettings)
+    dead_letters: DeadLetterSettings = option_group(DeadLetterSettings)
 
 
 FRAMEWORK_OPTIONS = definition(FrameworkSettings)

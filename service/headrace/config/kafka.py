@@ -11,7 +11,7 @@ from typing import Any
 
 from headrace.config.framework import DeadLetterSettings, TopicSettings
 from headrace.core.connect.config_def import InvalidValue
-from headrace.core.connect.typed_options import nested, prefixed
+from headrace.core.connect.typed_options import option_group, options_below
 
 CLIENT_OVERRIDES = ("consumer.override.", "producer.override.", "admin.override.")
 
@@ -24,11 +24,11 @@ class KafkaSettings:
     they are free here.
     """
 
-    topics: TopicSettings = nested(TopicSettings)
-    dead_letters: DeadLetterSettings = nested(DeadLetterSettings)
-    consumer: Mapping[str, str] = prefixed("consumer.override.")
-    producer: Mapping[str, str] = prefixed("producer.override.")
-    admin: Mapping[str, str] = prefixed("admin.override.")
+    topics: TopicSettings = option_group(TopicSettings)
+    dead_letters: DeadLetterSettings = option_group(DeadLetterSettings)
+    consumer: Mapping[str, str] = options_below("consumer.override.")
+    producer: Mapping[str, str] = options_below("producer.override.")
+    admin: Mapping[str, str] = options_below("admin.override.")
 
     def overrides(self, client: str) -> Mapping[str, str]:
         return {"consumer": self.consumer, "producer": self.producer, "admin": self.admin}[client]

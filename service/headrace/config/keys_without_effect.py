@@ -1,6 +1,7 @@
-"""Keys that are no options here: of a Kafka Connect worker, and of other sinks whose connector is migrated.
+"""Keys that are no options here: of Kafka's clients and workers, of converters, and of other sinks.
 
-A key of a Kafka Connect worker is passed to a client, accepted without effect, or rejected with the reason. Keys of
+A key of a Kafka Connect worker is passed to a client, accepted without effect, or rejected with the reason. A key of a
+converter without effect is an option that is listed (``options_without_effect``), because consoles show it. Keys of
 other sinks have an equivalent here, which the message names. They are those of the classes of Debezium's JDBC sink 3.6
 and Apache Iceberg's sink 1.10; the text for a key with the same name here describes the differences.
 
@@ -12,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 
-from headrace.config.tls import NO_EFFECT
+from headrace.core.connect.config_def import ConfigKey, Importance, Type
 
 PASS_THROUGH = ("consumer.", "producer.", "admin.", "spark.", "key.converter.", "value.converter.", "header.converter.")
 """Keys that go on as they are to Kafka's clients, to Spark and to converters."""
@@ -29,6 +30,16 @@ _SYSTEM = "the operating system's value applies"
 _METRICS = "metrics are served on /metrics"
 _FLUSH = "offsets are committed after every table commit"
 _MEMBERS = "workers use their own protocol, and read the config topic continuously"
+
+TLS = {
+    "provider": "OpenSSL is the only provider",
+    "keymanager.algorithm": "it names a Java class",
+    "trustmanager.algorithm": "it names a Java class",
+    "secure.random.implementation": "the operating system's random numbers are used",
+    "allow.dn.changes": "a new certificate may have any name",
+    "allow.san.changes": "a new certificate may have any name",
+}
+"""Kafka's options of TLS that are not in ``TlsSettings``, without the prefix ``ssl.``."""
 
 WITHOUT_EFFECT = {
     "plugin.path": "connectors are Python entry points",
@@ -47,7 +58,7 @@ WITHOUT_EFFECT = {
     "inter.worker.*": "workers forward requests with the credentials of their callers, and sign none",
     "exactly.once.source.support": "there are no source connectors",
     "topic.creation.enable": "there are no source connectors",
-    **{f"listeners.https.ssl.{name}": reason for name, reason in NO_EFFECT.items()},
+    **{f"listeners.https.ssl.{name}": reason for name, reason in TLS.items()},
     "metric.reporters": _METRICS,
     "auto.include.jmx.reporter": _METRICS,
     "enable.metrics.push": _METRICS,
@@ -106,6 +117,11 @@ def without_effect(name: str) -> str | None:
         return WITHOUT_EFFECT[name]
     begins = (reason for key, reason in WITHOUT_EFFECT.items() if key.endswith("*") and name.startswith(key[:-1]))
     return next(begins, None)
+
+
+def options_without_effect(doc: str, names: Iterable[str]) -> tuple[ConfigKey, ...]:
+    """Return options that a converter accepts and never reads; ``doc`` says why."""
+    return tuple(ConfigKey(name, Type.STRING, None, Importance.LOW, doc, display_name=name) for name in names)
 
 
 def of_a_created_topic(name: str) -> bool:

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from headrace.config.tls import NO_EFFECT, REFUSED, TlsSettings
+from headrace.config.keys_without_effect import TLS, options_without_effect
+from headrace.config.tls import REFUSED, TlsSettings
 from headrace.converters.protobuf_data import ProtobufOptions
 from headrace.converters.registered import IdKind
 from headrace.core.connect.config_def import (
@@ -52,10 +53,6 @@ def _option(
     return option(name, option_type, default, doc, importance, validator, read=read, layout=Layout(display_name=name))
 
 
-def _without_effect(doc: str, names: Iterable[str]) -> tuple[ConfigKey, ...]:
-    return tuple(ConfigKey(name, Type.STRING, None, Importance.LOW, doc, display_name=name) for name in names)
-
-
 def _refused(doc: str, names: Iterable[str]) -> tuple[ConfigKey, ...]:
     def refuse(name: str, value: Any) -> None:
         if value:
@@ -66,7 +63,7 @@ def _refused(doc: str, names: Iterable[str]) -> tuple[ConfigKey, ...]:
     )
 
 
-def _no_contexts(name: str, value: Any) -> None:
+def _check_no_contexts(name: str, value: Any) -> None:
     if value not in (None, "", NO_CONTEXTS):
         raise InvalidValue(
             f"Invalid value {value} for configuration {name}: it is a Java class; put the registry's context at the "
@@ -79,8 +76,8 @@ def _tls(prefix: str) -> Iterator[ConfigKey]:
     for key in definition(TlsSettings).with_prefix(prefix).keys:
         if not key.name.endswith(".client.auth"):
             yield replace(key, display_name=key.name)
-    for name, reason in NO_EFFECT.items():
-        yield from _without_effect(f"Has no effect: {reason}.", [f"{prefix}{name}"])
+    for name, reason in TLS.items():
+        yield from options_without_effect(f"Has no effect: {reason}.", [f"{prefix}{name}"])
     for name, reason in REFUSED.items():
         yield from _refused(f"Is refused: {reason}.", [f"{prefix}{name}"])
 
@@ -162,7 +159,7 @@ class SubjectOptions:
         "context.name.strategy",
         "Contexts by topic need a Java class and are refused. Put a context at the end of schema.registry.url.",
         default=NO_CONTEXTS,
-        validator=_no_contexts,
+        validator=_check_no_contexts,
     )
 
     def by_topic(self, side: str) -> bool:
@@ -175,9 +172,9 @@ _CONFLUENT = (
     *_tls("schema.registry.ssl."),
     *definition(SchemaCacheOptions).keys,
     *definition(SubjectOptions).keys,
-    *_without_effect(_OPAQUE, ("bearer.auth.scope.claim.name", "bearer.auth.sub.claim.name")),
+    *options_without_effect(_OPAQUE, ("bearer.auth.scope.claim.name", "bearer.auth.sub.claim.name")),
     *_refused("It is a Java class; set bearer.auth.credentials.source.", ("bearer.auth.custom.provider.class",)),
-    *_without_effect(
+    *options_without_effect(
         _READ_ONLY,
         (
             "auto.register.schemas",
@@ -191,7 +188,7 @@ _CONFLUENT = (
         ),
     ),
 )
-_AVRO = _without_effect(
+_AVRO = options_without_effect(
     _OF_READING,
     (
         "enhanced.avro.schema.support",
@@ -201,7 +198,7 @@ _AVRO = _without_effect(
         "generalized.sum.type.support",
     ),
 )
-_JSON_SCHEMA = _without_effect(
+_JSON_SCHEMA = options_without_effect(
     _OF_READING,
     (
         "object.additional.properties",
@@ -216,7 +213,7 @@ _JSON_SCHEMA = _without_effect(
 )
 
 
-def _no_structs_for_nulls(name: str, value: Any) -> None:
+def _check_no_structs_for_nulls(name: str, value: Any) -> None:
     if value:
         raise InvalidValue(
             f"Invalid value true for configuration {name}: a null would become a struct of defaults, and the table "
@@ -233,9 +230,9 @@ _PROTOBUF = (
         Importance.LOW,
         "Only false is accepted: a table that equals its source keeps its nulls.",
         display_name="generate.struct.for.nulls",
-        validator=_no_structs_for_nulls,
+        validator=_check_no_structs_for_nulls,
     ),
-    *_without_effect(_OF_READING, ("generalized.sum.type.support",)),
+    *options_without_effect(_OF_READING, ("generalized.sum.type.support",)),
 )
 
 
@@ -267,7 +264,7 @@ _APICURIO = (
     *definition(ApicurioOptions).keys,
     *_tls("apicurio.registry.request.ssl."),
     *definition(SchemaCacheOptions).keys,
-    *_without_effect(
+    *options_without_effect(
         _READ_ONLY,
         (
             "apicurio.registry.auto-register",
@@ -283,7 +280,7 @@ _APICURIO = (
             "apicurio.registry.converter.deserializer",
         ),
     ),
-    *_without_effect(
+    *options_without_effect(
         "Not needed for reading: Headrace finds ids in headers or before the document, with four or eight bytes.",
         (
             "apicurio.registry.headers.enabled",

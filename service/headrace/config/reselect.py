@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from headrace.config.framework import ErrorSettings
 from headrace.config.sink_options import SourceSettings, TableSettings
 from headrace.core.connect.config_def import ConfigDef, ConfigKey, Importance, Type, Width, parse_list, unique_entries
-from headrace.core.connect.typed_options import below, definition, option, parsed, section
+from headrace.core.connect.typed_options import below, definition, option, parse_options, section
 from headrace.core.model.catalog import Dialect
 from headrace.core.model.errors import ConfigError
 from headrace.core.reselect.options import DEFAULT_PORTS, DatabaseOptions, ReselectOptions
@@ -58,7 +58,6 @@ _CREDENTIALS = "credentials."
 
 
 def _sections() -> tuple[ConfigDef, ConfigDef, ConfigDef]:
-    """The options of reselect, the cache and the databases."""
     keys = definition(ReselectOptions).keys
     databases = [key for key in keys if key.name.startswith("reselect.database")]
     cache = [key for key in keys if key.name.startswith("reselect.cache.")]
@@ -67,11 +66,7 @@ def _sections() -> tuple[ConfigDef, ConfigDef, ConfigDef]:
     cache[of_type:of_type] = definition(RocksDbOptions).with_prefix("reselect.cache.rocksdb.").keys
     of_one = definition(DatabaseOptions).keys
     databases[1:1] = sorted(of_one, key=lambda key: key.name != "reselect.database.type")  # which decides the others
-    return (
-        section("Reselect", others),
-        section("Reselect Cache", cache),
-        section("Reselect Database", databases),
-    )
+    return section("Reselect", others), section("Reselect Cache", cache), section("Reselect Database", databases)
 
 
 _RESELECT, _CACHE, _DATABASE = _sections()
@@ -89,7 +84,8 @@ def reselect_options(properties: Mapping[str, str | None]) -> ReselectOptions:
     bare, problems = to_bare(properties)
     for name, message in problems:
         raise ConfigError(message, name)
-    options, source, errors = parsed(ReselectOptions, bare), parsed(SourceSettings, bare), parsed(ErrorSettings, bare)
+    options, source = parse_options(ReselectOptions, bare), parse_options(SourceSettings, bare)
+    errors = parse_options(ErrorSettings, bare)
     databases = tuple(_database(bare, f"{_DATABASE_PREFIX}{name}.") for name in options.database_names)
     alone = not databases and bool((bare.get(f"{_DATABASE_PREFIX}hostname") or "").strip())
     ColumnFilter(options.columns_include_list, options.columns_exclude_list)
@@ -102,7 +98,7 @@ def reselect_options(properties: Mapping[str, str | None]) -> ReselectOptions:
         unavailable_value_placeholder=source.placeholder,
         modes=source.modes,
         skipped_operations=frozenset(source.skipped_operations),
-        keeps_history=parsed(TableSettings, bare).history,
+        keeps_history=parse_options(TableSettings, bare).history,
         errors_retry_timeout_ms=errors.retry_timeout_ms,
         errors_retry_delay_max_ms=errors.retry_delay_max_ms,
     )
@@ -112,7 +108,7 @@ def _database(bare: Mapping[str, str | None], prefix: str) -> DatabaseOptions:
     """The options below ``prefix``, before those that count for all databases."""
     own = below(bare, _DATABASE_PREFIX) | below(bare, prefix)
     given = {f"{_DATABASE_PREFIX}{name}": value for name, value in own.items() if value.strip()}
-    database = parsed(DatabaseOptions, given)
+    database = parse_options(DatabaseOptions, given)
     if f"{_DATABASE_PREFIX}port" not in given:
         database = replace(database, port=DEFAULT_PORTS.get(database.type, DEFAULT_PORTS[Dialect.POSTGRESQL]))
     names = [below(bare, prefix).get(name, "").strip() for name in _SOURCE_OF_DATABASE]

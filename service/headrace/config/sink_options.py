@@ -11,7 +11,7 @@ from typing import Any
 
 from headrace.core.batch.batch import BatchPolicy
 from headrace.core.connect.config_def import Importance, Type, any_case, at_least, between
-from headrace.core.connect.typed_options import equal_to, microseconds, nested, option, prefixed, seconds
+from headrace.core.connect.typed_options import equal_to, microseconds, option, option_group, options_below, seconds
 from headrace.core.decode.envelope import EnvelopeOptions
 from headrace.core.decode.flattened import DEFAULT_PREFIX
 from headrace.core.model.catalog import MODES, HandlingModes
@@ -139,7 +139,7 @@ class TableSettings:
         validator=any_case("fail", "recreate"),
         read=equal_to("recreate"),
     )
-    isolation: IsolationSettings = nested(IsolationSettings)
+    isolation: IsolationSettings = option_group(IsolationSettings)
     history: bool = option(
         "insert.mode",
         Type.STRING,
@@ -222,7 +222,7 @@ class TableSettings:
         _LOW,
         at_least(0),
     )
-    properties: Mapping[str, str] = prefixed(TABLE_PROPERTIES)
+    properties: Mapping[str, str] = options_below(TABLE_PROPERTIES)
 
     @property
     def layout(self) -> TableLayout:

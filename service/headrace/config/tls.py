@@ -27,7 +27,7 @@ from headrace.config.key_stores import (
     trusted_certificates,
 )
 from headrace.core.connect.config_def import Importance, InvalidValue, Type, any_case, one_of
-from headrace.core.connect.typed_options import option, parsed
+from headrace.core.connect.typed_options import option, parse_options
 from headrace.core.model.errors import ConfigError
 
 Content = TypeVar("Content")
@@ -38,28 +38,20 @@ _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_
 _OF_TLS_1_3 = frozenset({"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"})
 """The suites of TLS 1.3. Python cannot choose among them."""
 
-NO_EFFECT = {
-    "provider": "OpenSSL is the only provider",
-    "keymanager.algorithm": "it names a Java class",
-    "trustmanager.algorithm": "it names a Java class",
-    "secure.random.implementation": "the operating system's random numbers are used",
-    "allow.dn.changes": "a new certificate may have any name",
-    "allow.san.changes": "a new certificate may have any name",
-}
-"""Kafka's other options, without the prefix ``ssl.``, and why they have no effect."""
 REFUSED = {"engine.factory.class": "it is a Java class; remove it"}
+"""Options that cannot be set, without ``ssl.``. Those without an effect are in ``keys_without_effect.py``."""
 
 
-def _suites(name: str, value: Any) -> None:
+def _check_suites(name: str, value: Any) -> None:
     try:
         _openssl_ciphers(value or ())
     except ValueError as error:
         raise InvalidValue(f"Invalid value for configuration {name}: {error}") from error
 
 
-def _versions(name: str, value: Any) -> None:
-    for each in value or ():
-        one_of(*_VERSIONS)(name, each)
+def _check_versions(name: str, value: Any) -> None:
+    for version in value or ():
+        one_of(*_VERSIONS)(name, version)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +106,12 @@ class TlsSettings:
         one_of("TLSv1.3", "TLS", "TLSv1.2"),
     )
     enabled_protocols: tuple[str, ...] = option(
-        "enabled.protocols", Type.LIST, ("TLSv1.2", "TLSv1.3"), "Versions of TLS: TLSv1.2, TLSv1.3.", _LOW, _versions
+        "enabled.protocols",
+        Type.LIST,
+        ("TLSv1.2", "TLSv1.3"),
+        "Versions of TLS: TLSv1.2, TLSv1.3.",
+        _LOW,
+        _check_versions,
     )
     cipher_suites: tuple[str, ...] = option(
         "cipher.suites",
@@ -123,7 +120,7 @@ class TlsSettings:
         "Cipher suites by Java's or OpenSSL's names. Empty allows OpenSSL's default. Suites of TLSv1.3 are all "
         "named or none.",
         _LOW,
-        _suites,
+        _check_suites,
     )
     client_auth: str = option(
         "client.auth",
@@ -154,13 +151,23 @@ class TlsSettings:
 
 def client_context(properties: Mapping[str, str | None], prefix: str = "ssl.") -> ssl.SSLContext:
     """Return the context of a client. Its key store, if there is one, proves the client. Raises ConfigError."""
-    settings = _checked(properties, prefix)
-    return _context(settings, prefix, lambda: _client(settings, prefix))
+    settings = _parse(properties, prefix)
+
+    def make() -> ssl.SSLContext:
+        context = _Context(ssl.PROTOCOL_TLS_CLIENT)
+        _configure(context, settings, prefix)
+        if not settings.has_trust:
+            context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+        if not settings.endpoint_identification:
+            context.check_hostname = False
+        return context
+
+    return _reloaded(settings, prefix, make)
 
 
 def server_context(properties: Mapping[str, str | None], prefix: str = "ssl.") -> ssl.SSLContext:
     """Return the context of a server. Raises ConfigError, also without a key store."""
-    settings = _checked(properties, prefix)
+    settings = _parse(properties, prefix)
     if not settings.has_key:
         raise ConfigError(
             f"{prefix}keystore.location: is not set; an https listener needs a key store", f"{prefix}keystore.location"
@@ -171,7 +178,15 @@ def server_context(properties: Mapping[str, str | None], prefix: str = "ssl.") -
             "system would let any of their customers in",
             f"{prefix}client.auth",
         )
-    return _context(settings, prefix, lambda: _server(settings, prefix))
+    modes = {"required": ssl.CERT_REQUIRED, "requested": ssl.CERT_OPTIONAL, "none": ssl.CERT_NONE}
+
+    def make() -> ssl.SSLContext:
+        context = _Context(ssl.PROTOCOL_TLS_SERVER)
+        _configure(context, settings, prefix)
+        context.verify_mode = modes[settings.client_auth]
+        return context
+
+    return _reloaded(settings, prefix, make)
 
 
 def own_certificate(context: ssl.SSLContext) -> x509.Certificate | None:
@@ -180,14 +195,16 @@ def own_certificate(context: ssl.SSLContext) -> x509.Certificate | None:
     return current.certificate if isinstance(current, _Context) else None
 
 
-def _checked(properties: Mapping[str, str | None], prefix: str) -> TlsSettings:
+def _parse(properties: Mapping[str, str | None], prefix: str) -> TlsSettings:
     """Parse the options below ``prefix``. Blank texts are the same as none. Raises ConfigError."""
     for name, reason in REFUSED.items():
         if (properties.get(prefix + name) or "").strip():
             raise ConfigError(f"{prefix}{name}: cannot be set: {reason}", prefix + name)
     blank = (f"{prefix}{store}.{what}" for store in ("keystore", "truststore") for what in ("location", "type"))
     cleared = [name for name in blank if not (properties.get(name) or "").strip()]
-    settings = parsed(TlsSettings, {name: value for name, value in properties.items() if name not in cleared}, prefix)
+    settings = parse_options(
+        TlsSettings, {name: value for name, value in properties.items() if name not in cleared}, prefix
+    )
     if settings.keystore_location is not None and settings.keystore_key is not None:
         raise ConfigError(
             f"{prefix}keystore.key: cannot be set beside {prefix}keystore.location", f"{prefix}keystore.key"
@@ -205,7 +222,7 @@ def _checked(properties: Mapping[str, str | None], prefix: str) -> TlsSettings:
     return settings
 
 
-def _context(settings: TlsSettings, prefix: str, make: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:
+def _reloaded(settings: TlsSettings, prefix: str, make: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:
     files = [*_key_files(settings.keystore_location)] if settings.keystore_location else []
     files += [settings.truststore_location] if settings.truststore_location else []
     return ReloadedContext.of(make, files, prefix) if files else make()
@@ -217,38 +234,17 @@ class _Context(ssl.SSLContext):
     certificate: x509.Certificate | None = None
 
 
-def _client(settings: TlsSettings, prefix: str) -> ssl.SSLContext:
-    context = _Context(ssl.PROTOCOL_TLS_CLIENT)
-    _configure(context, settings, prefix)
-    if not settings.has_trust:
-        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
-    if not settings.endpoint_identification:
-        context.check_hostname = False
-    return context
-
-
-def _server(settings: TlsSettings, prefix: str) -> ssl.SSLContext:
-    context = _Context(ssl.PROTOCOL_TLS_SERVER)
-    _configure(context, settings, prefix)
-    context.verify_mode = {
-        "required": ssl.CERT_REQUIRED,
-        "requested": ssl.CERT_OPTIONAL,
-        "none": ssl.CERT_NONE,
-    }[settings.client_auth]
-    return context
-
-
 def _configure(context: _Context, settings: TlsSettings, prefix: str) -> None:
     """Load stores, versions and ciphers into a context. Raises ConfigError."""
     newest = _VERSIONS.get(settings.protocol, ssl.TLSVersion.TLSv1_3)
-    versions = [_VERSIONS[each] for each in settings.enabled_protocols if _VERSIONS[each] <= newest]
+    versions = [_VERSIONS[name] for name in settings.enabled_protocols if _VERSIONS[name] <= newest]
     ciphers, with_tls_1_3 = _openssl_ciphers(settings.cipher_suites)
     if ciphers:
         context.set_ciphers(ciphers)
     if not with_tls_1_3:
-        versions = [each for each in versions if each is not ssl.TLSVersion.TLSv1_3]
+        versions = [version for version in versions if version is not ssl.TLSVersion.TLSv1_3]
     if settings.cipher_suites and not ciphers:
-        versions = [each for each in versions if each is ssl.TLSVersion.TLSv1_3]
+        versions = [version for version in versions if version is ssl.TLSVersion.TLSv1_3]
     if not versions:
         raise ConfigError(
             f"{prefix}enabled.protocols: protocol and cipher suites leave none", f"{prefix}enabled.protocols"
@@ -256,39 +252,35 @@ def _configure(context: _Context, settings: TlsSettings, prefix: str) -> None:
     context.minimum_version, context.maximum_version = min(versions), max(versions)
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # as in Java, any certificate of the trust store is an anchor
     if settings.has_trust:
-        context.load_verify_locations(cadata=_trusted(settings, prefix))
+        if path := settings.truststore_location:
+            trusted = read_trust_store(f"{prefix}truststore.location", path, settings.truststore_password)
+        else:
+            text = (settings.truststore_certificates or "").encode()
+            trusted = _read(f"{prefix}truststore.certificates", lambda: trusted_certificates(text, None))
+        context.load_verify_locations(
+            cadata=b"".join(certificate.public_bytes(Encoding.DER) for certificate in trusted)
+        )
     if settings.has_key:
-        own = _own(settings, prefix)
-        _load(context, own, prefix)
-        context.certificate = own.chain[0]
+        key = _private_key(settings, prefix)
+        load_key(context, key, f"{prefix}keystore.location")
+        context.certificate = key.chain[0]
 
 
-def _own(settings: TlsSettings, prefix: str) -> KeyAndChain:
+def _private_key(settings: TlsSettings, prefix: str) -> KeyAndChain:
     if settings.keystore_location is None:
         pem = f"{settings.keystore_key}\n{settings.keystore_certificate_chain}".encode()
-        return _named(f"{prefix}keystore.key", lambda: key_and_chain(pem, None, settings.key_password))
-    path = settings.keystore_location
-    return _named(
+        return _read(f"{prefix}keystore.key", lambda: key_and_chain(pem, None, settings.key_password))
+    files = _key_files(settings.keystore_location)
+    return _read(
         f"{prefix}keystore.location",
-        lambda: key_and_chain(
-            b"\n".join(map(_content, _key_files(path))), settings.keystore_password, settings.key_password
-        ),
-        path,
+        lambda: key_and_chain(b"\n".join(map(store_content, files)), settings.keystore_password, settings.key_password),
+        settings.keystore_location,
     )
-
-
-def _trusted(settings: TlsSettings, prefix: str) -> bytes:
-    path, text = settings.truststore_location, settings.truststore_certificates or ""
-    if path is None:
-        found = _named(f"{prefix}truststore.certificates", lambda: trusted_certificates(text.encode(), None))
-    else:
-        found = read_trust_store(f"{prefix}truststore.location", path, settings.truststore_password)
-    return b"".join(each.public_bytes(Encoding.DER) for each in found)
 
 
 def read_trust_store(name: str, path: str, password: str | None) -> Sequence[x509.Certificate]:
     """Return the certificates in the file ``path``. Raises ConfigError that begins with ``name``, the file's option."""
-    return _named(name, lambda: trusted_certificates(_content(path), password), path)
+    return _read(name, lambda: trusted_certificates(store_content(path), password), path)
 
 
 def _key_files(path: str) -> tuple[str, ...]:
@@ -296,15 +288,22 @@ def _key_files(path: str) -> tuple[str, ...]:
     return (f"{path}/tls.key", f"{path}/tls.crt") if Path(path).is_dir() else (path,)
 
 
-def _content(path: str) -> bytes:
-    with os.fdopen(_opened(path), "rb") as file:
+def store_content(path: str) -> bytes:
+    """Return the content of a store.
+
+    Raises OSError, and StoreError for a file that is too large, and for a pipe or device, which would hold the event
+    loop.
+    """
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise StoreError("it is not a file")
         content = file.read(MAX_STORE_BYTES + 1)
     if len(content) > MAX_STORE_BYTES:
         raise StoreError("it is larger than 16 MiB")
     return content
 
 
-def _named(name: str, read: Callable[[], Content], path: str = "") -> Content:
+def _read(name: str, read: Callable[[], Content], path: str = "") -> Content:
     """Return what ``read`` returns. Raises ConfigError that begins with the option and the file."""
     try:
         return read()
@@ -314,18 +313,14 @@ def _named(name: str, read: Callable[[], Content], path: str = "") -> Content:
         raise ConfigError(f"{name}:{of_file} cannot be read: {cause}", name) from error
 
 
-def _load(context: ssl.SSLContext, own: KeyAndChain, prefix: str) -> None:
-    load_key(context, own, f"{prefix}keystore.location")
-
-
-def load_key(context: ssl.SSLContext, own: KeyAndChain, name: str) -> None:
+def load_key(context: ssl.SSLContext, key: KeyAndChain, name: str) -> None:
     """Load a key into a context, through a file in memory: OpenSSL takes a file, and the key must not be on a disk.
 
     Raises ConfigError that begins with the option ``name``.
     """
     file = os.memfd_create("key", os.MFD_CLOEXEC)
     try:
-        os.write(file, own.pem())
+        os.write(file, key.pem())
         context.load_cert_chain(f"/proc/self/fd/{file}")
     except ssl.SSLError as error:
         raise ConfigError(f"{name}: key and certificate do not fit: {error.reason}", name) from error
@@ -341,7 +336,7 @@ def _openssl_ciphers(suites: Sequence[str]) -> tuple[str, bool]:
     if newer and newer != _OF_TLS_1_3:
         missing = ", ".join(sorted(_OF_TLS_1_3 - newer))
         raise ValueError(f"the suites of TLSv1.3 cannot be chosen one by one; also name {missing}, or name none")
-    older = ":".join(_openssl_name(each) for each in suites if each not in _OF_TLS_1_3)
+    older = ":".join(_openssl_name(suite) for suite in suites if suite not in _OF_TLS_1_3)
     if older:
         try:
             ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).set_ciphers(older)
@@ -359,18 +354,3 @@ def _openssl_name(suite: str) -> str:
         cipher = cipher.replace(f"AES_{size}", f"AES{size}")
     cipher = cipher.replace("_CBC_", "_").replace("CHACHA20_POLY1305_SHA256", "CHACHA20_POLY1305")
     return "-".join(part for part in (*exchange.split("_"), *cipher.split("_")) if (exchange, part) != ("RSA", "RSA"))
-
-
-def store_content(path: str) -> bytes:
-    """Return the content of a store. Raises OSError, and StoreError for a file that is too large."""
-    return _content(path)
-
-
-def _opened(path: str) -> int:
-    """Open a file for reading. Raises OSError, and StoreError for a pipe or device, which would hold the event loop."""
-    opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
-    kind = os.fstat(opened).st_mode
-    if not stat.S_ISREG(kind):
-        os.close(opened)
-        raise StoreError("it is not a file")
-    return opened

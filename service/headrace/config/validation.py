@@ -44,7 +44,7 @@ from headrace.config.transforms import (
     transform_definitions,
     transform_problems,
 )
-from headrace.config.values import trimmed
+from headrace.config.values import trim_values
 from headrace.config.worker import option_of_worker
 from headrace.core.connect.config_def import (
     HIDDEN,
@@ -57,7 +57,7 @@ from headrace.core.connect.config_def import (
     Type,
 )
 from headrace.core.connect.java_patterns import OnlyJava, TooCostly, check_cost, python_pattern
-from headrace.core.connect.typed_options import below, parsed, suggestion
+from headrace.core.connect.typed_options import below, parse_options, suggestion
 from headrace.core.model.errors import ConfigError
 from headrace.core.reselect.options import ERROR_MODE, INSERT_MODE
 from headrace.core.tables.naming import check_catalog, location_problems
@@ -92,7 +92,7 @@ class WorkerDefaults:
 def validate(properties: Properties, defaults: WorkerDefaults) -> ConfigInfos:
     """Check ``properties``; never raises. Values of secrets come back as ``[hidden]``."""
     as_given, _ = to_bare(properties)
-    properties = trimmed(properties)
+    properties = trim_values(properties)
     bare, doubles = to_bare(properties)
     definitions = _definitions(properties, defaults) + named_databases(bare)
     values = {name: value for name, value in with_types(as_given).items() if name in definitions}
@@ -103,9 +103,9 @@ def validate(properties: Properties, defaults: WorkerDefaults) -> ConfigInfos:
         given = {key: value for key, value in bare.items() if value is not None}
         for name, message in _reader_problems(given, defaults):
             infos[name] = _with_error(infos, name, message)
-    classes = {f"{side}.converter": tuple(known) for side, known in KNOWN_CONVERTERS.items()}
+    converters = {f"{side}.converter": tuple(classes) for side, classes in KNOWN_CONVERTERS.items()}
     versions = dict.fromkeys(version_options(bare), (defaults.version,))
-    for name, recommended in (classes | recommended_classes(bare) | versions).items():
+    for name, recommended in (converters | recommended_classes(bare) | versions).items():
         infos[name] = replace(infos[name], value=replace(infos[name].value, recommended_values=recommended))
     groups = dict.fromkeys((*_LEADING_GROUPS, *definitions.groups()))
     connector = properties.get("connector.class") or ""
@@ -117,27 +117,26 @@ def sink_connector_config(properties: Mapping[str, str], defaults: WorkerDefault
 
     Raises ConfigError that names the option, for one that another version of Headrace has accepted.
     """
-    properties = trimmed(properties)
+    properties = trim_values(properties)
     bare, _ = to_bare(properties)
-    framework, kafka = parsed(FrameworkSettings, bare), parsed(KafkaSettings, bare)
+    framework, kafka = parse_options(FrameworkSettings, bare), parse_options(KafkaSettings, bare)
+    classes = {}
+    for side, converters in KNOWN_CONVERTERS.items():
+        default = SIMPLE_HEADER_CONVERTER if side == "header" else JSON_CONVERTER
+        name = properties.get(f"{side}.converter") or defaults.converters.get(f"{side}.converter") or default
+        classes[side] = converter_class(name, converters) or name
     return SinkConnectorConfig(
         framework=framework,
-        tables=parsed(TableSettings, bare),
-        batches=parsed(BatchSettings, bare),
-        source=parsed(SourceSettings, bare),
+        tables=parse_options(TableSettings, bare),
+        batches=parse_options(BatchSettings, bare),
+        source=parse_options(SourceSettings, bare),
         reselect=reselect_options(bare),
         transforms=registry.chain(properties),
         kafka=kafka,
         group_id=kafka.consumer.get("group.id") or defaults.consumer_group or f"connect-{framework.name}",
-        converter_classes={side: _converter_of(properties, defaults, side) for side in KNOWN_CONVERTERS},
+        converter_classes=classes,
         converters={side: converter_options(properties, defaults, side) for side in KNOWN_CONVERTERS},
     )
-
-
-def _converter_of(properties: Properties, defaults: WorkerDefaults, side: str) -> str:
-    default = SIMPLE_HEADER_CONVERTER if side == "header" else JSON_CONVERTER
-    name = properties.get(f"{side}.converter") or defaults.converters.get(f"{side}.converter") or default
-    return converter_class(name, KNOWN_CONVERTERS[side]) or name
 
 
 def converter_options(properties: Properties, defaults: WorkerDefaults, side: str) -> dict[str, str]:
@@ -161,19 +160,20 @@ def _definitions(properties: Properties, defaults: WorkerDefaults) -> ConfigDef:
     parts = ("connector", *(f"{side}.converter" for side in KNOWN_CONVERTERS))
     versions = {f"{part}.plugin.version": defaults.version for part in parts}
     framework = FRAMEWORK_OPTIONS + transform_definitions(properties, defaults.version)
-    options = (framework + SINK_OPTIONS).with_defaults({**_inherited(defaults), **versions})
-    return options + ConfigDef(tuple(_overrides(properties))) + _converter_definitions(properties)
+    options = (framework + SINK_OPTIONS).with_defaults({**_default_converters(defaults), **versions})
+    for prefix in (*_used_overrides(properties), TABLE_PROPERTIES):
+        options += ConfigDef(tuple(free_key(name) for name in properties if name.startswith(prefix)))
+    for side in ("header", "key", "value"):
+        name = properties.get(f"{side}.converter")
+        full = converter_class(name, KNOWN_CONVERTERS[side]) if name else None
+        if full is not None:
+            options += KNOWN_CONVERTERS[side][full].with_prefix(f"{side}.converter.")
+    return options
 
 
-def _inherited(defaults: WorkerDefaults) -> dict[str, str]:
+def _default_converters(defaults: WorkerDefaults) -> dict[str, str]:
     options = (f"{side}.converter" for side in KNOWN_CONVERTERS)
     return {option: defaults.converters[option] for option in options if option in defaults.converters}
-
-
-def _overrides(properties: Properties) -> Iterator[ConfigKey]:
-    for prefix in _used_overrides(properties):
-        yield from (free_key(name) for name in properties if name.startswith(prefix))
-    yield from (free_key(name) for name in properties if name.startswith(TABLE_PROPERTIES))
 
 
 def _used_overrides(properties: Properties) -> tuple[str, ...]:
@@ -184,16 +184,6 @@ def _used_overrides(properties: Properties) -> tuple[str, ...]:
     """
     with_queue = bool(properties.get("errors.deadletterqueue.topic.name"))
     return CLIENT_OVERRIDES if with_queue else ("consumer.override.", "admin.override.")
-
-
-def _converter_definitions(properties: Properties) -> ConfigDef:
-    found = ConfigDef(())
-    for side in ("header", "key", "value"):
-        name = properties.get(f"{side}.converter")
-        full = converter_class(name, KNOWN_CONVERTERS[side]) if name else None
-        if full is not None:
-            found += KNOWN_CONVERTERS[side][full].with_prefix(f"{side}.converter.")
-    return found
 
 
 def free_key(name: str) -> ConfigKey:
@@ -216,46 +206,38 @@ def _with_error(infos: Mapping[str, ConfigInfo], name: str, message: str) -> Con
 
 
 def _problems(bare: Properties, infos: Mapping[str, ConfigInfo], defaults: WorkerDefaults) -> Iterator[tuple[str, str]]:
-    known = tuple(infos)
+    names = tuple(infos)
     yield from ((name, _NULL_VALUE) for name, value in bare.items() if value is None)
     given = {name: value for name, value in bare.items() if value is not None}
     yield from _topic_problems(given)
     yield from converter_problems(given)
-    yield from version_problems(given, _inherited(defaults), defaults.version)
+    yield from version_problems(given, _default_converters(defaults), defaults.version)
     yield from transform_problems(given)
     yield from ((name, f"{name} is not supported yet: {reason}.") for name, reason in LATER.items() if name in given)
     yield from _reselect_problems(given)
     yield from _group_problems(given, defaults)
     for name, problem in location_problems(below(given, TABLE_PROPERTIES), defaults.warehouse).items():
         yield f"{TABLE_PROPERTIES}{name}", f"{TABLE_PROPERTIES}{problem}"
-    yield from _unknown_problems(bare, infos, known)
+    yield from _unknown_problems(bare, infos, names)
 
 
 def _topic_problems(given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     named, pattern = given.get("topics", "").strip(), given.get("topics.regex", "").strip()
     queue = given.get("errors.deadletterqueue.topic.name", "").strip()
-    if not named and not pattern:
-        yield from _on_both("Must configure one of topics or topics.regex")
-    elif named and pattern:
-        yield from _on_both("topics and topics.regex are mutually exclusive options, but both are set.")
-    elif queue:
-        yield from _queue_problems(queue, [entry.strip() for entry in named.split(",")] if named else [], pattern)
-
-
-def _on_both(message: str) -> Iterator[tuple[str, str]]:
-    yield "topics", message
-    yield "topics.regex", message
-
-
-def _queue_problems(queue: str, topics: Sequence[str], pattern: str) -> Iterator[tuple[str, str]]:
-    if queue in topics:
-        listed = ", ".join(topics)
-        yield (
-            "topics",
-            f"The DLQ topic '{queue}' may not be included in the list of topics ('topics=[{listed}]') "
-            "consumed by the connector",
-        )
-    elif pattern and _matches(pattern, queue):
+    if bool(named) == bool(pattern):
+        message = "Must configure one of topics or topics.regex"
+        if named:
+            message = "topics and topics.regex are mutually exclusive options, but both are set."
+        yield from (("topics", message), ("topics.regex", message))
+    elif queue and named:
+        topics = [entry.strip() for entry in named.split(",")]
+        if queue in topics:
+            yield (
+                "topics",
+                f"The DLQ topic '{queue}' may not be included in the list of topics ('topics=[{', '.join(topics)}]') "
+                "consumed by the connector",
+            )
+    elif queue and _matches(pattern, queue):
         yield (
             "topics.regex",
             f"The DLQ topic '{queue}' may not be matched by the regex for the topics ('topics.regex={pattern}') "
@@ -269,7 +251,7 @@ def _matches(pattern: str, text: str) -> bool:
         check_cost(pattern)
         return re.fullmatch(pattern, text) is not None
     except (re.error, OnlyJava, TooCostly):
-        return False
+        return False  # the pattern has an error of its own
 
 
 def _reselect_problems(given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
@@ -282,23 +264,21 @@ def _reselect_problems(given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     path = "reselect.cache.rocksdb.path"
     if given.get("reselect.cache.type") == "rocksdb" and not given.get(path):
         yield path, f'Missing required configuration "{path}": reselect.cache.type is rocksdb.'
-    for option in (ERROR_MODE, INSERT_MODE):
-        if given.get(option, "").strip().lower() == "dlq":
-            yield from ((option, f"Invalid value dlq for configuration {option}: {why}.") for why in _no_queue(given))
-
-
-def _no_queue(given: Mapping[str, str]) -> Iterator[str]:
-    """Why records whose rows cannot be completed have nowhere to go."""
     queue = "errors.deadletterqueue.topic.name"
-    if given.get("errors.tolerance", "").strip() != "all" or not given.get(queue, "").strip():
-        yield f"records go to the dead letter queue with errors.tolerance=all and {queue} only"
-    if given.get("insert.mode", "").strip().lower() == "insert":
-        yield "a history stores every event as it is; use warn or fail, auto or null"
+    for option in (ERROR_MODE, INSERT_MODE):
+        if given.get(option, "").strip().lower() != "dlq":
+            continue
+        invalid = f"Invalid value dlq for configuration {option}"
+        if given.get("errors.tolerance", "").strip() != "all" or not given.get(queue, "").strip():
+            reason = f"records go to the dead letter queue with errors.tolerance=all and {queue} only"
+            yield option, f"{invalid}: {reason}."
+        if given.get("insert.mode", "").strip().lower() == "insert":
+            yield option, f"{invalid}: a history stores every event as it is; use warn or fail, auto or null."
 
 
 def _reader_problems(given: Mapping[str, str], defaults: WorkerDefaults) -> Iterator[tuple[str, str]]:
     """What a task itself would refuse at start, such as patterns that do not compile."""
-    tables, source = parsed(TableSettings, given), parsed(SourceSettings, given)
+    tables, source = parse_options(TableSettings, given), parse_options(SourceSettings, given)
     readers: Sequence[Callable[[], object]] = (
         lambda: reselect_options(given),
         lambda: tables.naming,
@@ -346,25 +326,22 @@ def _group_problems(given: Mapping[str, str], defaults: WorkerDefaults) -> Itera
 
 
 def _unknown_problems(
-    bare: Properties, infos: Mapping[str, ConfigInfo], known: Sequence[str]
+    bare: Properties, infos: Mapping[str, ConfigInfo], names: Sequence[str]
 ) -> Iterator[tuple[str, str]]:
     types = {f"{prefix}type" for prefix in post_processor_prefixes(bare)}
-    unknown = (
-        name
-        for name in bare
-        if name not in infos and name not in LATER and name not in types and not _tolerated(name, bare)
-    )
+    listed = {*infos, *LATER, *types}
+    unknown = (name for name in bare if name not in listed and not _is_of_others(name, bare))
     for count, name in enumerate(unknown):
-        compared = known if count < _SUGGESTIONS else ()
+        compared = names if count < _SUGGESTIONS else ()
         meant = called_here(name) or option_of_worker(name) or suggestion(name, compared)
         yield name, f"Unknown configuration '{name}'. {meant}"
 
 
-def _tolerated(name: str, bare: Properties) -> bool:
-    """Keys that Connect accepts without effect: overrides of unused clients, options of another converter.
+def _is_of_others(name: str, bare: Properties) -> bool:
+    """Whether a key is accepted although no definition lists it.
 
-    And those of a cache or of credentials that are a plug-in of somebody else's, which knows them, and of a transform
-    that nobody knows.
+    Connect accepts overrides of unused clients and the options of another converter. The options of somebody else's
+    cache, credentials or transform are known to that plug-in.
     """
     if of_unknown_class(name, bare) or is_option_of_credentials(name, bare):
         return True

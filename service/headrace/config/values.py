@@ -20,7 +20,7 @@ Value = TypeVar("Value", str, str | None)
 _AS_GIVEN = ("spark.", "table.properties.")
 
 
-def trimmed(properties: Mapping[str, Value]) -> dict[str, Value]:
+def trim_values(properties: Mapping[str, Value]) -> dict[str, Value]:
     """The values without blanks around them, as Kafka's parser reads them.
 
     What Spark or a table format gets is theirs to read, and stays as it is.

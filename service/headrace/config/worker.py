@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 
 from headrace import __version__
@@ -13,6 +13,7 @@ from headrace.config.engine import EngineSettings
 from headrace.config.keys_without_effect import (
     CLIENT_SECURITY,
     PASS_THROUGH,
+    TLS,
     WITHOUT_EFFECT,
     of_a_created_topic,
     without_effect,
@@ -27,8 +28,8 @@ from headrace.config.rest_options import (
     advertised,
     parsed_listeners,
 )
-from headrace.config.tls import NO_EFFECT, TlsSettings
-from headrace.config.values import NO_SECRETS, OwnSecrets, trimmed
+from headrace.config.tls import TlsSettings
+from headrace.config.values import NO_SECRETS, OwnSecrets, trim_values
 from headrace.config.worker_options import (
     ADMIN_TLS,
     LISTENER_TLS,
@@ -44,15 +45,14 @@ from headrace.config.worker_options import (
     TimingSettings,
     TrackingSettings,
 )
-from headrace.core.connect.config_def import ConfigInfo
-from headrace.core.connect.typed_options import below, definition, parsed, suggestion
+from headrace.core.connect.typed_options import below, definition, parse_options, suggestion
 from headrace.core.model.errors import ConfigError
 
 _OF_REST = ("listeners", "admin.listeners", "rest.", "access.control.", "response.http.")
 _OF_CONVERTERS = ("key.", "value.", "header.")
 _CONVERTERS = tuple(f"{side}.converter" for side in KNOWN_CONVERTERS)
 _DISTRIBUTED = ("group.id", "config.storage.topic", "status.storage.topic")
-_TLS_NAMES = frozenset((*definition(TlsSettings).names(), *NO_EFFECT))
+_TLS_NAMES = frozenset((*definition(TlsSettings).names(), *TLS))
 _NAMES = (*WORKER_OPTIONS.names(), *WITHOUT_EFFECT)
 _OF_A_CONNECTOR = "It is an option of connectors: move it to the connector's configuration."
 _CLIENTS = ("consumer.", "producer.", "admin.")
@@ -92,21 +92,21 @@ class WorkerConfig:
 
         ``own_secrets`` are those that connectors must not read.
         """
-        problems = [*_unknown(properties), *_invalid(properties), *_missing(properties, distributed)]
+        problems = _problems(properties, distributed)
         if problems:
             raise ConfigError("The worker configuration is invalid:\n" + "\n".join(f"  {line}" for line in problems))
-        self._given = trimmed(properties)
+        self._given = trim_values(properties)
         self.consumer: Mapping[str, str] = below(self._given, "consumer.")
-        self.identity = parsed(IdentitySettings, properties)
-        self.storage = parsed(StorageSettings, properties)
-        self.rest = parsed(RestSettings, properties)
-        self.directory = parsed(DirectorySettings, properties)
-        self.converters = parsed(DefaultConverters, properties)
-        self.lake = parsed(LakeSettings, properties)
-        self.engine = parsed(EngineSettings, properties)
-        self.timing = parsed(TimingSettings, properties)
-        self.tracking = parsed(TrackingSettings, properties)
-        self.overrides = parsed(OverrideSettings, properties)
+        self.identity = parse_options(IdentitySettings, properties)
+        self.storage = parse_options(StorageSettings, properties)
+        self.rest = parse_options(RestSettings, properties)
+        self.directory = parse_options(DirectorySettings, properties)
+        self.converters = parse_options(DefaultConverters, properties)
+        self.lake = parse_options(LakeSettings, properties)
+        self.engine = parse_options(EngineSettings, properties)
+        self.timing = parse_options(TimingSettings, properties)
+        self.tracking = parse_options(TrackingSettings, properties)
+        self.overrides = parse_options(OverrideSettings, properties)
         self.distributed = distributed
         self.own_secrets = own_secrets
         self.ignored = {name: reason for name in properties if (reason := without_effect(name)) is not None}
@@ -114,10 +114,18 @@ class WorkerConfig:
         if not self.listeners:
             raise ConfigError("listeners: there is no address; set http://host:port or https://host:port", "listeners")
         self.admin_listeners = parsed_listeners("admin.listeners", self.rest.admin_listeners or ())
-        self.basic_auth = parsed(BasicAuthSettings, properties)
-        self.oauth = parsed(OAuthSettings, properties)
-        self.access = parsed(RestAccessSettings, properties)
-        self._check_access()
+        self.basic_auth = parse_options(BasicAuthSettings, properties)
+        self.oauth = parse_options(OAuthSettings, properties)
+        self.access = parse_options(RestAccessSettings, properties)
+        advertised(self.listeners, self.rest.advertised_listener)  # raises for one that does not exist
+        if self.basic_auth.enabled and self.basic_auth.file is None:
+            name = "rest.basic.auth.file"
+            raise ConfigError(
+                f"{name}: is not set; set it to the file that the JAAS entry KafkaConnect of Kafka Connect names", name
+            )
+        if self.oauth.issuer is not None and not self.oauth.audience:
+            name = "rest.oauth.audience"
+            raise ConfigError(f"{name}: is not set; set the audience (aud) of tokens for this API", name)
 
     @property
     def group_id(self) -> str | None:
@@ -138,25 +146,13 @@ class WorkerConfig:
         """Whether other workers reach this one over https."""
         return self.listener.scheme == HTTPS
 
-    def tls(self, own: str) -> tuple[Mapping[str, str], str]:
-        """Return the options of TLS and their prefix: ``own`` if there is any key below it, else ``ssl.``.
+    def tls(self, prefix: str) -> tuple[Mapping[str, str], str]:
+        """Return the options of TLS and their prefix: ``prefix`` if there is any key below it, else ``ssl.``.
 
         The two do not mix, as in Kafka Connect.
         """
-        begin = own.removesuffix("ssl.")
-        return self._given, own if any(name.startswith(begin) for name in self._given) else "ssl."
-
-    def _check_access(self) -> None:
-        """Raises ConfigError for options of the REST API that do not belong together."""
-        advertised(self.listeners, self.rest.advertised_listener)
-        if self.basic_auth.enabled and self.basic_auth.file is None:
-            name = "rest.basic.auth.file"
-            raise ConfigError(
-                f"{name}: is not set; set it to the file that the JAAS entry KafkaConnect of Kafka Connect names", name
-            )
-        if self.oauth.issuer is not None and not self.oauth.audience:
-            name = "rest.oauth.audience"
-            raise ConfigError(f"{name}: is not set; set the audience (aud) of tokens for this API", name)
+        begin = prefix.removesuffix("ssl.")
+        return self._given, prefix if any(name.startswith(begin) for name in self._given) else "ssl."
 
     @property
     def names_warehouse(self) -> bool:
@@ -187,15 +183,6 @@ class WorkerConfig:
         return {name: value for name, value in self._given.items() if name.startswith("spark.")}
 
 
-def _unknown(properties: Mapping[str, str]) -> list[str]:
-    problems = []
-    for name in properties:
-        if not is_known(name):
-            meant = _OF_A_CONNECTOR if name in CONNECTOR_OPTIONS else suggestion(name, _NAMES)
-            problems.append(f"{name}: unknown option. {meant}")
-    return problems
-
-
 def is_known(name: str) -> bool:
     """Whether ``name`` may stand in a worker configuration."""
     listed = name in WORKER_OPTIONS or without_effect(name) is not None
@@ -223,37 +210,33 @@ def option_of_worker(name: str) -> str | None:
     return f"{moved}."
 
 
-def _invalid(properties: Mapping[str, str]) -> list[str]:
-    infos = [*WORKER_OPTIONS.validate(properties), *_converter_infos(properties)]
+def _problems(properties: Mapping[str, str], distributed: bool) -> list[str]:
+    problems = []
+    for name in properties:
+        if not is_known(name):
+            meant = _OF_A_CONNECTOR if name in CONNECTOR_OPTIONS else suggestion(name, _NAMES)
+            problems.append(f"{name}: unknown option. {meant}")
+
+    infos = list(WORKER_OPTIONS.validate(properties))
     defaults = {option: WORKER_OPTIONS[option].default_text or "" for option in _CONVERTERS}
-    wrong_versions = {message: None for _, message in version_problems(properties, defaults, __version__)}
-    wrong_classes = [message for _, message in converter_problems(properties)]
-    return [message for info in infos for message in info.value.errors] + wrong_classes + [*wrong_versions]
-
-
-def _converter_infos(properties: Mapping[str, str]) -> Iterator[ConfigInfo]:
-    """The options of the converters that connectors inherit, as far as their names are known."""
-    for side, known in KNOWN_CONVERTERS.items():
+    for side, converters in KNOWN_CONVERTERS.items():  # connectors inherit these
         option = f"{side}.converter"
-        name = converter_class(properties.get(option, WORKER_OPTIONS[option].default_text or "").strip(), known)
-        if name is not None:
-            options = known[name].with_prefix(f"{option}.")
-            yield from options.validate(with_types(properties))
+        full_name = converter_class(properties.get(option, defaults[option]).strip(), converters)
+        if full_name is not None:
+            infos += converters[full_name].with_prefix(f"{option}.").validate(with_types(properties))
+    problems += [message for info in infos for message in info.value.errors]
+    problems += [message for _, message in converter_problems(properties)]
+    problems += dict.fromkeys(message for _, message in version_problems(properties, defaults, __version__))
 
-
-def _missing(properties: Mapping[str, str], distributed: bool) -> list[str]:
-    needed = ["bootstrap.servers", *(_DISTRIBUTED if distributed else ())]
-    return [
-        f'Missing required configuration "{name}" which has no default value.'
-        for name in needed
-        if not properties.get(name, "").strip()
-    ]
+    required = ["bootstrap.servers", *(_DISTRIBUTED if distributed else ())]
+    missing = [name for name in required if not properties.get(name, "").strip()]
+    return problems + [f'Missing required configuration "{name}" which has no default value.' for name in missing]
 
 
 def log_format(properties: Mapping[str, str]) -> str:
     """The form of the log, before ``properties`` are checked as a whole; the default if the value is invalid."""
     try:
-        return parsed(LogSettings, properties).format
+        return parse_options(LogSettings, properties).format
     except ConfigError:
         return LogSettings().format
 

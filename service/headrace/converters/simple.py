@@ -13,7 +13,7 @@ from typing import Any
 
 from headrace.converters.conversion import Converter, Headers
 from headrace.core.connect.config_def import Importance, InvalidValue, Type, Width
-from headrace.core.connect.typed_options import Layout, option, parsed
+from headrace.core.connect.typed_options import Layout, option, parse_options
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.errors import BadRecord
 from headrace.core.model.schema import Schema
@@ -110,7 +110,7 @@ def _string_converter(options: Mapping[str, str]) -> Converter:
     unlisted = options.get("deserializer.encoding", "").strip()
     if unlisted and not options.get("converter.encoding"):
         return StringConverter(unlisted)
-    return StringConverter(parsed(StringOptions, options).encoding)
+    return StringConverter(parse_options(StringOptions, options).encoding)
 
 
 SIMPLE_CONVERTERS: Mapping[str, Callable[[Mapping[str, str]], Converter]] = {

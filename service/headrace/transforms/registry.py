@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 from headrace.core.connect.config_def import parse_list
-from headrace.core.connect.typed_options import below, parsed
+from headrace.core.connect.typed_options import below, parse_options
 from headrace.core.model.errors import ConfigError
 from headrace.extensions import ExtensionPoint
 from headrace.transforms import apache, debezium
@@ -87,7 +87,7 @@ def chain(properties: Mapping[str, str]) -> Chain:
         prefix = f"transforms.{alias}."
         plugin_class = _plugin_class(properties, prefix, transforms())
         given = below(properties, prefix)
-        values, selection = plugin_class.options.parse(given), parsed(Selection, given)
+        values, selection = plugin_class.options.parse(given), parse_options(Selection, given)
         if selection.predicate is not None and selection.predicate not in chosen:
             listed = ", ".join(chosen) or "none"
             raise ConfigError(

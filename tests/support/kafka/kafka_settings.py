@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from headrace.config.kafka import KafkaSettings
-from headrace.core.connect.typed_options import parsed
+from headrace.core.connect.typed_options import parse_options
 
 
 def settings_of(given: Mapping[str, str]) -> KafkaSettings:
-    return parsed(KafkaSettings, given)
+    return parse_options(KafkaSettings, given)
 
 
 def dead_letter_options(topic: str, context: str | None = "true", **more: str) -> dict[str, str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headrace.config.engine import EngineSettings
-from headrace.core.connect.typed_options import parsed
+from headrace.core.connect.typed_options import parse_options
 from headrace.core.model.errors import ConfigError
 from headrace_connectors.lakehouse.lakehouse import SparkLakehouse
 from headrace_connectors.lakehouse.spark_jars import PACKAGES
@@ -83,7 +83,7 @@ def test_another_file_is_refused(jar: Path, monkeypatch: pytest.MonkeyPatch) -> 
 )
 def test_a_wrong_entry_is_refused_before_spark_starts(entry: str, message: str) -> None:
     """Spark would log a warning and fail later for lack of a class."""
-    limits = parsed(EngineSettings, {"headrace.jars.extra": entry})
+    limits = parse_options(EngineSettings, {"headrace.jars.extra": entry})
     with pytest.raises(ConfigError, match=message) as refused:
         SparkLakehouse("/w", {}, FORMATS, limits=limits)
     assert refused.value.key == "headrace.jars.extra"

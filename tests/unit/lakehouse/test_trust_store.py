@@ -10,7 +10,7 @@ import pytest
 from support.servers.certificates import PASSWORD, Authority
 
 from headrace.config.engine import EngineSettings
-from headrace.core.connect.typed_options import parsed
+from headrace.core.connect.typed_options import parse_options
 from headrace.core.model.errors import ConfigError
 from headrace_connectors.lakehouse.lakehouse import SparkLakehouse
 from headrace_connectors.lakehouse.spark_settings import TrustStore, settings
@@ -51,7 +51,7 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     """The message names the option and the file, before Spark starts."""
     file = tmp_path / "ca.crt"
     with pytest.raises(ConfigError, match=rf"^{LOCATION}: {file} cannot be read: No such file"):
-        SparkLakehouse(str(tmp_path), {}, [], limits=parsed(EngineSettings, {LOCATION: str(file)}))
+        SparkLakehouse(str(tmp_path), {}, [], limits=parse_options(EngineSettings, {LOCATION: str(file)}))
     file.write_bytes(Authority().identity.pkcs12())
     with pytest.raises(ConfigError, match=rf"^{LOCATION}: {file} cannot be read: .*password") as refused:
         TrustStore(str(file), "wrong-one")
@@ -81,7 +81,7 @@ def test_the_password_is_in_no_option(tmp_path: Path) -> None:
     """The settings of Spark contain neither the password nor the operator's file."""
     file = tmp_path / "trusted.p12"
     file.write_bytes(Authority().identity.pkcs12())
-    limits = parsed(EngineSettings, {LOCATION: str(file), PASSWORD_OPTION: PASSWORD})
+    limits = parse_options(EngineSettings, {LOCATION: str(file), PASSWORD_OPTION: PASSWORD})
     lake = SparkLakehouse(str(tmp_path), {"spark.master": "spark://m:7077"}, [], limits=limits)
     assert PASSWORD not in str(lake._settings)
     assert str(file) not in str(lake._settings)

@@ -5,8 +5,8 @@
         linger: float = option("batch.linger.ms", Type.LONG, 1000, "Longest time ...", read=seconds)
 
 The field is what the code uses, in the code's unit. The same declaration gives the default (``BatchOptions().linger``),
-the definition that checks a configuration (``definition``), and its parsing (``parsed``). ``headrace.config`` makes the
-documentation, the answers of the REST API and the chart's schema from the definitions.
+the definition that checks a configuration (``definition``), and its parsing (``parse_options``). ``headrace.config``
+makes the documentation, the answers of the REST API and the chart's schema from the definitions.
 
 Tests: ``tests/unit/config/test_one_declaration.py``, ``tests/unit/config/test_hostile_options.py``.
 """
@@ -16,7 +16,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import Field, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar
 
 from headrace.core.connect.config_def import (
@@ -64,9 +64,9 @@ def class_suggestion(name: str, known: Iterable[str]) -> str:
     close = [words[match] for match in matches]
     close = close or difflib.get_close_matches(given, list(words.values()), n=1, cutoff=0.85)  # a shared word misspelt
     if "." in name:
-        close = [full for simple in close for full, own in simple_names.items() if own == simple]
+        close = [full for simple in close for full, other in simple_names.items() if other == simple]
         close = difflib.get_close_matches(name, close, n=2, cutoff=0.0)
-    meant = f"Did you mean {' or '.join(repr(each) for each in close)}? " if close else ""
+    meant = f"Did you mean {' or '.join(repr(full) for full in close)}? " if close else ""
     return f"{meant}The classes are: {', '.join(dict.fromkeys(simple_names.values()))}."
 
 
@@ -105,7 +105,7 @@ class _Declaration:
     key: ConfigKey
     read: Read | None
 
-    def converted(self, value: Any) -> Any:
+    def convert(self, value: Any) -> Any:
         if isinstance(value, list):
             value = tuple(value)
         return value if value is None or self.read is None else self.read(value)
@@ -123,7 +123,7 @@ class _Declaration:
                 validator(name, value)
         except InvalidValue as error:
             raise ConfigError(str(error), name) from error
-        return self.converted(value)
+        return self.convert(value)
 
 
 def option(
@@ -143,30 +143,26 @@ def option(
     ``read`` converts the default as it converts a given value.
     """
     place = (layout.group, layout.order, layout.width, layout.display_name)
-    shown = default if default is REQUIRED else _text(default)
+    shown = default
+    if isinstance(default, bool):
+        shown = str(default).lower()
+    elif default is not None and default is not REQUIRED:
+        shown = ",".join(default) if isinstance(default, tuple) else str(default)
     declared = _Declaration(ConfigKey(name, type, shown, importance, doc, *place, validator), read)
     metadata, visible = {_OPTION: declared}, type is not Type.PASSWORD
     if default is REQUIRED:
         return field(metadata=metadata, repr=visible)
     return field(
-        default=declared.converted(parse(declared.key, declared.key.default_text)), metadata=metadata, repr=visible
+        default=declared.convert(parse(declared.key, declared.key.default_text)), metadata=metadata, repr=visible
     )
 
 
-def _text(default: Any) -> str | None:
-    if default is None:
-        return None
-    if isinstance(default, bool):
-        return "true" if default else "false"
-    return ",".join(default) if isinstance(default, tuple) else str(default)
-
-
-def prefixed(*prefixes: str) -> Any:
+def options_below(*prefixes: str) -> Any:
     """Declare a field for the keys below ``prefixes``, without the prefix; of a key below several the last counts."""
     return field(default_factory=dict, metadata={_PREFIX: prefixes}, repr=False)
 
 
-def nested(group: type[Any], prefix: str = "") -> Any:
+def option_group(group: type[Any], prefix: str = "") -> Any:
     """Declare a field that is another group, whose options have a ``prefix`` here."""
     return field(default_factory=group, metadata={_GROUP: (group, prefix)})
 
@@ -196,31 +192,29 @@ def section(title: str, keys: Iterable[ConfigKey]) -> ConfigDef:
 
 
 def _keys(group: type[Any]) -> Iterator[ConfigKey]:
-    for each in fields(group):
-        if _GROUP in each.metadata:
-            inner, prefix = each.metadata[_GROUP]
+    for item in fields(group):
+        if _GROUP in item.metadata:
+            inner, prefix = item.metadata[_GROUP]
             yield from (replace(key, name=prefix + key.name) for key in _keys(inner))
-        elif _OPTION in each.metadata:
-            yield each.metadata[_OPTION].key
+        elif _OPTION in item.metadata:
+            yield item.metadata[_OPTION].key
 
 
-def parsed(group: type[Group], properties: Properties, prefix: str = "") -> Group:
+def parse_options(group: type[Group], properties: Properties, prefix: str = "") -> Group:
     """Return a group with the values of ``properties``, and with defaults. Raises ConfigError that names the option.
 
     Keys of other groups are ignored. ``prefix`` stands before the names of the group's options.
     """
-    values = {each.name: _value(each, properties, prefix) for each in fields(group) if each.metadata}  # type: ignore[arg-type] # a dataclass
+    values: dict[str, Any] = {}
+    for item in fields(group):  # type: ignore[arg-type] # a dataclass
+        if _GROUP in item.metadata:
+            inner, further = item.metadata[_GROUP]
+            values[item.name] = parse_options(inner, properties, prefix + further)
+        elif _PREFIX in item.metadata:
+            values[item.name] = below(properties, *(prefix + before for before in item.metadata[_PREFIX]))
+        elif _OPTION in item.metadata:
+            values[item.name] = item.metadata[_OPTION].value(properties, prefix)
     return group(**values)
-
-
-def _value(each: Field[Any], properties: Properties, prefix: str) -> Any:
-    if _GROUP in each.metadata:
-        inner, further = each.metadata[_GROUP]
-        return parsed(inner, properties, prefix + further)
-    if _PREFIX in each.metadata:
-        return below(properties, *(prefix + before for before in each.metadata[_PREFIX]))
-    declared: _Declaration = each.metadata[_OPTION]
-    return declared.value(properties, prefix)
 
 
 def below(properties: Properties, *prefixes: str) -> dict[str, str]:

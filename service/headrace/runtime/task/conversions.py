@@ -33,7 +33,7 @@ from headrace.converters.registered import (
     wrapped_framing,
 )
 from headrace.converters.simple import SIMPLE_CONVERTERS
-from headrace.core.connect.typed_options import parsed
+from headrace.core.connect.typed_options import parse_options
 from headrace.core.decode.json_converter import FixedSchema, JsonData
 from headrace.core.model.errors import ConfigError, Stage
 from headrace.ports import SchemaRegistry
@@ -73,7 +73,7 @@ def _header_converter(config: SinkConnectorConfig) -> Converter | None:
 
 
 def _fixed_schema(config: SinkConnectorConfig, side: str) -> Converter | None:
-    options = parsed(JsonOptions, config.converters[side])
+    options = parse_options(JsonOptions, config.converters[side])
     return FixedSchema(options.schema_content.encode()) if options.schemas.enabled and options.schema_content else None
 
 
@@ -84,7 +84,7 @@ def _converter(config: SinkConnectorConfig, side: str, open_registry: OpenRegist
     if name in SIMPLE_CONVERTERS:
         return SIMPLE_CONVERTERS[name](options)
     schemas = FetchedSchemas(open_registry("apicurio" if name in _APICURIO else "confluent", options))
-    remembered = parsed(SchemaCacheOptions, options).size
+    remembered = parse_options(SchemaCacheOptions, options).size
     return RegistryConverter(schemas.get, _framing(name, side, options), _compile(name, options), remembered)
 
 
@@ -95,7 +95,7 @@ def _compile(name: str, options: Mapping[str, str]) -> Compile:
 
         if name == APICURIO_PROTOBUF:
             return protobuf.named_protobuf_reader
-        return partial(protobuf.protobuf_reader, options=parsed(ProtobufOptions, options))
+        return partial(protobuf.protobuf_reader, options=parse_options(ProtobufOptions, options))
     return _READERS[name]
 
 
@@ -109,8 +109,8 @@ _READERS: Mapping[str, Compile] = {
 
 def _framing(name: str, side: str, options: Mapping[str, str]) -> Framing:
     if name not in _APICURIO:
-        return confluent_framing(side, by_topic=parsed(SubjectOptions, options).by_topic(side))
-    apicurio = parsed(ApicurioOptions, options)
+        return confluent_framing(side, by_topic=parse_options(SubjectOptions, options).by_topic(side))
+    apicurio = parse_options(ApicurioOptions, options)
     use_id = apicurio.id_kind
     if name == APICURIO_JSON:  # whose documents do not tell, and whose version 2 wrote the one and 3 the other
         return wrapped_framing(

@@ -15,7 +15,7 @@ from typing import Any
 from headrace.config import SinkConnectorConfig
 from headrace.config.kafka import KafkaSettings
 from headrace.core.connect.lifecycle import TargetState
-from headrace.core.connect.typed_options import parsed
+from headrace.core.connect.typed_options import parse_options
 from headrace.core.model.errors import ConfigError, Fenced, HeadraceError, RestError
 from headrace.ports import TopicPartition
 from headrace.runtime.trace import summary
@@ -56,7 +56,7 @@ class SinkOffsets:
         config = self._config(name)
         group = self._group(name, config)
         try:
-            return await self._worker.stores.group_offsets(name, parsed(KafkaSettings, config)).committed(group)
+            return await self._worker.stores.group_offsets(name, parse_options(KafkaSettings, config)).committed(group)
         except HeadraceError as error:
             log.error("Consumer group %s: its committed offsets cannot be read: %s", group, summary(error))
             raise RestError(f"Failed to retrieve consumer group offsets for sink connector {name}", 500) from error
@@ -70,14 +70,14 @@ class SinkOffsets:
         if any(offset is not None and offset < 0 for offset in offsets.values()):
             raise RestError(f"Failed to modify offsets for sink connector {name}", 500)
         await self._check_histories(name, config, offsets)
-        groups = self._worker.stores.group_offsets(name, parsed(KafkaSettings, config))
+        groups = self._worker.stores.group_offsets(name, parse_options(KafkaSettings, config))
         await _done(groups.alter(self._group(name, config), offsets), name, "alter")
 
     async def reset(self, name: str) -> None:
         """Remove all offsets of the connector's group, if any. Raises RestError 400, 404 and 500."""
         config = self._stopped(name)
         await self._check_histories(name, config, dict.fromkeys(await self.committed_offsets(name)))
-        groups = self._worker.stores.group_offsets(name, parsed(KafkaSettings, config))
+        groups = self._worker.stores.group_offsets(name, parse_options(KafkaSettings, config))
         await _done(groups.reset(self._group(name, config)), name, "reset")
 
     def _config(self, name: str) -> dict[str, str]:

@@ -20,7 +20,7 @@ from headrace.core.connect.config_state import ClusterConfigState, RestartReques
 from headrace.core.connect.connector_plan import Ownership
 from headrace.core.connect.lifecycle import State, TargetState
 from headrace.core.connect.status import Status, StatusState, TableStatus, TopicStatus
-from headrace.core.connect.typed_options import parsed
+from headrace.core.connect.typed_options import parse_options
 from headrace.core.model.errors import ConfigError, HeadraceError
 from headrace.core.model.notes import with_note, with_subjects
 from headrace.ports import CompactedLog, FencedLog
@@ -359,6 +359,6 @@ def task_statuses(configs: ConfigStore, statuses: StatusStore, name: str) -> Seq
 def _shows_failed(config: Mapping[str, str]) -> bool:
     """Return the option's value, and its default for a configuration whose value is invalid or not resolved here."""
     try:
-        return parsed(IsolationSettings, config).shows_failed
+        return parse_options(IsolationSettings, config).shows_failed
     except ConfigError:
         return IsolationSettings().shows_failed
