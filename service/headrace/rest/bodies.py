@@ -105,7 +105,6 @@ async def _json(request: Request) -> object:
 
 
 def _reject_constant(word: str) -> object:
-    """Reject NaN and Infinity, which Python's parser accepts."""
     raise RestError(f"Unrecognized token '{word}': was expecting a JSON value", 500)
 
 

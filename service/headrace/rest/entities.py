@@ -42,7 +42,6 @@ def task_state(task_number: int, seen: Status) -> Json:
 
 
 def task_infos(name: str, configs: Sequence[Mapping[str, str]]) -> list[Json]:
-    """Return the answer of ``/tasks``."""
     return [
         {"id": {"connector": name, "task": task_number}, "config": config} for task_number, config in enumerate(configs)
     ]

@@ -60,7 +60,6 @@ class LastingDamage:
         self._since = 0.0
 
     def begin(self) -> None:
-        """Begin a batch."""
         self._attempts = 0
 
     def lasts(self, error: BaseException | None, now: float) -> bool:

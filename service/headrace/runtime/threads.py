@@ -84,7 +84,6 @@ class LoopThread:
             running.cancel()
 
     def soon(self, callback: Callable[[], object]) -> None:
-        """Schedule ``callback`` on the thread."""
         self._loop.call_soon_threadsafe(callback)
 
     def close(self) -> None:

@@ -21,7 +21,6 @@ _MAX_CAUSES = 10
 
 
 def render(error: BaseException) -> str:
-    """Return the trace of ``error`` and its causes."""
     return "\nCaused by: ".join(_block(cause) for cause in _chain(error)) + "\n"
 
 

@@ -142,7 +142,6 @@ class DatabaseOptions:
         return tuple(_server(part.strip(), self.port) for part in self.hostname.split(",") if part.strip())
 
     def holds(self, table: TableId) -> bool:
-        """Return whether events of ``table`` come from this database."""
         return self.source_name in ("", table.name) and (self.source_db or self.dbname) == table.database
 
 
@@ -363,7 +362,6 @@ class ReselectOptions:
 
     @property
     def dead_letters(self) -> bool:
-        """Return whether records whose rows cannot be completed go to the dead letter queue."""
         return "dlq" in (self.error_handling_mode, self.unresolved_insert_mode)
 
     @property

@@ -226,12 +226,10 @@ class TableRules:
 
     @property
     def caches(self) -> bool:
-        """Whether any column is cached."""
         return any(rule.cacheable for rule in self.columns.values())
 
     @property
     def fingerprints(self) -> Mapping[str, str]:
-        """The fingerprints of the cached columns."""
         return {name: rule.fingerprint for name, rule in self.columns.items() if rule.cacheable}
 
 

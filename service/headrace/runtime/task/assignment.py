@@ -22,22 +22,20 @@ from headrace.core.batch.table_queue import Backlog
 from headrace.core.decode.records import Errant
 from headrace.core.model.errors import Stage
 from headrace.core.model.events import Content
-from headrace.core.reselect.unresolved import OmittedChange
-from headrace.ports import Chunk, Messages, TopicPartition
+from headrace.ports import Chunk, Messages, OffsetNote, TopicPartition
 from headrace.runtime.task.committed_offsets import CommittedOffsets
 from headrace.runtime.task.errant_reporter import UncommittedRecords
 from headrace.runtime.task.flow_control import WriteGate
 from headrace.runtime.task.table_lane import (
-    BatchClosed,
     BatchDurable,
     Fail,
     LaneContext,
+    LaneEvent,
     Message,
-    Resume,
+    Signal,
     TableFailed,
     TableLane,
     TaskFailed,
-    Waiting,
 )
 from headrace.runtime.task.task_parts import SinkTaskParts
 from headrace.runtime.task.write_checks import WrittenTables
@@ -59,42 +57,36 @@ class Assignment:
         self,
         epoch: int,
         partitions: Collection[TopicPartition],
+        committed: Mapping[TopicPartition, OffsetNote],
         task: SinkTaskParts,
         commit_turn: asyncio.Lock,
         on_failure: Callable[[BaseException], None],
         *,
         paused: bool = False,
     ) -> None:
-        options, feed = task.options, task.feed
+        options = task.options
         self.epoch = epoch
         self.partitions = Counter(partition.topic for partition in partitions)
         """How many partitions of each topic; a task has all of a topic's."""
-        self.gate = WriteGate(held=paused)
+        self.lanes: dict[str, TableLane] = {}
         self.is_over = False
-        self._task = task
-        self._on_failure = on_failure
-        self._sequence = ChunkSequence()
-        self._chunks = OffsetTracker()
-        self._offsets = CommittedOffsets(
-            options.connector,
-            feed,
-            task.reselect.cache.mark_durable,
-            task.observer,
-            partial(run_in, task.resources.threads.decoding),
-            commit_turn,
+        self.gate = WriteGate(held=paused)
+        in_thread = partial(run_in, task.resources.threads.decoding)
+        self.offsets = CommittedOffsets(
+            *(options.connector, task.feed, task.reselect.cache.mark_durable, task.observer, in_thread, commit_turn)
         )
+        self._task, self._on_failure = task, on_failure
+        self._sequence, self._chunks = ChunkSequence(), OffsetTracker()
         self._records = UncommittedRecords(options.dead_letters_unresolved)
         self._backlog = Backlog(self._progress)
-        committed = feed.committed()
         self._context = LaneContext(
             task,
             self.gate,
             self._backlog,
-            self._offsets,
+            self.offsets,
             WrittenTables(options.connector, options.group, committed, recreate=options.tables.recreate),
             Watermarks(partition.topic for partition in committed),
         )
-        self.lanes: dict[str, TableLane] = {}
         self._crowded: set[str] = set()
         self._is_flushing = False
         self._idle = asyncio.Event()
@@ -107,7 +99,6 @@ class Assignment:
         await self.end()
 
     def close(self) -> None:
-        """Begin no other write."""
         self.gate.close()
         self._wake_flush()
 
@@ -121,7 +112,7 @@ class Assignment:
         """Discard everything when the writes in progress have ended. Idempotent."""
         self.close()
         await self.gate.quiet()
-        await self._offsets.quiet()  # a commit that is cancelled on its way may arrive behind the last one
+        await self.offsets.quiet()  # a commit that is cancelled on its way may arrive behind the last one
         self.is_over = True
         lanes, self.lanes = self.lanes, {}
         for lane in lanes.values():
@@ -136,10 +127,6 @@ class Assignment:
             return False
         self._sequence.admit(chunk.sequence, chunk.partition, chunk.begin, chunk.end)
         return True
-
-    def begins(self, chunk: Chunk) -> bool:
-        """Return whether this is the first chunk of its partition."""
-        return self._offsets.begins(chunk.partition, chunk.begin)
 
     def block(self, chunk: Chunk) -> None:
         """Let no offset pass a chunk that cannot be written."""
@@ -166,7 +153,6 @@ class Assignment:
             self.throttle()
 
     async def fail_topic(self, topic: str, tables: Collection[str], error: Exception) -> None:
-        """Fail the tables of a topic."""
         for name in tables:
             if (lane := await self._lane(name, topic)) is not None:
                 lane.send(Fail(error))
@@ -204,7 +190,6 @@ class Assignment:
         self._task.feed.throttle(self._task.tables.topics_of(crowded) | self._task.tables.failed_topics)
 
     def _progress(self) -> Progress:
-        """How far the assigned partitions were read."""
         caught_up, failed = self._task.feed.last_caught_up(), self._task.tables.failed_topics
         return Progress(caught_up, {partition for partition in caught_up if partition.topic in failed})
 
@@ -212,53 +197,47 @@ class Assignment:
 
     async def _follow(self, lane: TableLane, messages: Messages[Message]) -> None:
         """Run a lane: the body of a table's agent. Raises nothing, because Faust would start it again."""
+        task = self._task
         try:
             async with aclosing(lane.run(messages)) as results:
                 async for result in results:
                     if self.is_over:  # the next assignment has lanes of its own for these tables, or another task
                         continue
                     match result:
-                        case BatchClosed():
+                        case LaneEvent.BATCH_CLOSED:
                             self.throttle()
-                        case BatchDurable():
-                            await self._on_batch_durable(lane, result)
+                        case BatchDurable(batch, omitted):
+                            task.tables.on_batch_durable(lane.table)
+                            self.throttle()
+                            # Omitted changes are bad records, which are reported before their offsets are committed.
+                            for change in omitted:
+                                partition = TopicPartition(change.version.topic, change.version.partition)
+                                record = self._records.record(partition, change.version.offset)
+                                await task.errants.report([record], [Errant(0, Stage.TASK_PUT, change.error)])
+                                task.reselect.cache.lose(*partition, change.version.offset)
+                            for origin in batch.origins:
+                                origin.missing -= 1
+                            await self.commit()
+                            await task.upkeep.run(batch)
                         case TableFailed(error):
                             self.throttle()
-                            if self._task.tables.failed_topics >= self.partitions.keys():
+                            if task.tables.failed_topics >= self.partitions.keys():
                                 self._on_failure(error)
                         case TaskFailed(error):
                             self._on_failure(error)
-                        case Waiting():
+                        case LaneEvent.WAITING:
                             if lane.table.name in self._crowded and not lane.is_full:  # halves are held instead
                                 self.throttle()
                             self._wake_flush()
         except Exception as error:
             self._on_failure(error)
 
-    async def _on_batch_durable(self, lane: TableLane, result: BatchDurable) -> None:
-        """Commit the offsets of a durable batch, and maintain its table if that is due."""
-        self._task.tables.on_batch_durable(lane.table)
-        self.throttle()
-        await self._report_omitted(result.omitted)
-        for origin in result.batch.origins:
-            origin.missing -= 1
-        await self.commit()
-        await self._task.upkeep.run(result.batch)
-
-    async def _report_omitted(self, omitted: Sequence[OmittedChange]) -> None:
-        """Report the records of omitted changes as bad records, before their offsets are committed."""
-        for change in omitted:
-            partition = TopicPartition(change.version.topic, change.version.partition)
-            record = self._records.record(partition, change.version.offset)
-            await self._task.errants.report([record], [Errant(0, Stage.TASK_PUT, change.error)])
-            self._task.reselect.cache.lose(*partition, change.version.offset)
-
     async def commit(self) -> None:
         """Commit the offsets over what is durable in every table."""
         offsets = self._chunks.durable()
-        self._offsets.on_durable(offsets)
+        self.offsets.on_durable(offsets)
         self._records.discard(offsets)
-        await self._offsets.commit()
+        await self.offsets.commit()
 
     # -- pause and resume ----------------------------------------------------------------------------------------------
 
@@ -277,8 +256,7 @@ class Assignment:
         await self.commit()
 
     @property
-    def _is_idle(self) -> bool:
-        """Whether nothing waits that could be written; nothing can while the gate is closed."""
+    def _is_idle(self) -> bool:  # nothing can be written while the gate is closed
         return not self.gate.is_open or all(lane.is_idle for lane in self.lanes.values())
 
     def _wake_flush(self) -> None:
@@ -286,10 +264,9 @@ class Assignment:
             self._idle.set()
 
     def resume(self) -> None:
-        """Continue after a pause."""
         self.gate.release()
         for lane in self.lanes.values():
-            lane.send(Resume())
+            lane.send(Signal.RESUME)
 
     # -- what a status shows -------------------------------------------------------------------------------------------
 

@@ -22,7 +22,6 @@ class AsyncioAgent(Generic[_Message]):
         self._is_stopped = False
 
     async def start(self) -> None:
-        """Run the body."""
         if not self._is_stopped:
             self._task = asyncio.create_task(self._run(), name=self._name)
 
@@ -30,7 +29,6 @@ class AsyncioAgent(Generic[_Message]):
         await self._body(self._messages)
 
     def send(self, message: _Message) -> None:
-        """Send a message."""
         if not self._is_stopped:
             self._messages.queue.put_nowait(message)
 

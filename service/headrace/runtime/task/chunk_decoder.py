@@ -12,8 +12,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from dataclasses import replace
-from functools import partial
+from concurrent.futures import Executor
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from tenacity import stop_after_delay
@@ -30,7 +30,7 @@ from headrace.ports import Chunk, SchemaRegistry, TopicPartition
 from headrace.runtime.observation import Observer
 from headrace.runtime.pipeline.source_database import SourceCatalog
 from headrace.runtime.retry import retrying
-from headrace.runtime.task.committed_offsets import InThread
+from headrace.runtime.threads import run_in
 from headrace.transforms.chain import Chain
 from headrace.transforms.decoder import TransformingDecoder
 
@@ -82,43 +82,37 @@ RETRY_SECONDS = 15.0
 """Seconds for which decoding, or the fetch of a schema, is repeated while the server does not answer."""
 
 
+@dataclass(slots=True, eq=False)
 class ChunkDecoder:
     """The decoders of one task's topics, which remember schemas from chunk to chunk."""
 
-    def __init__(
-        self,
-        connector: str,
-        envelope: EnvelopeOptions,
-        transforms: Chain,
-        fields: FieldSelection,
-        conversion: Conversion | None,
-        sources: Sources,
-        catalog: SourceCatalog,
-        observer: Observer,
-        in_thread: InThread,
-    ) -> None:
-        self._connector = connector
-        self._envelope = envelope
-        self._transforms = transforms
-        self._fields = fields
-        self._conversion = conversion
-        self._sources = sources
-        self._catalog = catalog
-        self._observer = observer
-        self._in_thread = in_thread
-        self._lost: Counter[TopicPartition] = Counter()
-        self._decoders: dict[str, Decoder] = {}
+    _connector: str
+    _envelope: EnvelopeOptions
+    _transforms: Chain
+    _fields: FieldSelection
+    _conversion: Conversion | None
+    _sources: Sources
+    _catalog: SourceCatalog
+    _observer: Observer
+    _executor: Executor
+    _lost: Counter[TopicPartition] = field(default_factory=Counter)
+    _decoders: dict[str, Decoder] = field(default_factory=dict)
 
     async def decode(self, chunk: Chunk) -> Decoded:
         """Decode a chunk. Raises Retriable when all attempts within ``RETRY_SECONDS`` have failed."""
-        retry = retrying(RETRY_SECONDS / 3, partial(self._on_retry, chunk.partition))
-        retry = retry.copy(stop=stop_after_delay(RETRY_SECONDS))
+
+        def on_retry(error: BaseException, pause: float) -> None:
+            self._observer.retried()
+            name = self._connector
+            log.warning("%s: decoding %s-%d failed and is repeated: %s", name, *chunk.partition, error)
+
+        retry = retrying(RETRY_SECONDS / 3, on_retry).copy(stop=stop_after_delay(RETRY_SECONDS))
         fetched: set[FetchedSchemas] = set()
         decoded: Decoded | None = None
         try:
             while decoded is None:
                 try:
-                    decoded = await retry(self._in_thread, self._decode, chunk)
+                    decoded = await retry(run_in, self._executor, self._decode, chunk)
                 except SchemaMissing as missing:
                     fetched.add(missing.schemas)
                     await retry(asyncio.to_thread, missing.fetch)
@@ -129,44 +123,35 @@ class ChunkDecoder:
         self._observer.lost(chunk.partition.topic, decoded.losses)
         return decoded
 
-    def _on_retry(self, partition: TopicPartition, error: BaseException, pause: float) -> None:
-        self._observer.retried()
-        log.warning("%s: decoding %s-%d failed and is repeated: %s", self._connector, *partition, error)
-
     def _decode(self, chunk: Chunk) -> Decoded:
+        """Decode records, select fields, and count the records that were lost before each event."""
         topic = chunk.partition.topic
         self._catalog.begin_chunk()
         with self._observer.stage(topic, "decode"):
-            decoded = self._decoder(topic).decode(chunk.records)
-            decoded.messages = self._with_losses(chunk, decoded)
+            if topic not in self._decoders:
+                conversion = self._conversion and self._conversion.of_topic(topic)
+                self._decoders[topic] = (
+                    TransformingDecoder(
+                        topic, self._envelope, self._transforms, self._catalog, conversion, self._sources
+                    )
+                    if self._transforms
+                    else converting_decoder(topic, self._envelope, self._catalog, conversion, self._sources)
+                )
+            decoded = self._decoders[topic].decode(chunk.records)
+
+            lost = [chunk.records[0].offset - 1] if chunk.gone else []
+            lost += [chunk.records[index].offset for index in decoded.lost]
+            lost_before = self._lost[chunk.partition]
+            self._lost[chunk.partition] += len(lost)
+            # RecordsLost is first: what is invalidated too early is only read again.
+            messages: list[Message] = [RecordsLost(*chunk.partition, lost[-1])] if lost else []
+            for message in decoded.messages:
+                if isinstance(message, RoutedEvents):
+                    events = self._fields.apply(message.events)
+                    if isinstance(events, Changes) and (lost_before or lost):
+                        preceding = np.searchsorted(np.array(lost, np.int64), events.version.offset)
+                        events = replace(events, lost=lost_before + preceding)
+                    message = RoutedEvents(message.topic, events)
+                messages.append(message)
+            decoded.messages = messages
         return decoded
-
-    def _with_losses(self, chunk: Chunk, decoded: Decoded) -> list[Message]:
-        """The messages, with the selected fields and the number of records that were lost before each event.
-
-        RecordsLost is first: what is invalidated too early is only read again.
-        """
-        lost = [chunk.records[0].offset - 1] if chunk.gone else []
-        lost += [chunk.records[index].offset for index in decoded.lost]
-        lost_before = self._lost[chunk.partition]
-        self._lost[chunk.partition] += len(lost)
-        messages: list[Message] = [RecordsLost(*chunk.partition, lost[-1])] if lost else []
-        for message in decoded.messages:
-            if isinstance(message, RoutedEvents):
-                events = self._fields.apply(message.events)
-                if isinstance(events, Changes) and (lost_before or lost):
-                    preceding = np.searchsorted(np.array(lost, np.int64), events.version.offset)
-                    events = replace(events, lost=lost_before + preceding)
-                message = RoutedEvents(message.topic, events)
-            messages.append(message)
-        return messages
-
-    def _decoder(self, topic: str) -> Decoder:
-        if topic not in self._decoders:
-            conversion = self._conversion and self._conversion.of_topic(topic)
-            self._decoders[topic] = (
-                TransformingDecoder(topic, self._envelope, self._transforms, self._catalog, conversion, self._sources)
-                if self._transforms
-                else converting_decoder(topic, self._envelope, self._catalog, conversion, self._sources)
-            )
-        return self._decoders[topic]

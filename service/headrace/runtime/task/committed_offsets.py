@@ -1,10 +1,8 @@
 """Commit the offsets of durable records to the consumer group.
 
 Offsets are committed after the table commit, over what is durable in every table. A commit that comes too late is
-refused by the group, which alone knows whose the partitions are.
-
-The group stores what arrives last, so one commit must not overtake another. Only one is under way at any time; those
-that are asked for meanwhile become one, with all offsets that have moved by then.
+refused by the group, which alone knows whose the partitions are. The group stores what arrives last, so only one commit
+is in progress at any time; those that wait for it become one, with all offsets that have moved by then.
 """
 
 from __future__ import annotations
@@ -13,7 +11,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from dataclasses import dataclass, field
 
 from headrace.core.model.errors import Fenced, Retriable
 from headrace.ports import Feed, TopicPartition
@@ -22,10 +20,8 @@ from headrace.runtime.observation import Observer
 
 log = logging.getLogger(__name__)
 
-InThread = Callable[..., Awaitable[Any]]
-"""Runs a function with its arguments on a thread of the worker."""
 
-
+@dataclass(slots=True, eq=False)
 class CommittedOffsets:
     """The offsets of one assignment.
 
@@ -33,23 +29,14 @@ class CommittedOffsets:
     commits of all assignments of a task.
     """
 
-    def __init__(
-        self,
-        connector: str,
-        feed: Feed,
-        mark_durable: Callable[..., None],
-        observer: Observer,
-        in_thread: InThread,
-        turn: asyncio.Lock,
-    ) -> None:
-        self._connector = connector
-        self._feed = feed
-        self._mark_durable = mark_durable
-        self._observer = observer
-        self._in_thread = in_thread
-        self._uncommitted: dict[TopicPartition, int] = {}
-        self._durable: dict[TopicPartition, int] = {}
-        self._turn = turn
+    _connector: str
+    _feed: Feed
+    _mark_durable: Callable[[Mapping[TopicPartition, int]], None]
+    _observer: Observer
+    _in_thread: Callable[..., Awaitable[object]]
+    _turn: asyncio.Lock
+    _uncommitted: dict[TopicPartition, int] = field(default_factory=dict)
+    _durable: dict[TopicPartition, int] = field(default_factory=dict)
 
     def begins(self, partition: TopicPartition, offset: int) -> bool:
         """Return whether this is the first chunk of a partition; its offset is where the assignment begins."""
@@ -74,29 +61,26 @@ class CommittedOffsets:
         the group refuses is dropped.
         """
         async with self._turn:
-            await self._commit()
-
-    async def _commit(self) -> None:
-        offsets, self._uncommitted = self._uncommitted, {}
-        if not offsets:
-            return
-        self._durable.update(offsets)
-        try:
-            await self._in_thread(failpoints.reach, failpoints.BEFORE_OFFSET_COMMIT)
-            began = time.monotonic()
-            await self._feed.commit(offsets)
-            self._observer.committed(offsets, time.monotonic() - began)
-            await self._in_thread(self._mark_durable, offsets)
-        except Fenced as error:
-            self._observer.uncommitted(refused=True)
-            log.warning("%s: offsets were refused, the records are read again: %s", self._connector, error)
-        except Retriable as error:
-            self._observer.uncommitted(refused=False)
-            log.warning("%s: offsets could not be committed yet: %s", self._connector, error)
-            self._uncommitted = {**offsets, **self._uncommitted}
-        except asyncio.CancelledError:
-            self._uncommitted = {**offsets, **self._uncommitted}
-            raise
+            offsets, self._uncommitted = self._uncommitted, {}
+            if not offsets:
+                return
+            self._durable.update(offsets)
+            try:
+                await self._in_thread(failpoints.reach, failpoints.BEFORE_OFFSET_COMMIT)
+                began = time.monotonic()
+                await self._feed.commit(offsets)
+                self._observer.committed(offsets, time.monotonic() - began)
+                await self._in_thread(self._mark_durable, offsets)
+            except Fenced as error:
+                self._observer.uncommitted(refused=True)
+                log.warning("%s: offsets were refused, the records are read again: %s", self._connector, error)
+            except Retriable as error:
+                self._observer.uncommitted(refused=False)
+                log.warning("%s: offsets could not be committed yet: %s", self._connector, error)
+                self._uncommitted = {**offsets, **self._uncommitted}
+            except asyncio.CancelledError:
+                self._uncommitted = {**offsets, **self._uncommitted}
+                raise
 
     async def confirm(self, partitions: Mapping[TopicPartition, int]) -> None:
         """Check that the group still assigns the partitions to this task, which may have been suspended. Raises Fenced.
@@ -104,6 +88,5 @@ class CommittedOffsets:
         What is committed once more is durable, or where the assignment began. Raises Retriable as well.
         """
         async with self._turn:
-            await self._feed.commit(
-                {partition: offset for partition, offset in self._durable.items() if partition in partitions}
-            )
+            durable = self._durable.items()
+            await self._feed.commit({partition: offset for partition, offset in durable if partition in partitions})

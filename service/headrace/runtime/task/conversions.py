@@ -49,7 +49,6 @@ OpenRegistry = Callable[[str, Mapping[str, str]], SchemaRegistry]
 
 
 def no_registries(name: str, options: Mapping[str, str]) -> SchemaRegistry:
-    """What a worker has that was made without schema registries."""
     raise ConfigError(f"this worker has no client for schema registries ({name})")
 
 
@@ -61,7 +60,6 @@ def open_conversion(config: SinkConnectorConfig, open_registry: OpenRegistry) ->
 
 
 def converter_classes(config: SinkConnectorConfig) -> dict[Stage, str]:
-    """The class of each converter, by its stage."""
     return {stage: config.converter_classes[side] for side, stage in STAGES.items()}
 
 

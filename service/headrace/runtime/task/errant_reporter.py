@@ -89,7 +89,6 @@ class ErrantReporter:
             self._observer.dead_letters(len(reported), failed=not kept)
 
     async def close(self) -> None:
-        """Close the dead letter queue."""
         if self._dead_letter_queue is not None:
             await self._dead_letter_queue.close()
 
@@ -134,7 +133,6 @@ class UncommittedRecords:
         self._records: dict[TopicPartition, deque[tuple[int, Sequence[Record]]]] = {}
 
     def keep(self, chunk: Chunk) -> None:
-        """Store the records of a chunk."""
         if self._wanted:
             self._records.setdefault(chunk.partition, deque()).append((chunk.end, chunk.records))
 

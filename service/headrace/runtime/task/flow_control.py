@@ -30,12 +30,10 @@ class MemoryBudget:
 
     @property
     def total(self) -> int:
-        """Bytes that all tables hold."""
         return self._total
 
     @property
     def is_scarce(self) -> bool:
-        """Whether all tables together hold more than half of the limit."""
         return self._total > self._half
 
     def hold(self, table: Hashable, size: int) -> None:
@@ -49,7 +47,6 @@ class MemoryBudget:
                 listener()
 
     def is_exceeded_by(self, table: Hashable) -> bool:
-        """Whether no more should be read for a table now."""
         return self.is_scarce and self._held.get(table, 0) > self._half / len(self._held)
 
     def subscribe(self, listener: Callable[[], None]) -> None:
@@ -99,11 +96,9 @@ class WriteSlots:
         self._waiters: list[_Waiter] = []
 
     def join(self, connector: str) -> None:
-        """Register a task of the connector."""
         self._tasks[connector] += 1
 
     def leave(self, connector: str) -> None:
-        """Unregister a task of the connector."""
         self._tasks -= Counter({connector: 1})
         self._grant()
 
@@ -122,7 +117,6 @@ class WriteSlots:
             raise
 
     def on_release(self, slot: WriteSlot) -> None:
-        """Grant a released slot to a waiting lane."""
         self._held -= Counter({slot.connector: 1})
         self._grant()
 
@@ -156,7 +150,6 @@ class WriteGate:
 
     @property
     def is_open(self) -> bool:
-        """Whether a write may begin."""
         return not (self._is_closed or self._is_held)
 
     def close(self) -> None:
@@ -164,16 +157,13 @@ class WriteGate:
         self._is_closed = True
 
     def drop(self) -> None:
-        """Close the gate, and ignore how the writes in progress end."""
         self.is_dropped = True
         self.close()
 
     def hold(self) -> None:
-        """Begin a pause."""
         self._is_held = True
 
     def release(self) -> None:
-        """End the pause."""
         self._is_held = False
 
     @contextmanager
@@ -189,7 +179,6 @@ class WriteGate:
                 self._quiet.set()
 
     async def quiet(self) -> None:
-        """Wait for the end of the writes in progress."""
         await self._quiet.wait()
 
 

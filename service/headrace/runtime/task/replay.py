@@ -80,7 +80,6 @@ class Letters:
 
     @property
     def count(self) -> int:
-        """The connector's letters that can be sent."""
         return sum(self.by_topic.values())
 
 
@@ -96,7 +95,6 @@ class ReplayFeed:
         self._waits: dict[TopicPartition, int] = {}
 
     async def start(self, listener: FeedListener) -> None:
-        """Remember who takes chunks."""
         self._listener = listener
 
     async def stop(self) -> None:
@@ -171,7 +169,6 @@ class Refused:
     records: list[ErrantRecord] = field(default_factory=list)
 
     async def report(self, errant: Sequence[ErrantRecord]) -> None:
-        """Remember them."""
         self.records.extend(errant)
 
     async def close(self) -> None:
@@ -195,11 +192,9 @@ class _ReplayFeeds:
         """Nothing to check."""
 
     def open(self, connector: str, task: int, settings: KafkaSettings, divide: Divide | None = None) -> Feed:
-        """The feed of letters."""
         return self.feed
 
     def agent(self, name: str, body: Callable[[Messages[_Message]], Awaitable[None]]) -> AsyncioAgent[_Message]:
-        """The agent of a table; a single run needs no Faust."""
         return AsyncioAgent(name, body)
 
     def compacted(self, connector: str, task: int, settings: KafkaSettings) -> Callable[[str], bool]:
@@ -207,7 +202,6 @@ class _ReplayFeeds:
         return lambda topic: True
 
     async def dead_letter_queue(self, connector: str, task: int, settings: KafkaSettings) -> DeadLetterQueue | None:
-        """Where letters go that cannot be used again."""
         return self.refused
 
     async def close(self) -> None:

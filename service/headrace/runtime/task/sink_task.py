@@ -15,15 +15,14 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from headrace.core.batch.batch import Unwritten
 from headrace.core.connect.status import TableReport, TableStatus
 from headrace.core.model.absent_columns import ColumnDefaults
 from headrace.core.model.errors import ConfigError, remedy
 from headrace.core.model.events import Content, TableId, Truncate
-from headrace.ports import Chunk, TopicPartition
+from headrace.ports import Chunk, OffsetNote, TopicPartition
 from headrace.runtime.task.assignment import Addressed, Assignment
 from headrace.runtime.task.task_parts import SinkTaskParts
-from headrace.runtime.task.task_tables import AbsentTopics, TaskTable
+from headrace.runtime.task.task_tables import AbsentTopics
 from headrace.runtime.threads import run_in
 
 log = logging.getLogger(__name__)
@@ -39,11 +38,12 @@ class SinkTask:
     def __init__(self, parts: SinkTaskParts, on_failure: Callable[[BaseException], None]) -> None:
         self._parts, self._options, self._feed = parts, parts.options, parts.feed
         self._on_failure = on_failure
-        self._assignment: Assignment | None = None
         self._former: set[asyncio.Task[None]] = set()  # assignments whose last write a rebalance did not wait for
         self._commit_turn = asyncio.Lock()
         self._committer: asyncio.Task[None] | None = None
         self._is_paused = self._has_failed = self._has_joined = False
+        self._assignment = self._new_assignment(-1, (), {})  # until the group assigns partitions
+        self._assignment.drop()
         self.waits_for = ""
 
     # -- life cycle (the worker calls) ------------------------------------------------------------------------------
@@ -59,7 +59,7 @@ class SinkTask:
         await run_in(None, parts.reselect.check)
         self.waits_for = "the brokers, to join its consumer group"
         parts.observer.lag(self._feed.lag)
-        parts.observer.unwritten(self._unwritten)
+        parts.observer.unwritten(lambda: self._assignment.unwritten())
         parts.resources.slots.join(connector)
         parts.resources.memory.subscribe(self._throttle)
         self._has_joined = True
@@ -69,18 +69,16 @@ class SinkTask:
 
     async def stop(self) -> None:
         """Finish the write in flight, commit what is durable, leave the group. Idempotent."""
-        if self._assignment is not None:
-            self._assignment.close()
+        self._assignment.close()
         self._feed.pause()
         await self._end_assignments()
-        if self._assignment is not None and not self._has_failed:
+        if not self._has_failed:
             await self._assignment.commit()
         await self._close()
 
     async def leave(self) -> None:
         """Leave the group at once without a commit; return when the writes in progress have ended. Idempotent."""
-        if self._assignment is not None:
-            self._assignment.close()
+        self._assignment.close()
         await self._feed.stop()
         self._parts.reselect.close_source()  # a write that waits for the database might do so without end
         await self._end_assignments()
@@ -88,10 +86,9 @@ class SinkTask:
 
     async def _end_assignments(self) -> None:
         """Wait for the writes in progress. No other begins."""
-        oldest = self._unwritten()  # shown until the next run of the task has an assignment
+        oldest = self._assignment.unwritten()  # shown until the next run of the task has an assignment
         self._parts.observer.unwritten(lambda: oldest)
-        if self._assignment is not None:
-            await self._assignment.end()
+        await self._assignment.end()
         await asyncio.gather(*self._former)
         if self._committer is not None:
             self._committer.cancel()
@@ -113,24 +110,21 @@ class SinkTask:
         """
         self._is_paused = True
         self._feed.pause()
-        if self._assignment is not None:
-            await self._assignment.pause()
+        await self._assignment.pause()
         self._parts.tables.pause()
 
     async def resume(self) -> None:
         """Continue reading and writing."""
         self._is_paused = False
         self._parts.tables.resume()
-        if self._assignment is not None:
-            self._assignment.resume()
+        self._assignment.resume()
         self._feed.resume()
 
     def on_failure(self, error: BaseException) -> None:
         """Stop writing and committing, and report the error to the worker. Later errors are ignored."""
         if not self._has_failed:
             self._has_failed = True
-            if self._assignment is not None:
-                self._assignment.close()
+            self._assignment.close()
             self._feed.pause()
             self._on_failure(error)
 
@@ -138,7 +132,7 @@ class SinkTask:
 
     async def on_partitions_assigned(self, epoch: int, partitions: Collection[TopicPartition]) -> None:
         """Begin an assignment at the committed offsets, with empty queues."""
-        if self._assignment is not None and not self._assignment.is_over:
+        if not self._assignment.is_over:
             self._assignment.drop()
             ending = asyncio.create_task(self._assignment.end(), name=f"{self._options.connector} former assignment")
             self._former.add(ending)
@@ -146,23 +140,28 @@ class SinkTask:
         parts = self._parts
         parts.reselect.cache.assign(partitions)
         parts.pipelines.begin_assignment()
-        assignment = Assignment(epoch, partitions, parts, self._commit_turn, self.on_failure, paused=self._is_paused)
+        assignment = self._new_assignment(epoch, partitions, self._feed.committed())
         parts.tables.begin_assignment(assignment.partitions)
         self._assignment = assignment
         assignment.throttle()
         parts.observer.assigned(partitions)
         log.info("%s: assigned %d partition(s)", self._options.connector, len(partitions))
 
+    def _new_assignment(
+        self, epoch: int, partitions: Collection[TopicPartition], committed: Mapping[TopicPartition, OffsetNote]
+    ) -> Assignment:
+        parts, turn = self._parts, self._commit_turn
+        return Assignment(epoch, partitions, committed, parts, turn, self.on_failure, paused=self._is_paused)
+
     async def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
         """Finish and commit the writes in progress. Discard the rest, which its new owner reads again."""
-        if self._assignment is not None:
-            await self._assignment.revoke()
+        await self._assignment.revoke()
         self._parts.reselect.cache.revoke(partitions)
 
     @property
     def epoch(self) -> int:
         """The number of the current assignment; -1 before the first."""
-        return -1 if self._assignment is None else self._assignment.epoch
+        return self._assignment.epoch
 
     async def _commit_regularly(self) -> None:
         absent = AbsentTopics(self._options.connector, self._feed, self._parts.observer)
@@ -171,16 +170,12 @@ class SinkTask:
                 await asyncio.sleep(COMMIT_INTERVAL)
                 if self._options.task == 0:  # of several tasks one reports them: each knows all topics of the connector
                     absent.report()
-                if self._assignment is not None:
-                    await self._assignment.commit()
-                    self._parts.tables.on_caught_up(self._topics_without_lag(self._assignment))
+                await self._assignment.commit()
+                current = Counter(partition.topic for partition, records in self._feed.lag().items() if not records)
+                partitions = self._assignment.partitions.items()
+                self._parts.tables.on_caught_up([topic for topic, count in partitions if current[topic] == count])
         except Exception as error:
             self.on_failure(error)
-
-    def _topics_without_lag(self, assignment: Assignment) -> Collection[str]:
-        """Return the topics of which every partition is known to be committed up to its end."""
-        current = Counter(partition.topic for partition, records in self._feed.lag().items() if not records)
-        return [topic for topic, partitions in assignment.partitions.items() if current[topic] == partitions]
 
     # -- chunks --------------------------------------------------------------------------------------------------------
 
@@ -188,12 +183,11 @@ class SinkTask:
         """Decode a chunk and hand its changes to the lanes of their tables."""
         assignment, parts, topic = self._assignment, self._parts, chunk.partition.topic
         try:
-            if assignment is None or not assignment.admit(chunk):
+            if not assignment.admit(chunk):
                 return
-            if assignment.begins(chunk):
-                await run_in(
-                    parts.resources.threads.decoding, parts.reselect.cache.resume, *chunk.partition, chunk.begin
-                )
+            if assignment.offsets.begins(chunk.partition, chunk.begin):
+                decoding, resume = parts.resources.threads.decoding, parts.reselect.cache.resume
+                await run_in(decoding, resume, *chunk.partition, chunk.begin)
             if topic in parts.tables.failed_topics:
                 assignment.block(chunk)
                 return
@@ -240,29 +234,21 @@ class SinkTask:
                 names = [self._options.naming.name(topic, TableId("", "", "", topic))]
             except ConfigError:  # its name depends on the source table, which nobody knows
                 names = [topic]
-        if self._assignment is not None:
-            await self._assignment.fail_topic(topic, names, error)
+        await self._assignment.fail_topic(topic, names, error)
 
     # -- tables --------------------------------------------------------------------------------------------------------
 
     def waiting(self, table: str) -> int:
-        """Return the number of events that wait to be written to a table."""
-        lane = None if self._assignment is None else self._assignment.lanes.get(table)
+        lane = self._assignment.lanes.get(table)
         return 0 if lane is None else lane.waiting_events
 
     def tables(self) -> Sequence[TableStatus]:
-        """The tables that are retried or have failed."""
         return self._parts.tables.statuses()
 
     def reports(self) -> Sequence[TableReport]:
         """Return a report on each table."""
-        lanes = {} if self._assignment is None else self._assignment.lanes
-
-        def report(table: TaskTable) -> TableReport:
-            lane = lanes.get(table.name)
-            return table.report() if lane is None else lane.report()
-
-        return self._parts.tables.reports(report)
+        lanes = self._assignment.lanes
+        return self._parts.tables.reports(lambda table: (lanes.get(table.name) or table).report())
 
     def restart_table(self, table: str) -> bool:
         """Restart a table: open it again, and read from the committed offsets. Return False for an unknown table.
@@ -276,9 +262,6 @@ class SinkTask:
         self._feed.rewind()
         return True
 
-    def _unwritten(self) -> Mapping[str, Unwritten]:
-        return {} if self._assignment is None else self._assignment.unwritten()
-
     def _throttle(self) -> None:
-        if self._assignment is not None and not self._assignment.is_over:
+        if not self._assignment.is_over:
             self._assignment.throttle()

@@ -16,6 +16,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 from functools import partial
 
 from headrace.core.batch.batch import Batch, Unwritten, Watermarks
@@ -66,18 +67,6 @@ class Part:
     events: int
 
 
-class Tick:
-    """A batch may be due: its linger has passed, or the pause before a retry."""
-
-
-class Flush:
-    """Write what has arrived without a linger."""
-
-
-class Resume:
-    """A pause has ended, in which nothing was read."""
-
-
 @dataclass(frozen=True, slots=True)
 class Fail:
     """The topic of the table cannot be read."""
@@ -85,14 +74,25 @@ class Fail:
     error: Exception
 
 
-Message = Part | Tick | Flush | Resume | Fail
+class Signal(Enum):
+    """A message without content."""
+
+    TICK = "a batch may be due: its linger has passed, or the pause before a retry"
+    FLUSH = "write what has arrived without a linger"
+    RESUME = "a pause has ended, in which nothing was read"
+
+
+Message = Part | Fail | Signal
 
 
 # -- what comes of it --------------------------------------------------------------------------------------------------
 
 
-class BatchClosed:
-    """A batch is written now, and the queue can accept more."""
+class LaneEvent(Enum):
+    """A result without content."""
+
+    BATCH_CLOSED = "a batch is written now, and the queue can accept more"
+    WAITING = "there is nothing to write before the next message"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,11 +117,7 @@ class TaskFailed:
     error: Exception
 
 
-class Waiting:
-    """There is nothing to write before the next message."""
-
-
-Result = BatchClosed | BatchDurable | TableFailed | TaskFailed | Waiting
+Result = LaneEvent | BatchDurable | TableFailed | TaskFailed
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,13 +152,13 @@ class TableLane:
         self._timer: asyncio.TimerHandle | None = None
 
     async def start(self, agent: Agent[Message]) -> None:
-        """Begin to send messages to the table's agent, which runs ``run``."""
         self._agent = agent
         await agent.start()
 
     async def stop(self) -> None:
         """Cancel the agent. No write is in progress."""
-        self._disarm()
+        if self._timer is not None:
+            self._timer.cancel()
         await self._agent.stop()
 
     # -- the story of a table ------------------------------------------------------------------------------------------
@@ -172,7 +168,7 @@ class TableLane:
         slots = self._task.resources.slots
         async for message in messages:
             self._receive(message)
-            while self._is_due:
+            while (due := self._due()) is not None and due <= time.monotonic():
                 async with self.table.turn:
                     slot = await slots.acquire(self._connector, self._oldest)
                     try:
@@ -187,7 +183,7 @@ class TableLane:
                         if self._batch is None or not self._may_write:
                             continue
                         with self._gate.writing():
-                            yield BatchClosed()
+                            yield LaneEvent.BATCH_CLOSED
                             try:
                                 result = await self._write(self._batch)
                             except Exception as error:
@@ -200,8 +196,14 @@ class TableLane:
             if self._failure is not None:
                 yield self._fail(self._failure)
             self._is_flushing &= not self._queue.is_idle
-            self._arm()
-            yield Waiting()
+
+            # The linger of a batch, or the pause before the next attempt, ends without a message.
+            if self._timer is not None:
+                self._timer.cancel()
+            if (due := self._due()) is not None:
+                delay = max(due - time.monotonic(), 0.0)
+                self._timer = asyncio.get_running_loop().call_later(delay, self._agent.send, Signal.TICK)
+            yield LaneEvent.WAITING
 
     def _receive(self, message: Message) -> None:
         match message:
@@ -211,44 +213,24 @@ class TableLane:
                 if self.table.state is not TableState.FAILED:  # otherwise its part stays, and no offset passes it
                     self._queue.put(content, origin)
                     origin.missing -= 1
-            case Flush():
-                self._flush_is_sent, self._is_flushing = False, True
-            case Resume():
-                self._queue.resume(time.monotonic())
             case Fail(error):
                 self._failure = error
-            case Tick():
-                pass
+            case Signal.FLUSH:
+                self._flush_is_sent, self._is_flushing = False, True
+            case Signal.RESUME:
+                self._queue.resume(time.monotonic())
 
     @property
     def _may_write(self) -> bool:
         return self._gate.is_open and self.table.state is not TableState.FAILED and self._failure is None
 
-    @property
-    def _is_due(self) -> bool:
-        if not self._may_write:
-            return False
-        if self._is_flushing and self._batch is None and not self._queue.is_idle:
-            return True
-        due = self._due()
-        return due is not None and due <= time.monotonic()
-
     def _due(self) -> float | None:
-        """When (monotonic seconds) the open batch is tried again, or the queue closes one."""
-        return self._next_attempt if self._batch is not None else self._queue.due()
-
-    def _arm(self) -> None:
-        """Set a timer for the time at which something is due."""
-        self._disarm()
-        due = self._due() if self._may_write else None
-        if due is not None:
-            delay = max(due - time.monotonic(), 0.0)
-            self._timer = asyncio.get_running_loop().call_later(delay, self._agent.send, Tick())
-
-    def _disarm(self) -> None:
-        timer, self._timer = self._timer, None
-        if timer is not None:
-            timer.cancel()
+        """When (monotonic seconds) the open batch is tried again, or the queue closes one; None for never."""
+        if not self._may_write:
+            return None
+        if self._batch is not None:
+            return self._next_attempt
+        return 0.0 if self._is_flushing and not self._queue.is_idle else self._queue.due()
 
     def _oldest(self) -> float:
         unwritten = self._queue.unwritten
@@ -261,56 +243,53 @@ class TableLane:
 
         After an error that passes it is called again with the same batch.
         """
-        task, written = self._task, self._context.written
+        task, name, written = self._task, self.table.name, self._context.written
         group = task.options.group
         in_thread = partial(run_in, task.resources.threads.writing)
         started = time.monotonic()
-        name, lake, pipeline = await in_thread(task.pipelines.open_table, batch)  # the first one starts Spark
-        await in_thread(written.check, name, lake, written.required(name))
-        await in_thread(task.ownership.register, name, lake, batch.content, task.feed.topic_ids())
+        label, lake, pipeline = await in_thread(task.pipelines.open_table, batch)  # the first one starts Spark
+        await in_thread(written.check, label, lake, written.required(label))
+        await in_thread(task.ownership.register, label, lake, batch.content, task.feed.topic_ids())
         # The commit contains all offsets that the table is known to contain: earlier commits may be expired.
-        reached = {**written.required(name), **batch.offsets}
+        reached = {**written.required(label), **batch.offsets}
         commit = Commit(batch.id, self._connector, group, reached, self._context.watermarks.reached(batch))
+
         omitted: list[OmittedChange] = []
-        changes = batch.content if isinstance(batch.content, Changes) else None
-        rest = [batch.content] if changes is None or self._portions == 1 else [*divide(changes, self._portions)]
-        while rest:
-            if await in_thread(pipeline.prepare) and not await self._still_ours(batch):
-                self._succeed()
-                self._gate.close()  # until the next assignment
-                return None
-            content = rest.pop(0)
-            portion = commit
-            if rest and isinstance(content, Changes):
-                portion = replace(commit, offsets=next_offsets(content.version), watermark=-1)
+        parts = [batch.content]
+        if isinstance(batch.content, Changes) and self._portions > 1:
+            parts = [*divide(batch.content, self._portions)]
+        while parts:
+            if await in_thread(pipeline.prepare):  # which has read what only the partitions' owner may rely on
+                try:
+                    await self._context.offsets.confirm(batch.offsets)
+                except Fenced as error:
+                    log.warning("%s: %s is left to another worker: %s", self._connector, name, error)
+                    self._succeed()
+                    self._gate.close()  # until the next assignment
+                    return None
+            content = parts.pop(0)
+            part_commit = commit
+            if parts and isinstance(content, Changes):
+                part_commit = replace(commit, offsets=next_offsets(content.version), watermark=-1)
             try:
-                omitted += await in_thread(pipeline.write, content, portion)
-            except EngineOutOfMemory:
-                # Tables that were written beside it as well: their rows go into the same heap, so that nobody knows
-                # which of them were too many.
-                self._portions = min(2 * self._portions, _MOST_PORTIONS)
-                log.warning(
-                    "%s: %s: the batch ran out of memory and is written in %d parts",
-                    *(self._connector, self.table.name, self._portions),
-                )
-                raise
+                omitted += await in_thread(pipeline.write, content, part_commit)
             except TooLarge as error:
                 if not isinstance(content, Changes):
                     raise
-                log.info("%s: %s: %s", self._connector, self.table.name, error)
-                rest[:0] = divide(content, error.parts)
+                log.info("%s: %s: %s", self._connector, name, error)
+                parts[:0] = divide(content, error.parts)
+
         notes = pipeline.notes if isinstance(pipeline, TablePipeline) else []
         while notes:
             topic, note = notes.pop(0)
             log.warning("%s: %s: %s", self._connector, note.subject(topic), note.text)
             task.observer.noted(note.text, note.subject(topic))
-        if group and (notes_of_offsets := written.written(name, await in_thread(lake.reached, group))):
-            task.feed.note(notes_of_offsets)
-        seconds = time.monotonic() - started
-        task.observer.written(batch, seconds, time.time())
-        return self._on_durable(batch, omitted, seconds)
+        if group and (offset_notes := written.written(label, await in_thread(lake.reached, group))):
+            task.feed.note(offset_notes)
+        return self._on_durable(batch, omitted, time.monotonic() - started)
 
     def _on_durable(self, batch: Batch, omitted: Sequence[OmittedChange], seconds: float) -> Result:
+        self._task.observer.written(batch, seconds, time.time())
         self._succeed()
         self._batch = None
         self._queue.complete(batch)
@@ -329,19 +308,17 @@ class TableLane:
             log.info("%s: table %s is written again", self._connector, self.table.name)
             self.table.move(TableEvent.SUCCEED)
 
-    async def _still_ours(self, batch: Batch) -> bool:
-        try:
-            await self._context.offsets.confirm(batch.offsets)
-        except Fenced as error:
-            log.warning("%s: %s is left to another worker: %s", self._connector, self.table.name, error)
-            return False
-        return True
-
     def _on_error(self, error: Exception) -> Result | None:
         """Repeat the write after a pause (None), or fail."""
         if self._gate.is_dropped:  # the next assignment writes the table again, and finds out for itself
             return None
         now, name = time.monotonic(), self.table.name
+        if isinstance(error, EngineOutOfMemory):
+            # Tables that were written beside it as well: their rows go into the same heap, so that nobody knows which
+            # of them were too many.
+            self._portions = min(2 * self._portions, _MOST_PORTIONS)
+            parts = self._portions
+            log.warning("%s: %s: the batch ran out of memory and is written in %d parts", self._connector, name, parts)
         self._failures += 1
         if self._failures == 1:
             self._first_failure = now
@@ -387,24 +364,21 @@ class TableLane:
         self._arriving_events += part.events
         self._agent.send(part)
 
-    def send(self, message: Resume | Fail) -> None:
-        """Send a message behind the content that was put."""
+    def send(self, message: Signal | Fail) -> None:
         self._agent.send(message)
 
     def flush(self) -> None:
         """Write without a linger what waits."""
         if not self._flush_is_sent:
             self._flush_is_sent = True
-            self._agent.send(Flush())
+            self._agent.send(Signal.FLUSH)
 
     @property
     def memory(self) -> int:
-        """Bytes of all changes that are not durable."""
         return self._queue.memory + self._arriving_bytes
 
     @property
     def waiting_events(self) -> int:
-        """The number of events that wait for a batch."""
         return self._queue.records + self._arriving_events
 
     @property
@@ -415,7 +389,6 @@ class TableLane:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing waits that can be written now."""
         return self.table.state in (TableState.RETRYING, TableState.FAILED) or (
             not self._arriving_events and self._queue.is_idle
         )

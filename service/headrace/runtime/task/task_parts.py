@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 from headrace.config.framework import ErrorSettings
 from headrace.config.sink_options import TableSettings
@@ -29,7 +28,6 @@ from headrace.runtime.task.message_router import MessageRouter
 from headrace.runtime.task.table_upkeep import TableUpkeep
 from headrace.runtime.task.task_tables import TaskTables
 from headrace.runtime.task.write_checks import TableOwnership
-from headrace.runtime.threads import run_in
 from headrace.transforms.chain import Chain
 
 _ERRORS, _TABLES = ErrorSettings(), TableSettings()
@@ -111,14 +109,8 @@ class SinkTaskParts:
             reselect,
             ChunkDecoder(
                 connector,
-                options.envelope,
-                options.transforms,
-                options.fields,
-                conversion,
-                sources,
-                reselect.catalog,
-                observer,
-                partial(run_in, threads.decoding),
+                *(options.envelope, options.transforms, options.fields, conversion, sources),
+                *(reselect.catalog, observer, threads.decoding),
             ),
             ErrantReporter(
                 f"{connector}-{options.task}",

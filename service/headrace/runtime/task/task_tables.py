@@ -51,7 +51,6 @@ class TaskTable:
             self._on_change()
 
     def report(self) -> TableReport:
-        """Return a report on the table without changes that wait."""
         return TableReport(
             self.name, self.state, sorted(self.topics), 0, 0, None, None, self.last_batch, self.last_error
         )
@@ -83,17 +82,14 @@ class TaskTables:
         return self._tables[name]
 
     def of_topic(self, topic: str) -> list[str]:
-        """Return the names of the tables that have changes of a topic, or had them in an earlier run."""
         names = [table.name for table in self._tables.values() if topic in table.topics]
         return names or [name for name, status in self._recovering.items() if topic in status.topics]
 
     def topics_of(self, names: Iterable[str]) -> set[str]:
-        """Return the topics of these tables."""
         return {topic for name in names for topic in self._tables[name].topics}
 
     @property
     def failed_topics(self) -> set[str]:
-        """The topics of failed tables. Their records cannot be written."""
         return self.topics_of(name for name, table in self._tables.items() if table.state is TableState.FAILED)
 
     # -- events of the task --------------------------------------------------------------------------------------------
@@ -128,13 +124,11 @@ class TaskTables:
         return name in self._tables or name in self._recovering
 
     def pause(self) -> None:
-        """Set the state PAUSED of tables that run."""
         self._paused = True
         for table in self._tables.values():
             table.move(TableEvent.PAUSE)
 
     def resume(self) -> None:
-        """End the state PAUSED."""
         self._paused = False
         for table in self._tables.values():
             table.move(TableEvent.RESUME)

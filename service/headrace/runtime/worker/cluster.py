@@ -84,7 +84,6 @@ class Cluster:
         return self._assignment.generation if self._assignment else 0
 
     def owns(self, connector: str, task_number: int) -> bool:
-        """Whether the task is assigned to this worker."""
         return self._assignment is not None and (connector, task_number) in self._assignment.tasks
 
     def check_leader(self) -> None:

@@ -145,7 +145,6 @@ class ConfigProviders:
 
 
 def _is_password(name: str, value: str | None) -> bool:
-    """Whether an option is a password with a reference."""
     return name.endswith(".password") and "${" in (value or "")
 
 

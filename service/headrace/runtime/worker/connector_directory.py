@@ -96,7 +96,6 @@ class ConnectorDirectory:
         """The number of configurations that were changed over REST and replaced by those of their files."""
 
     def start(self) -> None:
-        """Begin the rounds if ``connectors.directory`` is set."""
         if self._folder is not None:
             self._running = asyncio.create_task(self._run(), name="connectors-directory")
 

@@ -39,13 +39,11 @@ class ConnectorFiles:
     ignored: Sequence[str] = ()
 
     def desired_connectors(self) -> DesiredConnectors:
-        """Return what a plan takes."""
         unreadable = {file: problem.connector for file, problem in self.problems.items()}
         return DesiredConnectors(self.connectors, unreadable)
 
     @property
     def empty(self) -> bool:
-        """Whether the folder has no connector file at all."""
         return not self.connectors and not self.problems
 
 

@@ -49,7 +49,6 @@ class WorkerHealth:
         self._checking: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to check."""
         self._checking = asyncio.create_task(self._check(), name="health")
 
     async def stop(self) -> None:

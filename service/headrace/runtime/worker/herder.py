@@ -76,11 +76,9 @@ class Herder:
         self._validator = ConnectorValidator(worker.connector_class, checks)
 
     def connectors(self) -> list[str]:
-        """The names of all connectors."""
         return self._configs.state.connectors()
 
     def info(self, name: str) -> ConnectorInfo:
-        """Return the connector. Raises RestError 404."""
         config = self.config(name)
         tasks = range(self._configs.state.task_count(name))
         return ConnectorInfo(name, config, tasks, self._type(config))
@@ -108,7 +106,6 @@ class Herder:
         return seen
 
     def task_configs(self, name: str) -> list[Config]:
-        """Return the configurations of the tasks. Raises RestError 404."""
         self.config(name)
         return self._configs.state.task_configs(name)
 
@@ -259,11 +256,9 @@ class Herder:
         return connector is not None and connector.restart_table(table)
 
     def other_owners(self, name: str | None = None) -> Collection[str]:
-        """Return the other workers that have tasks of the connector, or any tasks."""
         return self._cluster.other_owners(name)
 
     async def offsets(self, name: str) -> Mapping[TopicPartition, int]:
-        """Return the committed offsets of the connector's group. Raises RestError 404 and 500."""
         return await self._offsets.committed_offsets(name)
 
     async def alter_offsets(self, name: str, entries: Sequence[ConnectorOffset]) -> None:
@@ -277,11 +272,9 @@ class Herder:
         await self._offsets.reset(name)
 
     def loggers(self) -> Mapping[str, LoggerLevel]:
-        """Return the loggers of this worker, by name."""
         return self._worker.loggers.all()
 
     def logger(self, name: str) -> LoggerLevel:
-        """Return a logger of this worker. Raises RestError 404."""
         return self._worker.loggers.level(name)
 
     def set_worker_level(self, name: str, level: str) -> list[str]:
@@ -295,7 +288,6 @@ class Herder:
         await self._write(self._configs.put_logger_level(name, known), "logger level")
 
     def plugins(self, *, connectors_only: bool) -> Sequence[PluginInfo]:
-        """Return the connector classes, or all plug-ins."""
         return self._catalog.plugins(connectors_only=connectors_only)
 
     def plugin_config(self, plugin: str, version: str | None = None) -> ConfigDef:

@@ -46,7 +46,6 @@ class Loggers:
         self._modified: dict[str, int] = {}
 
     def all(self) -> dict[str, LoggerLevel]:
-        """Return every logger, by name."""
         return {name: self._shown(name, logger) for name, logger in sorted(self._loggers().items())}
 
     def level(self, name: str) -> LoggerLevel:
@@ -110,7 +109,6 @@ def _is_below(name: str, namespace: str) -> bool:
 
 
 def _lowest(name: str) -> int:
-    """Return the lowest level to which a logger may be set."""
     return logging.INFO if any(_is_below(name, guard) for guard in GUARDED) else logging.NOTSET
 
 

@@ -44,7 +44,6 @@ class MemoryPlan:
 
     @property
     def needed(self) -> int:
-        """The sum of all parts."""
         return self.engine + PYTHON_BYTES + self.changes + self.working
 
     def __str__(self) -> str:
@@ -58,7 +57,6 @@ class MemoryPlan:
 
     @property
     def fits(self) -> bool:
-        """Whether the parts do not exceed what is available."""
         return self.needed <= self.available
 
 

@@ -47,12 +47,10 @@ class LakehouseSinkConnector:
 
     @property
     def names(self) -> tuple[str, str, str]:
-        """The class, the simple name and the alias."""
         simple = self.class_name.rpartition(".")[2]
         return self.class_name, simple, simple.removesuffix("Connector")
 
     def runs(self, config: Properties) -> bool:
-        """Return whether ``connector.class`` of a configuration is one of the names."""
         return config.get("connector.class") in self.names
 
     def definitions(self) -> ConfigDef:

@@ -36,13 +36,11 @@ class WorkerStage:
     began: datetime
 
     def sentence(self) -> str:
-        """Return Kafka Connect's sentence about the stage."""
         began = self.began.isoformat(timespec="milliseconds").replace("+00:00", "Z")
         return f"The worker is currently {self.name}, which began at {began}."
 
 
 def utc_now() -> datetime:
-    """Return the current time."""
     return datetime.now(UTC)
 
 
@@ -108,11 +106,9 @@ class ConfigStore:
         await self._log.lead()
 
     async def catch_up(self) -> None:
-        """Read the topic to its end. Raises Retriable."""
         await self._log.refresh()
 
     def position(self) -> int:
-        """Return the next offset of the topic to read."""
         return self._log.position()
 
     async def put_connector(
@@ -137,7 +133,6 @@ class ConfigStore:
         await self._log.append(records)
 
     async def put_owner(self, name: str, owner: Ownership | None) -> None:
-        """Store or remove the owner of a connector. Raises Retriable."""
         await self._log.append([config_state.owner_record(name, owner)])
 
     async def remove_connector(self, name: str) -> None:
@@ -147,23 +142,18 @@ class ConfigStore:
         await self._log.append(config_state.removal_records(name, tasks, owned=owned))
 
     async def put_target_state(self, name: str, target: TargetState) -> None:
-        """Set the target state of a connector. Raises Retriable."""
         await self._log.append([config_state.target_state_record(name, target)])
 
     async def put_task_configs(self, name: str, configs: Sequence[Mapping[str, str]]) -> None:
-        """Replace the connector's tasks. Raises Retriable."""
         await self._log.append(config_state.task_records(name, configs))
 
     async def put_logger_level(self, logger: str, level: str) -> None:
-        """Set the level of a logger on every worker. Raises Retriable."""
         await self._log.append([config_state.logger_level_record(logger, level)])
 
     async def request_restart(self, name: str, request: RestartRequest) -> None:
-        """Request that every worker restarts its part of a connector. Raises Retriable."""
         await self._log.append([config_state.restart_record(name, request)])
 
     async def close(self) -> None:
-        """Stop reading."""
         self._changed = self._on_level = self._on_restart = None
         await self._log.close()
 
@@ -200,12 +190,10 @@ class StatusStore:
         self._writer: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Read the topic to its end and start the writer."""
         await self._log.start(self._apply)
         self._writer = asyncio.create_task(self._write_forever(), name="status-writer")
 
     def connector(self, name: str) -> Status | None:
-        """Return the connector's status, None if it has none."""
         return self._state.connectors.get(name)
 
     def task(self, name: str, task_number: int) -> Status | None:
@@ -217,20 +205,16 @@ class StatusStore:
         return replace(seen, notes=self._state.notes.get(task, {}), tables=self._state.tables.get(task, ()))
 
     def tasks(self, name: str) -> list[tuple[int, Status]]:
-        """Return the statuses of the connector's tasks, by number."""
         numbers = sorted(self._state.tasks.get(name, ()))
         return [(task_number, seen) for task_number in numbers if (seen := self.task(name, task_number)) is not None]
 
     def topics(self, name: str) -> list[str]:
-        """Return the active topics of the connector."""
         return list(self._state.topics.get(name, ()))
 
     def connectors(self) -> list[str]:
-        """Return the connectors that have a status."""
         return list(self._state.connectors)
 
     def put_connector(self, name: str, seen: Status | None) -> None:
-        """Set or remove the connector's status."""
         self._put_status(status.connector_key(name), seen)
 
     def put_task(self, name: str, task_number: int, seen: Status | None) -> None:
@@ -255,12 +239,10 @@ class StatusStore:
             self._put(status.notes_key(name, task_number), status.encode_notes(notes))
 
     def clear_notes(self, name: str, task_number: int) -> None:
-        """Remove the task's notes."""
         if (name, task_number) in self._state.notes:
             self._put(status.notes_key(name, task_number), None)
 
     def put_tables(self, name: str, task_number: int, tables: Sequence[TableStatus]) -> None:
-        """Set the states of the task's tables that do not run."""
         if tuple(tables) != self._state.tables.get((name, task_number), ()):
             self._put(status.tables_key(name, task_number), status.encode_tables(tables))
 
@@ -270,7 +252,6 @@ class StatusStore:
             self._put(status.topic_key(seen.connector, seen.topic), status.encode_topic(seen))
 
     def reset_topics(self, name: str) -> None:
-        """Remove the active topics of the connector."""
         for topic in self.topics(name):
             self._put(status.topic_key(name, topic), None)
 

@@ -105,7 +105,6 @@ class Worker:
 
     @property
     def url(self) -> str:
-        """The URL at which clients and other workers reach this worker."""
         return f"{self.config.listener.scheme}://{self.worker_id}"
 
     @property
@@ -124,7 +123,6 @@ class Worker:
 
     @property
     def stopping(self) -> bool:
-        """Whether ``stop`` was called."""
         return self.stage.name == _STOPPING
 
     async def start(self) -> None:
@@ -172,7 +170,6 @@ class Worker:
         return change if change is not None and self.now() - change.began > _STUCK else None
 
     def connector(self, name: str) -> WorkerConnector | None:
-        """Return the connector's instance and tasks on this worker, or None."""
         return self._connectors.get(name)
 
     def topic_read(self, connector: str, task_number: int, topic: str) -> None:

@@ -141,7 +141,6 @@ class WorkerTask:
         return self._task.reports() if self._task is not None else ()
 
     def restart_table(self, table: str) -> bool:
-        """Restart a table. Return False for a table that the task does not have, or if it does not run."""
         return self._task is not None and self._task.restart_table(table)
 
     def restarting(self) -> None:

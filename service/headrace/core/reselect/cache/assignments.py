@@ -41,7 +41,6 @@ class CacheAssignments:
         return -1 if held is None else held.lost
 
     def of_topic(self, topic: str) -> list[Partition]:
-        """Return the topic's partitions that are assigned or parked."""
         return [partition for partition in {*self._held, *self._parked} if partition.topic == topic]
 
     def begin(self, partitions: Iterable[Partition]) -> None:
@@ -57,7 +56,6 @@ class CacheAssignments:
             self._held[partition] = _Held(parked.generation, parked.lost, position)
 
     def mark_durable(self, offsets: Mapping[Partition, int]) -> None:
-        """Mark all events before these offsets as durable."""
         for partition, offset in offsets.items():
             if partition in self._held:
                 self._held[partition].following = offset

@@ -279,7 +279,6 @@ class GuardedRows:
 
     @property
     def sound(self) -> bool:
-        """Return whether no row is poisoned."""
         return not self._poisoned and not self._poisoned_tables
 
     @property
@@ -288,7 +287,6 @@ class GuardedRows:
         return len(self._poisoned)
 
     def is_poisoned(self, key: RowKey) -> bool:
-        """Return whether the row in the store must not be served."""
         if key in self._poisoned:
             return True
         return bool(self._poisoned_tables) and not self._poisoned_tables.isdisjoint((key.table, None))
@@ -340,6 +338,5 @@ class GuardedRows:
             return None
 
     def retry(self) -> None:
-        """Retry the drops of tables that have failed."""
         for table in list(self._poisoned_tables):
             self.drop_table(table)
