@@ -25,7 +25,7 @@ from headrace.runtime.threads import LoopThread
 MAX_BYTES = 16 * 1024 * 1024
 _MAX_HEADER_BYTES = 65_536
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
-_starts = threading.Lock()
+_start = threading.Lock()
 
 
 class TooLarge(Exception):
@@ -84,7 +84,9 @@ class HttpClient:
         self, method: str, url: str, headers: Mapping[str, str] | None = None, body: bytes | None = None
     ) -> HttpResponse:
         """Block the calling thread until the request ends. Otherwise as ``request``."""
-        return _loop().result(self.request(method, url, headers, body))
+        with _start:  # two threads may send the first request
+            loop = _loop_thread()
+        return loop.result(self.request(method, url, headers, body))
 
     async def _follow(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> HttpResponse:
         target = URL(url, encoded=url.isascii())
@@ -99,17 +101,23 @@ class HttpClient:
         ) as session:
             for _ in range(self.redirects if method == "GET" else 0):
                 response = await self._answer(session, method, target, headers, body)
-                following = _redirect(target, response)
-                if following is None:
+                location = response.headers.get("Location")
+                if response.status not in _REDIRECTS or not location:
+                    return response
+                following = target.join(URL(location))
+                if following.scheme not in ("http", "https") or not following.host:
                     return response
                 if following.origin() != target.origin():
                     headers = {}
-                target = following
+                target = following.with_user(None)  # a user in the address would become credentials for that server
             return await self._answer(session, method, target, headers, body)
 
     async def _answer(
         self, session: aiohttp.ClientSession, method: str, url: URL, headers: Mapping[str, str], body: bytes | None
     ) -> HttpResponse:
+        proxy = self.proxy
+        if not proxy and self.environment_proxies and not urllib.request.proxy_bypass(url.authority):
+            proxy = urllib.request.getproxies().get(url.scheme, "")
         content = bytearray()
         async with session.request(
             method,
@@ -117,7 +125,7 @@ class HttpClient:
             headers={"Accept-Encoding": "identity", **headers},
             data=body,
             allow_redirects=False,
-            proxy=self._proxy(url),
+            proxy=proxy if "://" in proxy else f"http://{proxy}" if proxy else None,
         ) as answer:
             async for part in answer.content.iter_any():
                 content += part
@@ -127,12 +135,6 @@ class HttpClient:
                     del content[self.max_bytes :]
                     break
             return HttpResponse(answer.status, answer.headers, bytes(content))
-
-    def _proxy(self, url: URL) -> str | None:
-        proxy = self.proxy
-        if not proxy and self.environment_proxies and not urllib.request.proxy_bypass(url.authority):
-            proxy = urllib.request.getproxies().get(url.scheme, "")
-        return proxy if "://" in proxy else f"http://{proxy}" if proxy else None
 
 
 class _Unanswered(aiohttp.ClientError):
@@ -152,16 +154,6 @@ async def _once(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType)
 def basic(user_and_password: str) -> str:
     """Return the value of the header Authorization for ``user:password``."""
     return f"Basic {base64.b64encode(user_and_password.encode()).decode()}"
-
-
-def _redirect(url: URL, response: HttpResponse) -> URL | None:
-    """Return where an answer redirects to, None if it does not or to another scheme than those of HTTP."""
-    location = response.headers.get("Location")
-    if response.status not in _REDIRECTS or not location:
-        return None
-    target = url.join(URL(location))
-    # A user in the address would become credentials for that server.
-    return target.with_user(None) if target.scheme in ("http", "https") and target.host else None
 
 
 def _cause(error: BaseException) -> OSError:
@@ -184,14 +176,8 @@ def _cause(error: BaseException) -> OSError:
     return OSError(f"the answer is not one of HTTP ({type(error).__name__})")
 
 
-def _loop() -> LoopThread:
-    """Return the thread of the event loop for all callers that have none."""
-    with _starts:
-        return _start_loop()
-
-
 @cache
-def _start_loop() -> LoopThread:
-    loop = LoopThread("headrace-http")
-    loop.start()
-    return loop
+def _loop_thread() -> LoopThread:
+    thread = LoopThread("headrace-http")
+    thread.start()
+    return thread

@@ -1,4 +1,4 @@
-"""Observers of a sink task and its worker, which the metrics implement (``runtime/metrics/metrics.py``).
+"""Observers of a sink task and its worker, which the metrics override (``runtime/metrics/metrics.py``).
 
 All methods are called on the event loop, ``stage`` also in threads.
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Protocol
 
 from headrace.core.batch.batch import Batch, Unwritten
 from headrace.core.connect.lifecycle import State
@@ -17,14 +16,15 @@ from headrace.core.connect.status import TableStatus
 from headrace.ports import TopicPartition, UpkeepReport
 
 
-class Observer(Protocol):
-    """Receives the steps of a task."""
+class Observer:
+    """Receives the steps of a task, and ignores them."""
 
     def stage(self, table: str, stage: str) -> AbstractContextManager[None]:
         """Measure a stage of a table (decode: of a topic): decode, fold, reselect, ledger, merge, …
 
         A stage begins and ends in the same thread, so that its CPU time can be measured.
         """
+        return nullcontext()
 
     def assigned(self, partitions: Collection[TopicPartition]) -> None:
         """Receive a new assignment. No records of the old one are in memory."""
@@ -81,8 +81,8 @@ class Observer(Protocol):
         """Receive the tables that are retried or have failed. The task's other tables run."""
 
 
-class StateObserver(Protocol):
-    """Receives the states of this worker's connectors and tasks."""
+class StateObserver:
+    """Receives the states of this worker's connectors and tasks, and ignores them."""
 
     def connector_state(self, connector: str, state: State) -> None:
         """Receive the new state of a connector. A start ends in RUNNING or FAILED."""
@@ -91,73 +91,4 @@ class StateObserver(Protocol):
         """Receive the new state of a task. DESTROYED: this worker does not run it any more."""
 
 
-class _NoObserver:
-    def stage(self, table: str, stage: str) -> AbstractContextManager[None]:
-        return nullcontext()
-
-    def assigned(self, partitions: Collection[TopicPartition]) -> None:
-        pass
-
-    def decoded(self, partition: TopicPartition, records: int, skipped: int) -> None:
-        pass
-
-    def taken(self, partition: TopicPartition, end: int, records: int) -> None:
-        pass
-
-    def errant(self, records: int, *, skipped: bool, logged: bool) -> None:
-        pass
-
-    def dead_letters(self, records: int, *, failed: bool) -> None:
-        pass
-
-    def retried(self) -> None:
-        pass
-
-    def noted(self, text: str, location: str) -> None:
-        pass
-
-    def set_note(self, text: str, locations: Sequence[str]) -> None:
-        pass
-
-    def lost(self, topic: str, losses: Mapping[str, int]) -> None:
-        pass
-
-    def written(self, batch: Batch, seconds: float, now: float) -> None:
-        pass
-
-    def committed(self, offsets: Mapping[TopicPartition, int], seconds: float) -> None:
-        pass
-
-    def uncommitted(self, *, refused: bool) -> None:
-        pass
-
-    def lag(self, lag: Callable[[], Mapping[TopicPartition, int]]) -> None:
-        pass
-
-    def unwritten(self, oldest: Callable[[], Mapping[str, Unwritten]]) -> None:
-        pass
-
-    def upkeep(self, table: str, report: UpkeepReport) -> None:
-        pass
-
-    def left(self, tables: Collection[str]) -> None:
-        pass
-
-    def tables(self, blocked: Sequence[TableStatus]) -> None:
-        pass
-
-
-NO_OBSERVER: Observer = _NoObserver()
-"""Ignores everything."""
-
-
-class _NoStateObserver:
-    def connector_state(self, connector: str, state: State) -> None:
-        pass
-
-    def task_state(self, connector: str, task_number: int, state: State) -> None:
-        pass
-
-
-NO_STATE_OBSERVER: StateObserver = _NoStateObserver()
-"""Ignores everything."""
+NO_OBSERVER, NO_STATE_OBSERVER = Observer(), StateObserver()

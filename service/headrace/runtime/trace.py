@@ -11,7 +11,6 @@ and of the operating system. Connectors put what an operator needs into their ow
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterator
 from pathlib import Path
 
 from headrace.core.model.errors import HeadraceError
@@ -21,27 +20,19 @@ _MAX_CAUSES = 10
 
 
 def render(error: BaseException) -> str:
-    return "\nCaused by: ".join(_block(cause) for cause in _chain(error)) + "\n"
+    blocks: list[str] = []
+    cause: BaseException | None = error
+    while cause is not None and len(blocks) < _MAX_CAUSES:
+        frames = reversed(traceback.extract_tb(cause.__traceback__))
+        lines = [f"\tat {frame.name}({Path(frame.filename).name}:{frame.lineno})" for frame in frames]
+        blocks.append("\n".join([_headline(cause), *lines]))
+        cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
+    return "\nCaused by: ".join(blocks) + "\n"
 
 
 def summary(error: BaseException) -> str:
     """Return ``module.Class: message`` in one line, for the log."""
     return _headline(error).replace("\n", " ")
-
-
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    current: BaseException | None = error
-    for _ in range(_MAX_CAUSES):
-        if current is None:
-            return
-        yield current
-        current = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
-
-
-def _block(error: BaseException) -> str:
-    frames = reversed(traceback.extract_tb(error.__traceback__))
-    lines = [f"\tat {frame.name}({Path(frame.filename).name}:{frame.lineno})" for frame in frames]
-    return "\n".join([_headline(error), *lines])
 
 
 def _headline(error: BaseException) -> str:

@@ -27,6 +27,7 @@ from headrace.runtime.metrics.connect_metrics import StartupCounts, TaskCollecto
 from headrace.runtime.metrics.state_metrics import DirectoryCollector, StateCollector
 from headrace.runtime.metrics.summaries import ConnectorSummary, Summaries
 from headrace.runtime.metrics.task_progress import ProgressCollector, TaskProgress
+from headrace.runtime.observation import Observer, StateObserver
 from headrace.runtime.pipeline.source_database import Query
 from headrace.runtime.worker.connector_directory import ConnectorDirectory
 from headrace.runtime.worker.sink_connector import LakehouseSinkConnector
@@ -57,7 +58,7 @@ _RESELECT_COUNTERS: Mapping[str, tuple[str, tuple[str, ...], str]] = {
 """The counters of reselect: the name of each metric, its additional labels, and its help text."""
 
 
-class Metrics:
+class Metrics(StateObserver):
     """The metrics of one worker. Each worker has its own registry, so one process can run several workers."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, now: Callable[[], float] = time.time) -> None:
@@ -251,7 +252,7 @@ class Metrics:
         self.query_keys = self._histogram("reselect_keys_per_query", "Rows requested by a SELECT", _TABLE, _ROWS)
 
 
-class TaskMetrics:
+class TaskMetrics(Observer):
     """``runtime/observation.py: Observer`` of one task. Called from its loop and from writer threads."""
 
     def __init__(

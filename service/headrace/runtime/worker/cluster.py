@@ -112,8 +112,8 @@ class Cluster:
     def other_owners(self, connector: str | None = None) -> Collection[str]:
         """Return the workers to which tasks of the connector are assigned, or any tasks, without this one."""
         owners = self._assignment.owners if self._assignment is not None else {}
-        found = {worker for (name, _), worker in owners.items() if connector is None or name == connector}
-        return sorted(found - {self._worker_id})
+        workers = {worker for (name, _), worker in owners.items() if connector is None or name == connector}
+        return sorted(workers - {self._worker_id})
 
     def refresh(self) -> None:
         """Offer the tasks of the config topic to the group. The leader rebalances if they are not those assigned."""
@@ -168,9 +168,8 @@ class Cluster:
         """Begin the term, with retries. Repeat the steps daily, because brokers expire the id of an idle producer."""
         while self._may_lead():
             try:
-                await (
-                    self._member.confirm()
-                )  # not part of the proof: a worker that left the group must not fence others
+                # Not part of the proof: a worker that left the group must not fence others.
+                await self._member.confirm()
                 await self._configs.lead()
                 await self._member.confirm()
                 await self._configs.catch_up()

@@ -33,6 +33,9 @@ Provider = Callable[[str, str], str | None]
 _LIST = "config.providers"
 _LARGEST = 1024 * 1024
 """Bytes of a file with secrets."""
+_INVALID = (
+    "Invalid value for configuration '{}': the value resolved from the config provider reference failed validation"
+)
 _MIN_HIDDEN_LENGTH = 4
 """Shorter values occur in messages by chance and are not replaced."""
 
@@ -57,30 +60,24 @@ class ResolvedConfig:
         problems = {bare[name]: problem for name, problem in self.problems.items()}
         unlisted = problems.keys() - {info.definition.name for info in infos.configs}
         added = [ConfigInfo(free_key(name), ConfigValue(name, None)) for name in problems if name in unlisted]
-        configs = [self._hidden(info, given, problems) for info in (*infos.configs, *added)]
+        configs = []
+        for info in (*infos.configs, *added):
+            definition, value, name = info.definition, info.value, info.definition.name
+            if name in given:
+                errors = (problems[name],) if name in problems else (_INVALID.format(name),) if value.errors else ()
+                value = replace(value, value=given[name], recommended_values=(), errors=errors)
+            else:
+                value = replace(value, errors=tuple(map(self._without_values, value.errors)))
+            # The names contain resolved values where the alias of a transform was resolved.
+            masked: dict[str, Any] = {
+                member: self._without_values(text)
+                for member in ("name", "display_name", "group", "doc")
+                if (text := getattr(definition, member)) is not None
+            }
+            value = replace(value, name=self._without_values(value.name))
+            configs.append(ConfigInfo(replace(definition, **masked), value))
         groups = dict.fromkeys(map(self._without_values, infos.groups))
-        return replace(infos, groups=tuple(groups), configs=tuple(map(self._without_names, configs)))
-
-    def _without_names(self, info: ConfigInfo) -> ConfigInfo:
-        """Mask values in the names of options, where the alias of a transform was resolved."""
-        key = info.definition
-        masked: dict[str, Any] = {
-            name: self._without_values(text)
-            for name in ("name", "display_name", "group", "doc")
-            if (text := getattr(key, name)) is not None
-        }
-        return ConfigInfo(replace(key, **masked), replace(info.value, name=self._without_values(info.value.name)))
-
-    def _hidden(self, info: ConfigInfo, given: Mapping[str, str], problems: Mapping[str, str]) -> ConfigInfo:
-        name = info.definition.name
-        if name not in given:
-            return replace(info, value=replace(info.value, errors=tuple(map(self._without_values, info.value.errors))))
-        wrong = (
-            f"Invalid value for configuration '{name}': the value resolved from the config provider reference failed "
-            "validation"
-        )
-        errors = (problems[name],) if name in problems else (wrong,) if info.value.errors else ()
-        return replace(info, value=replace(info.value, value=given[name], recommended_values=(), errors=errors))
+        return replace(infos, groups=tuple(groups), configs=tuple(configs))
 
     def _without_values(self, message: str) -> str:
         for resolved, shown in self.masks.items():
@@ -96,13 +93,13 @@ class ConfigProviders:
 
     def resolve(self, properties: Properties) -> ResolvedConfig:
         """Resolve all values. Never raises: ``problems`` has the errors."""
-        found: dict[str, str | None] = {}
+        values: dict[str, str | None] = {}
         given: dict[str, str] = {}
         problems: dict[str, str] = {}
         masks: dict[str, str] = {}
 
         def lookup(provider: str, path: str, key: str) -> str | None:
-            resolved = self._lookup(provider, path, key)
+            resolved = self._providers[provider](path, key) if provider in self._providers else None
             for part in (resolved, *resolved.split(",")) if resolved else ():  # options may be lists
                 if len(part.strip()) >= _MIN_HIDDEN_LENGTH:
                     masks[part.strip()] = f"${{{provider}:{path}:{key}}}" if path else f"${{{provider}:{key}}}"
@@ -110,13 +107,13 @@ class ConfigProviders:
 
         for name, value in properties.items():
             try:
-                found[name] = replace_references(value, lookup) if value else value
+                values[name] = replace_references(value, lookup) if value else value
             except ConfigError as error:
-                found[name], problems[name] = value, str(error)
-            if value is not None and (found[name] != value or name in problems):
+                values[name], problems[name] = value, str(error)
+            if value is not None and (values[name] != value or name in problems):
                 given[name] = value
         longest_first = dict(sorted(masks.items(), key=lambda mask: -len(mask[0])))
-        return ResolvedConfig(found, given, problems, longest_first)
+        return ResolvedConfig(values, given, problems, longest_first)
 
     def properties(self, properties: Mapping[str, str]) -> dict[str, str]:
         """Return the resolved values. Raises ConfigError with the key of a reference that cannot be resolved."""
@@ -132,20 +129,17 @@ class ConfigProviders:
         """
 
         def current() -> Properties:
-            others = {name: value for name, value in properties.items() if not _is_password(name, value)}
-            resolved = self.resolve({name: value for name, value in properties.items() if name not in others})
+            passwords = {
+                name: value
+                for name, value in properties.items()
+                if name.endswith(".password") and value is not None and "${" in value
+            }
+            resolved = self.resolve(passwords)
             for name, problem in resolved.problems.items():
                 raise Retriable(f"{name}: {problem}")
-            return {**others, **resolved.properties}
+            return {**properties, **resolved.properties}
 
         return replace(config, reselect=with_current_passwords(config.reselect, current))
-
-    def _lookup(self, provider: str, path: str, key: str) -> str | None:
-        return self._providers[provider](path, key) if provider in self._providers else None
-
-
-def _is_password(name: str, value: str | None) -> bool:
-    return name.endswith(".password") and "${" in (value or "")
 
 
 def worker_providers(
@@ -188,7 +182,11 @@ def _provider(
             raise ConfigError(f"{key}: {simple} has no such parameter; it has {_CLASSES[simple]}", key)
     given = worker.get(limit, "").strip()
     if not given and own is not None:
-        return _nothing(limit)
+
+        def refuse(path: str, key: str) -> str | None:
+            raise ConfigError(f"connectors may not use this config provider: the worker does not set {limit}")
+
+        return refuse
     if simple == "EnvVarConfigProvider":
         return _Environment(environment, limit, given, own)
     return (_File if simple == "FileConfigProvider" else _Directory)(_Allowed(limit, parse_list(given), own))
@@ -200,15 +198,6 @@ _CLASSES = {
     "EnvVarConfigProvider": "allowlist.pattern",
 }
 """The config providers, and what limits each of them."""
-
-
-def _nothing(limit: str) -> Provider:
-    """Return the provider of a worker that does not say what connectors may read."""
-
-    def refuse(path: str, key: str) -> str | None:
-        raise ConfigError(f"connectors may not use this config provider: the worker does not set {limit}")
-
-    return refuse
 
 
 class _Allowed:

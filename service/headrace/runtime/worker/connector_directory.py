@@ -131,7 +131,10 @@ class ConnectorDirectory:
             self._report = DirectoryReport(folder, self._worker.now(), self._settings.dry_run, message)
             return
         self._last = files
-        steps = plan(DIRECTORY, files.desired_connectors(), self._stored_connectors(), self._policy(files))
+        kept = _EMPTY if files.empty and not self._settings.delete_all else None
+        policy, herder = PlanPolicy(kept, self._settings.correct_drift), self._herder
+        stored = {name: StoredConnector(herder.config(name), herder.owner(name)) for name in herder.connectors()}
+        steps = plan(DIRECTORY, files.desired_connectors(), stored, policy)
         entries = await self._entries(folder, steps, stable=files == before)
         self._report = DirectoryReport(folder, self._worker.now(), self._settings.dry_run, "", files, entries)
         self._warn_once(_warnings(folder, self._report))
@@ -147,16 +150,6 @@ class ConnectorDirectory:
                 self._report = self._last = None
                 self._logged.clear()
             await asyncio.sleep(self._settings.poll_interval)
-
-    def _policy(self, files: ConnectorFiles) -> PlanPolicy:
-        kept = _EMPTY if files.empty and not self._settings.delete_all else None
-        return PlanPolicy(kept, self._settings.correct_drift)
-
-    def _stored_connectors(self) -> dict[str, StoredConnector]:
-        return {
-            name: StoredConnector(self._herder.config(name), self._herder.owner(name))
-            for name in self._herder.connectors()
-        }
 
     async def _entries(self, folder: Path, steps: Sequence[Step], *, stable: bool) -> list[DirectoryEntry]:
         """Carry out the steps. Creations wait for deletions: a renamed connector must not run under both names."""
@@ -181,7 +174,8 @@ class ConnectorDirectory:
             return DirectoryEntry(step, _STATES.get(step.action, EntryState.IN_SYNC), step.reason)
         try:
             if self._settings.dry_run:
-                self._check(step)
+                if step.desired is not None:
+                    self._herder.check(step.name, step.desired.config)
                 return DirectoryEntry(step, EntryState.PENDING, "dry run")
             await self._apply(step)
         except RequestTargetError as error:
@@ -199,10 +193,6 @@ class ConnectorDirectory:
             level, "Connector %s: %s from %s%s%s", step.name, _DONE[step.action], folder / step.source, keys, reason
         )
         return DirectoryEntry(step, EntryState.IN_SYNC, step.reason)
-
-    def _check(self, step: Step) -> None:
-        if step.desired is not None:
-            self._herder.check(step.name, step.desired.config)
 
     async def _apply(self, step: Step) -> None:
         owner, desired = Ownership(DIRECTORY, step.source), step.desired
@@ -225,7 +215,7 @@ class ConnectorDirectory:
 
 def _warnings(folder: Path, report: DirectoryReport) -> dict[str, str]:
     """Return what an operator has to know, by file and connector."""
-    found = {
+    warnings = {
         file: f"{folder / file}: {problem.message}; the connector stays as it is until the file is correct"
         for file, problem in report.files.problems.items()
     }
@@ -234,15 +224,15 @@ def _warnings(folder: Path, report: DirectoryReport) -> dict[str, str]:
         path = folder / entry.step.source
         if entry.state is EntryState.FAILED:
             cause = entry.message.replace("\n", " ")
-            found[f"connector {name}"] = f"{path}: connector {name} is not changed: {cause}"
+            warnings[f"connector {name}"] = f"{path}: connector {name} is not changed: {cause}"
         elif entry.state is EntryState.CONFLICT:
             adopt = f'; to adopt it, PUT /connectors/{name}/owner {{"owner": "{DIRECTORY}"}}' if keys else ""
-            found[f"connector {name}"] = f"{path}: connector {name} is not changed: {entry.message}{adopt}"
+            warnings[f"connector {name}"] = f"{path}: connector {name} is not changed: {entry.message}{adopt}"
         elif entry.state is EntryState.DRIFTED:
-            found[f"connector {name}"] = f"Connector {name}: differs from {path} in {keys}: {entry.message}"
+            warnings[f"connector {name}"] = f"Connector {name}: differs from {path} in {keys}: {entry.message}"
         elif entry.state is EntryState.KEPT:
-            found[f"connector {name}"] = f"Connector {name}: has no file in {folder} and is kept: {entry.message}"
+            warnings[f"connector {name}"] = f"Connector {name}: has no file in {folder} and is kept: {entry.message}"
         elif entry.state is EntryState.PENDING and report.dry_run:
             done = _DONE[entry.step.action]
-            found[f"connector {name}"] = f"Connector {name}: would be {done} from {path} (dry run) {keys}".rstrip()
-    return found
+            warnings[f"connector {name}"] = f"Connector {name}: would be {done} from {path} (dry run) {keys}".rstrip()
+    return warnings

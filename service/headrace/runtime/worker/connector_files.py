@@ -59,18 +59,19 @@ def read_folder(folder: Path) -> ConnectorFiles:
         paths = sorted(path for path in root.iterdir() if not path.name.startswith(".") and not path.is_dir())
     except OSError as error:
         raise ConfigError(f"{folder}: cannot be read: {error.strerror}") from error
-    return read_files([path for path in paths if path.suffix in (*_SUFFIXES, *_YAML)], _ignored(paths))
+    read = [path for path in paths if path.suffix in (*_SUFFIXES, *_YAML)]
+    return read_files(read, [path.name for path in paths if path not in read])
 
 
 def read_files(paths: Sequence[Path], ignored: Sequence[str] = ()) -> ConnectorFiles:
     """Read connector files. An error in one does not affect the others."""
     connectors, problems = [], {}
     for path in paths:
-        found = _read(path)
-        if isinstance(found, FileProblem):
-            problems[path.name] = found
+        connector = _read(path)
+        if isinstance(connector, FileProblem):
+            problems[path.name] = connector
         else:
-            connectors.append(found)
+            connectors.append(connector)
     return ConnectorFiles(connectors, problems, ignored)
 
 
@@ -96,11 +97,12 @@ def read_connector(path: Path) -> tuple[str, dict[str, str | None], TargetState 
     state = str(document.get("initial_state") or "RUNNING").upper().replace("RUNNING", "STARTED")
     if state not in TargetState.__members__:
         raise ConfigError(f"{path}: initial_state must be RUNNING, PAUSED or STOPPED")
-    return name, {key: _text(path, key, value) for key, value in config.items()}, TargetState[state]
-
-
-def _ignored(paths: Sequence[Path]) -> list[str]:
-    return [path.name for path in paths if path.suffix not in (*_SUFFIXES, *_YAML)]
+    texts: dict[str, str | None] = {}
+    for key, value in config.items():
+        if isinstance(value, (list, dict)):
+            raise ConfigError(f"{path}: cannot be read as a connector: the value of {key} is not a string", key)
+        texts[key] = None if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    return name, texts, TargetState[state]
 
 
 def _read(path: Path) -> DesiredConnector | FileProblem:
@@ -122,11 +124,3 @@ def _read(path: Path) -> DesiredConnector | FileProblem:
     if missing := [key for key, value in complete.items() if value is None]:
         return FileProblem(f"the value of {missing[0]} is null; remove the key, or give it a value", name)
     return DesiredConnector(name, {k: v for k, v in complete.items() if v is not None}, path.name, initial)
-
-
-def _text(path: Path, key: str, value: object) -> str | None:
-    if isinstance(value, (list, dict)):
-        raise ConfigError(f"{path}: cannot be read as a connector: the value of {key} is not a string", key)
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return None if value is None else str(value)

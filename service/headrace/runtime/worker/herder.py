@@ -62,7 +62,10 @@ class ConnectorStateInfo:
 
 
 class Herder:
-    """The requests of one worker (Kafka Connect's ``Herder``)."""
+    """The requests of one worker (Kafka Connect's ``Herder``).
+
+    The methods raise RestError 404 for a connector, task, table or logger that does not exist.
+    """
 
     def __init__(
         self, worker: Worker, checks: Sequence[ConnectorCheck] = (), stored: StoredOffsets = no_stored_offsets
@@ -203,7 +206,7 @@ class Herder:
     def restart(self, name: str) -> None:
         """Restart the connector's instance only. Raises RestError 404."""
         self._cluster.check_leader()
-        self._known_to_restart(name)
+        self._check_exists(name)
         connector = self._worker.connector(name)
         if connector is not None:
             connector.restart(connector=True)
@@ -211,18 +214,25 @@ class Herder:
     async def restart_with_tasks(self, name: str, *, include_tasks: bool, only_failed: bool) -> ConnectorStateInfo:
         """Restart the instance and tasks that the flags select (KIP-745). Raises RestError 404."""
         self._cluster.check_leader()
-        self._known_to_restart(name)
+        self._check_exists(name)
         if self._statuses.connector(name) is None:
             raise RestError(f"Status for connector {name} not found", 404)
         request = RestartRequest(include_tasks, only_failed)
         info = self.status(name)  # before the write, because a task may run again when the write returns
-        if request.takes(info.connector.state) or any(_takes_task(request, task) for _, task in info.tasks):
+        connector, tasks = info.connector, []
+        if request.takes(connector.state):
+            connector = replace(connector, state=State.RESTARTING)
+        for task_number, task in info.tasks:
+            selected = request.takes_task(task.state, failed_tables=task.has_failed_tables)
+            tasks.append((task_number, replace(task, state=State.RESTARTING) if selected else task))
+        restarting = replace(info, connector=connector, tasks=tasks)
+        if restarting != info:
             await self._write(self._configs.request_restart(name, request), "restart request")
-        return _restarting(info, request)
+        return restarting
 
     def restart_task(self, name: str, task_number: int) -> None:
         """Restart one task. Raises RestError 404, and 409 for a stopped connector as Kafka Connect does."""
-        self._known_to_restart(name)
+        self._check_exists(name)
         if self._configs.state.target_state(name) is TargetState.STOPPED:
             raise RestError(NO_LEADER, 409)
         if not 0 <= task_number < self._configs.state.task_count(name):
@@ -234,7 +244,7 @@ class Herder:
 
     def tables(self, name: str) -> Sequence[tuple[int, TableReport]]:
         """Return what this worker knows of the connector's tables, with their tasks' numbers. Raises RestError 404."""
-        self._known_to_restart(name)
+        self._check_exists(name)
         connector = self._worker.connector(name)
         return connector.reports() if connector is not None else ()
 
@@ -249,7 +259,7 @@ class Herder:
 
     def restart_table(self, name: str, table: str) -> bool:
         """Restart a table of a task on this worker. Return False if there is none. Raises RestError 404 and 409."""
-        self._known_to_restart(name)
+        self._check_exists(name)
         if self._configs.state.target_state(name) is TargetState.STOPPED:
             raise RestError(NO_LEADER, 409)
         connector = self._worker.connector(name)
@@ -283,9 +293,9 @@ class Herder:
 
     async def set_cluster_level(self, name: str, level: str) -> None:
         """Set a logger on every worker that runs now (KIP-976). Raises RestError."""
-        known = self._worker.loggers.check(name, level)
+        level_name = self._worker.loggers.check(name, level)
         self._cluster.check_leader()
-        await self._write(self._configs.put_logger_level(name, known), "logger level")
+        await self._write(self._configs.put_logger_level(name, level_name), "logger level")
 
     def plugins(self, *, connectors_only: bool) -> Sequence[PluginInfo]:
         return self._catalog.plugins(connectors_only=connectors_only)
@@ -299,9 +309,9 @@ class Herder:
         return self._validator.validate(plugin, config)
 
     def _check_owner(self, name: str, owner: str) -> None:
-        found = self._configs.state.owner(name)
-        if found is None or found.owner != owner:
-            by = "has no owner: it was created over REST" if found is None else f"is owned by {found.owner}"
+        stored = self._configs.state.owner(name)
+        if stored is None or stored.owner != owner:
+            by = "has no owner: it was created over REST" if stored is None else f"is owned by {stored.owner}"
             raise RestError(
                 f"Connector {name} {by}; PUT /connectors/{name}/owner with the owner {owner} adopts the connector", 409
             )
@@ -315,7 +325,7 @@ class Herder:
         connector = self._worker.connector_class
         return connector.type if connector.runs(config or {}) else "unknown"
 
-    def _known_to_restart(self, name: str) -> None:
+    def _check_exists(self, name: str) -> None:
         if not self._configs.state.has_connector(name):
             raise RestError(f"Unknown connector: {name}", 404)
 
@@ -339,21 +349,6 @@ class Herder:
         except HeadraceError as error:
             log.error("Config topic: writing a %s failed: %s", what, summary(error))
             raise RestError(f"Error writing {what} to Kafka", 500) from error
-
-
-def _restarting(info: ConnectorStateInfo, request: RestartRequest) -> ConnectorStateInfo:
-    """Return ``info`` with RESTARTING for the instance and tasks that the request selects."""
-
-    def shown(seen: Status, *, taken: bool) -> Status:
-        return replace(seen, state=State.RESTARTING) if taken else seen
-
-    connector = shown(info.connector, taken=request.takes(info.connector.state))
-    tasks = [(task_number, shown(task, taken=_takes_task(request, task))) for task_number, task in info.tasks]
-    return replace(info, connector=connector, tasks=tasks)
-
-
-def _takes_task(request: RestartRequest, seen: Status) -> bool:
-    return request.takes_task(seen.state, failed_tables=seen.has_failed_tables)
 
 
 def _of(owner: Ownership | None, config: Config) -> Ownership | None:

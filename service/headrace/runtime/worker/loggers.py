@@ -93,8 +93,8 @@ class Loggers:
     def _loggers(self) -> dict[str, logging.Logger]:
         """Return the loggers without the placeholders that Python keeps for namespaces."""
         table = dict(self._manager.loggerDict)  # a copy, because other threads may create loggers
-        found = {name: logger for name, logger in table.items() if isinstance(logger, logging.Logger)}
-        return {**found, ROOT: self._manager.root}
+        loggers = {name: logger for name, logger in table.items() if isinstance(logger, logging.Logger)}
+        return {**loggers, ROOT: self._manager.root}
 
     def _shown(self, name: str, logger: logging.Logger) -> LoggerLevel:
         return LoggerLevel(_name(logger), self._modified.get(name))

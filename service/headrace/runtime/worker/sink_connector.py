@@ -78,8 +78,17 @@ class LakehouseSinkConnector:
             for check in checks:
                 try:
                     check(config)
-                except ConfigError as error:
-                    infos = _with_error(infos, error)
+                except ConfigError as error:  # shown at its option, or at connector.class if it has none
+                    names = {info.definition.name for info in infos.configs}
+                    keys = (error.key, f"consumer.override.{error.key}")
+                    target = next((key for key in keys if key in names), "connector.class")
+                    configs = tuple(
+                        ConfigInfo(info.definition, info.value.with_error(str(error)))
+                        if info.definition.name == target
+                        else info
+                        for info in infos.configs
+                    )
+                    infos = replace(infos, configs=configs)
         return resolved.hide(infos)
 
     def resolve(self, given: Properties, if_invalid: str) -> SinkConnectorConfig:
@@ -96,18 +105,6 @@ class LakehouseSinkConnector:
 
 def _without_nulls(properties: Properties) -> dict[str, str]:
     return {name: value for name, value in properties.items() if value is not None}
-
-
-def _with_error(infos: ConfigInfos, error: ConfigError) -> ConfigInfos:
-    """Return ``infos`` with the error on its option, or on ``connector.class`` if it has none."""
-    names = {info.definition.name for info in infos.configs}
-    key = error.key if error.key in names else f"consumer.override.{error.key}"
-    target = key if key in names else "connector.class"
-    configs = tuple(
-        ConfigInfo(info.definition, info.value.with_error(str(error))) if info.definition.name == target else info
-        for info in infos.configs
-    )
-    return replace(infos, configs=configs)
 
 
 _UNADDRESSABLE = frozenset("/\\%")

@@ -10,7 +10,6 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from headrace.config import SinkConnectorConfig
 from headrace.config.kafka import KafkaSettings
@@ -35,8 +34,8 @@ _PARTITIONS, _OFFSETS = 2**31, 2**63
 class ConnectorOffset:
     """An entry of a request, with numbers as text."""
 
-    partition: Mapping[str, Any] | None
-    offset: Mapping[str, Any] | None
+    partition: Mapping[str, object] | None
+    offset: Mapping[str, object] | None
 
 
 async def no_stored_offsets(config: SinkConnectorConfig, topics: Collection[str]) -> Mapping[TopicPartition, int]:
@@ -123,37 +122,42 @@ class SinkOffsets:
             raise RestError(f"Failed to modify offsets for sink connector {name}", 500) from error
         for partition, offset in begins.items():
             if offset < stored.get(partition, 0):
-                raise RestError(_rewind_error(partition, stored[partition]), 400)
+                raise RestError(
+                    f"{partition.topic}-{partition.partition}: the connector's history already contains the events "
+                    f"below offset {stored[partition]}, and each event is appended once; set offset "
+                    f"{stored[partition]} or higher. To fill a history again, drop its table, or choose another table "
+                    "with table.namespace or collection.name.format",
+                    400,
+                )
 
 
 def parse_offsets(entries: Sequence[ConnectorOffset]) -> Offsets:
     """Return the offsets of a request by partition, the last of several for one. Raises RestError 400."""
-    return {_topic_partition(entry.partition): _offset(entry.offset) for entry in entries}
+    offsets: Offsets = {}
+    for entry in entries:
+        partition, offset = entry.partition, entry.offset
+        if partition is None:
+            raise RestError("The partition for a sink connector offset cannot be null or missing", 400)
+        if not {"kafka_topic", "kafka_partition"} <= partition.keys():
+            text = "The partition for a sink connector offset must contain the keys 'kafka_topic' and 'kafka_partition'"
+            raise RestError(text, 400)
+        topic, number = partition["kafka_topic"], partition["kafka_partition"]
+        if topic is None:
+            raise RestError("Kafka topic names must be valid strings and may not be null", 400)
+        if number is None:
+            raise RestError("Kafka partitions must be valid numbers and may not be null", 400)
+        topic_partition = TopicPartition(_text(topic), _integer(number, "partition", _PARTITIONS))
+        if offset is None:
+            offsets[topic_partition] = None
+        elif "kafka_offset" in offset:
+            offsets[topic_partition] = _integer(offset["kafka_offset"], "offset", _OFFSETS)
+        else:
+            text = "The offset for a sink connector should either be null or contain the key 'kafka_offset'"
+            raise RestError(text, 400)
+    return offsets
 
 
-def _topic_partition(partition: Mapping[str, Any] | None) -> TopicPartition:
-    if partition is None:
-        raise RestError("The partition for a sink connector offset cannot be null or missing", 400)
-    if not {"kafka_topic", "kafka_partition"} <= partition.keys():
-        text = "The partition for a sink connector offset must contain the keys 'kafka_topic' and 'kafka_partition'"
-        raise RestError(text, 400)
-    topic, number = partition["kafka_topic"], partition["kafka_partition"]
-    if topic is None:
-        raise RestError("Kafka topic names must be valid strings and may not be null", 400)
-    if number is None:
-        raise RestError("Kafka partitions must be valid numbers and may not be null", 400)
-    return TopicPartition(_text(topic), _integer(number, "partition", _PARTITIONS))
-
-
-def _offset(offset: Mapping[str, Any] | None) -> int | None:
-    if offset is None:
-        return None
-    if "kafka_offset" not in offset:
-        raise RestError("The offset for a sink connector should either be null or contain the key 'kafka_offset'", 400)
-    return _integer(offset["kafka_offset"], "offset", _OFFSETS)
-
-
-def _integer(value: Any, what: str, limit: int) -> int:
+def _integer(value: object, what: str, limit: int) -> int:
     text = _text(value)
     if not _INTEGER.fullmatch(text) or not -limit <= int(text) < limit:
         raise RestError(
@@ -164,9 +168,9 @@ def _integer(value: Any, what: str, limit: int) -> int:
     return int(text)
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     """Return the value as Java writes it."""
-    words: Mapping[Any, str] = {None: "null", True: "true", False: "false"}
+    words: Mapping[object, str] = {None: "null", True: "true", False: "false"}
     return words[value] if value is None or isinstance(value, bool) else str(value)
 
 
@@ -185,11 +189,3 @@ async def _done(change: Awaitable[None], name: str, verb: str) -> None:
     except HeadraceError as error:
         log.error("Connector %s: failed to %s its offsets: %s", name, verb, summary(error))
         raise RestError(f"Failed to {verb} consumer group offsets for connector {name}", 500) from error
-
-
-def _rewind_error(partition: TopicPartition, stored: int) -> str:
-    return (
-        f"{partition.topic}-{partition.partition}: the connector's history already contains the events below offset "
-        f"{stored}, and each event is appended once; set offset {stored} or higher. To fill a history again, drop its "
-        "table, or choose another table with table.namespace or collection.name.format"
-    )

@@ -51,7 +51,10 @@ _INITIAL_TARGET = TargetState.STARTED
 
 
 class ConfigStore:
-    """Connector configurations, target states and task configurations (Kafka Connect's ``ConfigBackingStore``)."""
+    """Connector configurations, target states and task configurations (Kafka Connect's ``ConfigBackingStore``).
+
+    Reads and writes of the topic raise Retriable.
+    """
 
     def __init__(self, log: FencedLog, now: Callable[[], datetime] = utc_now) -> None:
         self._log = log
@@ -226,16 +229,16 @@ class StatusStore:
 
     def note(self, name: str, task_number: int, text: str, location: str) -> None:
         """Add a note to the task's status, with the topic or column that it is about."""
-        known = self._state.notes.get((name, task_number), {})
-        notes = with_note(known, text, location)
-        if notes != known:
+        before = self._state.notes.get((name, task_number), {})
+        notes = with_note(before, text, location)
+        if notes != before:
             self._put(status.notes_key(name, task_number), status.encode_notes(notes))
 
     def set_note(self, name: str, task_number: int, text: str, locations: Sequence[str]) -> None:
         """Set all topics or columns that a note is about. Without any, the note is removed."""
-        known = self._state.notes.get((name, task_number), {})
-        notes = with_subjects(known, text, locations)
-        if notes != known:
+        before = self._state.notes.get((name, task_number), {})
+        notes = with_subjects(before, text, locations)
+        if notes != before:
             self._put(status.notes_key(name, task_number), status.encode_notes(notes))
 
     def clear_notes(self, name: str, task_number: int) -> None:
@@ -283,22 +286,16 @@ class StatusStore:
         if key in self._waiting:
             return  # an older status from this worker is read while a newer one waits
         try:
-            if self._contradicts(key, value):
-                self._put(key, status.encode_status(self._owned[key]))
-            else:
-                self._state.apply(key, value)
+            own_status = self._owned.get(key)
+            if own_status is not None and value is not None and value != status.encode_status(own_status):
+                # Another worker contradicts this one. Only a later generation may: it has another owner.
+                if status.decode_status(value).generation <= own_status.generation:
+                    self._put(key, status.encode_status(own_status))
+                    return
+                del self._owned[key]
+            self._state.apply(key, value)
         except Exception as error:  # an invalid record must not keep the worker from reading later ones
             log.error("Status topic: the record with key %.200s is ignored: %s", key, type(error).__name__)
-
-    def _contradicts(self, key: str, value: bytes | None) -> bool:
-        """Return whether a record conflicts with the status that this worker owns. A later generation does not."""
-        owned = self._owned.get(key)
-        if owned is None or value is None or value == status.encode_status(owned):
-            return False
-        if status.decode_status(value).generation > owned.generation:
-            del self._owned[key]
-            return False
-        return True
 
     async def _write_forever(self) -> None:
         while True:
@@ -330,16 +327,10 @@ def task_statuses(configs: ConfigStore, statuses: StatusStore, name: str) -> Seq
     the task depend on what the task does.
     """
     seen = statuses.tasks(name)
-    if not any(each.has_failed_tables for _, each in seen):
+    if not any(task.has_failed_tables for _, task in seen):
         return seen
-    if not _shows_failed(configs.state.connector_config(name) or {}):
-        return seen
-    return [(task_number, each.with_failed_tables()) for task_number, each in seen]
-
-
-def _shows_failed(config: Mapping[str, str]) -> bool:
-    """Return the option's value, and its default for a configuration whose value is invalid or not resolved here."""
     try:
-        return parse_options(IsolationSettings, config).shows_failed
-    except ConfigError:
-        return IsolationSettings().shows_failed
+        shows_failed = parse_options(IsolationSettings, configs.state.connector_config(name) or {}).shows_failed
+    except ConfigError:  # the value is invalid, or not resolved here
+        shows_failed = IsolationSettings().shows_failed
+    return [(task_number, task.with_failed_tables()) for task_number, task in seen] if shows_failed else seen

@@ -218,22 +218,19 @@ class Worker:
             self._connectors = {name: connector for name, connector in self._connectors.items() if not connector.gone}
             changes, self._changes = self._changes, {}
             for count, (name, deleted) in enumerate(changes.items(), 1):
-                self._hand_on(name, deleted=deleted)
+                if self.stopping:
+                    continue
+                connector = self._connectors.get(name)
+                if connector is None or connector.gone:
+                    self._connectors[name] = WorkerConnector(name, self._context)
+                else:
+                    connector.on_change(deleted=deleted)
                 if count % _CONNECTORS_PER_TURN == 0:
                     await asyncio.sleep(0)
 
     def _apply_restart(self, name: str, request: RestartRequest) -> None:
         if (connector := self._connectors.get(name)) is not None and not self.stopping:
             connector.apply_restart(request)
-
-    def _hand_on(self, name: str, *, deleted: bool) -> None:
-        if self.stopping:
-            return
-        connector = self._connectors.get(name)
-        if connector is None or connector.gone:
-            self._connectors[name] = WorkerConnector(name, self._context)
-        else:
-            connector.on_change(deleted=deleted)
 
     def _apply_level(self, logger: str, level: str) -> None:
         """Apply a request of KIP-976, which any worker of the cluster may have received."""

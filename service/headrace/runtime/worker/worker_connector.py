@@ -103,15 +103,15 @@ class WorkerConnector:
 
         Of a task that does not run, the tables whose failure is in its status.
         """
-        found = []
+        listing = []
         for number, task in self._tasks.items():
             reports = list(task.reports())
             seen = self._context.statuses.task(self.name, number)
             reported_tables = {report.table for report in reports}
             blocked = seen.tables if seen is not None else ()
             reports += [report_of(status) for status in blocked if status.table not in reported_tables]
-            found += [(number, report) for report in reports]
-        return found
+            listing += [(number, report) for report in reports]
+        return listing
 
     def restart_table(self, table: str) -> bool:
         """Restart a table of this worker's tasks, with its task if that has failed. Return False for an unknown one."""
@@ -163,18 +163,25 @@ class WorkerConnector:
                 self._fail(render(error))
 
     async def _align(self) -> None:
+        context, stored = self._context, self._context.configs.state
         if self._deleted:
             self._deleted = False
-            await self._delete()
-        config = self._context.configs.state.connector_config(self.name)
+            await self._end_tasks(list(self._tasks), Event.DELETE)
+            self._state = State.DESTROYED
+            context.states.connector_state(self.name, self._state)
+            if context.cluster.leads:
+                self._remove_task_statuses(0)
+                context.statuses.reset_topics(self.name)
+                context.statuses.put_connector(self.name, None)
+        config = stored.connector_config(self.name)
         if config is None:
             return
-        target = self._context.configs.state.target_state(self.name)
-        if self._context.cluster.leads:
+        target = stored.target_state(self.name)
+        if context.cluster.leads:
             await self._lead(config, target)
         else:
             self._state = State.UNASSIGNED
-        tasks = self._context.configs.state.task_configs(self.name) if target is not TargetState.STOPPED else []
+        tasks = stored.task_configs(self.name) if target is not TargetState.STOPPED else []
         await self._align_tasks(tasks, running=target is TargetState.STARTED)
 
     async def _lead(self, config: Mapping[str, str], target: TargetState) -> None:
@@ -231,15 +238,6 @@ class WorkerConnector:
             if task_number not in self._tasks and self._context.cluster.owns(self.name, task_number):
                 self._context.statuses.put_task(self.name, task_number, self._instance_status(State.FAILED, trace))
 
-    async def _delete(self) -> None:
-        await self._end_tasks(list(self._tasks), Event.DELETE)
-        self._state = State.DESTROYED
-        self._context.states.connector_state(self.name, self._state)
-        if self._context.cluster.leads:
-            self._remove_task_statuses(0)
-            self._context.statuses.reset_topics(self.name)
-            self._context.statuses.put_connector(self.name, None)
-
     def _check_class(self, config: Mapping[str, str]) -> None:
         if not self._context.connector_class.runs(config):
             name = config.get("connector.class", "")
@@ -262,43 +260,35 @@ class WorkerConnector:
 
     async def _align_tasks(self, configs: Sequence[Mapping[str, str]], *, running: bool) -> None:
         """Run or pause exactly those tasks of ``configs`` that are assigned to this worker."""
+        context = self._context
         restarts, self._restarts = self._restarts, set()
-        assigned = [
-            task_number for task_number in range(len(configs)) if self._context.cluster.owns(self.name, task_number)
-        ]
+        assigned = [number for number in range(len(configs)) if context.cluster.owns(self.name, number)]
         outdated = [n for n, task in self._tasks.items() if n >= len(configs) or task.given != configs[n]]
         await self._end_tasks(outdated, Event.DELETE)
         await self._end_tasks([n for n in self._tasks if n not in assigned], Event.RELEASE)
         await asyncio.gather(*(self._tasks[n].stop(Event.RESTART) for n in restarts if n in self._tasks))
         for task_number in restarts:  # a task adds its notes again
-            self._context.statuses.clear_notes(self.name, task_number)
-        self._report_again()
-        for task_number in assigned:
-            task = self._tasks.get(task_number) or self._new_task(task_number, configs[task_number])
-            await (task.run() if running else task.pause())
+            context.statuses.clear_notes(self.name, task_number)
 
-    def _report_again(self) -> None:
-        """Write the states of the tasks again after each rebalance.
-
-        A worker that was suspended may not know that another worker owned a task in the meantime. The status topic must
-        not end with that worker's status.
-        """
-        generation, reported = self._context.cluster.generation, self._reported_generation
+        # Report the tasks again after each rebalance. A worker that was suspended may not know that another worker
+        # owned a task in the meantime, and the status topic must not end with that worker's status.
+        generation, reported = context.cluster.generation, self._reported_generation
         self._reported_generation = generation
         for task_number, task in self._tasks.items() if generation != reported else ():
             self._put_task(task_number, task.state, task.trace)
 
-    def _new_task(self, task_number: int, config: Mapping[str, str]) -> WorkerTask:
-        context = self._context
-        self._check_class(config)
-        typed = partial(self._read_stored, config)
-        task = WorkerTask(
-            self.name, task_number, config, typed, context.task_factory, context.supervision, self._report_task
-        )
-        self._tasks[task_number] = task
-        if context.waits_for() is not None:  # it may be long until the task runs, and its last status is another run's
-            self._put_task(task_number, task.state, None)
-        return task
+        for number in assigned:
+            if number not in self._tasks:
+                self._check_class(configs[number])
+                read = partial(self._read_stored, configs[number])
+                self._tasks[number] = WorkerTask(
+                    *(self.name, number, configs[number], read, context.task_factory, context.supervision),
+                    self._report_task,
+                )
+                if context.waits_for() is not None:  # it may be long until the task runs, and its status is outdated
+                    self._put_task(number, self._tasks[number].state, None)
+            task = self._tasks[number]
+            await (task.run() if running else task.pause())
 
     async def _end_tasks(self, numbers: Sequence[int], event: Event) -> None:
         """End tasks. If the caller is cancelled, because the worker stops, they still end, and ``close`` waits."""

@@ -130,7 +130,12 @@ class WorkerTask:
             return
         task = self._task
         if task is not None and self._is(State.RUNNING):
-            await self._pause(task)
+            try:
+                async with asyncio.timeout(self._supervision.stop):  # other requests for the connector wait
+                    await task.pause()
+            except TimeoutError:
+                log.error("Task %s: did not pause within %g s and is ended", self._name, self._supervision.stop)
+                await self._end_supervision()
         if self._task is not task or not self._is(State.RUNNING):
             await self._end_supervision()
         if not self._is(State.FAILED):
@@ -185,7 +190,17 @@ class WorkerTask:
                 failure.set_result(error)
 
         try:
-            await self._start(fail)
+            config = await self._typed()
+            try:
+                async with asyncio.timeout(self._supervision.start):
+                    self._task = await self._factory(self._connector, self._task_number, config, fail)
+                    await self._task.start()
+            except TimeoutError as timeout:
+                waits_for = self._task.waits_for if self._task is not None else "the brokers of its dead letter queue"
+                raise Retriable(
+                    f"Task {self._name}: did not start within {self._supervision.start:g} s (task.start.timeout.ms): "
+                    f"it waited for {waits_for}; check that it works"
+                ) from timeout
             started = clock()
             self._move(Event.START)
             error = await failure
@@ -202,51 +217,25 @@ class WorkerTask:
             raise error
         self._report_restart(error)
 
-    async def _start(self, fail: Callable[[BaseException], None]) -> None:
-        seconds = self._supervision.start
-        config = await self._typed()
-        try:
-            async with asyncio.timeout(seconds):
-                self._task = await self._factory(self._connector, self._task_number, config, fail)
-                await self._task.start()
-        except TimeoutError as error:
-            waits_for = self._task.waits_for if self._task is not None else "the brokers of its dead letter queue"
-            raise Retriable(
-                f"Task {self._name}: did not start within {seconds:g} s (task.start.timeout.ms): it waited for "
-                f"{waits_for}; check that it works"
-            ) from error
-
-    async def _pause(self, task: Task) -> None:
-        """Pause the task, or end it after a time limit, because other requests for the connector wait for the pause."""
-        try:
-            async with asyncio.timeout(self._supervision.stop):
-                await task.pause()
-        except TimeoutError:
-            log.error("Task %s: did not pause within %g s and is ended", self._name, self._supervision.stop)
-            await self._end_supervision()
-
     async def _stop(self, task: Task) -> None:
+        """Stop the task. After the time limit release its topics to the group, and wait for the write in flight."""
         try:
             async with asyncio.timeout(self._supervision.stop):
                 await task.stop()
         except TimeoutError:
-            await self._leave(task)
+            reason = (
+                f"Task {self._name}: waits for its write in flight, which has not ended within "
+                f"{self._supervision.stop:g} s; the task has left its consumer group, and is not started again before "
+                "the write has ended. If the write never ends, restart the worker"
+            )
+            log.error(reason)
+            self._move(Event.RESTART, reason)
+            try:
+                await task.leave()
+            except Exception as error:  # a task that cannot leave must not block the connector
+                log.error("Task %s: an error while it left its group: %s", self._name, summary(error))
         except Exception as error:  # a task that cannot stop must not block the connector
             log.error("Task %s: an error while it stopped: %s", self._name, summary(error))
-
-    async def _leave(self, task: Task) -> None:
-        """Release the task's topics to the group, and wait for the write in flight. The status contains the reason."""
-        reason = (
-            f"Task {self._name}: waits for its write in flight, which has not ended within {self._supervision.stop:g} "
-            "s; the task has left its consumer group, and is not started again before the write has ended. If the "
-            "write never ends, restart the worker"
-        )
-        log.error(reason)
-        self._move(Event.RESTART, reason)
-        try:
-            await task.leave()
-        except Exception as error:  # a task that cannot leave must not block the connector
-            log.error("Task %s: an error while it left its group: %s", self._name, summary(error))
 
     def _report_restart(self, error: BaseException, pause: float = 0.0) -> None:
         log.warning("Task %s: failed and is started again: %s", self._name, summary(error))
