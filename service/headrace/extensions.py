@@ -31,16 +31,16 @@ class ExtensionPoint(Generic[F]):
     group: str
     parameters: int
     returns: type[Any] = object
-    own: Mapping[str, F] = field(default_factory=dict)
+    built_in: Mapping[str, F] = field(default_factory=dict)
 
     def names(self) -> list[str]:
         """Return the names of all functions. Loads none."""
-        return sorted({*self.own, *_entry_points(self.group).names})
+        return sorted({*self.built_in, *_entry_points(self.group).names})
 
     def load(self, name: str) -> F:
         """Return the function with a name. Raises ConfigError if it is not installed, or does not fit the Protocol."""
-        if name in self.own:
-            return self.own[name]
+        if name in self.built_in:
+            return self.built_in[name]
         points = _entry_points(self.group)
         if name not in points.names:
             available = ", ".join(self.names()) or "none"

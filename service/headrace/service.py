@@ -128,8 +128,8 @@ class Service:
             raise
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
-        for each in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(each, stop.set)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
         working = asyncio.create_task(self._start(files), name="start")
         stopping = asyncio.create_task(stop.wait(), name="stop")
         try:
@@ -155,7 +155,7 @@ class Service:
                 self.herder.check(name, config)
             except RestError as error:
                 raise ConfigError(f"{path}: {error}") from error
-            if other := next((each.path for each in files if each.name == name), None):
+            if other := next((file.path for file in files if file.name == name), None):
                 raise ConfigError(f"{path}: connector {name} is already in {other}; give it another name")
             files.append(ConnectorFile(path, name, config, initial))
         return files
@@ -278,13 +278,13 @@ def _exit(status: int, loop: asyncio.AbstractEventLoop | None) -> None:
 
 
 def _log_what_runs(loop: asyncio.AbstractEventLoop | None) -> None:
-    tasks = [] if loop is None else [each.get_name() for each in asyncio.all_tasks(loop)]
+    tasks = [] if loop is None else [task.get_name() for task in asyncio.all_tasks(loop)]
     frames = sys._current_frames()
     threads = [
-        f"{each.name} in {frame.f_code.co_name}"
-        for each in threading.enumerate()
-        if not each.daemon and each is not threading.main_thread()
-        if (frame := frames.get(each.ident or 0)) is not None and frame.f_code.co_name != _IDLE
+        f"{thread.name} in {frame.f_code.co_name}"
+        for thread in threading.enumerate()
+        if not thread.daemon and thread is not threading.main_thread()
+        if (frame := frames.get(thread.ident or 0)) is not None and frame.f_code.co_name != _IDLE
     ]
     log.error(
         "Worker: the stop exceeded its time limit and the process ends now. Uncommitted records are read again. Still "

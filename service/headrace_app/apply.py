@@ -129,7 +129,8 @@ def apply(
         None if given.prune else "no file; --prune deletes it", adopt=given.adopt, stores_owners=stores_owners
     )
     if given.path.is_file():  # the other files of the set are not read, so nothing is known of their connectors
-        stored = {name: each for name, each in stored.items() if name in {file.name for file in files.connectors}}
+        names = {file.name for file in files.connectors}
+        stored = {name: connector for name, connector in stored.items() if name in names}
     steps = plan(owner, files.desired_connectors(), stored, policy)
     for file, problem in files.problems.items():
         print(f"{file}: {problem.message}", file=err)
@@ -208,8 +209,8 @@ class _Run:
                 body["initial_state"] = step.desired.initial
             self._client.request("POST", "/connectors", query, body)
         else:
-            found = self._stored[step.name].owner
-            if self._stores_owners and (found is None or found.owner != self._owner):
+            owner = self._stored[step.name].owner
+            if self._stores_owners and (owner is None or owner.owner != self._owner):
                 self._client.request("PUT", f"{path}/owner", None, {"owner": self._owner})
             self._client.request("PUT", f"{path}/config", query, dict(step.desired.config))
         keys = f" ({', '.join(step.keys)})" if step.action is Action.UPDATE else ""
@@ -241,7 +242,7 @@ class _Run:
             infos = self._client.request(
                 "PUT", f"/connector-plugins/{segment(name)}/config/validate", None, dict(config)
             )
-            entries = [(each["definition"], each["value"]) for each in infos["configs"]]
+            entries = [(info["definition"], info["value"]) for info in infos["configs"]]
         except RestError as error:
             if error.status in _FATAL:
                 raise
@@ -272,20 +273,20 @@ def _stored(worker: ConnectClient) -> tuple[dict[str, StoredConnector], bool]:
     """Return the connectors, and whether the cluster stores owners."""
     answer = worker.get("/connectors", {"expand": ["info", "owner"]})
     try:
-        configs = {name: each["info"]["config"] for name, each in answer.items()}
-        stored = {name: StoredConnector(configs[name], _owner(each, configs[name])) for name, each in answer.items()}
-        return stored, all("owner" in each for each in answer.values())
+        configs = {name: entry["info"]["config"] for name, entry in answer.items()}
+        stored = {name: StoredConnector(configs[name], _owner(entry, configs[name])) for name, entry in answer.items()}
+        return stored, all("owner" in entry for entry in answer.values())
     except (AttributeError, KeyError, TypeError) as error:
         raise ConfigError("--url: the answer is not that of a Kafka Connect worker; set it to a worker") from error
 
 
 def _owner(entry: Mapping[str, Any], config: Mapping[str, str]) -> Ownership | None:
     """Return the owner. Its digest is that of ``config`` if the owner has written this configuration last."""
-    found = entry.get("owner") or {}
-    if not found.get("owner"):
+    owner = entry.get("owner") or {}
+    if not owner.get("owner"):
         return None
     written = {"True": "another configuration", "False": digest(config)}
-    return Ownership(found["owner"], found.get("source") or "", written.get(str(found.get("drifted")), ""))
+    return Ownership(owner["owner"], owner.get("source") or "", written.get(str(owner.get("drifted")), ""))
 
 
 def _reason(step: Step) -> str:

@@ -168,14 +168,14 @@ def _rocksdb(options: RowStoreOptions) -> RowStore:
 
 
 CACHES: ExtensionPoint[OpenRowStore] = ExtensionPoint(
-    "reselect_caches", parameters=1, returns=RowStore, own={"memory": _memory, "rocksdb": _rocksdb}
+    "reselect_caches", parameters=1, returns=RowStore, built_in={"memory": _memory, "rocksdb": _rocksdb}
 )
 DATABASES: ExtensionPoint[OpenDatabase] = ExtensionPoint(
-    "row_sources", parameters=1, returns=RowSource, own={"postgresql": _postgresql, "oracle": _oracle}
+    "row_sources", parameters=1, returns=RowSource, built_in={"postgresql": _postgresql, "oracle": _oracle}
 )
 CREDENTIALS: ExtensionPoint[OpenCredentials] = ExtensionPoint(
     "database_credentials", parameters=1, returns=ReadPassword
 )
 SOURCES: ExtensionPoint[OpenDecoder] = ExtensionPoint(
-    "sources", parameters=2, returns=Decoder, own={"cassandra": CassandraDecoder}
+    "sources", parameters=2, returns=Decoder, built_in={"cassandra": CassandraDecoder}
 )

@@ -73,16 +73,16 @@ def replay_dlq(config: WorkerConfig, connector: Path, *, dry_run: bool, old: boo
     rest = connector_rest(config, sink.name, Clock(time.monotonic, time.sleep))
     report = ReplayReport(sys.stdout, sys.stderr)
     since = 0 if old else oldest(sink, time.time())
-    found = asyncio.run(survey(feeds, sink, since, report))
-    if dry_run or not found.count:
-        return int(not found.complete)
+    letters = asyncio.run(survey(feeds, sink, since, report))
+    if dry_run or not letters.count:
+        return int(not letters.complete)
     lakehouse = composition.lakehouse(config)
     try:
         with rest.paused():
             refused = asyncio.run(write(feeds, sink, since, _edges(lakehouse), report))
     finally:
         lakehouse.close()
-    return report.end(found, refused)
+    return report.end(letters, refused)
 
 
 @dataclass(slots=True)
@@ -118,15 +118,15 @@ class ReplayReport:
         self.written += count
         print(f"{self.written:,} letters sent", file=self.err)
 
-    def end(self, found: Letters, refused: Sequence[ErrantRecord]) -> int:
+    def end(self, letters: Letters, refused: Sequence[ErrantRecord]) -> int:
         """Print the result, and return the exit status."""
-        for each in refused[:_NAMED]:
-            origin = f"{each.record.topic}-{each.record.partition} at offset {each.record.offset}"
-            print(f"{origin} cannot be used: {each.stage}: {each.error}", file=self.out)
+        for errant in refused[:_NAMED]:
+            origin = f"{errant.record.topic}-{errant.record.partition} at offset {errant.record.offset}"
+            print(f"{origin} cannot be used: {errant.stage}: {errant.error}", file=self.out)
         if len(refused) > _NAMED:
             print(f"and {len(refused) - _NAMED:,} more", file=self.out)
-        print(f"{found.count:,} letters, {len(refused):,} cannot be used", file=self.out)
-        return int(bool(refused) or not found.complete)
+        print(f"{letters.count:,} letters, {len(refused):,} cannot be used", file=self.out)
+        return int(bool(refused) or not letters.complete)
 
 
 def oldest(sink: SinkConnectorConfig, now: float) -> int:
@@ -158,8 +158,8 @@ async def write(
     async def mine() -> AsyncIterator[list[DeadLetter]]:
         letters = Letters(since)
         async for records in feeds.dead_letters(sink.name, sink.kafka):
-            if found := letters.mine(sink.name, records):
-                yield found
+            if mine := letters.mine(sink.name, records):
+                yield mine
 
     with WorkerThreads.start(_WRITERS) as threads:
         return await replay(sink, mine(), edges, threads, report.progress)

@@ -82,7 +82,7 @@ def status(given: StatusArguments, out: TextIO | None = None) -> int:
         causes = [*_causes_of_connectors(connectors), *_causes_of_tables(tables)]
         for line in (*_aligned([_HEAD, *rows]), *([""] if causes else []), *causes):
             print(line, file=out)
-    states = [each["state"] for each in tables]
+    states = [table["state"] for table in tables]
     for _, part in _parts(connectors):
         states.append(part["state"])
     return FAILED if State.FAILED in states else 0
@@ -93,13 +93,13 @@ def _fetched(given: StatusArguments) -> tuple[dict[str, Json], list[Json]]:
     worker = ConnectClient(given.url, given.credentials)
     answer, tables = worker.get("/connectors", {"expand": "status"}), _tables(given, worker)
     try:
-        connectors = {name: each["status"] for name, each in sorted(answer.items())}
+        connectors = {name: entry["status"] for name, entry in sorted(answer.items())}
         if unknown := [name for name in given.connectors if name not in connectors]:
-            known = ", ".join(connectors) or "none"
-            raise ConfigError(f"{given.url}: has no connector {', '.join(unknown)}; its connectors: {known}")
+            names = ", ".join(connectors) or "none"
+            raise ConfigError(f"{given.url}: has no connector {', '.join(unknown)}; its connectors: {names}")
         wanted = given.connectors or connectors
-        connectors = {name: each for name, each in connectors.items() if name in wanted}
-        return connectors, [each for each in tables if each["connector"] in wanted]
+        connectors = {name: status for name, status in connectors.items() if name in wanted}
+        return connectors, [table for table in tables if table["connector"] in wanted]
     except (AttributeError, KeyError, TypeError) as error:
         raise ConfigError("--url: the answer is not that of a worker of Headrace; set it to a worker") from error
 
@@ -118,15 +118,15 @@ def _tables(given: StatusArguments, worker: ConnectClient) -> Any:
 
 def _parts(connectors: Mapping[str, Json]) -> Iterator[tuple[tuple[str, str], Json]]:
     """Yield the connectors, and their tasks: name, number of the task, and status."""
-    for name, found in connectors.items():
-        yield (name, ""), found["connector"]
-        for task in found["tasks"]:
+    for name, status in connectors.items():
+        yield (name, ""), status["connector"]
+        for task in status["tasks"]:
             yield (name, str(task["id"])), task
 
 
 def _rows_of_connectors(connectors: Mapping[str, Json], tables: Sequence[Json]) -> Iterator[Sequence[str]]:
     """Yield a row for each connector or task that has failed, and for each connector without tables."""
-    with_tables = {each["connector"] for each in tables}
+    with_tables = {table["connector"] for table in tables}
     failed, others = [], []
     for (name, task), part in _parts(connectors):
         row = (part["state"], name, task or _NONE, *(_NONE,) * 4)
@@ -177,7 +177,7 @@ def _causes_of_tables(tables: Sequence[Json]) -> Iterator[str]:
 
 def _failed_tables(part: Json) -> bool:
     """Whether a task that is shown as FAILED has failed tables, which have rows and causes of their own."""
-    return any(each["state"] == TableState.FAILED for each in part.get("tables", ()))
+    return any(table["state"] == TableState.FAILED for table in part.get("tables", ()))
 
 
 def _headline(trace: str) -> str:

@@ -195,16 +195,16 @@ class Verification:
         selected = set(self._arguments.tables)
         tables = SourceTables(self._databases, self._task.naming, self._stored, selected)
         # Each lake table is opened for its sources: first those of the topics that --table names.
-        found: list[tuple[str, TableId, TableSource]] = []
+        tables_of_topics: list[tuple[str, TableId, TableSource]] = []
         for topic in sorted(topics, key=lambda topic: not any(topic.endswith(topic_form(name)) for name in selected)):
-            found += [(topic, *each) for each in tables.of(topic)]
-            if selected and selected <= set().union(*(_names(*each[:2]) for each in found)):
+            tables_of_topics += [(topic, *table) for table in tables.of(topic)]
+            if selected and selected <= set().union(*(_names(*table[:2]) for table in tables_of_topics)):
                 break
         for name in self._arguments.tables:
-            if not any(name in _names(topic, table) for topic, table, _ in found):
-                known = ", ".join(f"{table.schema}.{table.table}" for _, table, _ in found) or "none"
-                raise ConfigError(f"--table {name}: the connector has no such table; it has: {known}")
-        return [each for each in found if not selected or selected & _names(*each[:2])]
+            if not any(name in _names(topic, table) for topic, table, _ in tables_of_topics):
+                names = ", ".join(f"{table.schema}.{table.table}" for _, table, _ in tables_of_topics) or "none"
+                raise ConfigError(f"--table {name}: the connector has no such table; it has: {names}")
+        return [table for table in tables_of_topics if not selected or selected & _names(*table[:2])]
 
     def _stored(self, name: str) -> Sequence[StoredSource]:
         """Return the sources that a lake table stores. An error is reported when the table is compared."""
@@ -244,9 +244,9 @@ class Verification:
         # The lake has a generated column only if snapshot reads contained it, which streamed events do not.
         optional = {column.name for column in catalog.columns if column.generated} - set(stored.names if stored else ())
         fields = tuple(
-            each
-            for each in schema.fields
-            if each.name not in optional and options.fields.wants(topic, each.name, key_fields)
+            column
+            for column in schema.fields
+            if column.name not in optional and options.fields.wants(topic, column.name, key_fields)
         )
         wanted = comparison(replace(schema, fields=fields), stored, key_fields)
         return VerifiedTable(id, catalog, wanted, source, lake), f"{options.namespace}.{name}"
@@ -259,9 +259,9 @@ class Verification:
     def _compare_again(self, topic: str, before: VerifiedTable, differences: Sequence[Difference]) -> None:
         """Compare repaired rows. The table is opened again, because the repair may have added columns."""
         table, _ = self._opened(topic, before.id, before.source)
-        keys = pa.concat_tables([each.key for each in differences]).combine_chunks()
+        keys = pa.concat_tables([row.key for row in differences]).combine_chunks()
         compared = self._verifier(table, topic).compare(keys)
-        left = {key for each in compared if each.verdict is not Verdict.EXPLAINED for key in key_digests(each.key)}
+        left = {key for row in compared if row.verdict is not Verdict.EXPLAINED for key in key_digests(row.key)}
         for difference in differences:
             if left.isdisjoint(key_digests(difference.key)):
                 self._report.repaired(difference)
@@ -274,13 +274,13 @@ def _databases(reselect: ReselectOptions) -> list[tuple[DatabaseOptions, TableSo
         raise ConfigError(
             "connector: it has no database to compare with; set reselect.database.*", "reselect.database.hostname"
         )
-    return [(each, _open_primary(each, reselect)) for each in options]
+    return [(database, _open_primary(database, reselect)) for database in options]
 
 
 def _open_primary(database: DatabaseOptions, reselect: ReselectOptions) -> TableSource:
     """Connect to the primary, because a standby may be behind the position at which it is read."""
-    own = replace(reselect, database=database, databases=(), read_from="primary")
-    source = composition.row_source(own)
+    alone = replace(reselect, database=database, databases=(), read_from="primary")
+    source = composition.row_source(alone)
     if not isinstance(source, TableSource):
         raise ConfigError(
             f"reselect.database.type: headrace verify does not support {database.type}",

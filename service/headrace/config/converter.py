@@ -166,11 +166,11 @@ def with_types(properties: Mapping[str, str | None]) -> dict[str, str | None]:
     return {f"{side}.converter.converter.type": side for side in ("key", "value", "header")} | dict(properties)
 
 
-def converter_class(name: str, known: dict[str, ConfigDef]) -> str | None:
+def converter_class(name: str, converters: dict[str, ConfigDef]) -> str | None:
     """The full class for a full name, simple name or alias (``JsonConverter``, ``Json``); None if there is no such."""
-    if name in known:
+    if name in converters:
         return name
-    for full in known:
+    for full in converters:
         simple = full.rpartition(".")[2]
         if name in (full, simple, simple.removesuffix("Converter")):
             return full

@@ -113,9 +113,9 @@ def _converters() -> Iterator[str]:
     """The classes by the options that they share."""
     yield "### Converters\n"
     yield "With the prefix `key.converter.` or `value.converter.`, of a worker or connector that names the converter.\n"
-    for options in dict.fromkeys(each for each in CONVERTERS.values() if len(each.keys) > 1):
+    for options in dict.fromkeys(options for options in CONVERTERS.values() if len(options.keys) > 1):
         yield ", ".join(f"`{name}`" for name, its in CONVERTERS.items() if its is options) + ":\n"
-        yield from _table(each for each in options.keys if each.name != "converter.type")  # never given
+        yield from _table(key for key in options.keys if key.name != "converter.type")  # never given
 
 
 def _table(keys: Iterable[ConfigKey]) -> Iterator[str]:

@@ -134,11 +134,11 @@ class TopicSettings:
         """The regular expression for whole names of topics, in Python's syntax; empty where topics are named."""
         return python_pattern(self.regex)
 
-    def absent(self, found: Collection[str]) -> tuple[str, ...]:
-        """Return the names of topics that are not ``found``, or the regular expression if none is."""
+    def absent(self, existing: Collection[str]) -> tuple[str, ...]:
+        """Return the names of topics that are not ``existing``, or the regular expression if none is."""
         if self.regex:
-            return () if found else (self.regex,)
-        return tuple(name for name in self.names if name not in found)
+            return () if existing else (self.regex,)
+        return tuple(name for name in self.names if name not in existing)
 
 
 @dataclass(frozen=True, slots=True)

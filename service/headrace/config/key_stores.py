@@ -171,7 +171,7 @@ class KeyAndChain:
 
     def pem(self) -> bytes:
         """Return key and chain in PEM, as OpenSSL loads them."""
-        return self.key + b"".join(each.public_bytes(Encoding.PEM) for each in self.chain)
+        return self.key + b"".join(certificate.public_bytes(Encoding.PEM) for certificate in self.chain)
 
 
 def key_and_chain(content: bytes, password: str | None, key_password: str | None) -> KeyAndChain:
@@ -191,48 +191,48 @@ def trusted_certificates(content: bytes, password: str | None) -> Sequence[x509.
     try:
         if content.startswith(MAGIC):
             store = read_java_key_store(content, password)
-            found = [x509.load_der_x509_certificate(each) for each in store.certificates]
+            certificates = [x509.load_der_x509_certificate(der) for der in store.certificates]
         elif _is_der(content):
             loaded = pkcs12.load_pkcs12(content, _encoded(password))
-            found = [each.certificate for each in (loaded.cert, *loaded.additional_certs) if each is not None]
+            certificates = [entry.certificate for entry in (loaded.cert, *loaded.additional_certs) if entry is not None]
         else:
-            found = x509.load_pem_x509_certificates(_pem(content))
+            certificates = x509.load_pem_x509_certificates(_pem(content))
     except (WrongPassword, ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise _store_error(error) from error
-    if not found:
+    if not certificates:
         raise StoreError("it has no trusted certificate")
-    return found
+    return certificates
 
 
 def _key_of_jks(content: bytes, password: str | None, key_password: str | None) -> KeyAndChain:
     store = read_java_key_store(content, password)
-    own = key_password if key_password is not None else password
+    password = key_password if key_password is not None else password
     if not store.keys:
         raise NoPrivateKey("it has no private key")
-    if own is None:
+    if password is None:
         raise WrongPassword("a password is needed")
     encrypted, chain = store.keys[0]
-    key = load_der_private_key(decrypted(encrypted, own), None)
-    return KeyAndChain(_key_pem(key), [x509.load_der_x509_certificate(each) for each in chain])
+    key = load_der_private_key(decrypted(encrypted, password), None)
+    return KeyAndChain(_key_pem(key), [x509.load_der_x509_certificate(der) for der in chain])
 
 
 def _key_of_pkcs12(content: bytes, password: str | None) -> KeyAndChain:
     loaded = pkcs12.load_pkcs12(content, _encoded(password))
     if loaded.key is None or loaded.cert is None:
         raise NoPrivateKey("it has no private key")
-    chain = _ordered(loaded.cert.certificate, [each.certificate for each in loaded.additional_certs])
+    chain = _ordered(loaded.cert.certificate, [entry.certificate for entry in loaded.additional_certs])
     return KeyAndChain(_key_pem(loaded.key), chain)
 
 
 def _key_of_pem(content: bytes, password: str | None) -> KeyAndChain:
     text = _pem(content)
-    found = _PRIVATE_KEY.search(text)
-    if found is None:
+    block = _PRIVATE_KEY.search(text)
+    if block is None:
         raise NoPrivateKey("it has no private key")
-    encrypted = b"ENCRYPTED" in found[0]
+    encrypted = b"ENCRYPTED" in block[0]
     if encrypted and password is None:
         raise WrongPassword("the key is encrypted and a password is needed")
-    key = load_pem_private_key(found[0], _encoded(password) if encrypted else None)
+    key = load_pem_private_key(block[0], _encoded(password) if encrypted else None)
     return KeyAndChain(_key_pem(key), x509.load_pem_x509_certificates(text))
 
 
@@ -246,7 +246,7 @@ def _ordered(leaf: x509.Certificate, others: Sequence[x509.Certificate]) -> list
     """Return the chain from the leaf to its last known issuer. PKCS #12 does not order certificates."""
     chain = [leaf]
     while chain[-1].issuer != chain[-1].subject:
-        issuer = next((each for each in others if each.subject == chain[-1].issuer and each not in chain), None)
+        issuer = next((other for other in others if other.subject == chain[-1].issuer and other not in chain), None)
         if issuer is None:
             break
         chain.append(issuer)
@@ -325,12 +325,12 @@ class ReloadedContext(ssl.SSLContext):
 
 def _versions_of(files: Sequence[str]) -> tuple[object, ...]:
     """Return what changes with the content of the files, also if a link to them changes as in a mounted Secret."""
-    return tuple(_version_of(each) for each in files)
+    return tuple(_version_of(file) for file in files)
 
 
 def _version_of(file: str) -> object:
     try:
-        found = Path(file).stat()
+        status = Path(file).stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return status.st_mtime_ns, status.st_size, status.st_ino

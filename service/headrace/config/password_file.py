@@ -58,10 +58,10 @@ class PasswordFile:
     def _version(self) -> object:
         """Return what changes with the content, also if a link to it changes as in a mounted Secret."""
         try:
-            found = self._path.stat()
+            status = self._path.stat()
         except OSError:
             return None
-        return found.st_mtime_ns, found.st_size, found.st_ino
+        return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def read_users(path: Path) -> Mapping[str, str]:

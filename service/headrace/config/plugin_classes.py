@@ -15,34 +15,34 @@ from headrace.transforms.registry import aliases, find, predicates, transforms
 
 def converter_problems(properties: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """What is wrong with the converters that a worker or a connector names: (option, message)."""
-    for side, known in KNOWN_CONVERTERS.items():
+    for side, converters in KNOWN_CONVERTERS.items():
         option = f"{side}.converter"
         name = properties.get(option)
-        if name is not None and converter_class(name.strip(), known) is None:
+        if name is not None and converter_class(name.strip(), converters) is None:
             interface = "HeaderConverter" if side == "header" else "Converter"
-            yield option, class_problem(option, name.strip(), interface, known)
+            yield option, class_problem(option, name.strip(), interface, converters)
 
 
-def class_problem(option: str, name: str, interface: str, known: Iterable[str]) -> str:
+def class_problem(option: str, name: str, interface: str, classes: Iterable[str]) -> str:
     """What is wrong with a class that does not implement ``interface``: it is of another kind, or not here at all.
 
-    ``known`` are those that do.
+    ``classes`` are those that do.
     """
-    found = next(_classes_called(name), None)
-    if found is not None:
-        return f"Class class {found} does not implement the {interface} interface"
+    implemented = next(_classes_called(name), None)
+    if implemented is not None:
+        return f"Class class {implemented} does not implement the {interface} interface"
     refused = f"Invalid value {name} for configuration {option}: Class {name} could not be found."
-    return f"{refused} {class_suggestion(name, known)}"
+    return f"{refused} {class_suggestion(name, classes)}"
 
 
 def _classes_called(name: str) -> Iterator[str]:
     """The classes of any kind that have this name, simple name or alias."""
-    for known in (CONVERTERS, HEADER_CONVERTERS):
-        if (converter := converter_class(name, known)) is not None:
+    for converters in (CONVERTERS, HEADER_CONVERTERS):
+        if (converter := converter_class(name, converters)) is not None:
             yield converter
     for classes in (transforms(), predicates()):
-        if (found := find(name, classes)) is not None:
-            yield found.class_name
+        if (plugin := find(name, classes)) is not None:
+            yield plugin.class_name
 
 
 Properties = Mapping[str, str | None]
@@ -84,14 +84,14 @@ def version_options(properties: Properties) -> list[str]:
 
 def _plugins(properties: Properties) -> dict[tuple[str, str], str]:
     """The classes that a configuration names, by the options that name class and version."""
-    found = {("connector.class", f"connector.{_VERSION}"): properties.get("connector.class") or ""}
-    for side, known in KNOWN_CONVERTERS.items():
-        converter = converter_class(properties.get(f"{side}.converter") or "", known)
+    class_names = {("connector.class", f"connector.{_VERSION}"): properties.get("connector.class") or ""}
+    for side, converters in KNOWN_CONVERTERS.items():
+        converter = converter_class(properties.get(f"{side}.converter") or "", converters)
         if converter is not None:
-            found[f"{side}.converter", f"{side}.converter.{_VERSION}"] = converter
+            class_names[f"{side}.converter", f"{side}.converter.{_VERSION}"] = converter
     for kind, classes in (("transforms", transforms()), ("predicates", predicates())):
         for alias in aliases(properties, kind):
             plugin = find(properties.get(f"{kind}.{alias}.type") or "", classes)
             if plugin is not None:
-                found[f"{kind}.{alias}.type", f"{kind}.{alias}.{_VERSION}"] = plugin.class_name
-    return found
+                class_names[f"{kind}.{alias}.type", f"{kind}.{alias}.{_VERSION}"] = plugin.class_name
+    return class_names

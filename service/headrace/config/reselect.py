@@ -106,13 +106,13 @@ def reselect_options(properties: Mapping[str, str | None]) -> ReselectOptions:
 
 def _database(bare: Mapping[str, str | None], prefix: str) -> DatabaseOptions:
     """The options below ``prefix``, before those that count for all databases."""
-    own = below(bare, _DATABASE_PREFIX) | below(bare, prefix)
-    given = {f"{_DATABASE_PREFIX}{name}": value for name, value in own.items() if value.strip()}
+    options = below(bare, _DATABASE_PREFIX) | below(bare, prefix)
+    given = {f"{_DATABASE_PREFIX}{name}": value for name, value in options.items() if value.strip()}
     database = parse_options(DatabaseOptions, given)
     if f"{_DATABASE_PREFIX}port" not in given:
         database = replace(database, port=DEFAULT_PORTS.get(database.type, DEFAULT_PORTS[Dialect.POSTGRESQL]))
     names = [below(bare, prefix).get(name, "").strip() for name in _SOURCE_OF_DATABASE]
-    of_plugin = {name: value for name, value in own.items() if name.startswith(_CREDENTIALS)}
+    of_plugin = {name: value for name, value in options.items() if name.startswith(_CREDENTIALS)}
     database = replace(
         database,
         source_name=names[0],
@@ -155,7 +155,7 @@ def with_current_passwords(
 def is_option_of_credentials(name: str, bare: Mapping[str, str | None]) -> bool:
     """Return whether a key belongs to a plug-in that provides passwords (``reselect.database.credentials``)."""
     databases = parse_list(bare.get(_DATABASES) or "")
-    prefixes = (_DATABASE_PREFIX, *(f"{_DATABASE_PREFIX}{each}." for each in databases))
+    prefixes = (_DATABASE_PREFIX, *(f"{_DATABASE_PREFIX}{name}." for name in databases))
     in_use = any(bare.get(f"{prefix}credentials") for prefix in prefixes)
     return in_use and name.startswith(tuple(f"{prefix}{_CREDENTIALS}" for prefix in prefixes))
 
@@ -182,19 +182,21 @@ def bare_names(properties: Mapping[str, str | None]) -> dict[str, str]:
 
 def named_databases(properties: Mapping[str, str | None]) -> ConfigDef:
     """Definitions of the options given under the names of ``reselect.databases``."""
-    found = []
+    keys = []
     for name in parse_list(properties.get("reselect.databases") or ""):
         prefix = f"{_DATABASE_PREFIX}{name}."
-        own = {prefix + option.name.removeprefix(_DATABASE_PREFIX): option for option in _DATABASE.keys}
-        found += [replace(option, name=full, display_name=full) for full, option in own.items() if full in properties]
+        options = {prefix + option.name.removeprefix(_DATABASE_PREFIX): option for option in _DATABASE.keys}
+        keys += [
+            replace(option, name=full, display_name=full) for full, option in options.items() if full in properties
+        ]
         more = [prefix + option for option in _SOURCE_OF_DATABASE]
         doc = "Value in the source block of the database's events."
-        found += [
+        keys += [
             ConfigKey(full, Type.STRING, "", _MEDIUM, doc, "Reselect Database", 0, Width.LONG, full)
             for full in more
             if full in properties
         ]
-    return ConfigDef(tuple(found))
+    return ConfigDef(tuple(keys))
 
 
 def post_processor_prefixes(properties: Mapping[str, str | None]) -> list[str]:

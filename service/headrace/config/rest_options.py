@@ -34,12 +34,12 @@ class Listener:
 
 def parsed_listeners(option: str, addresses: Sequence[str]) -> tuple[Listener, ...]:
     """Return the listeners of an option, in order. Raises ConfigError."""
-    found = tuple(_listener(option, each.strip()) for each in addresses)
-    fixed = [(each.host, each.port) for each in found if each.port]
-    twice = next((each for each in fixed if fixed.count(each) > 1), None)
+    listeners = tuple(_listener(option, address.strip()) for address in addresses)
+    fixed = [(listener.host, listener.port) for listener in listeners if listener.port]
+    twice = next((place for place in fixed if fixed.count(place) > 1), None)
     if twice is not None:
         raise ConfigError(f"{option}: {twice[0]}:{twice[1]} is listed twice; remove one", option)
-    return found
+    return listeners
 
 
 def advertised(listeners: Sequence[Listener], scheme: str | None) -> Listener:
@@ -49,9 +49,9 @@ def advertised(listeners: Sequence[Listener], scheme: str | None) -> Listener:
     """
     name = "rest.advertised.listener"
     for wanted in (scheme,) if scheme else (HTTP, HTTPS):
-        found = next((each for each in listeners if each.scheme == wanted), None)
-        if found is not None:
-            return found
+        listener = next((listener for listener in listeners if listener.scheme == wanted), None)
+        if listener is not None:
+            return listener
     raise ConfigError(f"{name}: listeners has no {scheme} address; add one, or remove {name}", name)
 
 
@@ -128,10 +128,10 @@ _LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
 def _known_extensions(name: str, value: Any) -> None:
-    for each in value or ():
-        if each != BASIC_AUTH_EXTENSION:
+    for class_name in value or ():
+        if class_name != BASIC_AUTH_EXTENSION:
             raise InvalidValue(
-                f"Invalid value {each} for configuration {name}: it is a Java class; "
+                f"Invalid value {class_name} for configuration {name}: it is a Java class; "
                 f"only {BASIC_AUTH_EXTENSION} is known"
             )
 

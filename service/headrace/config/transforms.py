@@ -101,8 +101,8 @@ def _alias_keys(option_name: str, alias: str, properties: Properties, version: s
         Width.LONG,
         f"{title} type for {alias}",
     )
-    found = find(properties.get(f"{prefix}type") or "", classes())
-    if found is None:
+    plugin = find(properties.get(f"{prefix}type") or "", classes())
+    if plugin is None:
         return
     yield ConfigKey(
         f"{prefix}plugin.version",
@@ -115,7 +115,7 @@ def _alias_keys(option_name: str, alias: str, properties: Properties, version: s
         Width.LONG,
         f"{title} version for {alias}",
     )
-    options = (*found.options.keys, *(_PREDICATED if option_name == "transforms" else ()))
+    options = (*plugin.options.keys, *(_PREDICATED if option_name == "transforms" else ()))
     for order, key in enumerate(sorted(options, key=_rank), 2):
         yield replace(
             key,

@@ -152,8 +152,8 @@ def converter_options(properties: Properties, defaults: WorkerDefaults, side: st
 
 def connector_definitions(defaults: WorkerDefaults) -> ConfigDef:
     """The connector's own options, then the framework's, as ``GET /connector-plugins/{p}/config`` lists them."""
-    own = ConfigDef(tuple(key for key in CONNECTOR_OPTIONS.keys if key.name not in FRAMEWORK_OPTIONS))
-    return own + FRAMEWORK_OPTIONS.with_defaults({"connector.plugin.version": defaults.version})
+    options = ConfigDef(tuple(key for key in CONNECTOR_OPTIONS.keys if key.name not in FRAMEWORK_OPTIONS))
+    return options + FRAMEWORK_OPTIONS.with_defaults({"connector.plugin.version": defaults.version})
 
 
 def _definitions(properties: Properties, defaults: WorkerDefaults) -> ConfigDef:

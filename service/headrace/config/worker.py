@@ -247,5 +247,5 @@ def select_known(properties: Mapping[str, str]) -> tuple[dict[str, str], list[st
     A pod's environment is not the operator's alone (Kubernetes adds ``CONNECT_SERVICE_HOST`` for a service called
     connect), so what is unknown there is reported instead of refused.
     """
-    known = {name: value for name, value in properties.items() if is_known(name)}
-    return known, sorted(set(properties) - set(known))
+    options = {name: value for name, value in properties.items() if is_known(name)}
+    return options, sorted(set(properties) - set(options))

@@ -175,11 +175,11 @@ class ClusterConfigState:
             self._list_tasks(name)
             return None
         pending = self._pending.pop(name, {})
-        known = dict(enumerate(self._tasks.get(name, ()))) | pending
+        configs = dict(enumerate(self._tasks.get(name, ()))) | pending
         count = min(int(document["tasks"]), MAX_TASKS)
-        if any(number not in known for number in range(count)):
+        if any(number not in configs for number in range(count)):
             return None  # compaction removed a task's record: the connector writes its tasks again when it starts
-        self._tasks[name] = [known[number] for number in range(count)]
+        self._tasks[name] = [configs[number] for number in range(count)]
         self._list_tasks(name)
         return name
 

@@ -159,18 +159,18 @@ def changed_keys(before: Config, after: Config) -> tuple[str, ...]:
 def _of_files(
     owner: str, desired: DesiredConnectors, stored: Mapping[str, StoredConnector], policy: PlanPolicy
 ) -> Iterator[Step]:
-    files = Counter(each.name for each in desired.connectors)
+    files = Counter(file.name for file in desired.connectors)
     broken = {name: file for file, name in desired.unreadable.items() if name is not None}
-    for each in {each.name: each for each in desired.connectors}.values():
-        if files[each.name] > 1 or each.name in broken:
-            sources = sorted({other.source for other in desired.connectors if other.name == each.name})
-            sources += [broken[each.name]] if each.name in broken else []
+    for file in {file.name: file for file in desired.connectors}.values():
+        if files[file.name] > 1 or file.name in broken:
+            sources = sorted({other.source for other in desired.connectors if other.name == file.name})
+            sources += [broken[file.name]] if file.name in broken else []
             reason = f"several files define it: {', '.join(sources)}; keep one of them"
-            yield Step(each.name, Action.CONFLICT, each.source, reason=reason)
-        elif each.name not in stored:
-            yield Step(each.name, Action.CREATE, each.source, desired=each)
+            yield Step(file.name, Action.CONFLICT, file.source, reason=reason)
+        elif file.name not in stored:
+            yield Step(file.name, Action.CREATE, file.source, desired=file)
         else:
-            yield _existing(owner, each, stored[each.name], policy)
+            yield _existing(owner, file, stored[file.name], policy)
 
 
 def _existing(owner: str, desired: DesiredConnector, stored: StoredConnector, policy: PlanPolicy) -> Step:
@@ -206,9 +206,10 @@ def _foreign(desired: DesiredConnector, stored: StoredConnector, keys: tuple[str
 def _without_file(
     owner: str, desired: DesiredConnectors, stored: Mapping[str, StoredConnector], policy: PlanPolicy
 ) -> Iterator[Step]:
-    in_files = {each.name for each in desired.connectors}
-    owned = {name: each.owner for name, each in stored.items() if each.owner is not None and each.owner.owner == owner}
-    sources = {each.source: name for name, each in owned.items()}
+    in_files = {file.name for file in desired.connectors}
+    owners = {name: connector.owner for name, connector in stored.items()}
+    owned = {name: ownership for name, ownership in owners.items() if ownership and ownership.owner == owner}
+    sources = {ownership.source: name for name, ownership in owned.items()}
     broken = {name for name in desired.unreadable.values() if name is not None}
     lost = [file for file, name in desired.unreadable.items() if name is None and file not in sources]
     for name, ownership in owned.items():

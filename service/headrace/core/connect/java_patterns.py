@@ -119,7 +119,7 @@ class _Builder:
         if operator in ("LITERAL", "NOT_LITERAL", "ANY", "IN"):
             return self._position(_characters(operator, argument, self._folds_case))
         if operator == "BRANCH":
-            return self._branches([self.sequence(each) for each in argument[1]])
+            return self._branches([self.sequence(branch) for branch in argument[1]])
         if operator == "SUBPATTERN":
             return self.sequence(argument[3])
         if operator == "ATOMIC_GROUP":
@@ -143,8 +143,8 @@ class _Builder:
         if sum(part.empty for part in parts) > 1:
             self._empty_twice = len(self._characters)
         return _Part(
-            [each for part in parts for each in part.first],
-            [each for part in parts for each in part.last],
+            [position for part in parts for position in part.first],
+            [position for part in parts for position in part.last],
             any(part.empty for part in parts),
         )
 
@@ -187,7 +187,7 @@ class _Builder:
     def _reached_beside(self, loop: int, positions: Sequence[int]) -> set[int]:
         """The loops that a second way enters while a first one stays in ``loop``, both reading the same text."""
         for position in positions:
-            within = [each for each in self._follow[position] if self._loop_of.get(each) == loop]
+            within = [other for other in self._follow[position] if self._loop_of.get(other) == loop]
             if len(set(within)) < len(within):
                 raise TooCostly("a repeated part matches the same text in several ways")
         start = {(position, position) for position in positions}
@@ -233,21 +233,21 @@ def _characters(operator: str, argument: Any, folds_case: bool) -> int:
     """The characters of a position as bits."""
     if operator == "ANY":
         return _ALL
-    items = [("LITERAL", argument)] if operator != "IN" else [(str(each), value) for each, value in argument]
-    found, negated = 0, operator == "NOT_LITERAL"
-    for each, value in items:
-        if each == "NEGATE":
+    items = [("LITERAL", argument)] if operator != "IN" else [(str(kind), value) for kind, value in argument]
+    characters, negated = 0, operator == "NOT_LITERAL"
+    for kind, value in items:
+        if kind == "NEGATE":
             negated = True
-        elif each == "CATEGORY":
-            found |= _category(str(value))
+        elif kind == "CATEGORY":
+            characters |= _category(str(value))
         else:
-            low, high = (value, value) if each == "LITERAL" else value
+            low, high = (value, value) if kind == "LITERAL" else value
             for code in range(min(low, _ALPHABET - 1), min(high, _ALPHABET - 1) + 1):
-                found |= 1 << code
+                characters |= 1 << code
                 if folds_case and code < _ALPHABET - 1:
                     for other in (chr(code).lower(), chr(code).upper()):
-                        found |= 1 << min(ord(other[0]), _ALPHABET - 1)
-    return _ALL & ~found | 1 << (_ALPHABET - 1) if negated else found
+                        characters |= 1 << min(ord(other[0]), _ALPHABET - 1)
+    return _ALL & ~characters | 1 << (_ALPHABET - 1) if negated else characters
 
 
 def _category(name: str) -> int:

@@ -78,11 +78,11 @@ Lookup = Callable[[str, str, str], str | None]
 def replace_references(value: str, lookup: Lookup) -> str:
     """Replace the references of a value; a reference without a value is kept."""
 
-    def found(reference: re.Match[str]) -> str:
+    def value_of(reference: re.Match[str]) -> str:
         resolved = lookup(reference[1], reference[2] or "", reference[3])
         return reference[0] if resolved is None else resolved
 
-    return _REFERENCE.sub(found, value)
+    return _REFERENCE.sub(value_of, value)
 
 
 def references(value: str) -> Iterator[tuple[str, str, str]]:

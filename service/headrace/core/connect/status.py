@@ -120,14 +120,14 @@ def table_statuses(document: Sequence[Mapping[str, Any]]) -> tuple[TableStatus, 
     """The statuses in a document of ``tables_document``."""
     return tuple(
         TableStatus(
-            each["table"],
-            TableState(each["state"]),
-            each["trace"],
-            _seconds(each["since"]),
-            _seconds(each["next_attempt"]) if "next_attempt" in each else None,
-            tuple(each.get("topics", ())),
+            entry["table"],
+            TableState(entry["state"]),
+            entry["trace"],
+            _seconds(entry["since"]),
+            _seconds(entry["next_attempt"]) if "next_attempt" in entry else None,
+            tuple(entry.get("topics", ())),
         )
-        for each in document
+        for entry in document
     )
 
 
@@ -135,14 +135,14 @@ def tables_document(statuses: Sequence[TableStatus]) -> list[dict[str, Any]]:
     """Statuses as JSON, in the status topic and in REST answers; times are ISO 8601 in UTC."""
     return [
         {
-            "table": each.table,
-            "state": each.state,
-            "trace": each.trace,
-            "since": _status_text(each.since),
-            **({} if each.next_attempt is None else {"next_attempt": _status_text(each.next_attempt)}),
-            **({"topics": list(each.topics)} if each.topics else {}),
+            "table": status.table,
+            "state": status.state,
+            "trace": status.trace,
+            "since": _status_text(status.since),
+            **({} if status.next_attempt is None else {"next_attempt": _status_text(status.next_attempt)}),
+            **({"topics": list(status.topics)} if status.topics else {}),
         }
-        for each in statuses
+        for status in statuses
     ]
 
 
@@ -183,15 +183,15 @@ class Status:
 
     @property
     def has_failed_tables(self) -> bool:
-        return any(each.state is TableState.FAILED for each in self.tables)
+        return any(table.state is TableState.FAILED for table in self.tables)
 
     def with_failed_tables(self) -> Status:
         """Return the status in which a task with failed tables is FAILED, with their traces, if it is RUNNING."""
-        failed = [each for each in self.tables if each.state is TableState.FAILED]
+        failed = [table for table in self.tables if table.state is TableState.FAILED]
         if not failed or self.state is not State.RUNNING:
             return self
-        names = ", ".join(each.table for each in failed)
-        traces = "".join(f"Caused by: table {each.table}: {each.trace.rstrip()}\n" for each in failed[:_MAX_TRACES])
+        names = ", ".join(table.table for table in failed)
+        traces = "".join(f"Caused by: table {table.table}: {table.trace.rstrip()}\n" for table in failed[:_MAX_TRACES])
         return replace(self, state=State.FAILED, trace=f"{_TABLES_FAILED.format(names)}\n{traces}")
 
 
@@ -342,12 +342,12 @@ def _optional_text(value: Any) -> str | None:
 
 
 def _notes(document: Any) -> Notes:
-    return {_text(each["note"]): tuple(map(_text, each["where"])) for each in document["notes"]}
+    return {_text(entry["note"]): tuple(map(_text, entry["where"])) for entry in document["notes"]}
 
 
 def _tables(document: Any) -> tuple[TableStatus, ...]:
     statuses = table_statuses(document["tables"])
-    return tuple(replace(each, table=_text(each.table), trace=_text(each.trace)) for each in statuses)
+    return tuple(replace(status, table=_text(status.table), trace=_text(status.trace)) for status in statuses)
 
 
 def _status(document: Any) -> Status | None:

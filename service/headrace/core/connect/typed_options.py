@@ -42,22 +42,22 @@ _SHARED = re.compile(r"(Converter|Transform(ation)?|\$(Key|Value))$")
 _SEE = "See docs/configuration.md for the list."
 
 
-def suggestion(name: str, known: Iterable[str], otherwise: str = _SEE) -> str:
-    """Return a sentence that names the closest known options, or ``otherwise`` if none is similar."""
+def suggestion(name: str, options: Iterable[str], otherwise: str = _SEE) -> str:
+    """Return a sentence that names the closest options, or ``otherwise`` if none is similar."""
     name = name[:_COMPARED]
-    close = difflib.get_close_matches(name, list(known), n=2, cutoff=0.6)
+    close = difflib.get_close_matches(name, list(options), n=2, cutoff=0.6)
     if close:
         return f"Did you mean {' or '.join(repr(key) for key in close)}?"
     return otherwise
 
 
-def class_suggestion(name: str, known: Iterable[str]) -> str:
-    """Return sentences that name the closest known classes, and all of them.
+def class_suggestion(name: str, classes: Iterable[str]) -> str:
+    """Return sentences that name the closest classes, and all of them.
 
     Classes are compared by their simple names, because a wrong package is as common as a wrong name, and without the
     words that many of them share. A name with a package gets the closest classes with theirs.
     """
-    name, simple_names = name[:_COMPARED], {full: full.rpartition(".")[2] for full in known}
+    name, simple_names = name[:_COMPARED], {full: full.rpartition(".")[2] for full in classes}
     given = name.rpartition(".")[2]
     words = {_SHARED.sub("", simple).lower(): simple for simple in simple_names.values()}
     matches = difflib.get_close_matches(_SHARED.sub("", given).lower(), list(words), n=2, cutoff=0.6)

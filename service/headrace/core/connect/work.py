@@ -101,7 +101,7 @@ def assign_work(members: Mapping[str, WorkerState], tasks: Collection[Task], off
         member: state if state.generation == newest else replace(state, leads=False, tasks=frozenset())
         for member, state in members.items()
     }
-    leader = min(members, key=lambda each: (not members[each].leads, -members[each].offset, each))
+    leader = min(members, key=lambda member: (not members[member].leads, -members[member].offset, member))
     labels = {_label(task): task for task in tasks}
     held = {member: {_label(task) for task in state.tasks} for member, state in members.items()}
     shares = assign_topics(dict.fromkeys(members, labels.keys()), held)

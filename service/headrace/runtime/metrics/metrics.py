@@ -129,8 +129,8 @@ class Metrics(StateObserver):
         if state is State.DESTROYED:
             self._connector_states.pop(connector, None)
             self._tasks.remove(connector)
-            for each in self._of_connectors:
-                each.remove_by_labels({"connector": connector})
+            for metric in self._of_connectors:
+                metric.remove_by_labels({"connector": connector})
             return
         self._connector_states[connector] = state
         if state is State.FAILED or (state is State.RUNNING and before not in (State.RUNNING, State.PAUSED)):
@@ -351,7 +351,7 @@ class TaskMetrics(Observer):
         self._progress.unwritten = oldest
 
     def tables(self, blocked: Sequence[TableStatus]) -> None:
-        self._progress.blocked = {each.table: each.state for each in blocked}
+        self._progress.blocked = {status.table: status.state for status in blocked}
         self._tables(blocked)
 
     def upkeep(self, table: str, report: UpkeepReport) -> None:

@@ -79,35 +79,35 @@ class Summaries:
 
     def since_last_call(self, states: Mapping[tuple[str, int], State]) -> Sequence[ConnectorSummary]:
         """Return a summary of each connector with a task on this worker, by name. ``states`` are those of its tasks."""
-        found = {name: ConnectorSummary(name) for name, _ in sorted(states)}
+        summaries = {name: ConnectorSummary(name) for name, _ in sorted(states)}
         since, now = self._since, self._now()
         counted = {
-            labels: (each.batches, each.counts["sink_task_sink_record_send_total"])
-            for labels, each in self._tasks.tasks().items()
+            labels: (task.batches, task.counts["sink_task_sink_record_send_total"])
+            for labels, task in self._tasks.tasks().items()
         }
         for labels, (batches, events) in counted.items():
-            if (summary := found.get(labels[0])) is not None:
+            if (summary := summaries.get(labels[0])) is not None:
                 batches_before, events_before = self._before.get(labels, (0, 0))
                 summary.batches += batches - batches_before
                 summary.events += events - events_before
         for (name, number), state in states.items():
-            found[name].runs |= state in (State.RUNNING, State.FAILED)
+            summaries[name].runs |= state in (State.RUNNING, State.FAILED)
             if state is State.FAILED:
-                found[name].failed_tasks.append(f"{name}-{number}")
+                summaries[name].failed_tasks.append(f"{name}-{number}")
         for (name, _), progress in self._progress.current().items():
-            if (summary := found.get(name)) is None:
+            if (summary := summaries.get(name)) is None:
                 continue
             for table, blocked in progress.blocked.items():
                 tables = {TableState.FAILED: summary.failed_tables, TableState.RETRYING: summary.retried_tables}
                 if blocked in tables:
                     tables[blocked].append(table)
-            for table, each in progress.tables.items():
-                behind = each.behind(since, now)
+            for table, table_progress in progress.tables.items():
+                behind = table_progress.behind(since, now)
                 is_read = progress.blocked.get(table) is not TableState.FAILED
                 if is_read and behind is not None and behind > (-1.0 if summary.behind is None else summary.behind):
                     summary.behind, summary.latest = behind, table
         self._since, self._before = now, counted
-        return list(found.values())
+        return list(summaries.values())
 
 
 class SummaryLog:

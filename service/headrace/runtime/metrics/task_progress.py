@@ -171,9 +171,9 @@ class ProgressCollector(Collector):
     ) -> Metric:
         family = GaugeMetricFamily(name, text, labels=_TABLE)
         for task, progress in self._tasks.items():
-            for table, each in progress.tables.items():
+            for table, table_progress in progress.tables.items():
                 if not of_failed and progress.blocked.get(table) is TableState.FAILED:
                     continue
-                if (found := value(each)) is not None:
-                    family.add_metric((*task, table), found)
+                if (number := value(table_progress)) is not None:
+                    family.add_metric((*task, table), number)
         return family
