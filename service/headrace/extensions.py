@@ -23,7 +23,7 @@ F = TypeVar("F", bound=Callable[..., object])
 
 @dataclass(frozen=True, slots=True)
 class ExtensionPoint(Generic[F]):
-    """A group of functions by name: Headrace's ``own``, and those of entry points under other names.
+    """A group of functions by name: Headrace's (``built_in``), and those of entry points under other names.
 
     Functions accept as many ``parameters``, and return objects with all members of the Protocol ``returns``.
     """

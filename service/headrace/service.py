@@ -89,14 +89,22 @@ class Service:
         self._metrics = Metrics()
         self._feeds, self._lakehouse = connectors.feeds, connectors.lakehouse
         self._memory = memory_plan(config.lake.memory, self._lakehouse.memory())
-        self.worker = Worker(
-            config,
-            connectors.stores,
-            self._task_factory(connectors),
-            self._advertised(),
-            self._metrics,
-            engine=self._engine,
+        tasks = SinkTaskFactory(
+            self._feeds,
+            self._lakehouse,
+            connectors.open_row_source,
+            self._threads,
+            MemoryBudget(self._memory.changes),
+            connectors.open_rows,
+            self._observe,
+            self._metrics.reselects,
+            connectors.open_registry,
+            blocked=self._blocked_tables,
+            sources=connectors.sources,
         )
+        host = config.rest.advertised_host or config.listener.host or socket.gethostname()
+        address = host, config.rest.advertised_port or self._endpoints.port(config)
+        self.worker = Worker(config, connectors.stores, tasks, address, self._metrics, engine=self._engine)
         self._metrics.watch(
             self.worker.configs, self.worker.statuses, self.worker.worker_id, self.worker.connector_class
         )
@@ -121,7 +129,7 @@ class Service:
         The connector files are validated first, without Kafka, so that errors in them are reported at once.
         """
         try:
-            files = self._checked(connectors)
+            files = self._read_connectors(connectors)
         except ConfigError:
             for server in self._servers:
                 server.close()
@@ -146,7 +154,7 @@ class Service:
             await asyncio.gather(working, stopping, return_exceptions=True)
             await self._stop()
 
-    def _checked(self, paths: Sequence[Path]) -> list[ConnectorFile]:
+    def _read_connectors(self, paths: Sequence[Path]) -> list[ConnectorFile]:
         """Read and validate the connector files. Raises ConfigError with the file."""
         files: list[ConnectorFile] = []
         for path in paths:
@@ -210,21 +218,6 @@ class Service:
         exit_after(_END_SECONDS, status=1)
         log.info("Stopped")
 
-    def _task_factory(self, connectors: Connectors) -> SinkTaskFactory:
-        return SinkTaskFactory(
-            self._feeds,
-            self._lakehouse,
-            connectors.open_row_source,
-            self._threads,
-            MemoryBudget(self._memory.changes),
-            connectors.open_rows,
-            self._observe,
-            self._metrics.reselects,
-            connectors.open_registry,
-            blocked=self._blocked_tables,
-            sources=connectors.sources,
-        )
-
     def _engine(self) -> EngineStatus:
         return self._lakehouse.engine
 
@@ -240,11 +233,6 @@ class Service:
         set_note = partial(self.worker.statuses.set_note, connector, task_number)
         tables = partial(self.worker.statuses.put_tables, connector, task_number)
         return self._metrics.task(connector, task_number, topic_read, note, set_note, tables)
-
-    def _advertised(self) -> tuple[str, int]:
-        rest = self._config.rest
-        name = rest.advertised_host or self._config.listener.host or socket.gethostname()
-        return name, rest.advertised_port or self._endpoints.port(self._config)
 
 
 def checked_connector(config: WorkerConfig, path: Path) -> SinkConnectorConfig:

@@ -61,64 +61,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
     The status of a worker is 0, or 1 with the reason in the log.
     """
     options = _parser().parse_args(arguments)
-    _configure_logging(options.log_level)
-    commands = {
-        "verify": _verify,
-        "validate": _validate,
-        "replay-dlq": _replay_dlq,
-        "apply": _apply,
-        "status": _status,
-    }
-    return commands.get(options.mode, _serve)(options)
+    logging.basicConfig(level=options.log_level, stream=sys.stderr)
+    log_format.use(LogSettings().format)
+    for noisy in ("aiokafka", "faust", "mode", "py4j", "uvicorn"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+    return _serve(options) if options.mode.startswith("connect-") else _run_command(options)
 
 
-def _verify(options: argparse.Namespace) -> int:
-    """Return 0 if all is equal, 1 for differences, 2 for an error."""
-    arguments = verify.VerifyArguments(
-        options.connector, options.table, options.repair, options.show_values, options.wait
-    )
+def _run_command(options: argparse.Namespace) -> int:
+    """Return what the command returns: 0, 1 for what it reports, or 2 if it could not do its work."""
     try:
-        return verify.verify(worker_config(options.worker, distributed=False), arguments)
+        if options.mode == "apply":
+            return apply.apply(apply.arguments(options))
+        if options.mode == "status":
+            return status.status(status.arguments(options))
+        if options.mode == "validate":  # also without a worker file
+            defaults = worker_config(options.worker, distributed=False) if options.worker else None
+            return validate.validate(defaults, options.connectors, as_json=options.json)
+        worker = worker_config(options.worker, distributed=False)
+        if options.mode == "replay-dlq":
+            return replay_dlq.replay_dlq(worker, options.connector, dry_run=options.dry_run, old=options.old)
+        arguments = verify.VerifyArguments(
+            options.connector, options.table, options.repair, options.show_values, options.wait
+        )
+        return verify.verify(worker, arguments)
     except HeadraceError as error:
-        print(f"headrace verify: {error}", file=sys.stderr)
-        return 2
-
-
-def _validate(options: argparse.Namespace) -> int:
-    """Return 0 if all files are valid, 1 for invalid ones, 2 for an error."""
-    try:
-        worker = worker_config(options.worker, distributed=False) if options.worker else None
-        return validate.validate(worker, options.connectors, as_json=options.json)
-    except HeadraceError as error:
-        print(f"headrace validate: {error}", file=sys.stderr)
-        return 2
-
-
-def _replay_dlq(options: argparse.Namespace) -> int:
-    """Return 0 if all letters are applied, 1 if some are not, 2 for an error."""
-    try:
-        config = worker_config(options.worker, distributed=False)
-        return replay_dlq.replay_dlq(config, options.connector, dry_run=options.dry_run, old=options.old)
-    except HeadraceError as error:
-        print(f"headrace replay-dlq: {error}", file=sys.stderr)
-        return 2
-
-
-def _apply(options: argparse.Namespace) -> int:
-    """Return 0 if all connectors equal their files, 1 for differences or failed connectors, 2 for an error."""
-    try:
-        return apply.apply(apply.arguments(options))
-    except HeadraceError as error:
-        print(f"headrace apply: {error}", file=sys.stderr)
-        return 2
-
-
-def _status(options: argparse.Namespace) -> int:
-    """Return 0 if nothing has failed, 1 if a connector, task or table has failed, 2 for an error."""
-    try:
-        return status.status(status.arguments(options))
-    except HeadraceError as error:
-        print(f"headrace status: {error}", file=sys.stderr)
+        print(f"headrace {options.mode}: {error}", file=sys.stderr)
         return 2
 
 
@@ -157,12 +125,7 @@ def worker_config(path: Path, *, distributed: bool) -> WorkerConfig:
 _COMMANDS = (
     ("verify", verify, True, "compare source tables with lake tables while both change, and repair differences"),
     ("validate", validate, False, "validate connector files as the REST API does, without a worker and without Kafka"),
-    (
-        "apply",
-        apply,
-        False,
-        "create, change and delete connectors until they equal connector files, over the REST API",
-    ),
+    ("apply", apply, False, "create, change and delete connectors until they equal connector files, over the REST API"),
     ("status", status, False, "print the tables of all connectors, failed ones first, over the REST API"),
     ("replay-dlq", replay_dlq, True, "apply the dead letters of a connector again"),
 )
@@ -171,10 +134,7 @@ _COMMANDS = (
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        "headrace",
-        description=_DESCRIPTION,
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        "headrace", description=_DESCRIPTION, epilog=_EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
         "--version", action="version", version=f"headrace {__version__} (Kafka Connect's API {KAFKA_VERSION})"
@@ -188,8 +148,8 @@ def _parser() -> argparse.ArgumentParser:
         "connect-standalone",
         help="run a worker that keeps configurations and states in memory; connectors come from files",
     )
-    for worker, level in ((distributed, "INFO"), (standalone, "INFO")):
-        _add_worker_file(worker, level)
+    for worker in (distributed, standalone):
+        _add_worker_file(worker, "INFO")
     for name, command, of_worker, summary in _COMMANDS:
         parser_of_command = modes.add_parser(
             name,
@@ -215,10 +175,3 @@ def _parser() -> argparse.ArgumentParser:
 def _add_worker_file(parser: argparse.ArgumentParser, level: str) -> None:
     parser.add_argument("worker", type=Path, metavar="worker.properties", help="a Kafka Connect worker file")
     parser.add_argument("--log-level", default=level, choices=["DEBUG", "INFO", "WARNING", "ERROR"])
-
-
-def _configure_logging(level: str) -> None:
-    logging.basicConfig(level=level, stream=sys.stderr)
-    log_format.use(LogSettings().format)
-    for noisy in ("aiokafka", "faust", "mode", "py4j", "uvicorn"):
-        logging.getLogger(noisy).setLevel(logging.WARNING)

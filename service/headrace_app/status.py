@@ -74,13 +74,16 @@ def arguments(options: argparse.Namespace) -> StatusArguments:
 def status(given: StatusArguments, out: TextIO | None = None) -> int:
     """Print the tables. Return the exit status. Raises ConfigError and RestError."""
     out = out or sys.stdout
-    connectors, tables = _fetched(given)
+    connectors, tables = _fetch(given)
     if given.as_json:
         print(json.dumps({"connectors": connectors, "tables": tables}, indent=2, ensure_ascii=False), file=out)
     else:
         rows = [*_rows_of_connectors(connectors, tables), *map(_row, tables)]
-        causes = [*_causes_of_connectors(connectors), *_causes_of_tables(tables)]
-        for line in (*_aligned([_HEAD, *rows]), *([""] if causes else []), *causes):
+        widths = [max(map(len, column)) for column in zip(_HEAD, *rows, strict=True)]
+        for row in (_HEAD, *rows):
+            print("  ".join(map(str.ljust, row, widths)).rstrip(), file=out)
+        causes = list(_causes(connectors, tables))
+        for line in ([""] if causes else []) + causes:
             print(line, file=out)
     states = [table["state"] for table in tables]
     for _, part in _parts(connectors):
@@ -88,10 +91,19 @@ def status(given: StatusArguments, out: TextIO | None = None) -> int:
     return FAILED if State.FAILED in states else 0
 
 
-def _fetched(given: StatusArguments) -> tuple[dict[str, Json], list[Json]]:
+def _fetch(given: StatusArguments) -> tuple[dict[str, Json], list[Json]]:
     """Return the statuses of the connectors by name, and their tables."""
     worker = ConnectClient(given.url, given.credentials)
-    answer, tables = worker.get("/connectors", {"expand": "status"}), _tables(given, worker)
+    answer = worker.get("/connectors", {"expand": "status"})
+    try:
+        tables = worker.get("/tables")
+    except RestError as error:
+        if error.status != HTTPStatus.NOT_FOUND:
+            raise
+        raise ConfigError(
+            f"{given.url}: does not know GET /tables: it is a worker of Kafka Connect, or of an earlier release of "
+            "Headrace; set --url to a worker of this release"
+        ) from error
     try:
         connectors = {name: entry["status"] for name, entry in sorted(answer.items())}
         if unknown := [name for name in given.connectors if name not in connectors]:
@@ -102,18 +114,6 @@ def _fetched(given: StatusArguments) -> tuple[dict[str, Json], list[Json]]:
         return connectors, [table for table in tables if table["connector"] in wanted]
     except (AttributeError, KeyError, TypeError) as error:
         raise ConfigError("--url: the answer is not that of a worker of Headrace; set it to a worker") from error
-
-
-def _tables(given: StatusArguments, worker: ConnectClient) -> Any:
-    try:
-        return worker.get("/tables")
-    except RestError as error:
-        if error.status != HTTPStatus.NOT_FOUND:
-            raise
-        raise ConfigError(
-            f"{given.url}: does not know GET /tables: it is a worker of Kafka Connect, or of an earlier release of "
-            "Headrace; set --url to a worker of this release"
-        ) from error
 
 
 def _parts(connectors: Mapping[str, Json]) -> Iterator[tuple[tuple[str, str], Json]]:
@@ -158,16 +158,13 @@ def _age(seconds: float) -> str:
     return f"{seconds:.1f} s"
 
 
-def _causes_of_connectors(connectors: Mapping[str, Json]) -> Iterator[str]:
+def _causes(connectors: Mapping[str, Json], tables: Sequence[Json]) -> Iterator[str]:
     for (name, task), part in _parts(connectors):
         if part.get("waits_for"):
             yield f"task {name}-{task}: waits for {part['waits_for']}"
         if part.get("trace") and not _failed_tables(part):
             label = f"task {name}-{task}" if task else f"connector {name}"
             yield f"{label}: {part['state']}: {_headline(part['trace'])}"
-
-
-def _causes_of_tables(tables: Sequence[Json]) -> Iterator[str]:
     for table in tables:
         error = table.get("last_error")
         if table["state"] in (TableState.FAILED, TableState.RETRYING) and error is not None:
@@ -183,9 +180,3 @@ def _failed_tables(part: Json) -> bool:
 def _headline(trace: str) -> str:
     line = trace.strip().partition("\n")[0]
     return line if len(line) <= _MAX_CAUSE else f"{line[:_MAX_CAUSE]}..."
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

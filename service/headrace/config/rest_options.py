@@ -127,7 +127,7 @@ ROLES = ("read", "operate", "admin")
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
-def _known_extensions(name: str, value: Any) -> None:
+def _check_extensions(name: str, value: Any) -> None:
     for class_name in value or ():
         if class_name != BASIC_AUTH_EXTENSION:
             raise InvalidValue(
@@ -136,7 +136,7 @@ def _known_extensions(name: str, value: Any) -> None:
             )
 
 
-def _user_roles(name: str, value: Any) -> None:
+def _check_user_roles(name: str, value: Any) -> None:
     try:
         user_roles(value or ())
     except ValueError as error:
@@ -154,7 +154,7 @@ def user_roles(entries: Sequence[str]) -> tuple[tuple[str, str], ...]:
     return tuple(roles.items())
 
 
-def _secure_url(name: str, value: Any) -> None:
+def _check_secure_url(name: str, value: Any) -> None:
     if value is not None and not is_secure_url(str(value)):
         raise InvalidValue(f"Invalid value {value} for configuration {name}: it must be an https URL")
 
@@ -178,7 +178,7 @@ class BasicAuthSettings:
         Type.LIST,
         (),
         f"{BASIC_AUTH_EXTENSION} requires a user and a password for every request. No other class is known.",
-        validator=_known_extensions,
+        validator=_check_extensions,
     )
     file: str | None = option(
         "rest.basic.auth.file",
@@ -194,7 +194,7 @@ class BasicAuthSettings:
         (),
         "Roles of users, as user:role. The roles are read, operate and admin. A user without an entry is an admin, as "
         "in Kafka Connect.",
-        validator=_user_roles,
+        validator=_check_user_roles,
         read=user_roles,
     )
 
@@ -213,7 +213,7 @@ class OAuthSettings:
         None,
         "Issuer (iss) of the JSON Web Tokens that requests may send as bearer tokens: the URL of an OpenID provider. "
         "Setting it requires authentication.",
-        validator=_secure_url,
+        validator=_check_secure_url,
     )
     jwks_url: str | None = option(
         "rest.oauth.jwks.url",
@@ -221,7 +221,7 @@ class OAuthSettings:
         None,
         "URL of the provider's public keys. By default the one in <issuer>/.well-known/openid-configuration.",
         _LOW,
-        _secure_url,
+        _check_secure_url,
     )
     audience: tuple[str, ...] = option(
         "rest.oauth.audience",

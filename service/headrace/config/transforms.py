@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 from headrace.config.plugin_classes import class_problem
 from headrace.core.connect.config_def import REQUIRED, ConfigDef, ConfigKey, Importance, Type, Validator, Width
@@ -49,7 +51,15 @@ def transform_problems(properties: Properties) -> Iterator[tuple[str, str]]:
     """What Connect says beside the checks of single options."""
     for option_name in _KINDS:
         for alias in aliases(properties, option_name):
-            yield from _class_problems(option_name, f"{option_name}.{alias}.type", properties)
+            option, classes = f"{option_name}.{alias}.type", _KINDS[option_name][2]()
+            name = properties.get(option)
+            if name is None or find(name, classes) is not None:
+                continue
+            if reason := refusal(name):
+                yield option, f"Invalid value {name} for configuration {option}: {reason}."
+            else:
+                interface = "Transformation" if option_name == "transforms" else "Predicate"
+                yield option, class_problem(option, name, interface, classes)
     for alias in aliases(properties, "transforms"):
         prefix = f"transforms.{alias}."
         if f"{prefix}negate" in properties and f"{prefix}predicate" not in properties:
@@ -70,20 +80,6 @@ def of_unknown_class(name: str, properties: Properties) -> bool:
             ):
                 return True
     return False
-
-
-def _class_problems(option_name: str, option: str, properties: Properties) -> Iterator[tuple[str, str]]:
-    name, classes = properties.get(option), _KINDS[option_name][2]()
-    if name is None or find(name, classes) is not None:
-        return
-    reason = refusal(name)
-    if reason is not None:
-        yield option, f"Invalid value {name} for configuration {option}: {reason}."
-    else:
-        yield (
-            option,
-            class_problem(option, name, "Transformation" if option_name == "transforms" else "Predicate", classes),
-        )
 
 
 def _alias_keys(option_name: str, alias: str, properties: Properties, version: str) -> Iterator[ConfigKey]:
@@ -116,22 +112,17 @@ def _alias_keys(option_name: str, alias: str, properties: Properties, version: s
         f"{title} version for {alias}",
     )
     options = (*plugin.options.keys, *(_PREDICATED if option_name == "transforms" else ()))
-    for order, key in enumerate(sorted(options, key=_rank), 2):
+    # Connect's order: what has no default, then by importance, then by name.
+    ordered = sorted(options, key=lambda key: (not key.required, _IMPORTANCE.index(key.importance), key.name))
+    for order, key in enumerate(ordered, 2):
+        validator = key.validator
+        if validator is not None:  # Connect's validators of embedded options name them without their prefix
+            validator = partial(_validate_unprefixed, validator, key.name)
+        shown_name = key.display_name or key.name
         yield replace(
-            key,
-            name=prefix + key.name,
-            group=group,
-            order=order,
-            display_name=key.display_name or key.name,
-            validator=_unprefixed(key.name, key.validator),
+            key, name=prefix + key.name, group=group, order=order, display_name=shown_name, validator=validator
         )
 
 
-def _rank(key: ConfigKey) -> tuple[bool, int, str]:
-    """Connect's order: what has no default, then by importance, then by name."""
-    return not key.required, _IMPORTANCE.index(key.importance), key.name
-
-
-def _unprefixed(name: str, validator: Validator | None) -> Validator | None:
-    """Connect's validators of embedded options name them without their prefix."""
-    return None if validator is None else lambda _, value: validator(name, value)
+def _validate_unprefixed(validator: Validator, name: str, _: str, value: Any) -> None:
+    validator(name, value)

@@ -123,7 +123,7 @@ def test_own_parts_have_precedence(install: Install) -> None:
     """A package cannot replace a part of Headrace by using its name."""
     before = registry.transforms()["org.apache.kafka.connect.transforms.Filter"].options
     install(reselect_caches="rocksdb = extras:half", transforms="own = extras:own")
-    assert composition.CACHES.load("rocksdb") is composition.CACHES.own["rocksdb"]
+    assert composition.CACHES.load("rocksdb") is composition.CACHES.built_in["rocksdb"]
     assert registry.transforms()["org.apache.kafka.connect.transforms.Filter"].options == before
 
 
