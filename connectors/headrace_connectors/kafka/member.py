@@ -122,7 +122,7 @@ class GroupMember(Service):
         self._idle = True
         self._rewinds = False
         self._rebalancing = asyncio.Lock()
-        self._heard = (0, 0.0)
+        self._last_fetch = (0, 0.0)
         self._rebalance_seconds = REBALANCE_REQUESTS * settings.arguments["request_timeout_ms"] / 1000
         self._unassigned_since = clock()
 
@@ -133,7 +133,6 @@ class GroupMember(Service):
 
     @property
     def topic_ids(self) -> Mapping[str, str]:
-        """The ids of the assigned topics."""
         return self._logs.topic_ids
 
     async def on_start(self) -> None:
@@ -148,9 +147,7 @@ class GroupMember(Service):
         try:
             await self._consumer.start()
             raise_group_errors(self._consumer._coordinator)
-            self._consumer.subscribe(
-                pattern=self._settings.pattern, listener=_Rebalances(self._on_revocation, self._on_assignment)
-            )
+            self._consumer.subscribe(pattern=self._settings.pattern, listener=_Rebalances(self))
         except BaseException:
             await stop_client(self._consumer)
             raise
@@ -177,7 +174,6 @@ class GroupMember(Service):
         self._gate_moved.set()
 
     def note(self, notes: Mapping[TopicPartition, str]) -> None:
-        """Set the notes for later commits of assigned partitions."""
         self._notes |= {partition: note for partition, note in notes.items() if partition in self._notes}
 
     async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
@@ -188,17 +184,27 @@ class GroupMember(Service):
             try:
                 async with asyncio.timeout(COMMIT_SLICE_SECONDS):
                     await self._commit_now(wanted)
-                return self._lag.on_commit(offsets)
+                self._lag.on_commit(offsets)
+                return
             except TimeoutError:
                 if self._clock() > deadline:
                     raise Retriable(f"Kafka did not confirm offsets within {COMMIT_SECONDS:g} s") from None
-            wanted = await self._existing(wanted)
-        return None
+            with suppress(KafkaError, TimeoutError):
+                async with asyncio.timeout(COMMIT_SLICE_SECONDS):
+                    topics = await self._consumer.topics()
+                deleted = sorted({partition.topic for partition in wanted} - topics)
+                if deleted:
+                    log.warning("Offsets of deleted topics are not committed: %s", deleted)
+                wanted = {partition: offset for partition, offset in wanted.items() if partition.topic in topics}
 
     async def _commit_now(self, wanted: Mapping[aiokafka.TopicPartition, int]) -> None:
-        noted = {
-            partition: (offset, self._note(TopicPartition(*partition), offset)) for partition, offset in wanted.items()
-        }
+        noted = {}
+        for client_partition, offset in wanted.items():
+            partition, note = TopicPartition(*client_partition), ""
+            if self._may_note:
+                position = self._logs.before(partition, offset)
+                note = with_log_position(self._notes.get(partition, ""), position, offset)
+            noted[client_partition] = offset, note
         try:
             await self._consumer.commit(noted)
         except OffsetMetadataTooLargeError:
@@ -207,24 +213,6 @@ class GroupMember(Service):
             await self._commit_now(wanted)
         except KafkaError as error:
             raise headrace_error(error, "committing offsets") from error
-
-    def _note(self, partition: TopicPartition, offset: int) -> str:
-        if not self._may_note:
-            return ""
-        return with_log_position(self._notes.get(partition, ""), self._logs.before(partition, offset), offset)
-
-    async def _existing(self, wanted: dict[aiokafka.TopicPartition, int]) -> dict[aiokafka.TopicPartition, int]:
-        try:
-            async with asyncio.timeout(COMMIT_SLICE_SECONDS):
-                topics = await self._consumer.topics()
-        except (KafkaError, TimeoutError):
-            return wanted
-        gone = {partition for partition in wanted if partition.topic not in topics}
-        if gone:
-            log.warning(
-                "Offsets of deleted topics are not committed: %s", sorted({partition.topic for partition in gone})
-            )
-        return {partition: offset for partition, offset in wanted.items() if partition not in gone}
 
     async def _repeat(self, work: Callable[[], Awaitable[None]]) -> None:
         try:
@@ -274,10 +262,9 @@ class GroupMember(Service):
                 chunk = await self._next_chunk(partition, records, end, behind)
                 if chunk is not None and epoch == self._numbering.epoch:
                     await self._listener.deliver(chunk)
-                if not behind:
-                    self._caught_up(partition, fetched_at, epoch)
+                if not behind and epoch == self._numbering.epoch:
+                    self.caught_up[partition] = fetched_at
             self._undelivered.discard(partition)
-        return
 
     async def _next_chunk(
         self, partition: TopicPartition, records: Sequence[FetchedRecord], end: int, behind: int
@@ -291,7 +278,7 @@ class GroupMember(Service):
         if epoch != self._numbering.epoch:
             return None
         if problem is not None:
-            await self._find_topics_created_again([partition])  # whose log is another one as well
+            await self._find_topics_created_again([partition.topic])  # whose log is another one as well
             if partition.topic not in self._created_again:
                 log_name = f"{partition.topic}-{partition.partition}"
                 message = _NOT_THE_LOG.format(log=log_name, problem=problem, group=self._settings.group)
@@ -303,7 +290,11 @@ class GroupMember(Service):
         self._logs.read(partition, records[-1], end)
         self._size.observe(chunk.records)
         if chunk.records[0].offset > chunk.begin:
-            chunk = replace(chunk, gone=await self._are_gone(chunk.partition, chunk.begin))
+            # The client skips lost records without an error, like transaction markers. The log must report them: they
+            # count as lost if Kafka does not answer.
+            first = await self._first_offsets([partition])
+            _log_gone({partition: chunk.begin}, first)
+            chunk = replace(chunk, gone=chunk.begin < first.get(partition, chunk.begin + 1))
         return chunk
 
     async def _fail_topic(self, topic: str, message: str) -> None:
@@ -328,10 +319,6 @@ class GroupMember(Service):
         """Return when (monotonic) the newest fetch of a partition was answered; aiokafka has the time of day."""
         return self._clock() - max(0.0, time.time() - (self._consumer.last_poll_timestamp(partition) or 0) / 1000)
 
-    def _caught_up(self, partition: TopicPartition, at: float, epoch: int) -> None:
-        if epoch == self._numbering.epoch:
-            self.caught_up[partition] = at
-
     async def _restart_assignment(self) -> None:
         """End the assignment and begin it once more. A rebalance that is under way does the same."""
         self._rewinds = False
@@ -345,10 +332,6 @@ class GroupMember(Service):
             except FENCED as error:  # the group moves: its next assignment begins at the committed offsets as well
                 log.info("The assignment is not begun again, because the group rebalances: %s", error)
 
-    async def _on_revocation(self, partitions: Collection[TopicPartition]) -> None:
-        async with self._rebalancing:
-            await self._end_assignment(partitions)
-
     async def _end_assignment(self, partitions: Collection[TopicPartition]) -> None:
         self._numbering.next_epoch()  # before the first await, as the module's docstring explains
         self._assigned.clear()
@@ -356,16 +339,6 @@ class GroupMember(Service):
         self._lag.end()
         if partitions:
             await self._listener.on_partitions_revoked(partitions)
-
-    async def _on_assignment(self, partitions: Collection[TopicPartition]) -> None:
-        """Handle an assignment. aiokafka only logs the errors of its listener, and callers would wait forever."""
-        try:
-            async with self._rebalancing:
-                await self._begin_assignment(partitions)
-        except FENCED:
-            raise  # the group moves again
-        except Exception as error:
-            self._fail(error, "taking an assignment")
 
     async def _begin_assignment(self, partitions: Collection[TopicPartition], *, rewinds: bool = False) -> None:
         stored = await committed_offsets(self._consumer, map(_aiokafka, partitions))
@@ -378,37 +351,25 @@ class GroupMember(Service):
                 await self._consumer.commit(new)
         offsets = {partition: offset for partition, (offset, _) in committed.items()}
         self._logs.begin(committed)
-        await self._find_topics_created_again(partitions)
+        await self._find_topics_created_again({partition.topic for partition in partitions})
         first = await self._first_offsets(offsets)
         _log_gone(offsets, first)
         again = self._logs.begins_at(first)
-        await self._seek(partitions if rewinds else again, {**offsets, **again})
+        begin = {**offsets, **again}
+        for partition in partitions if rewinds else again:
+            if partition in begin:
+                self._consumer.seek(_aiokafka(partition), begin[partition])
+            else:  # where its first assignment began
+                await self._consumer.seek_to_beginning(_aiokafka(partition))
         self._lag.begin(offsets)
         self.committed = {partition: committed.get(partition, OffsetNote(0, "")) for partition in partitions}
         self._notes = {partition: note for partition, (_, note) in self.committed.items()}
         self.caught_up = dict.fromkeys(partitions, -inf)
         self._failed_topics.clear()
         await self._listener.on_partitions_assigned(self._numbering.epoch, partitions)
-        self._heard = (0, self._clock())
+        self._last_fetch = (0, self._clock())
         self._assigned.set()
         self._gate_moved.set()
-
-    async def _seek(self, partitions: Collection[TopicPartition], offsets: Mapping[TopicPartition, int]) -> None:
-        """Read from these offsets; a partition without one from its beginning, where its first assignment began."""
-        for partition in partitions:
-            if partition in offsets:
-                self._consumer.seek(_aiokafka(partition), offsets[partition])
-            else:
-                await self._consumer.seek_to_beginning(_aiokafka(partition))
-
-    async def _are_gone(self, partition: TopicPartition, offset: int) -> bool:
-        """Return whether the log has lost records from an offset on, True if Kafka does not answer.
-
-        The client skips lost records without an error, like transaction markers. The log must report them.
-        """
-        first = await self._first_offsets([partition])
-        _log_gone({partition: offset}, first)
-        return offset < first.get(partition, offset + 1)
 
     async def _first_offsets(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
         """Return the offsets of the first records that Kafka keeps, none if it does not answer."""
@@ -420,12 +381,12 @@ class GroupMember(Service):
             return {}
         return {TopicPartition(*partition): offset for partition, offset in first.items()}
 
-    async def _find_topics_created_again(self, partitions: Collection[TopicPartition]) -> None:
+    async def _find_topics_created_again(self, topics: Collection[str]) -> None:
         """Compare the ids of topics. Where Kafka does not answer, the next time does."""
         epoch = self._numbering.epoch
         with suppress(KafkaError, TimeoutError):
             async with asyncio.timeout(COMMIT_SLICE_SECONDS):
-                created_again = await self._logs.created_again({partition.topic for partition in partitions})
+                created_again = await self._logs.created_again(topics)
             if epoch == self._numbering.epoch:
                 self._created_again = [topic for topic in created_again if topic not in self._failed_topics]
 
@@ -437,15 +398,21 @@ class GroupMember(Service):
             self.absent = self._settings.topics.absent(self._consumer.subscription())
             await self._observe_ends(self._consumer.assignment())
             await self._refresh_lag(self._consumer.assignment())
-            await self._find_topics_created_again(
-                [TopicPartition(*partition) for partition in self._consumer.assignment()]
-            )
-            self._check_stall()
+            topics = {partition.topic for partition in self._consumer.assignment()}
+            await self._find_topics_created_again(topics)
+            assigned = self._consumer.assignment()
+            polled = max((self._consumer.last_poll_timestamp(partition) or 0 for partition in assigned), default=0)
+            latest, since = self._last_fetch
+            # A task that is busy or paused does not fetch.
+            if polled != latest or not assigned or not self._idle or self._fetchable() == (NOWHERE,):
+                self._last_fetch = (polled, self._clock())
+            elif self._clock() - since > STALL_SECONDS:
+                raise Retriable(f"no fetch was answered for {STALL_SECONDS:g} s; check the brokers")
         elif self._clock() - self._unassigned_since > self._rebalance_seconds:
             raise Retriable(f"the group has assigned nothing for {self._rebalance_seconds:g} s; check the brokers")
 
     async def _observe_ends(self, assigned: Collection[aiokafka.TopicPartition]) -> None:
-        """Note when client_partition partition was last at its end.
+        """Note when each partition was last at its end.
 
         A partition at its end is fetched all the time, and each answer contains the highwater. A partition without
         leader is not fetched, so that its last time remains.
@@ -461,7 +428,7 @@ class GroupMember(Service):
                         return
                     partition = TopicPartition(*client_partition)
                     if end >= highwater and partition not in self._undelivered:
-                        self._caught_up(partition, self._fetched_at(client_partition), epoch)
+                        self.caught_up[partition] = self._fetched_at(client_partition)
 
     async def _refresh_lag(self, assigned: Collection[aiokafka.TopicPartition]) -> None:
         epoch = self._numbering.epoch
@@ -472,33 +439,26 @@ class GroupMember(Service):
             if epoch == self._numbering.epoch:
                 self._lag.set_ends({TopicPartition(*partition): end for partition, end in ends.items()}, positions)
 
-    def _check_stall(self) -> None:
-        """Raise Retriable if no fetch is answered for long. A busy or paused task does not fetch, so it is excluded."""
-        assigned = self._consumer.assignment()
-        polled = max((self._consumer.last_poll_timestamp(partition) or 0 for partition in assigned), default=0)
-        latest, since = self._heard
-        if polled != latest or not assigned or not self._idle or self._fetchable() == (NOWHERE,):
-            self._heard = (polled, self._clock())
-        elif self._clock() - since > STALL_SECONDS:
-            raise Retriable(f"no fetch was answered for {STALL_SECONDS:g} s; check the brokers")
-
 
 class _Rebalances(aiokafka.ConsumerRebalanceListener):
     """aiokafka's listener. The coordinator awaits its methods."""
 
-    def __init__(
-        self,
-        revoked: Callable[[Collection[TopicPartition]], Awaitable[None]],
-        assigned: Callable[[Collection[TopicPartition]], Awaitable[None]],
-    ) -> None:
-        self._revoked = revoked
-        self._assigned = assigned
+    def __init__(self, member: GroupMember) -> None:
+        self._member = member
 
     async def on_partitions_revoked(self, revoked: Collection[aiokafka.TopicPartition]) -> None:
-        await self._revoked([TopicPartition(*partition) for partition in revoked])
+        async with self._member._rebalancing:
+            await self._member._end_assignment([TopicPartition(*partition) for partition in revoked])
 
     async def on_partitions_assigned(self, assigned: Collection[aiokafka.TopicPartition]) -> None:
-        await self._assigned([TopicPartition(*partition) for partition in assigned])
+        """Handle an assignment. aiokafka only logs the errors of its listener, and callers would wait forever."""
+        try:
+            async with self._member._rebalancing:
+                await self._member._begin_assignment([TopicPartition(*partition) for partition in assigned])
+        except FENCED:
+            raise  # the group moves again
+        except Exception as error:
+            self._member._fail(error, "taking an assignment")
 
 
 def _log_gone(offsets: Mapping[TopicPartition, int], first: Mapping[TopicPartition, int]) -> None:
