@@ -9,16 +9,16 @@ from __future__ import annotations
 import pyarrow as pa
 
 from headrace.core.merge.history import History
-from headrace.core.model.errors import Fatal
 from headrace_connectors.lakehouse.merge import OFFSET, PARTITION, TOPIC, text_literal
 from headrace_connectors.lakehouse.schema import HISTORY_COLUMNS, quoted
+from headrace_connectors.lakehouse.staging import in_lake_type
 
 
 def history_rows(rows: History, stored: pa.Schema) -> pa.Table:
     """Return the rows with all own columns; ``stored`` contains the table's data columns in lake types."""
-    columns = {column.name: _in_lake_type(column.name, column.values, stored) for column in rows.columns}
+    columns = {column.name: in_lake_type(column.values, column.name, stored) for column in rows.columns}
     version = rows.version
-    own = [
+    own_columns = [
         pa.array(version.position, pa.binary(), mask=version.position == b"").cast(pa.string()),
         pa.array([version.topic] * len(rows), pa.string()),
         pa.array(version.partition, pa.int32()),
@@ -27,7 +27,7 @@ def history_rows(rows: History, stored: pa.Schema) -> pa.Table:
         rows.operation,
         rows.unavailable,
     ]
-    return pa.table([*columns.values(), *own], [*columns, *HISTORY_COLUMNS.names])
+    return pa.table([*columns.values(), *own_columns], [*columns, *HISTORY_COLUMNS.names])
 
 
 def append_history_sql(table: str, view: str, rows: History, names: list[str]) -> str:
@@ -47,10 +47,3 @@ def row_offsets_sql(table: str) -> str:
         f"SELECT {TOPIC} AS topic, {PARTITION} AS number, max({OFFSET}) + 1 AS next FROM {table} "
         f"WHERE {OFFSET} IS NOT NULL GROUP BY {TOPIC}, {PARTITION}"
     )
-
-
-def _in_lake_type(name: str, values: pa.Array, stored: pa.Schema) -> pa.Array:
-    if name not in stored.names:
-        raise Fatal(f"column {name!r}: the table does not have it; call evolve first")
-    data_type = stored.field(name).type
-    return values if values.type == data_type else values.cast(data_type)

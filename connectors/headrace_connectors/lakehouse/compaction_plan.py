@@ -49,12 +49,10 @@ class DataFile:
 
     @property
     def is_worn(self) -> bool:
-        """Whether enough rows are deleted."""
         return self.deleted > 0 and self.deleted >= WORN * self.rows
 
     @property
     def tier(self) -> int:
-        """The number of the tier of its size."""
         return max(0, 1 + math.floor(math.log(max(1, self.live_size) / _SMALLEST_TIER, FAN_OUT)))
 
 
@@ -82,17 +80,17 @@ def plan(files: Sequence[DataFile], budget: float, target_size: int = TARGET_SIZ
     partitions: dict[str, list[DataFile]] = defaultdict(list)
     for file in files:
         partitions[file.partition].append(file)
-    rewrites = [each for found in partitions.values() for each in _combined(_chosen(found, target_size), target_size)]
+    rewrites = [rewrite for files in partitions.values() for rewrite in _rewrites(files, target_size)]
     affordable = []
-    for rewrite in sorted(rewrites, key=lambda each: each.benefit, reverse=True):
+    for rewrite in sorted(rewrites, key=lambda rewrite: rewrite.benefit, reverse=True):
         if rewrite.cost <= budget:
             affordable.append(rewrite)
             budget -= rewrite.cost
     return affordable
 
 
-def _chosen(files: Sequence[DataFile], target_size: int) -> Sequence[DataFile]:
-    """The files of a partition that are worn, and those of the highest full tier and of the tiers below it."""
+def _rewrites(files: Sequence[DataFile], target_size: int) -> Iterator[Rewrite]:
+    """Yield rewrites of a partition's worn files, and of those of the highest full tier and of the tiers below it."""
     worn = [file for file in files if file.is_worn]
     small = [file for file in files if not file.is_worn and file.live_size < _FULL * target_size]
     tiers = [0] * (1 + max((file.tier for file in small), default=0))
@@ -102,14 +100,12 @@ def _chosen(files: Sequence[DataFile], target_size: int) -> Sequence[DataFile]:
     for tier, count in enumerate(tiers):
         if count + (full == tier - 1 and full >= 0) >= FAN_OUT:  # the combined file of the tier below joins it
             full = tier
-    return sorted((*worn, *(file for file in small if file.tier <= full)), key=lambda file: (file.live_size, file.path))
+    chosen = (*worn, *(file for file in small if file.tier <= full))
 
-
-def _combined(files: Sequence[DataFile], target_size: int) -> Iterator[Rewrite]:
-    """Fill files of the target size, the smallest first. A single file is rewritten only if it is worn."""
+    # Fill files of the target size, the smallest first. A single file is rewritten only if it is worn.
     waiting: list[DataFile] = []
-    for file in files:
-        if waiting and sum(each.live_size for each in waiting) + file.live_size > target_size:
+    for file in sorted(chosen, key=lambda file: (file.live_size, file.path)):
+        if waiting and sum(other.live_size for other in waiting) + file.live_size > target_size:
             yield Rewrite(tuple(waiting))
             waiting = []
         waiting.append(file)
@@ -140,15 +136,15 @@ class HourlyBytes:
     def available(self) -> float:
         """Bytes that may be written now."""
         with self._lock:
-            left = self._refilled()
+            left = self._refill()
             return math.inf if not self._per_hour or left >= self._per_hour else left
 
     def spend(self, written: int) -> None:
         """Take written bytes out of the allowance, which may become negative."""
         with self._lock:
-            self._left = self._refilled() - written
+            self._left = self._refill() - written
 
-    def _refilled(self) -> float:
+    def _refill(self) -> float:
         now = self._clock()
         self._left = min(float(self._per_hour), self._left + (now - self._since) * self._per_hour / _HOUR)
         self._since = now
@@ -172,11 +168,9 @@ class WriteBudget:
 
     @property
     def available(self) -> float:
-        """Bytes that upkeep may write now."""
-        return max(0.0, min(self._earned - self._spent, *(each.available for each in self._hourly)))
+        return max(0.0, min(self._earned - self._spent, *(allowance.available for allowance in self._hourly)))
 
     def spend(self, written: int) -> None:
-        """Register the bytes that upkeep has written."""
         self._spent += written
-        for each in self._hourly:
-            each.spend(written)
+        for allowance in self._hourly:
+            allowance.spend(written)

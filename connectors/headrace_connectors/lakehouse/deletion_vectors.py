@@ -38,18 +38,18 @@ def encode(positions: Positions) -> bytes:
     return len(bitmap).to_bytes(_FRAME, "big") + bitmap + zlib.crc32(bitmap).to_bytes(_FRAME, "big")
 
 
-def moved(rows: Sequence[int], before: Sequence[Positions], now: Sequence[Positions]) -> Positions:
+def moved_positions(rows: Sequence[int], before: Sequence[Positions], now: Sequence[Positions]) -> Positions:
     """Return the positions, in the rewritten file, of rows that were deleted since the rewrite began.
 
     The rewritten file contains the rows of several files one after the other, in their order, without the rows deleted
     ``before`` it began. For each of these files: ``rows`` is its number of rows, ``now`` are the positions of the rows
     that are deleted now.
     """
-    found, start = [], 0
+    positions, start = [], 0
     for count, earlier, current in zip(rows, before, now, strict=True):
         live = np.ones(count, np.bool_)
         live[earlier] = False
         ranks = np.cumsum(live) - 1
-        found.append(start + ranks[current[live[current]]])
+        positions.append(start + ranks[current[live[current]]])
         start += count - len(earlier)
-    return np.sort(np.concatenate(found)).astype(np.int64) if found else NO_POSITIONS
+    return np.sort(np.concatenate(positions)).astype(np.int64) if positions else NO_POSITIONS

@@ -25,8 +25,8 @@ from headrace_connectors.lakehouse.failures import Damage, NotThere
 from headrace_connectors.lakehouse.schema import column_list, quoted, sql_type
 from headrace_connectors.lakehouse.table_format import (
     WRITE_ID,
-    Committed,
-    Committing,
+    CommitResult,
+    ExclusiveCommit,
     TablePath,
     property_list,
     set_properties,
@@ -131,7 +131,7 @@ class DeltaFormat:
         """Put all of them into one text without ``${…}``, which Spark would replace as a variable."""
         return {_USER_METADATA: json.dumps(dict(properties)).replace("$", "\\u0024")}
 
-    def commit(self, session: TableSession, path: TablePath, statement: str) -> Committed:
+    def commit(self, session: TableSession, path: TablePath, statement: str) -> CommitResult:
         """Run a statement. A MERGE or DELETE returns its counts; the table's history contains those of an INSERT.
 
         A statement that changes no row makes no commit, so that its properties are not stored.
@@ -144,16 +144,16 @@ class DeltaFormat:
                 if "num_updated_rows" in row
                 else MergeCounts(0, row["num_affected_rows"])
             )
-            return Committed(counts, made=counts.upserted + counts.deleted > 0)
+            return CommitResult(counts, made=counts.upserted + counts.deleted > 0)
         write_id = json.loads(session.setting(_USER_METADATA))[WRITE_ID]
-        return self.committed(session, path, write_id) or Committed(MergeCounts(0, 0), made=False)
+        return self.find_commit(session, path, write_id) or CommitResult(MergeCounts(0, 0), made=False)
 
-    def committed(self, session: TableSession, path: TablePath, write_id: str) -> Committed | None:
+    def find_commit(self, session: TableSession, path: TablePath, write_id: str) -> CommitResult | None:
         """Read it from the newest entries of the table's history."""
         for row in session.rows(f"DESCRIBE HISTORY {self.sql_name(path)} LIMIT {_COMMITS_LOOKED_AT}"):
             if write_id in (row.userMetadata or ""):
                 # Version 0 created the table.
-                return Committed(_recorded_counts(row.operation, row.operationMetrics), first=row.version == 1)
+                return CommitResult(_recorded_counts(row.operation, row.operationMetrics), first=row.version == 1)
         return None
 
     def carry(self, session: TableSession, path: TablePath, properties: Mapping[str, str]) -> bool:
@@ -169,7 +169,7 @@ class DeltaFormat:
         rows = session.rows(f"DESCRIBE HISTORY {self.sql_name(path)} LIMIT {_COMMITS_LOOKED_AT}")
         yield from (_properties(row.userMetadata) for row in _standing(rows))
 
-    def compact(self, session: TableSession, path: TablePath, budget: float, committing: Committing) -> int:
+    def compact(self, session: TableSession, path: TablePath, budget: float, committing: ExclusiveCommit) -> int:
         """Run OPTIMIZE while the writer waits: beside it, each merge that deletes rows of these files would fail it."""
         rewrites = plan(self._files(session, path), budget)
         if not rewrites:

@@ -20,8 +20,8 @@ from headrace_connectors.lakehouse.merge import text_literal
 from headrace_connectors.lakehouse.schema import column_list, quoted, sql_type
 from headrace_connectors.lakehouse.table_format import (
     WRITE_ID,
-    Committed,
-    Committing,
+    CommitResult,
+    ExclusiveCommit,
     TablePath,
     property_list,
 )
@@ -116,17 +116,17 @@ class IcebergFormat:
         """Return settings that make each property one of the snapshot."""
         return {_SNAPSHOT_PROPERTY + name: value for name, value in properties.items()}
 
-    def commit(self, session: TableSession, path: TablePath, statement: str) -> Committed:
+    def commit(self, session: TableSession, path: TablePath, statement: str) -> CommitResult:
         """Run a statement. Only the summary of its snapshot contains its counts."""
         session.run(statement)
         write_id = session.setting(_SNAPSHOT_PROPERTY + WRITE_ID)
-        return self.committed(session, path, write_id) or Committed(MergeCounts(0, 0), made=False)
+        return self.find_commit(session, path, write_id) or CommitResult(MergeCounts(0, 0), made=False)
 
-    def committed(self, session: TableSession, path: TablePath, write_id: str) -> Committed | None:
+    def find_commit(self, session: TableSession, path: TablePath, write_id: str) -> CommitResult | None:
         """Read it from the table's snapshots; nearly always from the newest."""
         for snapshot in IcebergTable(session, self.sql_name(path)).snapshots():
             if snapshot.summary.get(WRITE_ID) == write_id:
-                return _committed(snapshot)
+                return _commit_result(snapshot)
         return None
 
     def carry(self, session: TableSession, path: TablePath, properties: Mapping[str, str]) -> bool:
@@ -145,7 +145,7 @@ class IcebergFormat:
         """Read them from the table's snapshots."""
         yield from (each.summary for each in IcebergTable(session, self.sql_name(path)).snapshots())
 
-    def compact(self, session: TableSession, path: TablePath, budget: float, committing: Committing) -> int:
+    def compact(self, session: TableSession, path: TablePath, budget: float, committing: ExclusiveCommit) -> int:
         """Rewrite files beside the writer; sorted tables and those of version 2 by Iceberg's procedure."""
         compaction = IcebergCompaction(session, self.sql_name(path))
         rewrites = plan(compaction.files(), budget)
@@ -158,7 +158,7 @@ class IcebergFormat:
         return sum(rewrite.cost for rewrite in rewrites)
 
     def _compact_by_procedure(
-        self, session: TableSession, path: TablePath, rewrites: Sequence[Rewrite], committing: Committing
+        self, session: TableSession, path: TablePath, rewrites: Sequence[Rewrite], committing: ExclusiveCommit
     ) -> int:
         """Try it beside the writer; if a merge deletes rows of the files meanwhile, again while the writer waits."""
         if not rewrites:
@@ -250,12 +250,12 @@ def _within_catalog(path: TablePath) -> str:
     return f"{quoted(path.namespace)}.{quoted(path.name)}"
 
 
-def _committed(snapshot: Snapshot) -> Committed:
+def _commit_result(snapshot: Snapshot) -> CommitResult:
     """The counts of a MERGE are rows; the summary of an append contains ``added-records``."""
     summary = snapshot.summary
     merged = {name: int(summary.get(_MERGED + name, 0)) for name in ("updated", "inserted", "deleted")}
     appended = 0 if any(name.startswith(_MERGED) for name in summary) else int(summary.get("added-records", 0))
-    return Committed(
+    return CommitResult(
         MergeCounts(merged["updated"] + merged["inserted"] + appended, merged["deleted"]),
         first=snapshot.is_first,
         files=int(summary.get("total-data-files", 0)) + int(summary.get("total-delete-files", 0)),

@@ -39,7 +39,7 @@ _ROW_POSITION_FIELD = 2147483645  # of the deletion-vector-v1 blob, by the speci
 
 
 @dataclass(frozen=True, slots=True)
-class Rewritten:
+class RewriteResult:
     """A new file with the rows of ``files`` that were live at the snapshot; None if there were none.
 
     ``deleted`` are the positions of the rows that were deleted then, by file.
@@ -73,36 +73,37 @@ class IcebergCompaction:
         """Return the files. Those with deletes outside of vectors (of another writer) only if not ``is_possible``."""
         if self._snapshot is None:
             return []
+        files, is_possible = [], self.is_possible
         with self._session.calling():
-            planned = self._table.newScan().useSnapshot(self._snapshot.snapshotId()).planFiles()
+            as_json = java_member(self._jvm, "org.apache.iceberg.ContentFileParser.toJson")
+            scan = self._table.newScan().useSnapshot(self._snapshot.snapshotId()).planFiles()
             try:
-                return list(self._planned(planned.iterator(), vectors=self.is_possible))
+                tasks = scan.iterator()
+                while tasks.hasNext():
+                    task = tasks.next()
+                    # As JSON in one call: py4j needs a call for each property.
+                    file = json.loads(as_json(task.file(), task.spec()))
+                    deletes = [json.loads(as_json(delete, task.spec())) for delete in task.deletes()]
+                    if is_possible and any(delete["file-format"] != "puffin" for delete in deletes):
+                        continue
+                    path, size, rows = file["file-path"], file["file-size-in-bytes"], file["record-count"]
+                    self._tasks[path] = task
+                    partition = json.dumps([file["spec-id"], file.get("partition")])
+                    deleted = sum(delete["record-count"] for delete in deletes)
+                    files.append(DataFile(path, partition, size, rows, deleted))
             finally:
-                planned.close()
+                scan.close()
+        return files
 
-    def _planned(self, tasks: Any, *, vectors: bool) -> Iterator[DataFile]:
-        as_json = java_member(self._jvm, "org.apache.iceberg.ContentFileParser.toJson")
-        while tasks.hasNext():
-            task = tasks.next()
-            # As JSON in one call: py4j needs a call for each property.
-            file = json.loads(as_json(task.file(), task.spec()))
-            deletes = [json.loads(as_json(each, task.spec())) for each in task.deletes()]
-            if not vectors or all(each["file-format"] == "puffin" for each in deletes):
-                path = file["file-path"]
-                self._tasks[path] = task
-                partition = json.dumps([file["spec-id"], file.get("partition")])
-                deleted = sum(each["record-count"] for each in deletes)
-                yield DataFile(path, partition, file["file-size-in-bytes"], file["record-count"], deleted)
-
-    def rewrite(self, files: Sequence[DataFile]) -> Rewritten:
+    def rewrite(self, files: Sequence[DataFile]) -> RewriteResult:
         """Write the live rows of ``files`` into a new file, which no snapshot contains yet."""
         with self._session.calling():
             vectors = [self._vector_of(file.path) for file in files]
             deleted = [self._read(vector) for vector in vectors]
             live = sum(file.rows for file in files) - sum(map(len, deleted))
             if not live:
-                return Rewritten(files, deleted, None)
-            with self._staged(files) as group:
+                return RewriteResult(files, deleted, None)
+            with self._staged_tasks(files) as group:
                 self._session.copy(
                     group,
                     {"split-size": _ONE_TASK, "file-open-cost": "0"},
@@ -115,16 +116,16 @@ class IcebergCompaction:
                     },
                 )
                 coordinator = java_member(self._jvm, "org.apache.iceberg.spark.FileRewriteCoordinator.get")()
-                written = list(coordinator.fetchNewFiles(self._table, group))
+                new_files = list(coordinator.fetchNewFiles(self._table, group))
                 coordinator.clearRewrite(self._table, group)
-            if len(written) != 1 or written[0].recordCount() != live:
-                for each in written:
-                    self._table.io().deleteFile(each.location())
+            if len(new_files) != 1 or new_files[0].recordCount() != live:
+                for file in new_files:
+                    self._table.io().deleteFile(file.location())
                 raise Conflict(f"{self._name}: a compaction did not write the expected rows, and was discarded")
-            return Rewritten(files, deleted, written[0])
+            return RewriteResult(files, deleted, new_files[0])
 
     @contextmanager
-    def _staged(self, files: Sequence[DataFile]) -> Iterator[str]:
+    def _staged_tasks(self, files: Sequence[DataFile]) -> Iterator[str]:
         """Provide the name under which Spark reads these files, and writes files without a commit."""
         group = str(uuid.uuid4())
         tasks = self._jvm.java.util.ArrayList()
@@ -140,7 +141,7 @@ class IcebergCompaction:
             tables.remove(group)
             sets.removeTasks(self._table, group)
 
-    def replace(self, rewritten: Rewritten, properties: Mapping[str, str]) -> None:
+    def replace(self, result: RewriteResult, properties: Mapping[str, str]) -> None:
         """Replace the files by the new one in a commit with ``properties``. No other thread may commit meanwhile.
 
         Raises Conflict if another process did commit, has removed a file, or if the result is unknown. The new file
@@ -149,9 +150,9 @@ class IcebergCompaction:
         with self._session.calling():
             self._table.refresh()
             newest = self._table.currentSnapshot()
-            vectors = self._newest_vectors(newest, [file.path for file in rewritten.files])
+            vectors = self._newest_vectors(newest, [file.path for file in result.files])
             now, change = [], self._table.newRewrite().validateFromSnapshot(newest.snapshotId())
-            for file, before in zip(rewritten.files, rewritten.deleted, strict=True):
+            for file, before in zip(result.files, result.deleted, strict=True):
                 vector = vectors[file.path]
                 now.append(self._read(vector))
                 if not np.isin(before, now[-1]).all():
@@ -159,11 +160,11 @@ class IcebergCompaction:
                 change.deleteFile(self._tasks[file.path].file())
                 if vector is not None:
                     change.deleteFile(vector)
-            if rewritten.new is not None:
-                change.addFile(rewritten.new)
-                moved = deletion_vectors.moved([file.rows for file in rewritten.files], rewritten.deleted, now)
+            if result.new is not None:
+                change.addFile(result.new)
+                moved = deletion_vectors.moved_positions([file.rows for file in result.files], result.deleted, now)
                 if len(moved):
-                    change.addFile(self._write_vector(rewritten.new, moved))
+                    change.addFile(self._write_vector(result.new, moved))
             for name, value in properties.items():
                 change.set(name, value)
             change.commit()
@@ -189,10 +190,10 @@ class IcebergCompaction:
             parent = snapshot.parentId()
             snapshot = None if parent is None else self._table.snapshot(parent)
         if snapshot is None:
-            listed = IcebergCompaction(self._session, self._name)
-            if not {file.path for file in listed.files()}.issuperset(paths):
+            current = IcebergCompaction(self._session, self._name)
+            if not {file.path for file in current.files()}.issuperset(paths):
                 raise Conflict(f"{self._name}: files of a compaction were removed meanwhile")
-            return {path: listed._vector_of(path) for path in paths}
+            return {path: current._vector_of(path) for path in paths}
         return {path: vectors.get(path) or self._vector_of(path) for path in paths}
 
     def _read(self, vector: Any | None) -> Positions:
@@ -219,7 +220,7 @@ class IcebergCompaction:
         )
         output = self._table.io().newOutputFile(location)
         writer = java_member(self._jvm, "org.apache.iceberg.puffin.Puffin.write")(output).createdBy("Headrace").build()
-        written = writer.write(blob)
+        stored = writer.write(blob)
         writer.close()
         builder = java_member(self._jvm, "org.apache.iceberg.FileMetadata.deleteFileBuilder")
         return (
@@ -230,8 +231,8 @@ class IcebergCompaction:
             .withPartition(file.partition())
             .withFileSizeInBytes(writer.fileSize())
             .withReferencedDataFile(file.location())
-            .withContentOffset(written.offset())
-            .withContentSizeInBytes(written.length())
+            .withContentOffset(stored.offset())
+            .withContentSizeInBytes(stored.length())
             .withRecordCount(len(positions))
             .build()
         )

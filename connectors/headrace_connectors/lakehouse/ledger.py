@@ -59,8 +59,7 @@ class TombstoneLedger:
 
     def create(self, properties: Mapping[str, str] | None = None) -> None:
         """Create an empty ledger; the ledger of an earlier table of the same name is invalid."""
-        for statement in self._format.create_ledger(self._path, _SCHEMA, properties or {}):
-            self._session.run(statement)
+        self._session.run(*self._format.create_ledger(self._path, _SCHEMA, properties or {}))
         self._oldest = _NEVER
         self._seen = self._commits()
 

@@ -56,7 +56,7 @@ def stage(actions: Actions, schema: pa.Schema, index: Ints | None = None, *, sof
     """Return the rows at ``index`` (all by default)."""
     picked = _Picked(actions, np.arange(len(actions)) if index is None else index)
     shape = _shape(picked, schema, soft)
-    arrays = [_in_lake_type(picked.values(column), column.name, schema) for column in actions.columns]
+    arrays = [in_lake_type(picked.values(column), column.name, schema) for column in actions.columns]
     arrays += [_staged_array(picked, shape, schema, name) for name in staged_names(shape)]
     return StagedActions(pa.table(arrays, [*shape.columns, *staged_names(shape)]), shape)
 
@@ -65,7 +65,7 @@ def stage_keys(actions: Actions, schema: pa.Schema, *, soft: bool = False) -> St
     """Return the keys of a batch, each with its canonical text."""
     whole = _Picked(actions, np.arange(len(actions)))
     fields = actions.key_fields
-    arrays = [_in_lake_type(whole.values(column), column.name, schema) for column in whole.key_columns()]
+    arrays = [in_lake_type(whole.values(column), column.name, schema) for column in whole.key_columns()]
     shape = MergeColumns("", fields, fields, key_range=_key_range(fields[0], arrays[0]), soft=soft)
     return StagedActions(pa.table([*arrays, actions.key], [*fields, staged("key")]), shape)
 
@@ -107,7 +107,7 @@ def _shape(picked: _Picked, schema: pa.Schema, soft: bool) -> MergeColumns:
     actions, index = picked.actions, picked.index
     names = tuple(column.name for column in actions.columns)
     first_key = picked.key_columns()[0]
-    keys = _in_lake_type(picked.values(first_key), first_key.name, schema)
+    keys = in_lake_type(picked.values(first_key), first_key.name, schema)
     positioned = (actions.version.position[index] != b"") & (actions.gates.position[index] != b"")
     return MergeColumns(
         topic=actions.version.topic,
@@ -130,7 +130,7 @@ def _columns_with(picked: _Picked, state: CellState) -> frozenset[int]:
     return frozenset(number for number, column in columns if picked.has_state(column, state).any())
 
 
-def _in_lake_type(values: pa.Array, name: str, schema: pa.Schema) -> pa.Array:
+def in_lake_type(values: pa.Array, name: str, schema: pa.Schema) -> pa.Array:
     if name not in schema.names:
         raise Fatal(f"column {name!r}: the table does not have it; call evolve first")
     data_type = schema.field(name).type
@@ -199,7 +199,7 @@ def _positions(positions: npt.NDArray[np.bytes_]) -> pa.Array:
 
 def _old_key(picked: _Picked, index: int, schema: pa.Schema) -> pa.Array:
     column = picked.key_columns()[index]
-    return _in_lake_type(column.values.take(_origins(picked)), column.name, schema)
+    return in_lake_type(column.values.take(_origins(picked)), column.name, schema)
 
 
 def _old_versions(picked: _Picked) -> pa.Array:

@@ -35,7 +35,7 @@ class TablePath(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
+class CommitResult:
     """The result of a commit.
 
     ``counts`` are the rows that it changed; appended rows are upserted. ``first`` is whether the table was empty
@@ -53,7 +53,7 @@ class Committed:
     made: bool = True
 
 
-Committing = Callable[[], AbstractContextManager[Mapping[str, str]]]
+ExclusiveCommit = Callable[[], AbstractContextManager[Mapping[str, str]]]
 """In its block no other thread commits to the table; the block's commit repeats the properties that it provides."""
 
 
@@ -93,10 +93,10 @@ class TableFormat(Protocol):
     def commit_settings(self, properties: Mapping[str, str]) -> Mapping[str, str]:
         """Return the session settings for a commit with ``properties``."""
 
-    def commit(self, session: TableSession, path: TablePath, statement: str) -> Committed:
+    def commit(self, session: TableSession, path: TablePath, statement: str) -> CommitResult:
         """Run a statement that changes rows, under the settings of its commit."""
 
-    def committed(self, session: TableSession, path: TablePath, write_id: str) -> Committed | None:
+    def find_commit(self, session: TableSession, path: TablePath, write_id: str) -> CommitResult | None:
         """Return the result of the commit with ``write_id``; None if there is no such commit."""
 
     def carry(self, session: TableSession, path: TablePath, properties: Mapping[str, str]) -> bool:
@@ -108,7 +108,7 @@ class TableFormat(Protocol):
     def history(self, session: TableSession, path: TablePath) -> Iterator[Mapping[str, str]]:
         """Return the properties of the stored commits that were not undone, newest first."""
 
-    def compact(self, session: TableSession, path: TablePath, budget: float, committing: Committing) -> int:
+    def compact(self, session: TableSession, path: TablePath, budget: float, committing: ExclusiveCommit) -> int:
         """Rewrite files that are worth it (``compaction_plan.py``) with at most ``budget`` bytes. Return the bytes.
 
         Raises Conflict if another writer changed the table. What was rewritten before stays.

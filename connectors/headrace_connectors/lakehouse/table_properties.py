@@ -39,9 +39,9 @@ class Progress(NamedTuple):
         """Return the progress after ``commit``: the highest offsets of its group, without those of another group."""
         if not commit.group:
             return self
-        known = self if commit.group == self.group else NO_PROGRESS
-        logs = log_progress.furthest(known.logs, commit.progress)
-        return Progress(commit.group, highest(known.offsets, commit.offsets), logs)
+        before = self if commit.group == self.group else NO_PROGRESS
+        logs = log_progress.furthest(before.logs, commit.progress)
+        return Progress(commit.group, highest(before.offsets, commit.offsets), logs)
 
 
 NO_PROGRESS = Progress("", {})
@@ -59,20 +59,22 @@ def refuse_newer(table: str, properties: Mapping[str, str]) -> None:
 
 def highest(*offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
     """The highest of each partition's offsets."""
-    found: dict[TopicPartition, int] = {}
-    for each in offsets:
-        found |= {partition: max(offset, found.get(partition, 0)) for partition, offset in each.items()}
-    return found
+    maxima: dict[TopicPartition, int] = {}
+    for of_commit in offsets:
+        maxima |= {partition: max(offset, maxima.get(partition, 0)) for partition, offset in of_commit.items()}
+    return maxima
 
 
-def progress(commits: Iterable[Mapping[str, str]], group: str = "") -> Progress | None:
+def progress_of_commits(commits: Iterable[Mapping[str, str]], group: str = "") -> Progress | None:
     """Return the progress of a group, or of the newest one, from the properties of commits, newest first."""
-    named = (properties for properties in commits if GROUP in properties)
-    if not group:
-        newest = next(named, None)
-        return None if newest is None else Progress(newest[GROUP], stored_offsets(newest), _stored_logs([newest]))
-    found = list(islice((each for each in named if each[GROUP] == group), _COMMITS_COMPARED))
-    return Progress(group, highest(*map(stored_offsets, found)), _stored_logs(found)) if found else None
+    if group:
+        compared = list(islice((commit for commit in commits if commit.get(GROUP) == group), _COMMITS_COMPARED))
+    else:
+        compared = list(islice((commit for commit in commits if GROUP in commit), 1))
+    if not compared:
+        return None
+    logs = log_progress.newest(commit.get(_LOGS, "") for commit in compared)
+    return Progress(compared[0][GROUP], highest(*map(stored_offsets, compared)), logs)
 
 
 def commit_properties(commit: Commit, before: Progress = NO_PROGRESS) -> dict[str, str]:
@@ -103,10 +105,6 @@ def carried_properties(before: Progress) -> dict[str, str]:
     return {GROUP: before.group, _OFFSETS: json.dumps(offsets)} | logs
 
 
-def _stored_logs(commits: Iterable[Mapping[str, str]]) -> log_progress.Progress:
-    return log_progress.newest(properties.get(_LOGS, "") for properties in commits)
-
-
 def stored_offsets(properties: Mapping[str, str]) -> dict[TopicPartition, int]:
     """Return the next offsets that ``commit_properties`` wrote."""
     topics = json.loads(properties.get(_OFFSETS, "{}"))
@@ -121,8 +119,22 @@ _PREFIX = "headrace.source."
 
 
 def source_properties(sources: Iterable[TableSource]) -> dict[str, str]:
-    """Return the properties that store these sources."""
-    return {property_name(source): _json(source) for source in sources}
+    """Return the properties that store these sources, as JSON."""
+    return {
+        property_name(source): json.dumps(
+            {
+                "connector": source.connector,
+                "group": source.group,
+                "topic": source.topic,
+                "topic-id": source.topic_id,
+                "name": source.table.name,
+                "database": source.table.database,
+                "schema": source.table.schema,
+                "table": source.table.table,
+            }
+        )
+        for source in sources
+    }
 
 
 def property_name(source: TableSource) -> str:
@@ -134,8 +146,15 @@ def property_name(source: TableSource) -> str:
 
 def stored_sources(properties: Mapping[str, str]) -> list[TableSource]:
     """Return the sources in the properties of a table, in the order of their topics."""
-    found = [_source(value) for name, value in properties.items() if name.startswith(_PREFIX)]
-    return sorted(found, key=lambda source: (source.topic, str(source)))
+    sources = []
+    for name, value in properties.items():
+        if name.startswith(_PREFIX):
+            stored = json.loads(value)
+            table = TableId(stored["name"], stored["database"], stored["schema"], stored["table"])
+            sources.append(
+                TableSource(stored["connector"], stored["group"], stored["topic"], table, stored["topic-id"])
+            )
+    return sorted(sources, key=lambda source: (source.topic, str(source)))
 
 
 def sources_of_commits(commits: Iterable[Mapping[str, str]]) -> Sequence[TableSource]:
@@ -143,30 +162,8 @@ def sources_of_commits(commits: Iterable[Mapping[str, str]]) -> Sequence[TableSo
 
     Compactions and other tools make commits without a connector.
     """
-    newest = next((each for each in commits if GROUP in each and CONNECTOR in each), None)
+    newest = next((commit for commit in commits if GROUP in commit and CONNECTOR in commit), None)
     if newest is None:
         return ()
     topics = sorted({topic for topic, _ in stored_offsets(newest)})
     return [TableSource(newest[CONNECTOR], newest[GROUP], topic, TableId("", "", "", "")) for topic in topics]
-
-
-def _json(source: TableSource) -> str:
-    table = source.table
-    return json.dumps(
-        {
-            "connector": source.connector,
-            "group": source.group,
-            "topic": source.topic,
-            "topic-id": source.topic_id,
-            "name": table.name,
-            "database": table.database,
-            "schema": table.schema,
-            "table": table.table,
-        }
-    )
-
-
-def _source(text: str) -> TableSource:
-    stored = json.loads(text)
-    table = TableId(stored["name"], stored["database"], stored["schema"], stored["table"])
-    return TableSource(stored["connector"], stored["group"], stored["topic"], table, stored["topic-id"])

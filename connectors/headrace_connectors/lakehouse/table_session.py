@@ -74,10 +74,11 @@ class TableSession:
         with translated(self._table), self._engine.statement(self._table, self._spark):
             yield
 
-    def run(self, statement: str) -> None:
-        """Execute a statement for its effect. Spark runs commands at once; nothing is fetched."""
-        with self.calling():
-            self._spark.sql(statement)
+    def run(self, *statements: str) -> None:
+        """Execute statements for their effect. Spark runs commands at once; nothing is fetched."""
+        for statement in statements:
+            with self.calling():
+                self._spark.sql(statement)
 
     def rows(self, query: str) -> list[Any]:
         """Return a small result as Spark rows."""

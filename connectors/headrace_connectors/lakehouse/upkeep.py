@@ -10,16 +10,15 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, nullcontext
 
 from headrace.core.tables.table_layout import Maintenance
 from headrace.ports import UpkeepReport
 from headrace_connectors.lakehouse.compaction_plan import FAN_OUT, WriteBudget
 from headrace_connectors.lakehouse.failures import Conflict
 from headrace_connectors.lakehouse.ledger import TombstoneLedger, ledger_path
-from headrace_connectors.lakehouse.table_format import Committed, TableFormat, TablePath
-from headrace_connectors.lakehouse.table_properties import NO_PROGRESS, carried_properties, progress
+from headrace_connectors.lakehouse.table_format import CommitResult, TableFormat, TablePath
+from headrace_connectors.lakehouse.table_properties import NO_PROGRESS, carried_properties, progress_of_commits
 from headrace_connectors.lakehouse.table_session import TableSession
 
 log = logging.getLogger(__name__)
@@ -30,17 +29,6 @@ COMMITS_UNTIL_COMPACTION = FAN_OUT
 LEDGER_COMMITS_UNTIL_COMPACTION = 100
 _EXPIRY_INTERVAL = 600 * 1_000_000
 _DAY = 24 * 3600 * 1_000_000
-
-
-@dataclass(slots=True)
-class _Due:
-    """What has happened since the last time. A new handle knows nothing, and considers everything."""
-
-    commits: int = COMMITS_UNTIL_COMPACTION
-    ledger_commits: int = 0
-    expired: int | None = None
-    cleaned: int | None = None
-    ledger_expired: int | None = None
 
 
 class Upkeep:
@@ -67,8 +55,13 @@ class Upkeep:
         self._gate = gate
         self._budget = budget
         self._maintenance = maintenance
-        self._due = _Due()
-        self._newest: Committed | None = None
+        # A new handle has no times, and considers everything.
+        self._commits = COMMITS_UNTIL_COMPACTION  # since the last compaction
+        self._ledger_commits = 0
+        self._expired_at: int | None = None
+        self._cleaned_on: int | None = None  # a day
+        self._ledger_expired_on: int | None = None
+        self._newest: CommitResult | None = None
         # Each is written by one thread: the writer's, and that of upkeep.
         self._merged = self._rewritten = 0
 
@@ -78,11 +71,11 @@ class Upkeep:
             self._own_session = self._writer_session.beside()
         return self._own_session
 
-    def committed(self, done: Committed) -> None:
-        """Register a commit of the writer."""
+    def count_commit(self, done: CommitResult) -> None:
+        """Count a commit of the writer."""
         self._newest = done
         self._merged += done.written or 0
-        self._due.commits += 1
+        self._commits += 1
         self._budget.earn(done.written)
 
     @property
@@ -94,7 +87,7 @@ class Upkeep:
 
     def ledger_grew(self) -> None:
         """Register that tombstones were added."""
-        self._due.ledger_commits += 1
+        self._ledger_commits += 1
 
     def is_due(self, now: int) -> bool:
         """Return whether ``run`` has something to do."""
@@ -106,58 +99,48 @@ class Upkeep:
             return False
         # With fewer files no tier is full. A new handle of each of hundreds of tables must not list its files for that.
         has_files = self._newest.files is None or self._newest.files >= COMMITS_UNTIL_COMPACTION
-        return has_files and self._due.commits >= COMMITS_UNTIL_COMPACTION
+        return has_files and self._commits >= COMMITS_UNTIL_COMPACTION
 
     def _expiry_is_due(self, now: int) -> bool:
-        expired = self._due.expired
-        return self._maintenance is not Maintenance.OFF and (expired is None or now - expired >= _EXPIRY_INTERVAL)
+        if self._maintenance is Maintenance.OFF:
+            return False
+        return self._expired_at is None or now - self._expired_at >= _EXPIRY_INTERVAL
 
     def _ledger_is_due(self, now: int) -> bool:
-        return self._due.ledger_commits >= LEDGER_COMMITS_UNTIL_COMPACTION or self._due.ledger_expired != now // _DAY
+        return self._ledger_commits >= LEDGER_COMMITS_UNTIL_COMPACTION or self._ledger_expired_on != now // _DAY
 
     def run(self, now: int, tombstone_retention: int) -> None:
         """Do what is due. Times in microseconds. A conflict with another writer is no error."""
         try:
             if self._compaction_is_due:
-                self._compact()
+                self._commits = 0
+                written = self._format.compact(self._session, self._path, self._budget.available, self._commit_alone)
+                self._budget.spend(written)
+                self._rewritten += written
+
+            ledger, today = ledger_path(self._path), now // _DAY
             if self._expiry_is_due(now):
-                self._expire(now)
-            if self._ledger_is_due(now):
-                self._maintain_ledger(now, tombstone_retention)
+                self._expired_at = now
+                self._format.expire(self._session, self._path)
+                if self._cleaned_on != today:
+                    self._cleaned_on = today
+                    self._format.clean(self._session, self._path, now)
+                    self._format.clean(self._session, ledger, now)
+
+            if self._ledger_commits >= LEDGER_COMMITS_UNTIL_COMPACTION:
+                self._ledger_commits = 0
+                # No gate: commits to the ledger have no progress to repeat.
+                self._format.compact(self._session, ledger, float("inf"), lambda: nullcontext({}))
+                self._format.expire(self._session, ledger)
+            if self._ledger_expired_on != today:
+                self._ledger.expire(self._session, now - tombstone_retention)
+                self._ledger_expired_on = today
         except Conflict as error:
             log.info("Upkeep is repeated later: %s", error)
 
-    def _compact(self) -> None:
-        self._due.commits = 0
-        written = self._format.compact(self._session, self._path, self._budget.available, self._committing)
-        self._budget.spend(written)
-        self._rewritten += written
-
-    def _expire(self, now: int) -> None:
-        self._due.expired = now
-        self._format.expire(self._session, self._path)
-        if self._due.cleaned != now // _DAY:
-            self._due.cleaned = now // _DAY
-            self._format.clean(self._session, self._path, now)
-            self._format.clean(self._session, ledger_path(self._path), now)
-
-    def _maintain_ledger(self, now: int, tombstone_retention: int) -> None:
-        if self._due.ledger_commits >= LEDGER_COMMITS_UNTIL_COMPACTION:
-            self._due.ledger_commits = 0
-            self._format.compact(self._session, ledger_path(self._path), float("inf"), _committing_without_progress)
-            self._format.expire(self._session, ledger_path(self._path))
-        if self._due.ledger_expired != now // _DAY:
-            self._ledger.expire(self._session, now - tombstone_retention)
-            self._due.ledger_expired = now // _DAY
-
     @contextmanager
-    def _committing(self) -> Iterator[Mapping[str, str]]:
+    def _commit_alone(self) -> Iterator[Mapping[str, str]]:
         """Exclude the writer's commits, and provide the properties that the next commit repeats."""
         with self._gate:
-            newest = progress(self._format.history(self._session, self._path)) or NO_PROGRESS
-            yield carried_properties(newest)
-
-
-@contextmanager
-def _committing_without_progress() -> Iterator[Mapping[str, str]]:
-    yield {}
+            progress = progress_of_commits(self._format.history(self._session, self._path)) or NO_PROGRESS
+            yield carried_properties(progress)

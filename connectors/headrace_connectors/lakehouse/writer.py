@@ -42,7 +42,6 @@ from headrace_connectors.lakehouse.schema import (
     HISTORY_COLUMNS,
     SOFT_COLUMNS,
     VERSION_COLUMNS,
-    Evolution,
     column_list,
     data_schema,
     evolution,
@@ -54,7 +53,7 @@ from headrace_connectors.lakehouse.staging import stage_keys, stages
 from headrace_connectors.lakehouse.table_format import (
     KEY_FIELDS,
     WRITE_ID,
-    Committed,
+    CommitResult,
     TableFormat,
     TablePath,
     key_property,
@@ -67,7 +66,7 @@ from headrace_connectors.lakehouse.table_properties import (
     NO_PROGRESS,
     Progress,
     commit_properties,
-    progress,
+    progress_of_commits,
     property_name,
     refuse_newer,
     source_properties,
@@ -102,7 +101,7 @@ class SparkTable:
         self._upkeep = Upkeep(session, table_format, self._ledger, path, self._committing, budget, options.maintenance)
         self._commits = 0
         self._notes: Sequence[str] = ()
-        self._known: tuple[str, Progress] | None = None  # the version of the table with this progress
+        self._cached: tuple[str, Progress] | None = None  # the version of the table with this progress
         self._first_sources: Sequence[TableSource] = ()  # of the table that this handle may create
         self._schema: pa.Schema | None = None
         self._key_fields: tuple[str, ...] = ()
@@ -112,50 +111,49 @@ class SparkTable:
         self._adopt = options.adopt
         self._layout, self._table_format = options.layout, options.format
         self._soft = options.soft_delete and not options.history
-        self._own = HISTORY_COLUMNS if options.history else SOFT_COLUMNS if self._soft else VERSION_COLUMNS
+        self._own_columns = HISTORY_COLUMNS if options.history else SOFT_COLUMNS if self._soft else VERSION_COLUMNS
 
     # -- schema and key -----------------------------------------------------------------------------------------------
 
     def schema(self) -> pa.Schema | None:
         """Return the data columns in lake types, or None while the table does not exist. Raises TableMissing."""
         if self._schema is None:
-            found = self._session.schema(self._table)
-            if found is not None:
-                self._schema, self._seen = self._data_columns(found), True
+            stored = self._session.schema(self._table)
+            if stored is not None:
+                self._schema, self._seen = self._data_columns(stored), True
             elif self._seen and not self._recreate:
                 raise TableMissing(f"{self._label}: the table does not exist any more, or the storage does not show it")
         return self._schema
 
-    def _data_columns(self, found: pa.Schema) -> pa.Schema:
-        stored = self._format.properties(self._session, self._path)
-        refuse_newer(self._label, stored)
-        self._key_fields = tuple(json.loads(stored.get(KEY_FIELDS, "[]")))
-        own = {name for name in found.names if name.startswith(OWN_PREFIX)}
-        if self._soft and own == set(VERSION_COLUMNS.names):
+    def _data_columns(self, stored: pa.Schema) -> pa.Schema:
+        """Return the data columns of a table that exists. Adds Headrace's own columns, or raises Fatal for others."""
+        properties = self._format.properties(self._session, self._path)
+        refuse_newer(self._label, properties)
+        self._key_fields = tuple(json.loads(properties.get(KEY_FIELDS, "[]")))
+        reserved = {name for name in stored.names if name.startswith(OWN_PREFIX)}
+        if self._soft and reserved == set(VERSION_COLUMNS.names):
             self._session.run(f"ALTER TABLE {self._table} ADD COLUMNS ({quoted(DELETED)} BOOLEAN)")
-            own.add(DELETED)
-        if own and own != set(self._own.names):
+            reserved.add(DELETED)
+        if reserved and reserved != set(self._own_columns.names):
             raise Fatal(
                 f"{self._label}: the table was made with another insert.mode or delete.mode; write to another one"
             )
-        if not own and not self._adopt:
+        if not reserved and not self._adopt:
             raise Fatal(
                 f"{self._label}: the table was not created by Headrace; write to another one, or adopt it with "
                 "table.adopt=true"
             )
-        if not own:
-            self._take_over(found)
-        self._format.check(self._session, self._path)
-        return data_schema(self._label, found)
+        if not reserved:
+            # Adopt the table of another writer. Its rows stay without a version: every change outranks them.
+            for column in data_schema(self._label, stored):
+                if stored.field(column.name).type in (pa.int8(), pa.int16()):
+                    self._session.run(*self._format.widen(self._path, column))
+            self._ledger.create()  # before the columns: an old ledger must never be used for a table of Headrace
+            self._session.run(f"ALTER TABLE {self._table} ADD COLUMNS ({column_list(self._own_columns)})")
+            self._session.run(set_properties(self._table, {FORMAT: FORMAT_VERSION}))
 
-    def _take_over(self, found: pa.Schema) -> None:
-        """Adopt a table of another writer. Its rows stay without a version, so that every change outranks them."""
-        for column in data_schema(self._label, found):
-            if found.field(column.name).type in (pa.int8(), pa.int16()):
-                self._run(self._format.widen(self._path, column))
-        self._ledger.create()  # before the columns: an old ledger must never be used for a table of Headrace
-        self._session.run(f"ALTER TABLE {self._table} ADD COLUMNS ({column_list(self._own)})")
-        self._session.run(set_properties(self._table, {FORMAT: FORMAT_VERSION}))
+        self._format.check(self._session, self._path)
+        return data_schema(self._label, stored)
 
     def key_fields(self) -> tuple[str, ...]:
         """Return the columns of the row key in their order, from the table's properties."""
@@ -172,36 +170,30 @@ class SparkTable:
             if evolution(self._label, stored, wanted):
                 self._schema = None  # read again: `headrace verify --repair` may have added the column
                 stored = self._existing_schema()
-                self._alter(stored, evolution(self._label, stored, wanted))
+                change = evolution(self._label, stored, wanted)
+                if change.additions:
+                    self._session.run(f"ALTER TABLE {self._table} ADD COLUMNS ({change.additions})")
+                for column in change.widened:
+                    self._session.run(*self._format.widen(self._path, column))
+                self._schema = evolved(stored, change)
             # An adopted table does not have the property with its key columns yet.
             if self._adopt and not self.key_fields():
                 self._session.run(set_properties(self._table, key_property(key_fields)))
                 self._key_fields = tuple(key_fields)
 
     def _create(self, schema: pa.Schema, key_fields: Sequence[str]) -> None:
-        complete = pa.schema([*schema, *self._own])
+        complete = pa.schema([*schema, *self._own_columns])
         check_columns(self._label, self._table_format, self._layout, complete)
-        self._run(self._format.create_namespace(self._path.namespace))
+        self._session.run(*self._format.create_namespace(self._path.namespace))
         properties = {**key_property(key_fields), **source_properties(self.sources())}
         if not self._ledger.is_early():
             if self._session.schema(self._table) is not None:  # the new ledger would replace another writer's
                 raise Conflict(f"{self._label}: another writer created the table in between")
             self._ledger.create()  # before the table: an old ledger must never be used for a new table
-        self._run(self._format.create(self._path, complete, properties))
+        self._session.run(*self._format.create(self._path, complete, properties))
         self._ledger.attach()
         self._schema, self._key_fields, self._fresh, self._seen = schema, tuple(key_fields), True, True
         self._first_sources = ()
-
-    def _alter(self, stored: pa.Schema, change: Evolution) -> None:
-        if change.additions:
-            self._session.run(f"ALTER TABLE {self._table} ADD COLUMNS ({change.additions})")
-        for column in change.widened:
-            self._run(self._format.widen(self._path, column))
-        self._schema = evolved(stored, change)
-
-    def _run(self, statements: Sequence[str]) -> None:
-        for statement in statements:
-            self._session.run(statement)
 
     def _existing_schema(self) -> pa.Schema:
         schema = self.schema()
@@ -228,10 +220,10 @@ class SparkTable:
     def register(self, source: TableSource, replaced: Sequence[TableSource] = ()) -> None:
         """Store a source in the properties of the table, or with its creation, and remove the ``replaced`` ones."""
         if self.schema() is None:
-            kept = (each for each in self._first_sources if each not in replaced)
+            kept = (registered for registered in self._first_sources if registered not in replaced)
             self._first_sources = list(dict.fromkeys([*kept, source]))
             return
-        names = {property_name(each) for each in replaced} - {property_name(source)}
+        names = set(map(property_name, replaced)) - {property_name(source)}
         with self._committing:
             self._session.run(set_properties(self._table, source_properties([source])))
             if names:
@@ -261,7 +253,7 @@ class SparkTable:
             if self.schema() is not None:
                 self._refuse_unregistered()
             else:
-                self._run(self._format.create_namespace(self._path.namespace))
+                self._session.run(*self._format.create_namespace(self._path.namespace))
                 self._ledger.begin_early(source_properties(self._first_sources))
             self._ledger.append(tombstones, now)
             self._upkeep.ledger_grew()
@@ -278,34 +270,26 @@ class SparkTable:
             return MergeCounts(0, 0)
         counts = MergeCounts(0, 0)
         parts = stages(actions, self._existing_schema(), soft=self._soft)
-        marked = self._to_be_marked(actions) if self._soft else 0
+        marked = 0  # deletes that mark a row; a commit counts them as updates
+        if self._soft and not self._fresh and len(deletes := np.flatnonzero(actions.delete)):
+            deleted = actions.take(deletes)
+            marked = int(outranking(deleted, self.stored(deleted)).sum())
         for part in parts:
-            own = commit if part is parts[-1] else replace(commit, group="")
+            part_commit = commit if part is parts[-1] else replace(commit, group="")
             with self._session.staged(part.rows) as view:
                 # The worker that created the table may have been overtaken by one that found the table empty.
                 self._fresh = self._fresh and not self._format.commits(self._session, self._path)
                 if self._fresh and not (part.shape.kept or part.shape.carried):
-                    done = self._append(append_sql(self._table, view, part.shape), own)
+                    done = self._commit(append_sql(self._table, view, part.shape), part_commit)
+                    if done.made and not done.first:
+                        raise Fatal(
+                            f"{self._label}: another writer filled the table while it was empty; compare it with the "
+                            "source"
+                        )
                 else:
-                    done = self._commit(merge_sql(self._table, view, part.shape), own).counts
-            counts = MergeCounts(counts.upserted + done.upserted, counts.deleted + done.deleted)
+                    done = self._commit(merge_sql(self._table, view, part.shape), part_commit)
+            counts = MergeCounts(counts.upserted + done.counts.upserted, counts.deleted + done.counts.deleted)
         return MergeCounts(counts.upserted - marked, counts.deleted + marked)
-
-    def _to_be_marked(self, actions: Actions) -> int:
-        """The number of deletes that mark a row; a commit counts them as updates."""
-        deletes = np.flatnonzero(actions.delete)
-        if self._fresh or not len(deletes):
-            return 0
-        taken = actions.take(deletes)
-        return int(outranking(taken, self.stored(taken)).sum())
-
-    def _append(self, statement: str, commit: Commit) -> MergeCounts:
-        done = self._commit(statement, commit)
-        if done.made and not done.first:
-            raise Fatal(
-                f"{self._label}: another writer filled the table while it was empty; compare it with the source"
-            )
-        return done.counts
 
     def truncate(self, floor: RowVersion, commit: Commit) -> None:
         """Remove every row that ``floor`` outranks; the caller has recorded the floor in the ledger."""
@@ -322,10 +306,9 @@ class SparkTable:
         """Add rows to a history, without those that it contains; see ``append.py``."""
         staged = history_rows(rows, self._existing_schema())
         with self._session.staged(staged) as view:
-            statement = append_history_sql(self._table, view, rows, staged.column_names)
-            self._commit(statement, commit)
+            self._commit(append_history_sql(self._table, view, rows, staged.column_names), commit)
 
-    def _commit(self, statement: str, commit: Commit) -> Committed:
+    def _commit(self, statement: str, commit: Commit) -> CommitResult:
         """Run a statement whose commit has the properties of ``commit``, and those of the last commit.
 
         After a conflict with another writer's commit (a compaction) the statement runs again, unless its commit
@@ -345,13 +328,13 @@ class SparkTable:
                 ):
                     with attempt:
                         again = attempt.retry_state.attempt_number > 1
-                        earlier = self._format.committed(self._session, self._path, write_id) if again else None
+                        earlier = self._format.find_commit(self._session, self._path, write_id) if again else None
                         done = earlier or self._format.commit(self._session, self._path, statement)
             if done.made or self._format.carry(self._session, self._path, properties):
                 before = before.with_commit(commit)
-            self._known = done.version or self._format.version(self._session, self._path), before
+            self._cached = done.version or self._format.version(self._session, self._path), before
         self._fresh = False
-        self._upkeep.committed(done)
+        self._upkeep.count_commit(done)
         self._commits += 1
         if self._commits == _COMMITS_UNTIL_NOTES:
             self._notes = self._format.limits(self._session, self._path)
@@ -366,57 +349,51 @@ class SparkTable:
         try:
             yield
         except HeadraceError:
-            self._schema, self._key_fields, self._fresh, self._known = None, (), False, None
+            self._schema, self._key_fields, self._fresh, self._cached = None, (), False, None
             raise
 
     # -- progress -----------------------------------------------------------------------------------------------------
 
     def reached(self, group: str) -> Mapping[TopicPartition, int] | None:
         """Return the offsets in the newest commits with them; read again only after the table's version has changed."""
-        found = self._progress_of(group)
-        return None if found is None else found.offsets
+        progress = self._progress_of(group)
+        return None if progress is None else progress.offsets
 
     def log_progress(self, group: str) -> log_progress.Progress:
         """Return the progress in the logs of the source's servers from the same commits."""
-        found = self._progress_of(group)
-        return {} if found is None else found.logs
+        progress = self._progress_of(group)
+        return {} if progress is None else progress.logs
 
     def _progress_of(self, group: str) -> Progress | None:
+        """Return the progress in the newest commits; None if no commit contains any, or there is no table."""
         if self.schema() is None:
             return None
         with self._naming_the_file():
-            return self._newest_of(group)
-
-    def _newest_of(self, group: str) -> Progress | None:
-        try:
-            version = self._format.version(self._session, self._path)
-        except NotThere:
-            self._schema = None
-            if self.schema() is None:
-                return None
-            raise
-        if self._known is None or self._known[0] != version or self._known[1].group != group:
-            found = progress(self._history(), group)
-            if found is None:
-                return None
-            self._known = version, found
-        return self._known[1]
+            try:
+                version = self._format.version(self._session, self._path)
+            except NotThere:
+                self._schema = None
+                if self.schema() is None:
+                    return None
+                raise
+            if self._cached is None or self._cached[0] != version or self._cached[1].group != group:
+                progress = progress_of_commits(self._history(), group)
+                if progress is None:
+                    return None
+                self._cached = version, progress
+            return self._cached[1]
 
     def _progress_before(self, commit: Commit) -> Progress:
-        """The properties that a commit repeats: those of its group, or without a group those of the newest one."""
+        """The progress that a commit repeats: that of its group, or without a group that of the newest commit."""
         if self._fresh:
             return NO_PROGRESS
-        if not commit.group:
-            return self._newest_progress()
-        if self._known is None or self._known[1].group != commit.group:
-            found = self._progress_of(commit.group)
-            return Progress(commit.group, {}) if found is None else found
-        return self._known[1]
-
-    def _newest_progress(self) -> Progress:
-        if self._known is not None and self._known[0] == self._format.version(self._session, self._path):
-            return self._known[1]
-        return progress(self._history()) or NO_PROGRESS
+        if commit.group:
+            if self._cached is not None and self._cached[1].group == commit.group:
+                return self._cached[1]
+            return self._progress_of(commit.group) or Progress(commit.group, {})
+        if self._cached is not None and self._cached[0] == self._format.version(self._session, self._path):
+            return self._cached[1]
+        return progress_of_commits(self._history()) or NO_PROGRESS
 
     def _history(self) -> Iterator[Mapping[str, str]]:
         """Yield the properties of commits, newest first. Another worker may be of a later release."""

@@ -38,7 +38,7 @@ from headrace_connectors.lakehouse.schema import (
 from headrace_connectors.lakehouse.table_properties import (
     NO_PROGRESS,
     commit_properties,
-    progress,
+    progress_of_commits,
     source_properties,
     sources_of_commits,
     stored_sources,
@@ -348,12 +348,12 @@ class MemoryTable:
 
     def reached(self, group: str) -> Mapping[TopicPartition, int] | None:
         """Return the offsets of the group in its newest commits."""
-        found = None if self.schema() is None else progress(reversed(self._stored.summaries), group)
+        found = None if self.schema() is None else progress_of_commits(reversed(self._stored.summaries), group)
         return None if found is None else found.offsets
 
     def log_progress(self, group: str) -> log_progress.Progress:
         """Return the progress in the logs of the source's servers from these commits."""
-        found = None if self.schema() is None else progress(reversed(self._stored.summaries), group)
+        found = None if self.schema() is None else progress_of_commits(reversed(self._stored.summaries), group)
         return {} if found is None else found.logs
 
     def offsets(self, group: str) -> Mapping[TopicPartition, int]:
@@ -362,7 +362,7 @@ class MemoryTable:
 
     def _committed(self, commit: Commit) -> None:
         """Add a commit, which repeats the properties of the one before it."""
-        before = progress(reversed(self._stored.summaries), commit.group) or NO_PROGRESS
+        before = progress_of_commits(reversed(self._stored.summaries), commit.group) or NO_PROGRESS
         self._stored.commits.append(commit)
         self._stored.summaries.append(commit_properties(commit, before))
 

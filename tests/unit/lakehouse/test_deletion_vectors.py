@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace_connectors.lakehouse.deletion_vectors import Positions, decode, encode, moved
+from headrace_connectors.lakehouse.deletion_vectors import Positions, decode, encode, moved_positions
 
 positions = st.sets(st.integers(0, 2**40), max_size=200).map(sorted)
 
@@ -35,7 +35,7 @@ def test_a_deleted_row_is_found_in_the_new_file(files: list[list[str]]) -> None:
     expected = [row for row, state in enumerate(new_file) if state == "since"]
     before = [_where(file, "before") for file in files]
     now = [_where(file, "before", "since") for file in files]
-    assert moved([len(file) for file in files], before, now).tolist() == expected
+    assert moved_positions([len(file) for file in files], before, now).tolist() == expected
 
 
 def _where(file: list[str], *states: str) -> Positions:

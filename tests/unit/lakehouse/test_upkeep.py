@@ -16,7 +16,7 @@ from headrace_connectors.lakehouse.failures import Conflict
 from headrace_connectors.lakehouse.iceberg import IcebergFormat
 from headrace_connectors.lakehouse.ledger import TombstoneLedger, ledger_path
 from headrace_connectors.lakehouse.spark_engine import SparkEngine
-from headrace_connectors.lakehouse.table_format import Committed, TablePath
+from headrace_connectors.lakehouse.table_format import CommitResult, TablePath
 from headrace_connectors.lakehouse.table_session import TableSession
 from headrace_connectors.lakehouse.upkeep import (
     COMMITS_UNTIL_COMPACTION,
@@ -27,7 +27,7 @@ from headrace_connectors.lakehouse.upkeep import (
 MINUTE = 60 * 1_000_000
 DAY = 24 * 60 * MINUTE
 PATH = TablePath("shop", "item")
-COMMIT = Committed(MergeCounts(1, 0), written=1000)
+COMMIT = CommitResult(MergeCounts(1, 0), written=1000)
 
 
 class RecordedFormat(IcebergFormat):
@@ -103,12 +103,12 @@ def ran(upkeep: Upkeep, lake: RecordedFormat, now: int) -> list[str]:
 def test_each_part_has_its_own_schedule(lake: RecordedFormat) -> None:
     """A new handle considers all; then compaction by commits, expiry every ten minutes, tombstones once a day."""
     upkeep, now = upkeep_of(lake), 9 * DAY
-    upkeep.committed(COMMIT)
+    upkeep.count_commit(COMMIT)
     assert ran(upkeep, lake, now) == ["compact item", "expire item", "expire tombstones"]
     for _ in range(COMMITS_UNTIL_COMPACTION - 1):
-        upkeep.committed(COMMIT)
+        upkeep.count_commit(COMMIT)
         assert ran(upkeep, lake, now) == []
-    upkeep.committed(COMMIT)
+    upkeep.count_commit(COMMIT)
     assert ran(upkeep, lake, now) == ["compact item"]
     assert ran(upkeep, lake, now + 9 * MINUTE) == []
     assert ran(upkeep, lake, now + 10 * MINUTE) == ["expire item"]
@@ -123,10 +123,10 @@ def test_a_table_with_few_files_is_not_listed(lake: RecordedFormat) -> None:
     """A compaction is considered when the newest commit reports enough files."""
     upkeep = upkeep_of(lake)
     for files in (1, COMMITS_UNTIL_COMPACTION - 1):
-        upkeep.committed(replace(COMMIT, files=files))
+        upkeep.count_commit(replace(COMMIT, files=files))
         upkeep.run(9 * DAY, 7 * DAY)
     assert "compact item" not in lake.steps
-    upkeep.committed(replace(COMMIT, files=COMMITS_UNTIL_COMPACTION))
+    upkeep.count_commit(replace(COMMIT, files=COMMITS_UNTIL_COMPACTION))
     assert ran(upkeep, lake, 9 * DAY) == ["compact item"]
 
 
@@ -134,7 +134,7 @@ def test_another_service_may_maintain_the_table(lake: RecordedFormat) -> None:
     """With table.maintenance=off only the ledger is maintained, which no other service knows."""
     upkeep = upkeep_of(lake, Maintenance.OFF)
     for _ in range(2 * COMMITS_UNTIL_COMPACTION):
-        upkeep.committed(COMMIT)
+        upkeep.count_commit(COMMIT)
     assert ran(upkeep, lake, 9 * DAY) == ["expire tombstones"]
 
 
@@ -143,7 +143,7 @@ def test_a_compaction_gets_what_merges_have_earned(lake: RecordedFormat) -> None
     upkeep = upkeep_of(lake)
     for expected in (RATIO * 8000, RATIO * 16000 - 500):
         for _ in range(COMMITS_UNTIL_COMPACTION):
-            upkeep.committed(COMMIT)
+            upkeep.count_commit(COMMIT)
         upkeep.run(9 * DAY, 7 * DAY)
         assert lake.budgets[-1] == expected
     assert (upkeep.report.merged_bytes, upkeep.report.upkeep_bytes) == (16000, 1000)
@@ -153,7 +153,7 @@ def test_maintenance_after_a_conflict_runs_when_it_is_due_again(lake: RecordedFo
     """The task continues after the conflict, because no result depends on the maintenance."""
     upkeep = upkeep_of(lake)
     lake.error = Conflict("shop.item: another writer changed the table in between")
-    upkeep.committed(COMMIT)
+    upkeep.count_commit(COMMIT)
     upkeep.run(9 * DAY, 7 * DAY)
     assert lake.steps == ["compact item"]
     lake.error = None
