@@ -67,9 +67,9 @@ RULES_OF_CASES = (
         (
             Edit(
                 RESELECT_CACHE,
-                "        batch.for_row(stamps.key(row), stamps[row]).put(column.name, value)\n",
-                "        if value is not None:\n"
                 "            batch.for_row(stamps.key(row), stamps[row]).put(column.name, value)\n",
+                "            if value is not None:\n"
+                "                batch.for_row(stamps.key(row), stamps[row]).put(column.name, value)\n",
             ),
         ),
     ),
@@ -118,8 +118,8 @@ RULES_OF_CASES = (
         (
             Edit(
                 RESELECT_CACHE,
-                "        batch.for_row(stamps.key(row), stamps[row]).put(column.name, value)\n",
-                "        del row, value\n",
+                "            batch.for_row(stamps.key(row), stamps[row]).put(column.name, value)\n",
+                "            del row, value\n",
             ),
         ),
     ),
@@ -196,8 +196,8 @@ RULES_OF_CASES = (
         (
             Edit(
                 IDENTITY,
-                "declared = KeyColumns(options.key_columns).of(table) or _catalog_key(names, catalog)",
-                "declared = key_fields",
+                "    is_declared = bool(declared) and",
+                "    declared = key_fields\n    is_declared = bool(declared) and",
             ),
         ),
     ),
@@ -268,7 +268,11 @@ RULES_OF_CASES = (
     Rule(
         "S34",
         "hits are used if the row is missing",
-        (Edit(COMPLETION, "    if len(cells.hit_rows):\n", "    if len(cells.hit_rows) and answer is None:\n"),),
+        (
+            Edit(
+                COMPLETION, "        if len(cells.hit_rows):\n", "        if len(cells.hit_rows) and answer is None:\n"
+            ),
+        ),
     ),
     Rule(
         "S35",

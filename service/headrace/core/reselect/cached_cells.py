@@ -29,18 +29,15 @@ def refresh(actions: Actions, rules: TableRules, batch: CacheBatch) -> None:
     for row in np.flatnonzero(actions.delete | actions.fresh).tolist():
         batch.for_row(stamps.key(row), stamps[row]).drop()
     for column in actions.columns:
-        if rules.column(column.name).cacheable:
-            _refresh_column(actions, column, batch, stamps)
-
-
-def _refresh_column(actions: Actions, column: Column, batch: CacheBatch, stamps: _Stamps) -> None:
-    doubtful = has_state(column, CellState.UNKNOWN) | has_state(column, CellState.DOUBTFUL)
-    for row in np.flatnonzero(doubtful & ~actions.delete).tolist():
-        batch.for_row(stamps.key(row), stamps[row]).invalidate(column.name)
-    known = has_state(column, CellState.VALUE) | has_state(column, CellState.NULL)
-    rows = np.flatnonzero((known if column.states is not None else True) & ~actions.delete)
-    for row, value in zip(rows.tolist(), _cell_values(column.values, rows), strict=True):
-        batch.for_row(stamps.key(row), stamps[row]).put(column.name, value)
+        if not rules.column(column.name).cacheable:
+            continue
+        doubtful = has_state(column, CellState.UNKNOWN) | has_state(column, CellState.DOUBTFUL)
+        for row in np.flatnonzero(doubtful & ~actions.delete).tolist():
+            batch.for_row(stamps.key(row), stamps[row]).invalidate(column.name)
+        has_content = has_state(column, CellState.VALUE) | has_state(column, CellState.NULL)
+        rows = np.flatnonzero((has_content if column.states is not None else True) & ~actions.delete)
+        for row, value in zip(rows.tolist(), _cell_values(column.values, rows), strict=True):
+            batch.for_row(stamps.key(row), stamps[row]).put(column.name, value)
 
 
 def cached_cells(

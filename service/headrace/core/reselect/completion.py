@@ -21,7 +21,7 @@ from headrace.core.model.events import CellState, Column
 from headrace.core.model.unavailable import Placeholder
 from headrace.core.reselect.cached_cells import drop_rows, from_cache, put_answers
 from headrace.core.reselect.plan import OpenCells, ReselectPlan
-from headrace.core.reselect.rows import ReadCells, ReadRows
+from headrace.core.reselect.rows import ReadRows
 
 Rows = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -46,38 +46,26 @@ def complete(plan: ReselectPlan, answer: ReadRows | None, failure: HeadraceError
         return Completed(plan.actions)
     columns, read = list(plan.actions.columns), {}
     for cells in plan.open:
-        columns[cells.column], read[cells.column] = _complete_column(plan, cells, answer, failure)
+        column = columns[cells.column]
+        filling, rows = _Filling(column), np.empty(0, np.int64)
+        if len(cells.hit_rows):
+            filling.fill(cells.hit_rows, from_cache(column.values.type, cells.hit_values))
+        if answer is not None and cells.column in plan.requested:
+            cells_read = answer.columns[plan.requested.index(cells.column)]
+            rows, values = plan.rows[cells_read.places], cells_read.values
+            if not answer.proven and cells.nulls.any():  # it may be older than the events, and replaces none of them
+                kept = ~cells.nulls[rows]
+                rows, values = rows[kept], values.filter(pa.array(kept))
+            plan.counts["resolved", "source", column.name] += len(rows)
+            plan.counts["resolved", "unreadable", column.name] += cells_read.unreadable
+            filling.fill(rows, values)
+            if plan.batch is not None and answer.proven and plan.rules.column(column.name).cacheable:
+                put_answers(plan.actions, column.name, rows, values, plan.batch)
+        _resolve_rest(plan, cells, filling, answer, failure)
+        columns[cells.column], read[cells.column] = filling.column(), rows
     if plan.batch is not None and answer is not None and answer.proven:
         drop_rows(plan.actions, plan.rows[~answer.found], plan.batch)
     return Completed(replace(plan.actions, columns=tuple(columns)), read)
-
-
-def _complete_column(
-    plan: ReselectPlan, cells: OpenCells, answer: ReadRows | None, failure: HeadraceError | None
-) -> tuple[Column, Rows]:
-    column = plan.actions.columns[cells.column]
-    filling, rows = _Filling(column), np.empty(0, np.int64)
-    if len(cells.hit_rows):
-        filling.fill(cells.hit_rows, from_cache(column.values.type, cells.hit_values))
-    if answer is not None and cells.column in plan.requested:
-        cells_read = answer.columns[plan.requested.index(cells.column)]
-        rows, values = _usable(plan, cells, cells_read, answer.proven)
-        plan.counts["resolved", "source", column.name] += len(rows)
-        plan.counts["resolved", "unreadable", column.name] += cells_read.unreadable
-        filling.fill(rows, values)
-        if plan.batch is not None and answer.proven and plan.rules.column(column.name).cacheable:
-            put_answers(plan.actions, column.name, rows, values, plan.batch)
-    _resolve_rest(plan, cells, filling, answer, failure)
-    return filling.column(), rows
-
-
-def _usable(plan: ReselectPlan, cells: OpenCells, read: ReadCells, proven: bool) -> tuple[Rows, pa.Array]:
-    """The rows and values of an answer; an answer that may be older than the events replaces none of their nulls."""
-    rows, values = plan.rows[read.places], read.values
-    if proven or not cells.nulls.any():
-        return rows, values
-    kept = ~cells.nulls[rows]
-    return rows[kept], values.filter(pa.array(kept))
 
 
 class _Filling:
@@ -140,12 +128,19 @@ def check_no_placeholder(completed: Completed, placeholder: Placeholder) -> int:
 def _resolve_rest(
     plan: ReselectPlan, cells: OpenCells, filling: _Filling, answer: ReadRows | None, failure: HeadraceError | None
 ) -> None:
-    """Decide the cells without an answer of cache and source: fallback, keep, carry, or the policy."""
+    """Decide the cells without an answer of cache and source: fallback, keep, carry, or the policy.
+
+    The policy is ``reselect.unresolved.insert.mode`` (section 3.4). ``auto`` decides null if the source proved that the
+    row is gone: a delete or key change must follow. All other cells stay open, because the policy applies only to
+    actions that the merge applies, which the writer knows.
+    """
     actions = plan.actions
     doubtful = filling.states == CellState.DOUBTFUL
     unknown = (filling.states == CellState.UNKNOWN) & cells.unknown
     carried = (filling.states == CellState.CARRIED) & cells.unchanged
-    unread = cells.nulls if plan.rules.column(actions.columns[cells.column].name).generated else unknown
+    name = actions.columns[cells.column].name
+    rule = plan.rules.column(name)
+    unread = cells.nulls if rule.generated else unknown
     if (unknown.any() or doubtful.any() or carried.any() or unread.any()) and isinstance(failure, Retriable):
         raise failure
     filling.last_resort(doubtful)
@@ -157,33 +152,16 @@ def _resolve_rest(
     carried = unknown & actions.fresh & actions.carries()
     filling.set(kept, CellState.UNCHANGED)
     filling.set(carried, CellState.CARRIED)
-    name = actions.columns[cells.column].name
     plan.counts["resolved", "target", name] += int(kept.sum())
     plan.counts["resolved", "carry", name] += int((filling.states == CellState.CARRIED).sum())
-    _resolve_inserts(plan, cells, filling, bare & ~kept & ~carried, answer, failure)
 
-
-def _resolve_inserts(
-    plan: ReselectPlan,
-    cells: OpenCells,
-    filling: _Filling,
-    bare: Mask,
-    answer: ReadRows | None,
-    failure: HeadraceError | None,
-) -> None:
-    """Decide cells of new rows without a value (section 3.4, ``reselect.unresolved.insert.mode``).
-
-    ``auto`` decides null if the source proved that the row is gone: a delete or key change must follow. All other cells
-    stay open, because the policy applies only to actions that the merge applies, which the writer knows.
-    """
+    bare &= ~(kept | carried)
     if not bare.any():
         return
     if isinstance(failure, Retriable):
         raise failure
-    name = plan.actions.columns[cells.column].name
     plan.counts["resolved", "unresolved", name] += int(bare.sum())
     filling.set(bare, CellState.UNCHANGED)
-    rule = plan.rules.column(name)
     if answer is not None and answer.proven and rule.nullable and plan.rules.unresolved_insert_mode == "auto":
         gone = np.zeros(len(bare), np.bool_)
         gone[plan.rows] = ~answer.found

@@ -101,12 +101,39 @@ def plan(actions: Actions, rules: TableRules, batch: CacheBatch | None, stored: 
         for index in range(len(actions.columns))
         if (cells := _open_cells_of(actions, index, rules, batch, counts))
     ]
-    identified = _rows_with_identity(actions, rules)
-    wanted = {cells.column: _cells_to_request(actions, cells, rules, unstored) & identified for cells in opened}
-    wanted = {index: mask for index, mask in wanted.items() if mask.any()}
-    rows = np.flatnonzero(np.logical_or.reduce(list(wanted.values()))) if wanted else np.empty(0, np.int64)
-    request = _request(actions, rules, rows, wanted) if wanted else None
-    return ReselectPlan(actions, rules, batch, tuple(opened), rows, tuple(wanted), request, unstored, counts)
+
+    # Without a complete identity a row cannot be read: a null or an omitted column identifies no row.
+    by_name = {column.name: column for column in actions.columns}
+    identity = [by_name[name] for name in rules.identity]
+    identified = np.full(len(actions), bool(identity))
+    for column in identity:
+        has_value = column.values.is_valid() if column.states is None else column.states == CellState.VALUE
+        identified &= np.asarray(has_value, np.bool_)
+
+    needs: dict[int, Mask] = {}
+    for cells in opened:
+        if not rules.column(actions.columns[cells.column].name).readable or rules.source_reads == "none":
+            continue
+        needed = cells.unknown | cells.nulls
+        if rules.unavailable_values:
+            missed = cells.unchanged.copy()
+            missed[cells.hit_rows] = False
+            needed |= missed
+        needed &= identified & unstored if rules.source_reads == "missing-rows" else identified
+        if needed.any():
+            needs[cells.column] = needed
+
+    rows, request = np.empty(0, np.int64), None
+    if needs:
+        rows = np.flatnonzero(np.logical_or.reduce(list(needs.values())))
+        index = pa.array(rows)
+        key = tuple(replace(column, values=column.values.take(index), states=None) for column in identity)
+        columns = tuple(replace(actions.columns[n], values=actions.columns[n].values[:0], states=None) for n in needs)
+        # A snapshot's transaction writes nothing and is rolled back: its status is irrelevant for the row.
+        transaction = np.where(_read(actions), -1, actions.transaction)
+        needed_rows = np.stack([mask[rows] for mask in needs.values()], axis=1)
+        request = RowRequest(actions.table, key, columns, needed_rows, transaction[rows])
+    return ReselectPlan(actions, rules, batch, tuple(opened), rows, tuple(needs), request, unstored, counts)
 
 
 def _open_cells_of(
@@ -130,65 +157,18 @@ def _open_cells_of(
         return None
     for state, mask in (("unchanged", unchanged), ("unknown", unknown), ("null", nulls)):
         counts["cells", state, column.name] += int(mask.sum())
-    hit_rows, hit_values = _hits(actions, column, unchanged, rules, batch, counts)
-    counts["resolved", "cache", column.name] += len(hit_rows)
-    return OpenCells(index, unchanged, unknown, nulls, hit_rows, hit_values)
 
-
-def _cells_to_request(actions: Actions, cells: OpenCells, rules: TableRules, unstored: Mask) -> Mask:
-    """The cells of a column that the request contains."""
-    rule = rules.column(actions.columns[cells.column].name)
-    if not rule.readable or rules.source_reads == "none":
-        return np.zeros(len(actions), np.bool_)
-    wanted = cells.unknown | cells.nulls
-    if rules.unavailable_values:
-        missed = cells.unchanged.copy()
-        missed[cells.hit_rows] = False
-        wanted = wanted | missed
-    return wanted & unstored if rules.source_reads == "missing-rows" else wanted
-
-
-def _rows_with_identity(actions: Actions, rules: TableRules) -> Mask:
-    """Return the rows whose complete identity is known: a null or an omitted column identifies no row."""
-    identified = np.full(len(actions), bool(rules.identity))
-    for column in _identity_columns(actions, rules):
-        has_value = column.values.is_valid() if column.states is None else column.states == CellState.VALUE
-        identified &= np.asarray(has_value, np.bool_)
-    return identified
-
-
-def _identity_columns(actions: Actions, rules: TableRules) -> list[Column]:
-    by_name = {column.name: column for column in actions.columns}
-    return [by_name[name] for name in rules.identity]
-
-
-def _request(actions: Actions, rules: TableRules, rows: Rows, wanted: Mapping[int, Mask]) -> RowRequest:
-    index = pa.array(rows)
-    identity = _identity_columns(actions, rules)
-    key = tuple(replace(column, values=column.values.take(index), states=None) for column in identity)
-    columns = tuple(replace(actions.columns[n], values=actions.columns[n].values[:0], states=None) for n in wanted)
-    needs = np.stack([mask[rows] for mask in wanted.values()], axis=1)
-    # A snapshot's transaction writes nothing and is rolled back: its status is irrelevant for the row.
-    transaction = np.where(_read(actions), -1, actions.transaction)
-    return RowRequest(actions.table, key, columns, needs, transaction[rows])
-
-
-def _hits(
-    actions: Actions,
-    column: Column,
-    unchanged: Mask,
-    rules: TableRules,
-    batch: CacheBatch | None,
-    counts: Counter[tuple[str, ...]],
-) -> tuple[Rows, Sequence[CellValue | None]]:
-    """Read cells from the cache, except for new incarnations of rows and for columns that are not cached."""
+    # The cache has no cells of new incarnations of rows, and none of columns that are not cached.
     looked_up = unchanged & ~actions.fresh
-    if batch is None or not rules.column(column.name).cacheable:
+    if batch is None or not rule.cacheable:
         looked_up = np.zeros_like(looked_up)
     counts["requests", "bypassed"] += int(unchanged.sum() - looked_up.sum())
-    if batch is None or not looked_up.any():
-        return np.empty(0, np.int64), ()
-    return cached_cells(actions, column.name, np.flatnonzero(looked_up), rules, batch)
+    hit_rows: Rows = np.empty(0, np.int64)
+    hit_values: Sequence[CellValue | None] = ()
+    if batch is not None and looked_up.any():
+        hit_rows, hit_values = cached_cells(actions, column.name, np.flatnonzero(looked_up), rules, batch)
+    counts["resolved", "cache", column.name] += len(hit_rows)
+    return OpenCells(index, unchanged, unknown, nulls, hit_rows, hit_values)
 
 
 def _read(actions: Actions) -> Mask:

@@ -122,17 +122,16 @@ class ReadRows:
         if len(parts) == 1:
             return parts[0]
         begins = np.cumsum([0, *(len(part.found) for part in parts[:-1])])
-        columns = [_joined_cells(cells, begins) for cells in zip(*(part.columns for part in parts), strict=True)]
+        columns = tuple(
+            ReadCells(
+                np.concatenate([begin + cells.places for begin, cells in zip(begins, column, strict=True)]),
+                pa.concat_arrays([cells.values for cells in column]),
+                sum(cells.unreadable for cells in column),
+            )
+            for column in zip(*(part.columns for part in parts), strict=True)
+        )
         found = np.concatenate([part.found for part in parts])
-        return ReadRows(found, tuple(columns), all(part.proven for part in parts))
-
-
-def _joined_cells(parts: Sequence[ReadCells], begins: npt.NDArray[np.int64]) -> ReadCells:
-    return ReadCells(
-        np.concatenate([begin + part.places for begin, part in zip(begins, parts, strict=True)]),
-        pa.concat_arrays([part.values for part in parts]),
-        sum(part.unreadable for part in parts),
-    )
+        return ReadRows(found, columns, all(part.proven for part in parts))
 
 
 FIRST_GUESS = 64 * 1024

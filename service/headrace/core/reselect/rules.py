@@ -57,22 +57,20 @@ class KeyColumns:
     """
 
     def __init__(self, text: str = "") -> None:
-        entries = [entry.strip() for entry in text.split(";") if entry.strip()]
-        self._entries = [_key_entry(entry) for entry in entries]
+        key = "reselect.key.columns"
+        self._entries: list[tuple[re.Pattern[str], tuple[str, ...]]] = []
+        for entry in text.split(";"):
+            pattern, _, names = entry.strip().rpartition(":")
+            columns = tuple(name.strip() for name in names.split(",") if name.strip())
+            if pattern.strip() and columns:
+                self._entries.append((_compile(pattern.strip(), key), columns))
+            elif entry.strip():
+                raise ConfigError(f"{key}: {entry.strip()!r} is not schema.table:column,column", key)
 
     def of(self, table: TableId) -> tuple[str, ...]:
         """The columns that identify a row of ``table``, or none where the list does not name it."""
         name = f"{table.schema or table.database}.{table.table}"
         return next((columns for pattern, columns in self._entries if pattern.fullmatch(name)), ())
-
-
-def _key_entry(entry: str) -> tuple[re.Pattern[str], tuple[str, ...]]:
-    key = "reselect.key.columns"
-    pattern, _, names = entry.rpartition(":")
-    columns = tuple(name.strip() for name in names.split(",") if name.strip())
-    if not pattern.strip() or not columns:
-        raise ConfigError(f"{key}: {entry!r} is not schema.table:column,column", key)
-    return _compile(pattern.strip(), key), columns
 
 
 def _patterns(text: str, key: str) -> tuple[re.Pattern[str], ...]:
@@ -140,19 +138,14 @@ def row_identity(
 
     Without a catalog the message key is trusted. ``reselect.use.event.key`` reads by it in any case.
     """
-    declared = KeyColumns(options.key_columns).of(table) or _catalog_key(names, catalog)
-    known = bool(declared) and set(declared) <= set(names)
-    columns = declared if known else key_fields
+    declared = KeyColumns(options.key_columns).of(table)
+    if not declared and catalog is not None:  # ``field.name.adjustment.mode`` may have changed the events' names
+        event_names = {column.name: name for name in names if (column := catalog.column(name)) is not None}
+        declared = tuple(event_names.get(part.name, part.name) for part in catalog.key)
+    is_declared = bool(declared) and set(declared) <= set(names)
+    columns = declared if is_declared else key_fields
     asked = key_fields if options.use_event_key and key_fields else columns
-    return Identity(columns, asked, unique=known or catalog is None)
-
-
-def _catalog_key(names: Sequence[str], catalog: CatalogTable | None) -> tuple[str, ...]:
-    """The catalog's key in the events' names (``field.name.adjustment.mode`` may have changed them)."""
-    if catalog is None:
-        return ()
-    spelled = {known.name: name for name in names if (known := catalog.column(name)) is not None}
-    return tuple(spelled.get(part.name, part.name) for part in catalog.key)
+    return Identity(columns, asked, unique=is_declared or catalog is None)
 
 
 def has_exact_key(table: TableId, key: Sequence[Column], catalog: CatalogTable | None) -> bool:
@@ -166,13 +159,13 @@ def has_exact_key(table: TableId, key: Sequence[Column], catalog: CatalogTable |
     return deterministic and all(_is_exact(column, catalog.column(column.name)) for column in key)
 
 
-def _is_exact(column: Column, known: CatalogColumn | None) -> bool:
-    if known is None:
+def _is_exact(column: Column, catalog_column: CatalogColumn | None) -> bool:
+    if catalog_column is None:
         return False
-    sql_type = known.type.resolved()
+    sql_type = catalog_column.type.resolved()
     if sql_type.name == "numeric" and column.schema.type == "string":
         return False  # 1.5 and 1.50 are equal, their texts are not
-    if column.schema.name in _MILLISECONDS and not 0 <= known.typmod <= 3:
+    if column.schema.name in _MILLISECONDS and not 0 <= catalog_column.typmod <= 3:
         return False  # the event has milliseconds only
     return sql_type.name in _EXACT or sql_type.kind == "e"
 
@@ -275,21 +268,21 @@ def table_rules(
 def _column_rule(
     column: Column, options: ReselectOptions, catalog: CatalogTable | None, has_source: bool, cache: bool
 ) -> ColumnRule:
-    known = None if catalog is None else catalog.column(column.name)
+    described = None if catalog is None else catalog.column(column.name)
     masked = column.schema.parameter("masked") == "true"
-    readable = has_source and not masked and (catalog is None or known is not None)
+    readable = has_source and not masked and (catalog is None or described is not None)
     truncated = column.schema.parameter("truncateLength") is not None
-    omittable = may_be_omitted(column.schema) if known is None else known.omittable
+    omittable = may_be_omitted(column.schema) if described is None else described.omittable
     # Without lob.enabled a large object of Oracle changes without an event (section 2.3).
     silent = catalog is not None and catalog.dialect is Dialect.ORACLE and not options.modes.lob_enabled
-    generated = known is not None and known.generated
+    generated = described is not None and described.generated
     return ColumnRule(
         readable=readable,
         cacheable=cache and omittable and not (masked or truncated or silent or generated),
-        nulls=readable and (generated or (options.null_values and _nullable(column.schema, known))),
+        nulls=readable and (generated or (options.null_values and _nullable(column.schema, described))),
         generated=generated,
-        nullable=_nullable(column.schema, known),
-        fingerprint=digest((column.schema, known)),
+        nullable=_nullable(column.schema, described),
+        fingerprint=digest((column.schema, described)),
     )
 
 

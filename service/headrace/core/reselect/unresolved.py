@@ -51,15 +51,15 @@ def unanswered(plan: ReselectPlan, completed: Completed) -> Mapping[int, tuple[s
     A cell is not open if the batch has a last resort for it, if it is a null that was only read again, or if the row
     under the old key supplies it.
     """
-    found: dict[int, tuple[str, ...]] = {}
+    names: dict[int, tuple[str, ...]] = {}
     for request_column, index in enumerate(plan.requested):
         column = plan.actions.columns[index]
         if column.states is None or plan.request is None:
             continue
         asked = plan.rows[plan.request.needs[:, request_column]]
         for row in asked[_open(column, asked) & ~np.isin(asked, completed.read.get(index, ()))].tolist():
-            found[row] = (*found.get(row, ()), column.name)
-    return found
+            names[row] = (*names.get(row, ()), column.name)
+    return names
 
 
 def omitted_changes(
@@ -71,14 +71,14 @@ def omitted_changes(
 ) -> Mapping[int, OmittedChange]:
     """Return the changes that omit ``columns`` (by row key), by their index. ``stored`` as in the fold."""
     by_name = {column.name: column for column in changes.columns}
-    found = {}
+    omitted = {}
     for key, events in events_of_rows(changes, columns.keys(), ledger, stored).items():
         wanted = [by_name[name] for name in columns[key]]
         lacking = np.logical_or.reduce([_open(column, events) for column in wanted])
         for index in (events[lacking] if lacking.any() else events).tolist():
             error = BadRecord(f"column(s) {', '.join(columns[key])} were omitted, and {why}")
-            found[index] = OmittedChange(changes.version.row(index), error)
-    return found
+            omitted[index] = OmittedChange(changes.version.row(index), error)
+    return omitted
 
 
 def _open(column: Column, rows: Ints) -> npt.NDArray[np.bool_]:
@@ -151,8 +151,11 @@ class Causes:
     def of(self, row: int, name: str) -> Cause:
         """Return the cause for one open cell."""
         index = next(n for n, column in enumerate(self.plan.actions.columns) if column.name == name)
-        request_row = self._request_row(row, index)
-        if request_row is None and self.no_source is NO_DATABASE and not self.plan.actions.fresh[row]:
+        plan, request_row = self.plan, None
+        if plan.request is not None and index in plan.requested and row in plan.rows:
+            place = int(np.searchsorted(plan.rows, row))
+            request_row = place if plan.request.needs[place, plan.requested.index(index)] else None
+        if request_row is None and self.no_source is NO_DATABASE and not plan.actions.fresh[row]:
             return UPDATE_WITHOUT_DATABASE
         if request_row is None:
             return self.no_source or self._not_read(row, index)
@@ -161,13 +164,6 @@ class Causes:
         if self.answer.found[request_row]:
             return Cause("the value in the database does not fit the type of the column in the events")
         return self._not_found(name)
-
-    def _request_row(self, row: int, index: int) -> int | None:
-        """The index of the row in the request, if the request has the cell."""
-        if self.plan.request is None or index not in self.plan.requested or row not in self.plan.rows:
-            return None
-        request_row = int(np.searchsorted(self.plan.rows, row))
-        return request_row if self.plan.request.needs[request_row, self.plan.requested.index(index)] else None
 
     def _not_read(self, row: int, index: int) -> Cause:
         column, rules = self.plan.actions.columns[index], self.plan.rules

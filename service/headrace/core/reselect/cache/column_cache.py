@@ -156,7 +156,11 @@ class ReselectColumnCache:
         closed, self._closed = self._closed, True
         if not closed and self._rows.store.durable and self._rows.sound:
             with suppress(StoreFailed):
-                self._rows.store.save(encode_state(self._state()))
+                shapes = {table: shape for table, shape in self._shapes.items() if isinstance(shape, str)}
+                tables = [KnownTable.of(table, number, shapes.get(table)) for table, number in self._tables.items()]
+                last, parked = self._assignments.park_all()
+                state = CacheState(self._settings, self._now(), self._wall(), last, parked, tables)
+                self._rows.store.save(encode_state(state))
         self._rows.store.close()
 
     def __len__(self) -> int:
@@ -170,14 +174,11 @@ class ReselectColumnCache:
         """Return the use of the cache; add the evictions since the last call to ``counts``."""
         evicted, self._evicted = self._rows.store.evicted - self._evicted, self._rows.store.evicted
         self.counts["drops", "evicted"] += evicted
-        return CacheUse(len(self), self.size, self._rows.poisoned, self._oldest())
-
-    def _oldest(self) -> int | None:
-        """The age of the oldest cell. It is not updated at every batch, because a store reads all rows for it."""
         now = self._now()
-        if self._looked is None or now - self._looked >= _LOOK_FOR_OLDEST:
+        if self._looked is None or now - self._looked >= _LOOK_FOR_OLDEST:  # a store reads all rows for it
             self._looked, self._oldest_stored = now, self._rows.store.oldest()
-        return None if self._oldest_stored is None else now - self._oldest_stored
+        oldest = None if self._oldest_stored is None else now - self._oldest_stored
+        return CacheUse(len(self), self.size, self._rows.poisoned, oldest)
 
     # -- for CacheBatch and RowCache ------------------------------------------------------------------------
 
@@ -240,24 +241,25 @@ class ReselectColumnCache:
             self.counts["drops", "event"] += 1
             if self._open > 1:
                 self._markers[key] = max(pending.dropped, self._markers.get(key, -1))
-        # A row that cannot be read may be newer: it is dropped.
-        self._rows.write(key, self._merge(base, pending.cells, marker) if valid and base is not None else {})
+        if not valid or base is None:  # a row that cannot be read may be newer
+            self._rows.write(key, {})
+            return
 
-    def _merge(self, base: Row, cells: Mapping[str, Cell | None], marker: int) -> Row:
         merged = dict(base)
         newest = max((cell.stamp.offset for cell in base.values()), default=-1)
-        for column, cell in cells.items():
+        for column, cell in pending.cells.items():
             verdict = "invalidated" if cell is None else self._put_verdict(cell, base.get(column), max(newest, marker))
             self.counts["writes", Origin.EVENT if cell is None else cell.origin, verdict] += 1
             if verdict == "position":
-                return {}
+                self._rows.write(key, {})
+                return
             if verdict in ("stored", "invalidated"):
                 merged.pop(column, None)
             if verdict == "stored" and cell is not None:
                 merged[column] = cell
         # Keep the most recently written columns.
         excess = len(merged) - self.limits.max_columns if self.limits.max_columns else 0
-        return dict(list(merged.items())[excess:]) if excess > 0 else merged
+        self._rows.write(key, dict(list(merged.items())[excess:]) if excess > 0 else merged)
 
     def _put_verdict(self, cell: Cell, old: Cell | None, newest: int) -> str:
         """Apply section 5.3 rules 1 and 2."""
@@ -296,12 +298,6 @@ class ReselectColumnCache:
                 self.drop_row(key, cause)
 
     # -- across restarts --------------------------------------------------------------------------------------
-
-    def _state(self) -> CacheState:
-        shapes = {table: shape if isinstance(shape, str) else None for table, shape in self._shapes.items()}
-        tables = [KnownTable.of(table, number, shapes.get(table)) for table, number in self._tables.items()]
-        last, parked = self._assignments.park_all()
-        return CacheState(self._settings, self._now(), self._wall(), last, parked, tables)
 
     def _restore(self) -> None:
         """Restore the state of a clean stop of the last process; without it, drop all rows."""
