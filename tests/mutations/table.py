@@ -122,7 +122,7 @@ TOMBSTONES = _of(
     f"{CORE}/merge/tombstones.py",
     ("tombstones that lie ahead block", "self._set_aside(partition, offset)\n", "pass\n"),
     ("the floor is set aside", "            and key != FLOOR_KEY\n", ""),
-    ("tombstones ahead are forgotten", "self.known[key] = succeed(version, self.known.get(key))", "pass"),
+    ("tombstones ahead are forgotten", "self.entries[key] = succeed(version, self.entries.get(key))", "pass"),
     ("tombstones of others are not learned", "        self.learned |= added\n", ""),
 )
 
@@ -171,7 +171,7 @@ TOMBSTONES_OF_FETCHES = _of(
 LEDGER = _of(
     "service/headrace/runtime/pipeline/table_ledger.py",
     ("the ledger of another assignment is kept", "        self._assigned_anew = True\n", "        pass\n"),
-    ("what was recorded is not known", "        self.known.update(new)\n", ""),
+    ("what was recorded is not known", "        self.entries.update(new)\n", ""),
     ("another worker's deletes are not read", "        if self._table.ledger_moved():", "        if False:"),
 )
 
@@ -374,8 +374,8 @@ DEFECTS = (
         "service/headrace/runtime/pipeline/table_pipeline.py",
         (
             "defect 3, a truncate before the table is forgotten",
-            "if floor != known:\n                self._ledger.record",
-            "if floor != known and self._table.schema():\n                self._ledger.record",
+            "if floor != last_floor:\n                self._ledger.record",
+            "if floor != last_floor and self._table.schema():\n                self._ledger.record",
         ),
         ("defect 4, a key is left by whoever has it", "keys = taken_keys(changes)\n", "keys: list[str] = []\n"),
     ),

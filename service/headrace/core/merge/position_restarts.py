@@ -85,13 +85,13 @@ def recorded_truncates(ledger: Mapping[str, RowVersion]) -> Progress:
 class Placed:
     """Changes with the epochs of their places in the log, and what was read with them.
 
-    ``found`` are the restarts that partitions have reached; ``unanswered`` is the one of them for which the operator
+    ``restarts`` are the restarts that partitions have reached; ``unanswered`` is the one of them for which the operator
     has to raise the epoch, ``before`` what was read of its partition before it.
     """
 
     versions: Versions
     progress: Progress
-    found: list[Restart] = field(default_factory=list)
+    restarts: list[Restart] = field(default_factory=list)
     unanswered: Restart | None = None
     before: LogProgress = field(default_factory=LogProgress)
 
@@ -201,7 +201,7 @@ class _Walk:
             result.before = before if position[again] <= before.position else self.others or before
             result.unanswered = self._restart(again, position)
             self._found.append(result.unanswered)
-        result.found += self._found
+        result.restarts += self._found
         result.versions.position[index] = position
         result.progress = furthest(result.progress, {self._place: self._progress(position, len(index))})
 

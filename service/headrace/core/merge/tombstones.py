@@ -34,13 +34,13 @@ _ALWAYS = (TAKEN_PREFIX, RESTART_PREFIX)
 class Tombstones:
     """The versions that block upserts, by canonical key, while the task reads partitions from where it began.
 
-    ``known`` is the ledger without the tombstones whose deletes are still to be read; it always contains the floor of
+    ``entries`` is the ledger without the tombstones whose deletes are still to be read; it always contains the floor of
     a truncate. ``learned`` are the tombstones that other workers have added since. An event with a position outranks a
     tombstone without one, so the rows below a learned tombstone may have been written and have to be deleted again.
     """
 
     def __init__(self, ledger: Mapping[str, RowVersion]) -> None:
-        self.known: dict[str, RowVersion] = dict(ledger)
+        self.entries: dict[str, RowVersion] = dict(ledger)
         self._ahead: dict[str, RowVersion] = {}
         self.learned: dict[str, RowVersion] = {}
         self._reached: dict[Partition, int] = {}
@@ -62,7 +62,7 @@ class Tombstones:
             self._reached[partition] = max(self._reached.get(partition, 0), behind)
         for key, version in list(self._ahead.items()):
             if version.offset < self._reached.get((version.topic, version.partition), 0):
-                self.known[key] = succeed(version, self.known.get(key))
+                self.entries[key] = succeed(version, self.entries.get(key))
                 del self._ahead[key]
 
     def ends(self, key: str, version: RowVersion) -> bool:
@@ -74,16 +74,16 @@ class Tombstones:
         """Add the entries that other workers have added to the ledger since it was read."""
         added = {}
         for key, version in ledger.items():
-            known = self.known.get(key)
-            if version != self._ahead.get(key) and (merged := succeed(version, known)) != known:
+            entry = self.entries.get(key)
+            if version != self._ahead.get(key) and (merged := succeed(version, entry)) != entry:
                 added[key] = merged
-        self.known |= added
+        self.entries |= added
         self.learned |= added
 
     def _set_aside(self, partition: Partition, first: int) -> None:
         ahead = {
             key: version
-            for key, version in self.known.items()
+            for key, version in self.entries.items()
             if (version.topic, version.partition) == partition
             and version.offset >= first
             and not key.startswith(_ALWAYS)
@@ -92,7 +92,7 @@ class Tombstones:
         }
         self._ahead |= ahead
         for key in ahead:
-            del self.known[key]
+            del self.entries[key]
 
 
 def deletes_of_overtaken(actions: Actions, tombstones: Mapping[str, RowVersion]) -> Actions:

@@ -32,7 +32,7 @@ from headrace.core.verify.verification import Comparison, Rows
 class Repair:
     """The table to repair. ``ends`` are the next offsets of the topic's partitions, read before the source was read.
 
-    ``read_at`` is that time, in microseconds. ``known`` are the versions of stored rows and of tombstones by canonical
+    ``read_at`` is that time, in microseconds. ``versions`` are those of stored rows and of tombstones by canonical
     key, and the floor of a truncate under ``FLOOR_KEY``.
     """
 
@@ -40,7 +40,7 @@ class Repair:
     topic: str
     ends: Mapping[int, int]
     read_at: int
-    known: Mapping[str, RowVersion]
+    versions: Mapping[str, RowVersion]
 
 
 def repair_changes(wanted: Comparison, source: Rows, gone: pa.Table, repair: Repair) -> Changes:
@@ -83,30 +83,30 @@ def overtaken(changes: Changes, ledger: Mapping[str, RowVersion]) -> list[int]:
         index
         for index, key in enumerate(changes.key.to_pylist())
         if changes.operation[index] == Operation.UPDATE
-        and any(arrived_later(each, changes.version.row(index)) for each in (ledger.get(key, UNVERSIONED), floor))
+        and any(arrived_later(end, changes.version.row(index)) for end in (ledger.get(key, UNVERSIONED), floor))
     ]
 
 
 def _versions(keys: Sequence[str], repair: Repair) -> Versions:
-    floor = repair.known.get(FLOOR_KEY, UNVERSIONED)
-    coordinates = [_coordinate(repair, (repair.known.get(key, UNVERSIONED), floor)) for key in keys]
+    floor = repair.versions.get(FLOOR_KEY, UNVERSIONED)
+    partitions, offsets = [], []
+    for key in keys:
+        row = repair.versions.get(key, UNVERSIONED)
+        # The partition of the row's events, and the offset of the last record that the source's read includes.
+        is_in_topic = row.topic == repair.topic and row.partition in repair.ends
+        partition = row.partition if is_in_topic else min(repair.ends)
+        last = repair.ends[partition] - 1
+        # If the row is already stored with this offset, it gets the next one. The record that will get that offset
+        # still applies if it has a position. Without a position it would be lost: so only where necessary.
+        is_used = any(
+            (used.topic, used.partition, used.offset) == (repair.topic, partition, last) for used in (row, floor)
+        )
+        partitions.append(partition)
+        offsets.append(last + is_used)
     return Versions(
         topic=repair.topic,
         position=np.full(len(keys), NO_POSITION, "S1"),
-        partition=np.array([partition for partition, _ in coordinates], np.int32),
-        offset=np.array([offset for _, offset in coordinates], np.int64),
+        partition=np.array(partitions, np.int32),
+        offset=np.array(offsets, np.int64),
         source_time=np.full(len(keys), repair.read_at, np.int64),
     )
-
-
-def _coordinate(repair: Repair, known: tuple[RowVersion, RowVersion]) -> tuple[int, int]:
-    """Return the partition of the row's events, and the offset of the last record that the source's read includes.
-
-    If the row is already stored with this offset, the next offset is used. The record that will get that offset still
-    applies if it has a position. Without a position it would be lost: so the next offset is used only where necessary.
-    """
-    own = known[0]
-    partition = own.partition if own.topic == repair.topic and own.partition in repair.ends else min(repair.ends)
-    last = repair.ends[partition] - 1
-    taken = any((each.topic, each.partition, each.offset) == (repair.topic, partition, last) for each in known)
-    return partition, last + taken

@@ -22,7 +22,7 @@ from headrace.core.merge.history import (
     with_nulls_for_doubted_cells,
     without_last_resorts,
 )
-from headrace.core.model.actions import Actions, lake_columns
+from headrace.core.model.actions import lake_columns
 from headrace.core.model.events import Changes, Truncate
 from headrace.core.model.inferred_types import resolve_untyped_nulls
 from headrace.ports import Commit, LakeTable, TopicPartition
@@ -61,9 +61,21 @@ class HistoryPipeline:
         Raises Retriable (call again with the same arguments), TooLarge (with parts of the batch) or Fatal.
         """
         try:
-            rows = self._rows(content, self._known_offsets(commit.group))
+            if self._offsets is None or not commit.group:  # without a group, the coordinates of rows alone decide
+                self._offsets = dict(self._table.offsets(commit.group)) if commit.group else {}
+            offsets = self._offsets
+            if isinstance(content, Truncate):
+                self._reselect.cache.truncate(content.table)
+                rows = truncate_row(content, offsets)
+            else:
+                rows = self._rows(content, offsets)
             if len(rows):
-                self._append(rows, commit)
+                offsets = {**offsets, **next_offsets(rows.version)}
+                with self._stages("merge"):
+                    evolve(self._name, self._table, history_schema(rows), (), new_columns=self._options.evolve)
+                    self._table.append(rows, replace(commit, offsets=offsets))
+                failpoints.reach(failpoints.AFTER_TABLE_COMMIT)
+                self._offsets = offsets
         except BaseException:
             self._reselect.cache.discard(content.table)
             self._offsets = None  # read them again: the commit may have succeeded
@@ -82,37 +94,15 @@ class HistoryPipeline:
         with self._stages("maintain"):
             self._table.maintain(self._now(), self._options.tombstone_retention)
 
-    def _rows(self, content: Changes | Truncate, offsets: Mapping[TopicPartition, int]) -> History:
-        if isinstance(content, Truncate):
-            self._reselect.cache.truncate(content.table)
-            return truncate_row(content, offsets)
+    def _rows(self, changes: Changes, offsets: Mapping[TopicPartition, int]) -> History:
         with self._stages("fold"):
-            changes = resolve_untyped_nulls(changes_to_append(content, offsets), self._table.schema())
+            changes = resolve_untyped_nulls(changes_to_append(changes, offsets), self._table.schema())
             if self._options.unknown_null_mode == "null":
                 changes = with_nulls_for_doubted_cells(changes)
-        return history(changes, self._resolve(changes), self._table.schema())
-
-    def _resolve(self, changes: Changes) -> Actions | None:
-        """The rows after the batch, completed by reselect; None if no cell is open."""
         if not changes.key_fields or all(column.states is None for column in changes.columns):
-            return None
+            return history(changes, stored=self._table.schema())
+        # Reselect reads the rows as they are after the batch: the values of the last event of each row.
         with self._stages("reselect"):
-            last = without_last_resorts(fold(changes))
-            rows = lake_columns(last, self._table.schema())
-            return self._reselect.resolve(rows, divisible=divisible(changes)).actions
-
-    def _append(self, rows: History, commit: Commit) -> None:
-        offsets = {**self._known_offsets(commit.group), **next_offsets(rows.version)}
-        with self._stages("merge"):
-            evolve(self._name, self._table, history_schema(rows), (), new_columns=self._options.evolve)
-            self._table.append(rows, replace(commit, offsets=offsets))
-        failpoints.reach(failpoints.AFTER_TABLE_COMMIT)
-        self._offsets = offsets
-
-    def _known_offsets(self, group: str) -> dict[TopicPartition, int]:
-        """The next offsets in the table. Without a group it has none: the coordinates of rows alone decide."""
-        if not group:
-            return {}
-        if self._offsets is None:
-            self._offsets = dict(self._table.offsets(group))
-        return self._offsets
+            rows = lake_columns(without_last_resorts(fold(changes)), self._table.schema())
+            last = self._reselect.resolve(rows, divisible=divisible(changes)).actions
+        return history(changes, last, self._table.schema())

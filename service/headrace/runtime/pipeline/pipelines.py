@@ -51,8 +51,24 @@ class Pipelines:
     def open_table(self, batch: Batch) -> OpenTable:
         """Return the open table of a batch. The first one starts the lakehouse, which takes a while. Raises Fatal."""
         key = batch.table, isinstance(batch.content, VersionedWrites)
-        if key not in self._open:
-            self._open[key] = self._open_with(batch)
+        if key in self._open:
+            return self._open[key]
+        table = self._lakehouse.table(self._namespace, batch.table, self._tables)
+        name = f"{self._namespace}.{batch.table}"
+        pipeline: Pipeline
+        if isinstance(batch.content, VersionedWrites):
+            if self._tables.history:
+                raise Fatal(
+                    f"{name}: insert.mode=insert does not support {batch.content.source}, whose events are writes of "
+                    "cells, not rows to append; use insert.mode=upsert"
+                )
+            retention, may_grow = self._options.tombstone_retention, self._options.evolve
+            pipeline = VersionedWritesPipeline(name, table, retention, now, new_columns=may_grow)
+        else:
+            pipeline_class = HistoryPipeline if self._tables.history else TablePipeline
+            stages = partial(self._observer.stage, batch.table)
+            pipeline = pipeline_class(name, table, self._reselect, self._options, now=now, stages=stages)
+        self._open[key] = OpenTable(name, table, pipeline)
         return self._open[key]
 
     def discard(self, table: str) -> None:
@@ -62,18 +78,3 @@ class Pipelines:
     def begin_assignment(self) -> None:
         for opened in self._open.values():
             opened.pipeline.begin_assignment()
-
-    def _open_with(self, batch: Batch) -> OpenTable:
-        table = self._lakehouse.table(self._namespace, batch.table, self._tables)
-        label = f"{self._namespace}.{batch.table}"
-        if isinstance(batch.content, VersionedWrites):
-            if self._tables.history:
-                raise Fatal(
-                    f"{label}: insert.mode=insert does not support {batch.content.source}, whose events are writes of "
-                    "cells, not rows to append; use insert.mode=upsert"
-                )
-            retention, may_grow = self._options.tombstone_retention, self._options.evolve
-            return OpenTable(label, table, VersionedWritesPipeline(label, table, retention, now, new_columns=may_grow))
-        pipeline = HistoryPipeline if self._tables.history else TablePipeline
-        stages = partial(self._observer.stage, batch.table)
-        return OpenTable(label, table, pipeline(label, table, self._reselect, self._options, now=now, stages=stages))

@@ -45,29 +45,29 @@ class LogEpochs:
         if self._progress is None:
             self._progress = furthest(self._table.log_progress(commit.group), self._ledger.truncate_progress)
         versions = version if isinstance(version, Versions) else Versions.of(version.topic, [version])
-        floor = self._ledger.known.get(FLOOR_KEY)
-        found = place_changes(
+        placed = place_changes(
             content.table.name,
             versions,
             servers,
             self._progress,
             self._ledger.restarts,
-            floor,
+            floor=self._ledger.entries.get(FLOOR_KEY),
             is_new=self._table.schema() is None,
             truncate=isinstance(content, Truncate),
         )
-        self._ledger.record_restarts(found.found)
-        if found.unanswered is not None:
-            raise Fatal(self._message(found.unanswered, found.before))
-        self._progress = found.progress
+        # Recorded before the error, so that the answer (a higher epoch) applies from this record on.
+        self._ledger.record_restarts(placed.restarts)
+        if placed.unanswered is not None:
+            raise Fatal(self._message(placed.unanswered, placed.before))
+        self._progress = placed.progress
         if isinstance(content, Truncate):
-            content = replace(content, version=found.versions.row(0))
+            content = replace(content, version=placed.versions.row(0))
             place = Place(content.version.topic, content.table.name, content.version.partition)
             self._progress = with_truncate(self._progress, place, content.version.position)
             if self._table.schema() is None:  # without a table, the truncate makes no commit
                 self._ledger.record_truncate(self._progress, place, content.version)
         else:
-            content = replace(content, version=found.versions)
+            content = replace(content, version=placed.versions)
         return content, replace(commit, progress=self._progress)
 
     def _message(self, restart: Restart, before: LogProgress) -> str:
@@ -109,16 +109,15 @@ class PositionRegression:
             if (version := versions.get(key)) is not None:
                 self._refuse_event(changes.version.row(index), version, what)
 
-    def refuse_blocked(self, changes: Changes, keys: Collection[str], known: Mapping[str, RowVersion]) -> None:
-        """As ``refuse``, for keys of which the ledger, ``known``, blocks every event, so that no merge shows it."""
-        self.refuse(changes, {key: known[key] for key in keys if key in known}, "the row's delete")
-        if FLOOR_KEY in known:
-            self.refuse(changes, dict.fromkeys(keys, known[FLOOR_KEY]), "the table's last truncate")
+    def refuse_blocked(self, changes: Changes, keys: Collection[str], ledger: Mapping[str, RowVersion]) -> None:
+        """As ``refuse``, for keys of which the ledger blocks every event, so that no merge shows it."""
+        self.refuse(changes, {key: ledger[key] for key in keys if key in ledger}, "the row's delete")
+        if FLOOR_KEY in ledger:
+            self.refuse(changes, dict.fromkeys(keys, ledger[FLOOR_KEY]), "the table's last truncate")
 
-    def refuse_truncate(self, truncate: Truncate, known: RowVersion | None) -> None:
-        """As ``refuse``, for a truncate that does not raise the table's floor, ``known``."""
-        if known is not None:
-            self._refuse_event(truncate.version, known, "the table's last truncate")
+    def refuse_truncate(self, truncate: Truncate, floor: RowVersion) -> None:
+        """As ``refuse``, for a truncate that does not raise the table's floor."""
+        self._refuse_event(truncate.version, floor, "the table's last truncate")
 
     def _refuse_event(self, event: RowVersion, higher: RowVersion, what: str) -> None:
         if not event.position or event.position >= higher.position:

@@ -79,7 +79,7 @@ class Reconciler:
         complete = True
         while True:
             with self._stages("reconcile"):
-                rest = fold(changes, self._ledger.known, stored)
+                rest = fold(changes, self._ledger.entries, stored)
             if rest.carried is None:  # carried cells refer to actions by index
                 rest = rest.take(np.flatnonzero(~rest.delete | _has_stored(rest, stored)))
             has_stored = _has_stored(rest, stored)
@@ -91,9 +91,9 @@ class Reconciler:
                 self._reselect.cache.discard(changes.table)
                 columns = {rest.key[index].as_py(): names for index, names in error.columns.items()}
                 deleted = {rest.key[index].as_py() for index in error.columns if self._is_deleted_later(rest, index)}
-                unresolved = omitted_changes(changes, columns, self._ledger.known, stored, str(error))
+                unresolved = omitted_changes(changes, columns, self._ledger.entries, stored, str(error))
                 dead_letters += [
-                    each for index, each in unresolved.items() if changes.key[index].as_py() not in deleted
+                    change for index, change in unresolved.items() if changes.key[index].as_py() not in deleted
                 ]
                 changes, complete = remaining(changes, unresolved), False
 
@@ -104,8 +104,8 @@ class Reconciler:
         if not hollow.any():
             return rest
         columns = {
-            index: tuple(c.name for c in rest.columns if c.states is not None and c.states[index] in OPEN)
-            for index in np.flatnonzero(hollow).tolist()
+            row: tuple(cells.name for cells in rest.columns if cells.states is not None and cells.states[row] in OPEN)
+            for row in np.flatnonzero(hollow).tolist()
         }
         deleted = {index: names for index, names in columns.items() if self._is_deleted_later(rest, index)}
         if deleted and self._options.unresolved_insert_mode != "null":

@@ -99,7 +99,7 @@ class Reselect:
     def generated(self, table: TableId) -> Sequence[Field] | None:
         """Return the generated columns of a source table, as snapshot reads have them; None without a catalog entry.
 
-        Raises Retriable if the database cannot be queried and no earlier entry is known.
+        Raises Retriable if the database cannot be queried and the catalog has no earlier entry.
         """
         catalog = self.catalog.table(table)
         if catalog is None:
@@ -131,8 +131,14 @@ class Reselect:
         ``reselect.error.handling.mode`` is dlq, and TooLarge if a ``divisible`` batch needs too much memory.
         """
         catalog = self.catalog.table(actions.table)
-        no_source = self._why_no_source(actions, catalog)
         topic = actions.version.topic
+        no_source: Cause | None = None  # why the rows cannot be read from a database
+        if self._source is None:
+            no_source = NO_DATABASE
+        elif topic in self._excluded:
+            no_source = untraceable(topic)
+        elif catalog is None:
+            no_source = no_table(actions.table)
         rules = table_rules(
             actions.table,
             actions.columns,
@@ -154,14 +160,6 @@ class Reselect:
             raise UnresolvedRows(f"{cause}; a later change of the row that contains them completes it", rows)
         causes = Causes(self._options, planned, answer, failure, no_source)
         return Resolved(completed.actions, causes.of)
-
-    def _why_no_source(self, actions: Actions, catalog: CatalogTable | None) -> Cause | None:
-        """Return why the rows of a batch cannot be read from a database, or None if they can."""
-        if self._source is None:
-            return NO_DATABASE
-        if actions.version.topic in self._excluded:
-            return untraceable(actions.version.topic)
-        return no_table(actions.table) if catalog is None else None
 
     def _query(
         self, planned: ReselectPlan, catalog: CatalogTable | None, divisible: bool

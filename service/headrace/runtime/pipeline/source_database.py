@@ -103,7 +103,6 @@ class SourceReader:
         self._source.check()
 
     def catalog(self, table: TableId) -> CatalogTable | None:
-        """Read the table's entry in the database's catalog."""
         return self._retrying()(self._source.catalog, table)
 
     def schema(self, catalog: CatalogTable) -> Schema:
@@ -118,17 +117,17 @@ class SourceReader:
         bounds = SelectSize(self._options.batch_max_keys, self._options.batch_max_bytes)
         size = self._sizes.setdefault(request.table, bounds)
         parts: list[ReadRows] = []
-        done = size_held = 0
+        done = bytes_held = 0
         while done < len(request):
-            part, answer = self._retrying()(self._ask_next, catalog, request, done, size)
-            brought = size.learn(int(answer.found.sum()), answer.values)
-            self._metrics.count(request.table, "bytes_read", (), brought)
-            if brought > self._most and len(part) > 1:
-                continue  # their size is known now: read fewer of these rows
-            if done and size_held + brought > self._most and divisible:
+            part, answer = self._retrying()(self._fetch_next, catalog, request, done, size)
+            part_bytes = size.learn(int(answer.found.sum()), answer.values)
+            self._metrics.count(request.table, "bytes_read", (), part_bytes)
+            if part_bytes > self._most and len(part) > 1:
+                continue  # ``size`` has learned how large the rows are: read fewer of them
+            if done and bytes_held + part_bytes > self._most and divisible:
                 raise TooLarge(-(-2 * len(request) // done))  # the parts may differ in size
             parts.append(ReadRows.of(part, answer))
-            done, size_held = done + len(part), size_held + brought
+            done, bytes_held = done + len(part), bytes_held + part_bytes
         size.answered()
         return ReadRows.joined(parts)
 
@@ -136,24 +135,18 @@ class SourceReader:
         self._closed.set()
         self._source.close()
 
-    def _ask_next(
+    def _fetch_next(
         self, catalog: CatalogTable, request: RowRequest, done: int, size: SelectSize
     ) -> tuple[RowRequest, RowAnswer]:
         """Read the next rows of a request. After a time-out the next attempt reads fewer rows."""
         part = request.slice(done, done + size.rows())
-        try:
-            return part, self._ask(catalog, part)
-        except TimedOut:
-            size.timed_out(len(part))
-            raise
-
-    def _ask(self, catalog: CatalogTable, part: RowRequest) -> RowAnswer:
         begin, result, waited = self._clock(), "permanent", 0.0
         try:
             answer = self._source.fetch(catalog, part)
             result, waited = "ok" if answer.found.all() else "not_found", answer.waited
         except TimedOut:
             result = "timeout"
+            size.timed_out(len(part))
             raise
         except Retriable:
             result = "transient"
@@ -163,7 +156,7 @@ class SourceReader:
             self._metrics.connections(self._source.connections())
         for code, count in answer.flashback_fallbacks.items():
             self._metrics.count(part.table, "flashback_fallbacks", (code,), count)
-        return answer
+        return part, answer
 
     def _retrying(self) -> Retrying:
         timeout = self._options.errors_retry_timeout_ms
@@ -215,20 +208,20 @@ class SourceCatalog:
     def table(self, table: TableId) -> CatalogTable | None:
         """Return the entry of a table, or None without a database or without such a table.
 
-        Raises Retriable if the database cannot be queried and no earlier entry is known.
+        Raises Retriable if the database cannot be queried and there is no earlier entry.
         """
-        known = self._entries.get(table)
-        if self._source is None or (known is not None and self._clock() < known.refresh_at):
-            return None if known is None else known.catalog
+        entry = self._entries.get(table)
+        if self._source is None or (entry is not None and self._clock() < entry.refresh_at):
+            return None if entry is None else entry.catalog
         chunk = self._chunk
         try:
             catalog = self._source.catalog(table)
         except Retriable as error:
-            if known is None:
+            if entry is None:
                 raise
             log.warning("%s.%s: the catalog entry was not refreshed: %s", table.schema, table.table, error)
-            catalog, chunk = known.catalog, known.chunk
-        if known is None and catalog is not None and catalog.sends_wrong_keys:
+            catalog, chunk = entry.catalog, entry.chunk
+        if entry is None and catalog is not None and catalog.sends_wrong_keys:
             log.warning(WRONG_KEYS, table.schema, table.table, catalog.identity_index)
         self._store(table, catalog, chunk)
         return catalog
@@ -243,8 +236,8 @@ class SourceCatalog:
 
         Raises Retriable if the database cannot be queried, because an older entry must not decide about a record.
         """
-        known, chunk = self._entries.get(table), self._chunk
-        if self._source is not None and (known is None or known.chunk < chunk):
+        entry, chunk = self._entries.get(table), self._chunk
+        if self._source is not None and (entry is None or entry.chunk < chunk):
             self._store(table, self._source.catalog(table), chunk)
         return self.schema(table)
 
@@ -281,11 +274,10 @@ class DatabaseRouter:
         return None if source is None else source.catalog(table)
 
     def schema(self, catalog: CatalogTable) -> Schema:
-        """Return the ``after`` schema of the table's events."""
-        return self._known(catalog).schema(catalog)
+        return self._source_or_fatal(catalog).schema(catalog)
 
     def fetch(self, catalog: CatalogTable, request: RowRequest) -> RowAnswer:
-        return self._known(catalog).fetch(catalog, request)
+        return self._source_or_fatal(catalog).fetch(catalog, request)
 
     def connections(self) -> Connections:
         return sum((source.connections() for _, source in self._sources), Connections())
@@ -294,7 +286,7 @@ class DatabaseRouter:
         for _, source in self._sources:
             source.close()
 
-    def _known(self, catalog: CatalogTable) -> RowSource:
+    def _source_or_fatal(self, catalog: CatalogTable) -> RowSource:
         source = self.source_of(catalog.table)
         if source is None:
             name = f"{catalog.table.schema}.{catalog.table.table}"

@@ -46,9 +46,9 @@ class TableLedger:
         return self._read() if self._tombstones is None else self._tombstones
 
     @property
-    def known(self) -> dict[str, RowVersion]:
-        """The versions that block, by ledger key."""
-        return self.tombstones.known
+    def entries(self) -> dict[str, RowVersion]:
+        """The entries of the ledger that apply, by ledger key."""
+        return self.tombstones.entries
 
     def prepare(self) -> bool:
         """Read the ledger if it is not in memory, and return whether it was read."""
@@ -79,24 +79,24 @@ class TableLedger:
             ledger = self._table.ledger()
             self.tombstones.learn(ledger)
             self.origins = recorded_origins(ledger)
-            self.defaults, self.restarts = recorded_defaults(self.known), recorded_restarts(self.known)
-            self.truncate_progress = recorded_truncates(self.known)
+            self._derive()
 
     def record(self, new: Mapping[str, RowVersion]) -> None:
         """Add durable entries to the ledger, also of a table that does not exist yet."""
         self._table.record_tombstones(new, self._now())
-        self.known.update(new)
+        self.entries.update(new)
         self.origins |= recorded_origins(new)
 
-    def record_restarts(self, found: Sequence[Restart]) -> None:
-        if new := {restart.ledger_key: restart.version for restart in found if restart.ledger_key not in self.known}:
+    def record_restarts(self, restarts: Sequence[Restart]) -> None:
+        new = {restart.ledger_key: restart.version for restart in restarts if restart.ledger_key not in self.entries}
+        if new:
             self.record(new)
-            self.restarts = recorded_restarts(self.known)
+            self._derive()
 
     def record_truncate(self, progress: Progress, place: Place, version: RowVersion) -> None:
         """Record how far the source's logs had been read with a truncate, which is at ``place``."""
         self.record({truncate_key(progress, place): version})
-        self.truncate_progress = recorded_truncates(self.known)
+        self._derive()
 
     def record_defaults(self, defaults: Sequence[ColumnDefault], version: RowVersion) -> None:
         """Record the defaults of added columns: rows that are older than the columns may still arrive.
@@ -104,18 +104,19 @@ class TableLedger:
         The defaults may be older than recorded ones; ``succeed`` then keeps these.
         """
         keys = [default.ledger_key for default in defaults]
-        self.record({key: succeed(version, self.known.get(key)) for key in keys})
-        self._update_defaults()
+        self.record({key: succeed(version, self.entries.get(key)) for key in keys})
+        self._derive()
+        self.to_fill = set(self.defaults)
 
     def _read(self) -> Tombstones:
         ledger = dict(self._table.ledger())
         self._tombstones, self._read_at = Tombstones(ledger), self._now()
         self.origins = recorded_origins(ledger)
-        self._update_defaults()
+        self._derive()
+        self.to_fill = set(self.defaults)
         return self._tombstones
 
-    def _update_defaults(self) -> None:
-        self.defaults = recorded_defaults(self.known)
-        self.to_fill = set(self.defaults)
-        self.restarts = recorded_restarts(self.known)
-        self.truncate_progress = recorded_truncates(self.known)
+    def _derive(self) -> None:
+        self.defaults = recorded_defaults(self.entries)
+        self.restarts = recorded_restarts(self.entries)
+        self.truncate_progress = recorded_truncates(self.entries)

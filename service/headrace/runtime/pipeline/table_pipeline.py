@@ -60,6 +60,7 @@ from headrace.runtime.pipeline.table_ledger import TableLedger
 log = logging.getLogger(__name__)
 
 _RECONCILIATIONS = 3
+"""A worker that was overtaken may still write for a short time, between the read and the merge of a reconciliation."""
 
 
 class TablePipeline:
@@ -154,18 +155,27 @@ class TablePipeline:
             changes, origins = self._with_generated_cells(changes)
             self._ledger.tombstones.begin(changes.version)
             changes, actions = self._fold(changes)
-            self._regression.refuse_blocked(changes, actions.superseded.stale_keys, self._ledger.known)
+            self._regression.refuse_blocked(changes, actions.superseded.stale_keys, self._ledger.entries)
         self._reselect.count_folded(changes, actions)
         complete = False
         if changes.key_changes.old_keys:  # their cells may come from stored rows, which must be known before the merge
             actions = lake_columns(actions, self._table.schema())
         else:
-            actions, complete = self._resolve_if_possible(actions)
+            try:
+                actions, complete = self._resolve(actions).actions, True
+            except UnresolvedRows:  # the reconciliation omits them
+                self._reselect.cache.discard(actions.table)
+                actions = lake_columns(actions, self._table.schema())
         self._record_tombstones(actions, origins)
         failpoints.reach(failpoints.AFTER_LEDGER)
         mergeable = complete and not open_rows(actions).any()
         if not (mergeable and _all_applied(actions, self._merge(actions, commit))):
-            self._reconcile(changes, actions, commit)
+            again = Retrying(
+                retry=retry_if_exception_type(UnexplainedCounts),
+                stop=stop_after_attempt(_RECONCILIATIONS),
+                reraise=True,
+            )
+            again(self._reconcile, changes, actions, commit)
         self._ledger.tombstones.end(changes.version)
 
     def _with_generated_cells(self, changes: Changes) -> tuple[Changes, Mapping[str, RowVersion]]:
@@ -175,23 +185,22 @@ class TablePipeline:
         """
         if not changes.omits_generated:
             return changes, {}
-        stored, found = self._table.schema(), origins_of(changes)
+        stored, origins = self._table.schema(), origins_of(changes)
         generated = self._reselect.generated(changes.table)
         if generated is None:
-            fields = untyped_fields((self._ledger.origins | found).only_read)
-            self._note(changes, [member.name for member in fields if found.streamed], UNREAD)
+            fields = untyped_fields((self._ledger.origins | origins).only_read)
+            self._note(changes, [member.name for member in fields if origins.streamed], UNREAD)
         else:
             unfit = [member.name for member in generated if not fits(member, stored)]
             fields = [*(member for member in generated if member.name not in unfit), *untyped_fields(unfit)]
             self._note(changes, unfit, OTHER_TYPE)
             names = {member.name for member in generated}  # the ledger needs only these, for when there is no catalog
-            found = replace(found, read=found.read & names)
-        known = {column.name for column in changes.columns} | set(() if stored is None else stored.names)
-        new = self._ledger.origins.without_recorded(found)
-        version = changes.version.row(0)
+            origins = replace(origins, read=origins.read & names)
+        present = {column.name for column in changes.columns} | set(() if stored is None else stored.names)
+        new = self._ledger.origins.without_recorded(origins)
         return (
-            with_generated_cells(changes, [member for member in fields if member.name in known]),
-            dict.fromkeys(new.ledger_keys(), version),
+            with_generated_cells(changes, [member for member in fields if member.name in present]),
+            dict.fromkeys(new.ledger_keys(), changes.version.row(0)),
         )
 
     def _note(self, changes: Changes, columns: Sequence[str], note: Note) -> None:
@@ -203,37 +212,26 @@ class TablePipeline:
 
     def _fold(self, changes: Changes) -> tuple[Changes, Actions]:
         """Fold the changes, and mark those that delete a row which had lost its key before."""
-        actions = fold(changes, self._ledger.known)
+        actions = fold(changes, self._ledger.entries)
         keys = taken_keys(changes)
         if keys:
             index = np.flatnonzero(np.asarray(pc.is_in(actions.key, pa.array(keys, pa.string()))))
-            known = len(index) and self._table.schema() is not None
-            stored = self._table.stored(actions.take(index)) if known else {}
+            has_rows = len(index) and self._table.schema() is not None
+            stored = self._table.stored(actions.take(index)) if has_rows else {}
             # Rows that a successor has written since do not show whose key they took. Its ledger does, which it writes
             # before them; so read it after them.
             self._ledger.refresh()
-            changes, remembered = with_displaced(changes, self._ledger.known, stored)
+            changes, remembered = with_displaced(changes, self._ledger.entries, stored)
             if remembered:
                 self._evolve(lake_columns(actions, self._table.schema()))
                 self._ledger.record(remembered)
-            actions = fold(changes, self._ledger.known) if changes.key_changes.displaced else actions
+            actions = fold(changes, self._ledger.entries) if changes.key_changes.displaced else actions
         return changes, actions
 
     def _resolve(self, actions: Actions, stored: npt.NDArray[np.bool_] | None = None) -> Resolved:
         with self._stages("reselect"):
             rows = lake_columns(actions, self._table.schema())
             return self._reselect.resolve(rows, stored, divisible=self._divisible)
-
-    def _resolve_if_possible(self, actions: Actions) -> tuple[Actions, bool]:
-        """Return the resolved actions and True, or the unresolved actions and False if some must be omitted.
-
-        The reconciliation omits these.
-        """
-        try:
-            return self._resolve(actions).actions, True
-        except UnresolvedRows:
-            self._reselect.cache.discard(actions.table)
-            return lake_columns(actions, self._table.schema()), False
 
     def _merge(self, actions: Actions, commit: Commit) -> MergeCounts:
         with self._stages("merge"):
@@ -269,15 +267,15 @@ class TablePipeline:
 
     def _record_tombstones(self, actions: Actions, others: Mapping[str, RowVersion] = MappingProxyType({})) -> None:
         """Write the batch's deletes and ``others`` to the ledger, before the table (``merge.md`` section 3)."""
-        known = self._ledger.known
+        ledger = self._ledger.entries
         deleted = np.flatnonzero(actions.delete)
         keys = actions.key.take(pa.array(deleted)).to_pylist()
         deletes = {key: actions.version.row(int(index)) for key, index in zip(keys, deleted, strict=True)}
         ranked = {
-            key: succeed(version, known.get(key))
+            key: succeed(version, ledger.get(key))
             for key, version in (*deletes.items(), *actions.superseded.tombstones.items())
         }
-        new = {key: version for key, version in ranked.items() if version != known.get(key)}
+        new = {key: version for key, version in ranked.items() if version != ledger.get(key)}
         new |= dict(others)
         if new:
             with self._stages("ledger"):
@@ -290,12 +288,12 @@ class TablePipeline:
         if self._options.shared:
             refuse_truncate_of_others(self._name, truncate, self._table.topics())
         self._reselect.cache.truncate(truncate.table)
-        known = self._ledger.known.get(FLOOR_KEY)
-        floor = succeed(truncate.version, known)
-        if floor == known:
-            self._regression.refuse_truncate(truncate, known)
+        last_floor = self._ledger.entries.get(FLOOR_KEY)
+        floor = succeed(truncate.version, last_floor)
+        if floor == last_floor:
+            self._regression.refuse_truncate(truncate, floor)
         with self._stages("merge"):
-            if floor != known:
+            if floor != last_floor:
                 self._ledger.record({FLOOR_KEY: floor})
             failpoints.reach(failpoints.AFTER_LEDGER)
             if self._table.schema() is None:
@@ -325,14 +323,8 @@ class TablePipeline:
     def _reconcile(self, changes: Changes, actions: Actions, commit: Commit) -> None:
         """Fold the batch again against the stored versions, and write the remaining actions in a second commit.
 
-        Repeat it if another worker has written in between: a worker that was overtaken may do so for a short time.
+        Raises UnexplainedCounts if another worker has written in between.
         """
-        again = Retrying(
-            retry=retry_if_exception_type(UnexplainedCounts), stop=stop_after_attempt(_RECONCILIATIONS), reraise=True
-        )
-        again(self._reconcile_once, changes, actions, commit)
-
-    def _reconcile_once(self, changes: Changes, actions: Actions, commit: Commit) -> None:
         with self._stages("reconcile"):
             stored = {} if self._table.schema() is None else self._table.stored(actions)
             # A row that another worker has removed since is missing in this read, with cells that a change of this

@@ -6,7 +6,7 @@ cover, and merges itself with them (``VersionedWrites``). Merging it again gives
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import pyarrow as pa
 
@@ -14,7 +14,7 @@ from headrace.core.model.actions import lake_columns, table_schema
 from headrace.core.model.arrow_columns import build_array
 from headrace.core.model.errors import Fatal
 from headrace.core.model.events import RowVersion
-from headrace.core.model.versioned_writes import Key, VersionedWrites
+from headrace.core.model.versioned_writes import VersionedWrites
 from headrace.ports import Commit, LakeTable
 from headrace.runtime.pipeline.pipeline_parts import evolve
 
@@ -40,9 +40,10 @@ class VersionedWritesPipeline:
 
     def prepare(self) -> bool:
         """Read the ledger if it is not in memory, and return whether it was read."""
-        unknown = self._ledger is None
-        self._known()
-        return unknown
+        if self._ledger is not None:
+            return False
+        self._ledger = dict(self._table.ledger())
+        return True
 
     def write(self, batch: VersionedWrites, commit: Commit) -> tuple[()]:
         """Make a batch durable: afterwards the table contains it, and the table's history contains ``commit``.
@@ -69,7 +70,9 @@ class VersionedWritesPipeline:
         self._table.maintain(self._now(), self._tombstone_retention)
 
     def _write(self, batch: VersionedWrites, commit: Commit) -> None:
-        merged = batch.merged_with(self._stored(batch), self._known(), self._now())
+        if self._ledger is None:
+            self._ledger = dict(self._table.ledger())
+        merged = batch.merged_with(self._stored(batch), self._ledger, self._now())
         actions = lake_columns(merged.actions, self._table.schema())
         columns = table_schema(actions)
         if self._table.schema() is not None or set(batch.key_fields) <= set(columns.names):
@@ -87,27 +90,21 @@ class VersionedWritesPipeline:
                 f"{counts.deleted} applied: another writer may write to this table; stop it, then restart the task"
             )
 
-    def _known(self) -> dict[str, RowVersion]:
-        if self._ledger is None:
-            self._ledger = dict(self._table.ledger())
-        return self._ledger
-
     def _stored(self, batch: VersionedWrites) -> pa.Table:
         """The stored rows under the keys, or key prefixes, of the batch, each once."""
         schema = self._table.schema()
         if schema is None:
             return pa.table({})
-        lengths = range(1, len(batch.key_fields) + 1)
-        found = [self._table.read(_keys(batch, schema, keys)) for n in lengths if (keys := batch.keys(n))]
-        rows = pa.concat_tables(found)
-        found_keys = zip(*(rows[name].combine_chunks() for name in batch.key_fields), strict=True)
-        first = {key: index for index, key in reversed(list(enumerate(found_keys)))}
+        reads = []
+        for length in range(1, len(batch.key_fields) + 1):
+            if not (keys := batch.keys(length)):
+                continue
+            columns = {}  # of keys, or key prefixes, in the table's types
+            for member, values in zip(batch.fields, zip(*keys, strict=True), strict=False):
+                columns[member.name] = build_array(member.schema, values).cast(schema.field(member.name).type)
+            reads.append(self._table.read(pa.table(columns)))
+        rows = pa.concat_tables(reads)
+        # A prefix and a key below it both return the row of that key: keep the first.
+        row_keys = zip(*(rows[name].combine_chunks() for name in batch.key_fields), strict=True)
+        first = {key: index for index, key in reversed(list(enumerate(row_keys)))}
         return rows.take(pa.array(sorted(first.values()), pa.int64()))
-
-
-def _keys(batch: VersionedWrites, schema: pa.Schema, keys: Sequence[Key]) -> pa.Table:
-    """The keys, or key prefixes, in the table's types."""
-    columns = {}
-    for member, values in zip(batch.fields, zip(*keys, strict=True), strict=False):
-        columns[member.name] = build_array(member.schema, values).cast(schema.field(member.name).type)
-    return pa.table(columns)

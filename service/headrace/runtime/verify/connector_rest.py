@@ -72,15 +72,13 @@ class ConnectorRest:
                     self._clock.sleep(_POLL_SECONDS)
             yield
         finally:
-            self._resume()
-
-    def _resume(self) -> None:
-        for _ in range(_RESUME_ATTEMPTS):
-            if self._request("PUT", "resume") is not None:
-                log.warning("connector %s: resumed", self._connector)
-                return
-            self._clock.sleep(1.0)
-        log.error("connector %s: not resumed; send PUT /connectors/%s/resume", self._connector, self._connector)
+            for _ in range(_RESUME_ATTEMPTS):
+                if self._request("PUT", "resume") is not None:
+                    log.warning("connector %s: resumed", self._connector)
+                    break
+                self._clock.sleep(1.0)
+            else:
+                log.error("connector %s: not resumed; send PUT /connectors/%s/resume", self._connector, self._connector)
 
     def _states(self) -> set[str]:
         """The states of connector and tasks; none if the worker does not answer or does not have the connector."""
@@ -112,18 +110,15 @@ def connector_rest(config: WorkerConfig, connector: str, clock: Clock) -> Connec
     if config.advertises_https:
         host, tls = config.rest.advertised_host or host, client_context(*config.tls(LISTENER_TLS))
     url = f"{'http' if tls is None else 'https'}://{authority(host, listener.port)}"
-    return ConnectorRest(url, connector, clock, tls, _authorization(config))
-
-
-def _authorization(config: WorkerConfig) -> str | None:
+    authorization = None
     if token := os.environ.get("HEADRACE_REST_TOKEN", "").strip():
-        return f"Bearer {token}"
-    if config.basic_auth.file is None:
-        return None
-    only_reads = {user for user, role in config.basic_auth.roles if role == "read"}
-    users = read_users(Path(config.basic_auth.file))
-    found = next((f"{user}:{password}" for user, password in users.items() if user not in only_reads), None)
-    return None if found is None else basic(found)
+        authorization = f"Bearer {token}"
+    elif config.basic_auth.file is not None:
+        only_reads = {user for user, role in config.basic_auth.roles if role == "read"}
+        users = read_users(Path(config.basic_auth.file))
+        credentials = (f"{user}:{password}" for user, password in users.items() if user not in only_reads)
+        authorization = next(map(basic, credentials), None)
+    return ConnectorRest(url, connector, clock, tls, authorization)
 
 
 def reachable(host: str) -> str:

@@ -9,7 +9,7 @@ batch; until then the topic's name is all that is known.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from headrace.core.model.errors import ConfigError
 from headrace.core.model.events import TableId
@@ -20,18 +20,18 @@ from headrace.ports import TableSource
 
 _REPLACED = re.compile(r"[^A-Za-z0-9._-]")
 
-StoredSources = Callable[[str], Sequence[StoredSource]]
-"""Returns the sources that a lake table stores, by its name; none for a table that does not exist."""
-
 
 class SourceTables:
-    """``named`` are source tables that the operator names (``schema.table``), each of them perhaps of another topic."""
+    """``named`` are source tables that the operator names (``schema.table``), each of them perhaps of another topic.
+
+    ``stored`` returns the sources that a lake table stores, by its name; none for a table that does not exist.
+    """
 
     def __init__(
         self,
         databases: Sequence[tuple[DatabaseOptions, TableSource]],
         naming: TableNaming,
-        stored: StoredSources,
+        stored: Callable[[str], Sequence[StoredSource]],
         named: Collection[str] = (),
     ) -> None:
         self._databases = databases
@@ -45,10 +45,10 @@ class SourceTables:
         The topic's name counts if the lake table stores no table of these databases: flattened records may not name
         their database.
         """
-        for find in (self._stored_tables, self._guesses):
+        for candidates in (self._stored_tables, self._guesses):
             for database, source in self._databases:
-                if found := [table for table in find(topic, database) if database.holds(table)]:
-                    return [(table, source) for table in found]
+                if tables := [table for table in candidates(topic, database) if database.holds(table)]:
+                    return [(table, source) for table in tables]
         return ()
 
     def _stored_tables(self, topic: str, database: DatabaseOptions) -> Sequence[TableId]:
@@ -56,26 +56,24 @@ class SourceTables:
         guesses = self._guesses(topic, database) or [TableId("", "", "", topic)]
         if by_topic := table_of_topic(topic, database.source_db or database.dbname):
             guesses = [*guesses, by_topic]
-        stored = (each for name in self._names(topic, guesses) for each in self._stored(name))
-        return list(dict.fromkeys(each.table for each in stored if each.topic == topic and each.table.name))
+        try:
+            lake_names = list(dict.fromkeys(self._naming.name(topic, guess) for guess in guesses))
+        except ConfigError:  # the connector cannot write a table of such a name either
+            return []
+        sources = (source for name in lake_names for source in self._stored(name))
+        return list(dict.fromkeys(source.table for source in sources if source.topic == topic and source.table.name))
 
     def _guesses(self, topic: str, database: DatabaseOptions) -> Sequence[TableId]:
         """Return the tables that a topic has by its name: those that the operator names, or else the one like it."""
         by_topic = table_of_topic(topic, database.source_db or database.dbname)
-        return [] if by_topic is None else list(self._renamed(by_topic)) or [by_topic]
-
-    def _renamed(self, by_topic: TableId) -> Iterator[TableId]:
-        """Yield the tables among ``named`` whose topic has the name ``by_topic``, and that have another name."""
-        for schema, table in self._named:
-            if (topic_form(schema), topic_form(table)) == (by_topic.schema, by_topic.table) != (schema, table):
-                yield TableId(by_topic.name, by_topic.database, schema, table)
-
-    def _names(self, topic: str, guesses: Sequence[TableId]) -> Sequence[str]:
-        """Return the names that the lake table of a topic may have."""
-        try:
-            return list(dict.fromkeys(self._naming.name(topic, guess) for guess in guesses))
-        except ConfigError:  # the connector cannot write a table of such a name either
+        if by_topic is None:
             return []
+        renamed = [  # a topic inventory.order_items may be that of the table "order items"
+            TableId(by_topic.name, by_topic.database, schema, table)
+            for schema, table in self._named
+            if (topic_form(schema), topic_form(table)) == (by_topic.schema, by_topic.table) != (schema, table)
+        ]
+        return renamed or [by_topic]
 
 
 def refuse_shared_table(name: str, topic: str, table: TableId, stored: Sequence[StoredSource]) -> None:
@@ -83,10 +81,10 @@ def refuse_shared_table(name: str, topic: str, table: TableId, stored: Sequence[
 
     It equals none of them, and a repair would delete the rows of the others.
     """
-    of_topic = {each.table for each in stored if each.topic == topic and each.table.name}
-    of_others = {each.table for each in stored if each.topic != topic and each.table.name} - of_topic - {table}
+    of_topic = {source.table for source in stored if source.topic == topic and source.table.name}
+    of_others = {source.table for source in stored if source.topic != topic and source.table.name} - of_topic - {table}
     if len(of_topic) > 1 or of_others:
-        tables = ", ".join(sorted(f"{each.schema}.{each.table}" for each in of_topic | of_others | {table}))
+        tables = ", ".join(sorted(f"{other.schema}.{other.table}" for other in of_topic | of_others | {table}))
         raise ConfigError(
             f"{table.schema}.{table.table}: cannot be compared: its lake table {name} has the rows of several source "
             f"tables ({tables}), and equals none of them"
@@ -98,4 +96,4 @@ def topic_form(name: str) -> str:
 
     Java replaces UTF-16 units, so that a character above U+FFFF becomes two.
     """
-    return _REPLACED.sub(lambda found: "_" * (1 + (found[0] > "\uffff")), name)
+    return _REPLACED.sub(lambda character: "_" * (1 + (character[0] > "\uffff")), name)

@@ -43,8 +43,6 @@ from headrace.runtime.verify.table_verifier import (
     under,
 )
 
-_NO_BATCH = 0
-
 
 class _Overtaken(Retriable):
     """The connector's task committed first; read the rows again."""
@@ -95,39 +93,36 @@ class TableRepair:
         wait for its delete (changes before that delete would not find it). Raises Fatal if the topic does not exist,
         Retriable after the timeout, and the errors of reads and writes.
         """
-        chosen = [each for each in differences if _is_repairable(each)]
-        if chosen:
-            surplus = {key for each in chosen if each.where is Where.LAKE for key in key_digests(each.key)}
-            self._repair(pa.concat_tables([each.key for each in chosen]).combine_chunks(), surplus)
-        return len(chosen)
-
-    def _repair(self, keys: pa.Table, surplus: set[int]) -> None:
-        """Write beside the connector's task, or while the connector is paused if the task always commits first."""
+        chosen = [difference for difference in differences if _is_repairable(difference)]
+        if not chosen:
+            return 0
+        surplus = {key for row in chosen if row.where is Where.LAKE for key in key_digests(row.key)}
+        keys = pa.concat_tables([row.key for row in chosen]).combine_chunks()
         if not self._busy:
             try:
-                self._write_once(keys, surplus)
-                return
+                self._write_once(keys, surplus)  # beside the connector's task
+                return len(chosen)
             except _Overtaken:
                 self._busy = True
         with self._paused():
-            self._write_with_retries(keys, surplus)  # the connector may run on another worker, and not be paused
-
-    def _write_with_retries(self, keys: pa.Table, surplus: set[int]) -> None:
-        deadline = self._clock.now() + self._sink.timeout
-        retrying = Retrying(
-            retry=retry_if_exception_type(_Overtaken),
-            stop=lambda _: self._clock.now() >= deadline,
-            wait=wait_random(0, 1),  # not in the rhythm of the task's commits
-            sleep=self._clock.sleep,
-            reraise=True,
-        )
-        try:
-            retrying(self._write_once, keys, surplus)
-        except _Overtaken as error:
-            raise Retriable(
-                f"{error}; if the connector's task commits all the time, pause it "
-                f"(PUT /connectors/{self._sink.connector}/pause), repeat with --repair, then resume it"
-            ) from error
+            # The connector may run on another worker, and not be paused. So attempts are repeated, and their waits are
+            # random in order not to follow the rhythm of the task's commits.
+            deadline = self._clock.now() + self._sink.timeout
+            retrying = Retrying(
+                retry=retry_if_exception_type(_Overtaken),
+                stop=lambda _: self._clock.now() >= deadline,
+                wait=wait_random(0, 1),
+                sleep=self._clock.sleep,
+                reraise=True,
+            )
+            try:
+                retrying(self._write_once, keys, surplus)
+            except _Overtaken as error:
+                raise Retriable(
+                    f"{error}; if the connector's task commits all the time, pause it "
+                    f"(PUT /connectors/{self._sink.connector}/pause), repeat with --repair, then resume it"
+                ) from error
+        return len(chosen)
 
     def _write_once(self, keys: pa.Table, surplus: set[int]) -> None:
         """Try to write the rows once.
@@ -144,25 +139,30 @@ class TableRepair:
         gone = under(keys, (set(key_digests(keys)) - set(source.key.tolist())) & surplus)
         if not len(source) + len(gone):
             return
-        repair = Repair(self._table.id, self._sink.topic, ends, read_at, self._known(keys))
+        repair = Repair(self._table.id, self._sink.topic, ends, read_at, self._versions_to_succeed(keys))
         changes = repair_changes(self._table.wanted, source, gone, repair)
         try:
-            self._pipeline.write(changes, Commit(_NO_BATCH, self._sink.connector))
+            self._pipeline.write(changes, Commit(0, self._sink.connector))  # 0: of no batch of the connector
         except (Retriable, UnexplainedCounts) as error:
             raise _Overtaken(str(error)) from error
         if dead := overtaken(changes, self._table.lake.ledger()):
             surplus.update(source.key[dead].tolist())
             raise _Overtaken(f"{self._sink.table_name}: {len(dead)} row(s) were deleted while they were written")
 
-    def _known(self, keys: pa.Table) -> dict[str, RowVersion]:
+    def _versions_to_succeed(self, keys: pa.Table) -> dict[str, RowVersion]:
         """The versions that a repaired row must succeed: tombstones, and the stored rows under the keys."""
-        known = dict(self._table.lake.ledger())
+        versions = dict(self._table.lake.ledger())
         rows = self._table.lake.read(keys)
-        if len(rows):
-            columns = [rows[name].combine_chunks() for name in self._table.wanted.key_fields]
-            stored = dict(zip(canonical_keys(columns).to_pylist(), _versions(rows), strict=True))
-            known |= {key: version for key, version in stored.items() if version is not None}
-        return known
+        if not len(rows):
+            return versions
+        *names, time = VERSION
+        times = rows[time].combine_chunks().view(pa.int64()).to_pylist()
+        columns = zip(*(rows[name].to_pylist() for name in names), times, strict=True)
+        row_keys = canonical_keys([rows[name].combine_chunks() for name in self._table.wanted.key_fields]).to_pylist()
+        for key, (position, topic, partition, offset, at) in zip(row_keys, columns, strict=True):
+            if topic is not None:  # a row of another writer has no version
+                versions[key] = RowVersion((position or "").encode(), topic, partition, offset, at)
+        return versions
 
 
 def _is_repairable(difference: Difference) -> bool:
@@ -171,16 +171,6 @@ def _is_repairable(difference: Difference) -> bool:
     return difference.verdict is Verdict.DIFFERENT or (
         difference.verdict is Verdict.UNPROVEN and difference.where is not Where.LAKE
     )
-
-
-def _versions(rows: pa.Table) -> list[RowVersion | None]:
-    *names, time = VERSION
-    times = rows[time].combine_chunks().view(pa.int64()).to_pylist()
-    columns = [rows[name].to_pylist() for name in names]
-    return [
-        None if topic is None else RowVersion((position or "").encode(), topic, partition, offset, at)
-        for position, topic, partition, offset, at in zip(*columns, times, strict=True)
-    ]
 
 
 class _CompleteRows(Reselect):
@@ -192,5 +182,4 @@ class _CompleteRows(Reselect):
     def resolve(
         self, actions: Actions, stored: npt.NDArray[np.bool_] | None = None, *, divisible: bool = False
     ) -> Resolved:
-        """Return the actions as they are."""
         return Resolved(actions, lambda row, column: NO_DATABASE)

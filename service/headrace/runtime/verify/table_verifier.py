@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Protocol, Self
 
 import numpy as np
 import pyarrow as pa
@@ -59,8 +59,7 @@ class DigestFile:
         self.rows = 0
         self._path = path
         self._names = keys.names
-        own = [(KEY, pa.uint64()), (ROW, pa.uint64()), (RANGE, pa.int16())]
-        self._schema = pa.schema([*keys, *own])
+        self._schema = pa.schema([*keys, (KEY, pa.uint64()), (ROW, pa.uint64()), (RANGE, pa.int16())])
         self._writer: pa.RecordBatchStreamWriter | None = pa.ipc.new_stream(str(path), self._schema)
 
     def __enter__(self) -> Self:
@@ -76,8 +75,8 @@ class DigestFile:
             raise ValueError("rows cannot be added after a select")
         self.checksums.add(rows.key, rows.cells)
         self.rows += len(rows)
-        own = [pa.array(rows.key), pa.array(rows.cells), pa.array(range_of(rows.key).astype(np.int16))]
-        arrays = [*rows.keys(self._names).columns, *own]
+        digest_arrays = [pa.array(rows.key), pa.array(rows.cells), pa.array(range_of(rows.key).astype(np.int16))]
+        arrays = [*rows.keys(self._names).columns, *digest_arrays]
         self._writer.write_table(pa.table(arrays, self._schema))
 
     def select(self, ranges: Ints) -> pa.Table:
@@ -85,9 +84,9 @@ class DigestFile:
         self._finish()
         wanted = pa.array(ranges.astype(np.int16))
         with pa.memory_map(str(self._path)) as source, pa.ipc.open_stream(source) as reader:
-            found = [batch.filter(pc.is_in(batch.column(RANGE), wanted)) for batch in reader]
+            batches = [batch.filter(pc.is_in(batch.column(RANGE), wanted)) for batch in reader]
             # Copied, because the memory of the batches ends with the mapping.
-            return pa.concat_tables([pa.Table.from_batches(found, self._schema)]).combine_chunks()
+            return pa.concat_tables([pa.Table.from_batches(batches, self._schema)]).combine_chunks()
 
     def _finish(self) -> None:
         if self._writer is not None:
@@ -191,7 +190,7 @@ class Round:
     lake: Rows
     position: LogPosition
     passed: bool
-    found: Mapping[int, Sighting]
+    sightings: Mapping[int, Sighting]
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,12 +212,11 @@ class Clock:
         self.sleep = sleep
 
 
-Progress = Callable[[str, int], None]
-"""Called with the side that is read and the number of rows read so far."""
-
-
 class TableVerifier:
-    """Compares one table. ``folder`` is for digests: about 30 bytes and the key for each row and side."""
+    """Compares one table. ``folder`` is for digests: about 30 bytes and the key for each row and side.
+
+    ``report_progress`` is called with the side that is read and the number of rows read so far.
+    """
 
     def __init__(
         self,
@@ -227,7 +225,7 @@ class TableVerifier:
         options: VerifyOptions,
         clock: Clock,
         folder: Path,
-        report_progress: Progress = lambda side, rows: None,
+        report_progress: Callable[[str, int], None] = lambda side, rows: None,
     ) -> None:
         self._table = table
         self._progress = progress
@@ -277,12 +275,23 @@ class TableVerifier:
                 self._clock.sleep(PAUSE_SECONDS)
             waits = rounds >= QUICK_ROUNDS
             seen = self.look(keys, deadline if waits else None)
-            verdicts = self._judge(seen, before, keys)
+            again: Mapping[int, int] = {}
+            missing = {key for key, now in seen.sightings.items() if now.lake is None}
+            if seen.passed and missing:  # the source may have deleted them since: read them a second time
+                rows = self.fetch(under(keys, missing))
+                again = dict(zip(rows.key.tolist(), rows.cells.tolist(), strict=True))
+            verdicts = {
+                key: judge(before.get(key), now, seen.passed, again.get(key)) for key, now in seen.sightings.items()
+            }
             if (waits and not seen.passed) or self._clock.now() >= deadline:
                 verdicts = self._judge_at_the_end(seen, before, verdicts)
-            yield from self._differences(seen, verdicts, keys)
-            keys = under(keys, {key for key, verdict in verdicts.items() if verdict is Verdict.OPEN})
-            before, rounds = seen.found, rounds + 1
+            decided = {key for key, verdict in verdicts.items() if verdict is not Verdict.OPEN}
+            for row, key in _rows_under(keys, decided):
+                now = seen.sightings[key]
+                values = _values(seen, key, now.columns) if self._options.keep_values else {}
+                yield Difference(verdicts[key], now.where, keys.slice(row, 1), now.columns, values)
+            keys = under(keys, verdicts.keys() - decided)
+            before, rounds = seen.sightings, rounds + 1
 
     def look(self, keys: pa.Table, deadline: float | None = None) -> Round:
         """Read the rows under ``keys`` from both sides; with a deadline, wait first until the lake has the source's."""
@@ -297,20 +306,12 @@ class TableVerifier:
         table = self._table
         request = _request(table.id, table.wanted, keys)
         size = max(1, KEYS_AT_ONCE // 4)
-        values: list[list[Any]] = [[] for _ in table.wanted.names]
+        values: list[list[object]] = [[] for _ in table.wanted.names]
         for begin in range(0, len(keys), size):
             answer = table.source.fetch(table.catalog, request.slice(begin, begin + size))
             for column, cells in zip(values, answer.values, strict=True):
                 column += [cells[row] for row in np.flatnonzero(answer.found).tolist()]
         return source_rows(table.wanted, values)
-
-    def _judge(self, seen: Round, before: Mapping[int, Sighting], keys: pa.Table) -> dict[int, Verdict]:
-        again: Mapping[int, int] = {}
-        missing = {key for key, now in seen.found.items() if now.lake is None}
-        if seen.passed and missing:
-            rows = self.fetch(under(keys, missing))
-            again = dict(zip(rows.key.tolist(), rows.cells.tolist(), strict=True))
-        return {key: judge(before.get(key), now, seen.passed, again.get(key)) for key, now in seen.found.items()}
 
     def _judge_at_the_end(
         self, seen: Round, before: Mapping[int, Sighting], verdicts: Mapping[int, Verdict]
@@ -318,22 +319,16 @@ class TableVerifier:
         form = position_format(seen.position.connector)
         end = bytes(positions(form, self._options.epoch, [[part] for part in seen.position.end], 1)[0])
         return {
-            key: judge_at_the_end(before.get(key), seen.found[key], end) if verdict is Verdict.OPEN else verdict
+            key: judge_at_the_end(before.get(key), seen.sightings[key], end) if verdict is Verdict.OPEN else verdict
             for key, verdict in verdicts.items()
         }
 
-    def _differences(self, seen: Round, verdicts: Mapping[int, Verdict], keys: pa.Table) -> Iterator[Difference]:
-        decided = {key for key, verdict in verdicts.items() if verdict is not Verdict.OPEN}
-        for row, key in _rows_under(keys, decided):
-            now = seen.found[key]
-            values = _values(seen, key, now.columns) if self._options.keep_values else {}
-            yield Difference(verdicts[key], now.where, keys.slice(row, 1), now.columns, values)
-
 
 def _suspects(source: pa.Table, lake: pa.Table, names: Sequence[str]) -> pa.Table:
-    own, other = (digests(source, KEY), digests(source, ROW)), (digests(lake, KEY), digests(lake, ROW))
-    ahead, behind = source.take(pa.array(unmatched(*own, *other))), lake.take(pa.array(unmatched(*other, *own)))
-    both = pa.concat_tables([ahead, behind])
+    in_source, in_lake = (digests(source, KEY), digests(source, ROW)), (digests(lake, KEY), digests(lake, ROW))
+    only_in_source = source.take(pa.array(unmatched(*in_source, *in_lake)))
+    only_in_lake = lake.take(pa.array(unmatched(*in_lake, *in_source)))
+    both = pa.concat_tables([only_in_source, only_in_lake])
     _, first = np.unique(digests(both, KEY), return_index=True) if len(both) else (None, np.empty(0, np.int64))
     return both.take(pa.array(first)).select(list(names))
 
@@ -345,8 +340,10 @@ def _rows_under(keys: pa.Table, wanted: set[int]) -> list[tuple[int, int]]:
 
 def key_digests(keys: pa.Table) -> list[int]:
     """Return the digest of each key, as in ``Rows.key``."""
-    found: list[int] = row_digests([column.combine_chunks() for column in keys.columns]).tolist() if len(keys) else []
-    return found
+    digest_of_key: list[int] = []
+    if len(keys):
+        digest_of_key = row_digests([column.combine_chunks() for column in keys.columns]).tolist()
+    return digest_of_key
 
 
 def under(keys: pa.Table, wanted: set[int]) -> pa.Table:

@@ -35,12 +35,12 @@ def test_a_tombstone_ahead_does_not_block_until_its_delete_is_durable_again() ->
     """After a crash between ledger and commit, upserts before the delete apply again until the delete is durable."""
     tombstones = Tombstones({"=1": deleted_at(7)})
     tombstones.begin(batch(TOPIC, (0, 5), (0, 6)))
-    assert tombstones.known == {}
+    assert tombstones.entries == {}
     tombstones.end(batch(TOPIC, (0, 5), (0, 6)))
-    assert tombstones.known == {}
+    assert tombstones.entries == {}
     tombstones.begin(batch(TOPIC, (0, 7), (0, 8)))
     tombstones.end(batch(TOPIC, (0, 7), (0, 8)))
-    assert tombstones.known == {"=1": deleted_at(7)}
+    assert tombstones.entries == {"=1": deleted_at(7)}
 
 
 def test_tombstones_behind_or_of_another_partition_block() -> None:
@@ -48,11 +48,11 @@ def test_tombstones_behind_or_of_another_partition_block() -> None:
     behind, other_partition, floor = deleted_at(4), deleted_at(9, partition=1), deleted_at(9)
     tombstones = Tombstones({"=1": behind, "=2": other_partition, FLOOR_KEY: floor})
     tombstones.begin(batch(TOPIC, (0, 5)))
-    assert tombstones.known == {"=1": behind, "=2": other_partition, FLOOR_KEY: floor}
+    assert tombstones.entries == {"=1": behind, "=2": other_partition, FLOOR_KEY: floor}
     tombstones.begin(batch("another", (1, 5)))
-    assert "=2" in tombstones.known
+    assert "=2" in tombstones.entries
     tombstones.begin(batch(TOPIC, (1, 5)))
-    assert "=2" not in tombstones.known
+    assert "=2" not in tombstones.entries
 
 
 def test_a_tombstone_that_another_worker_adds_blocks_at_once() -> None:
@@ -61,32 +61,32 @@ def test_a_tombstone_that_another_worker_adds_blocks_at_once() -> None:
     tombstones.begin(batch(TOPIC, (0, 5)))
     tombstones.learn({"=1": deleted_at(7), "=2": deleted_at(9), "=3": deleted_at(9, partition=1)})
     added = {"=2": deleted_at(9), "=3": deleted_at(9, partition=1)}
-    assert tombstones.known == tombstones.learned == added
+    assert tombstones.entries == tombstones.learned == added
     tombstones.begin(batch(TOPIC, (1, 5)))
-    assert tombstones.known == added
+    assert tombstones.entries == added
 
 
 def test_a_partition_begins_once() -> None:
     """A tombstone that this worker wrote blocks, also if a batch with lower offsets follows."""
     tombstones = Tombstones({})
     tombstones.begin(batch(TOPIC, (0, 5), (0, 9)))
-    tombstones.known["=1"] = deleted_at(9)
+    tombstones.entries["=1"] = deleted_at(9)
     tombstones.end(batch(TOPIC, (0, 5), (0, 9)))
     tombstones.begin(batch(TOPIC, (0, 6)))
-    assert tombstones.known == {"=1": deleted_at(9)}
+    assert tombstones.entries == {"=1": deleted_at(9)}
 
 
 def test_reading_begins_at_the_first_record_in_the_order_of_arrival() -> None:
     """The first record of a batch is the start of reading, also if a replayed record has a lower offset."""
     tombstones = Tombstones({"=1": deleted_at(7)})
     tombstones.begin(batch(TOPIC, (0, 9), (0, 2)))
-    assert tombstones.known == {"=1": deleted_at(7)}
+    assert tombstones.entries == {"=1": deleted_at(7)}
 
 
 def test_a_delete_that_is_read_again_does_not_lower_a_tombstone() -> None:
     """A later tombstone of the same key replaces the one that did not block yet."""
     tombstones = Tombstones({"=1": deleted_at(7)})
     tombstones.begin(batch(TOPIC, (0, 5), (0, 8)))
-    tombstones.known["=1"] = deleted_at(8)
+    tombstones.entries["=1"] = deleted_at(8)
     tombstones.end(batch(TOPIC, (0, 5), (0, 8)))
-    assert tombstones.known == {"=1": deleted_at(8)}
+    assert tombstones.entries == {"=1": deleted_at(8)}
