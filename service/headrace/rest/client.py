@@ -79,7 +79,14 @@ class ConnectClient:
             raise ConfigError("--url: the URL contains credentials; set --user and HEADRACE_PASSWORD instead")
         if parts.scheme not in ("http", "https") or not host:
             raise ConfigError(f"--url: {url!r} is not http://host:port or https://host:port")
-        tls = _tls_context(credentials) if parts.scheme == "https" else None
+        tls = None
+        if parts.scheme == "https":
+            try:
+                tls = ssl.create_default_context(cafile=credentials.ca)
+                if credentials.certificate is not None:
+                    tls.load_cert_chain(credentials.certificate)
+            except (OSError, ssl.SSLError) as error:
+                raise ConfigError(f"--ca, --cert: cannot be read: {error.strerror or error}") from error
         self._http = HttpClient(_ANSWER_SECONDS, tls, max_bytes=_MAX_ANSWER_BYTES)
         self._base = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
         self._headers = {"Accept": "application/json", **credentials.header()}
@@ -155,13 +162,3 @@ def credentials_of(options: argparse.Namespace, environment: Mapping[str, str] =
 
 def segment(name: str) -> str:
     return quote(name, safe="")
-
-
-def _tls_context(credentials: Credentials) -> ssl.SSLContext:
-    try:
-        context = ssl.create_default_context(cafile=credentials.ca)
-        if credentials.certificate is not None:
-            context.load_cert_chain(credentials.certificate)
-    except (OSError, ssl.SSLError) as error:
-        raise ConfigError(f"--ca, --cert: cannot be read: {error.strerror or error}") from error
-    return context

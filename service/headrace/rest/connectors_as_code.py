@@ -18,7 +18,7 @@ from headrace.core.model.errors import RestError
 from headrace.rest import bodies
 from headrace.rest.entities import Json
 from headrace.rest.route import ConnectRoute
-from headrace.runtime.worker.connector_directory import ConnectorDirectory, DirectoryReport
+from headrace.runtime.worker.connector_directory import ConnectorDirectory
 from headrace.runtime.worker.herder import Herder
 
 OWNER, SOURCE = "owner", "source"
@@ -73,33 +73,32 @@ def directory_router(directory: ConnectorDirectory, worker_id: str) -> APIRouter
 
     @routes.get("")
     async def get_directory() -> Response:
-        return JSONResponse({"worker_id": worker_id, **_document(directory.report())})
+        report = directory.report()
+        read_at = None if report.read is None else report.read.isoformat(timespec="seconds").replace("+00:00", "Z")
+        document = {
+            "worker_id": worker_id,
+            "directory": str(report.folder),
+            "read": read_at,
+            "dry_run": report.dry_run,
+            "problem": report.problem or None,
+            "files": [
+                {"file": file, "connector": problem.connector, "problem": problem.message}
+                for file, problem in report.files.problems.items()
+            ],
+            "ignored": list(report.files.ignored),
+            "connectors": [
+                {
+                    "connector": entry.step.name,
+                    "file": entry.step.source or None,
+                    "state": entry.state,
+                    "action": entry.step.action,
+                    "options": list(entry.step.keys),  # the names of options that differ; values may be secrets
+                    "drifted": entry.step.drifted,
+                    "message": entry.message or None,
+                }
+                for entry in report.entries
+            ],
+        }
+        return JSONResponse(document)
 
     return routes
-
-
-def _document(report: DirectoryReport) -> Json:
-    read_at = None if report.read is None else report.read.isoformat(timespec="seconds").replace("+00:00", "Z")
-    return {
-        "directory": str(report.folder),
-        "read": read_at,
-        "dry_run": report.dry_run,
-        "problem": report.problem or None,
-        "files": [
-            {"file": file, "connector": problem.connector, "problem": problem.message}
-            for file, problem in report.files.problems.items()
-        ],
-        "ignored": list(report.files.ignored),
-        "connectors": [
-            {
-                "connector": entry.step.name,
-                "file": entry.step.source or None,
-                "state": entry.state,
-                "action": entry.step.action,
-                "options": list(entry.step.keys),  # the names of options that differ; values may be secrets
-                "drifted": entry.step.drifted,
-                "message": entry.message or None,
-            }
-            for entry in report.entries
-        ],
-    }

@@ -62,24 +62,20 @@ class ConnectTransport:
 
     async def _handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         problem = path_problem(scope["raw_path"].decode("latin-1"))
+        allowed: set[str] = set()
+        if scope["method"] == "OPTIONS":
+            for route in self._routes:
+                if isinstance(route, Route) and route.matches(scope)[0] is not Match.NONE:
+                    allowed |= route.methods or set()
         if problem is not None:
             await error_response(400, problem)(scope, receive, send)
-        elif scope["method"] == "OPTIONS" and (methods := self._methods(scope)):
+        elif allowed:
+            allowed |= {"OPTIONS", *({"HEAD"} if "GET" in allowed else ())}
+            methods = [method for method in _METHOD_ORDER if method in allowed]
             allow = {"Allow": ",".join(methods)}
             await PlainTextResponse(", ".join(methods), headers=allow)(scope, receive, send)
         else:
             await self._app(scope, _limit_body(receive, self._receive_timeout), send)
-
-    def _methods(self, scope: Scope) -> list[str]:
-        """Return the methods of the resource in Kafka Connect's order, none for an unknown path."""
-        allowed: set[str] = set()
-        for route in self._routes:
-            if isinstance(route, Route) and route.matches(scope)[0] is not Match.NONE:
-                allowed |= route.methods or set()
-        if not allowed:
-            return []
-        allowed |= {"OPTIONS", *({"HEAD"} if "GET" in allowed else ())}
-        return [method for method in _METHOD_ORDER if method in allowed]
 
 
 def _limit_body(receive: Receive, seconds: float) -> Receive:

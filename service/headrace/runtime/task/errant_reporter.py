@@ -66,27 +66,23 @@ class ErrantReporter:
             return
         if not self._tolerate_errors:
             errants = [min(errants, key=lambda errant: errant.index)]
-        reported = [self._errant_record(records[errant.index], errant) for errant in errants]
+        reported = []
+        for errant in errants:
+            class_name = self._converters.get(errant.stage, _JSON) if _converts(errant.stage) else _SINK_TASK
+            class_name = errant.error.class_name or class_name
+            reported.append(ErrantRecord(records[errant.index], errant.stage, class_name, errant.error))
         self._observer.errant(len(reported), skipped=self._tolerate_errors, logged=self._log_errors)
-        for errant in reported if self._log_errors else ():
-            log.error("%s", _log_line(self._task, errant, self._log_messages))
-        await self._keep(reported)
+        for record in reported if self._log_errors else ():
+            log.error("%s", _log_line(self._task, record, self._log_messages))
+        if self._dead_letter_queue is not None:
+            is_kept = False
+            try:
+                await self._dead_letter_queue.report(reported)
+                is_kept = True
+            finally:
+                self._observer.dead_letters(len(reported), failed=not is_kept)
         if not self._tolerate_errors:
             raise Fatal(f"Tolerance exceeded in error handler: {_describe(reported[0])}") from reported[0].error
-
-    def _errant_record(self, record: Record, errant: Errant) -> ErrantRecord:
-        class_name = self._converters.get(errant.stage, _JSON) if _converts(errant.stage) else _SINK_TASK
-        return ErrantRecord(record, errant.stage, errant.error.class_name or class_name, errant.error)
-
-    async def _keep(self, reported: Sequence[ErrantRecord]) -> None:
-        if self._dead_letter_queue is None:
-            return
-        kept = False
-        try:
-            await self._dead_letter_queue.report(reported)
-            kept = True
-        finally:
-            self._observer.dead_letters(len(reported), failed=not kept)
 
     async def close(self) -> None:
         if self._dead_letter_queue is not None:

@@ -9,7 +9,7 @@ from concurrent.futures import Executor
 
 from headrace.core.batch.batch import Batch
 from headrace.core.tables.table_layout import Maintenance
-from headrace.ports import TableWriter, UpkeepReport
+from headrace.ports import TableWriter
 from headrace.runtime.observation import Observer
 from headrace.runtime.pipeline.pipelines import Pipelines
 from headrace.runtime.threads import run_in
@@ -37,7 +37,11 @@ class TableUpkeep:
         _, lake, pipeline = self._pipelines.open_table(batch)  # open already: the batch was written with it
         report = lake.upkeep()
         self._observer.upkeep(batch.table, report)
-        self._note(batch.table, report)
+        for note in report.notes:
+            if (batch.table, note) not in self._noted:
+                self._noted.add((batch.table, note))
+                log.warning("%s: table %s: %s", self._connector, batch.table, note)
+                self._observer.noted(note, batch.table)
         if batch.table in self._running or not pipeline.maintenance_due():
             return
         upkeep = asyncio.create_task(self._maintain(batch.table, lake, pipeline.maintain))
@@ -45,13 +49,6 @@ class TableUpkeep:
         upkeep.add_done_callback(lambda _: self._running.pop(batch.table, None))
         if self._inline:
             await upkeep
-
-    def _note(self, table: str, report: UpkeepReport) -> None:
-        for note in report.notes:
-            if (table, note) not in self._noted:
-                self._noted.add((table, note))
-                log.warning("%s: table %s: %s", self._connector, table, note)
-                self._observer.noted(note, table)
 
     async def _maintain(self, table: str, lake: TableWriter, maintain: Callable[[], None]) -> None:
         try:
@@ -62,7 +59,7 @@ class TableUpkeep:
             log.warning("%s: upkeep of table %s failed and is tried again: %s", self._connector, table, summary(error))
 
     async def stop(self) -> None:
-        """Forget upkeep that runs: its commit is safe beside any other writer."""
+        """Cancel upkeep that runs: its commit is safe beside any other writer."""
         for upkeep in list(self._running.values()):
             upkeep.cancel()
         await asyncio.gather(*self._running.values(), return_exceptions=True)

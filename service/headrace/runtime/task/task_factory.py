@@ -99,7 +99,18 @@ class SinkTaskFactory:
         feed = self._feeds.open(connector, number, config.kafka, divide)
         dead_letter_queue = await self._feeds.dead_letter_queue(connector, number, config.kafka)
         try:
-            reselect = self._reselect(connector, number, config, options)
+            compacted = self._feeds.compacted(connector, number, config.kafka)
+            rows = None
+            if options.cache_enabled:
+                store = RowStoreOptions(options.cache_limits, connector, number, options.cache_properties)
+                rows = self._open_rows(options.cache_type, store)
+            reselect = Reselect(
+                options,
+                self._row_source(options),
+                metrics=self._count_reselects(connector, number),
+                may_cache=lambda topic: not compacted(topic),
+                rows=rows,
+            )
         except BaseException:  # it is tried again, with a queue of its own
             if dead_letter_queue is not None:
                 await dead_letter_queue.close()
@@ -118,16 +129,6 @@ class SinkTaskFactory:
         )
         return SinkTask(parts, on_failure)
 
-    def _reselect(self, connector: str, number: int, config: SinkConnectorConfig, options: ReselectOptions) -> Reselect:
-        compacted = self._feeds.compacted(connector, number, config.kafka)
-        return Reselect(
-            options,
-            self._row_source(options),
-            metrics=self._count_reselects(connector, number),
-            may_cache=lambda topic: not compacted(topic),
-            rows=self._rows(options, connector, number),
-        )
-
     def _row_source(self, reselect: ReselectOptions) -> RowSource | None:
         """The databases that rows are read again from, as one; None where none is configured."""
         if reselect.databases:
@@ -137,12 +138,6 @@ class SinkTaskFactory:
             ]
             return DatabaseRouter(opened)
         return None if reselect.database is None else self._open_row_source(reselect.database, reselect)
-
-    def _rows(self, reselect: ReselectOptions, connector: str, number: int) -> RowStore | None:
-        if not reselect.cache_enabled:
-            return None
-        options = RowStoreOptions(reselect.cache_limits, connector, number, reselect.cache_properties)
-        return self._open_rows(reselect.cache_type, options)
 
 
 def sink_task_options(config: SinkConnectorConfig) -> SinkTaskOptions:
