@@ -56,18 +56,15 @@ def open_conversion(config: SinkConnectorConfig, open_registry: OpenRegistry) ->
     """The connector's converters, but for JsonConverters of documents that
     carry their schema or have none: those the decoder reads by itself. Raises ConfigError."""
     key, value = (_converter(config, side, open_registry) for side in ("key", "value"))
-    return Conversion(key, value, _header_converter(config))
+    name, options = config.converter_classes["header"], config.converters["header"]
+    header: Converter | None = SIMPLE_CONVERTERS[name](options) if name in SIMPLE_CONVERTERS else None
+    if name == JSON_CONVERTER:
+        header = _fixed_schema(config, "header") or JsonData(config.schemas_enabled("header"))
+    return Conversion(key, value, header)
 
 
 def converter_classes(config: SinkConnectorConfig) -> dict[Stage, str]:
     return {stage: config.converter_classes[side] for side, stage in STAGES.items()}
-
-
-def _header_converter(config: SinkConnectorConfig) -> Converter | None:
-    name, options = config.converter_classes["header"], config.converters["header"]
-    if name == JSON_CONVERTER:
-        return _fixed_schema(config, "header") or JsonData(config.schemas_enabled("header"))
-    return SIMPLE_CONVERTERS[name](options) if name in SIMPLE_CONVERTERS else None
 
 
 def _fixed_schema(config: SinkConnectorConfig, side: str) -> Converter | None:

@@ -37,7 +37,6 @@ from headrace.runtime.task.asyncio_agent import AsyncioAgent
 from headrace.runtime.task.conversions import OpenRegistry
 from headrace.runtime.task.flow_control import unlimited
 from headrace.runtime.task.task_factory import OpenRowSource, SinkTaskFactory
-from headrace.runtime.task.task_parts import SinkTaskOptions
 from headrace.runtime.threads import WorkerThreads
 
 _Message = TypeVar("_Message")
@@ -59,7 +58,7 @@ class Letters:
 
     def mine(self, connector: str, records: Sequence[Record]) -> list[DeadLetter]:
         """Those of the connector; the others are only counted."""
-        found = []
+        letters = []
         for record in records:
             letter = original(record, record.key, record.value)
             if letter is None:
@@ -70,8 +69,8 @@ class Letters:
                 self.too_old += 1
             else:
                 self.by_topic[letter.topic] = self.by_topic.get(letter.topic, 0) + 1
-                found.append(letter)
-        return found
+                letters.append(letter)
+        return letters
 
     @property
     def complete(self) -> bool:
@@ -132,7 +131,7 @@ class ReplayFeed:
         return {partition: time.monotonic() if partition in self._put else -inf for partition in self._partitions}
 
     def lag(self) -> Mapping[TopicPartition, int]:
-        """Nothing to tell."""
+        """Return none: letters are not read from partitions."""
         return {}
 
     def absent(self) -> Sequence[str] | None:
@@ -172,7 +171,7 @@ class Refused:
         self.records.extend(errant)
 
     async def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing: it has no connection."""
 
 
 class _ReplayFeeds:
@@ -234,7 +233,8 @@ async def replay(
         threads,
         unlimited(),
         open_registry=edges.open_registry,
-        adjust=_as_replay,
+        # Its commits contain no offsets, and one letter that cannot be used keeps no other from its table.
+        adjust=lambda options: replace(options, group="", tolerate_errors=True, isolate_tables=False, log_errors=False),
         sources=edges.sources,
     )
     task = await factory(config.name, 0, config, failures.append)
@@ -251,8 +251,3 @@ async def replay(
     finally:
         await task.stop()
     return feeds.refused.records
-
-
-def _as_replay(options: SinkTaskOptions) -> SinkTaskOptions:
-    """Its commits say nothing of offsets, and one letter that cannot be used keeps no other from its table."""
-    return replace(options, group="", tolerate_errors=True, isolate_tables=False, log_errors=False)

@@ -154,14 +154,14 @@ def worker_providers(
 
 def config_providers(
     worker: Mapping[str, str],
-    own: OwnSecrets = NO_SECRETS,
+    own_secrets: OwnSecrets = NO_SECRETS,
     environment: Callable[[str], str | None] = os.environ.get,
 ) -> ConfigProviders:
     """Return the providers for connectors, which read only what the worker file allows. Raises ConfigError.
 
-    Without ``allowed.paths`` or ``allowlist.pattern`` that is nothing, and never what is the worker's ``own``.
+    Without ``allowed.paths`` or ``allowlist.pattern`` that is nothing, and never the worker's ``own_secrets``.
     """
-    return ConfigProviders({name: _provider(worker, name, environment, own) for name in _names(worker)})
+    return ConfigProviders({name: _provider(worker, name, environment, own_secrets) for name in _names(worker)})
 
 
 def _names(worker: Mapping[str, str]) -> list[str]:
@@ -169,7 +169,7 @@ def _names(worker: Mapping[str, str]) -> list[str]:
 
 
 def _provider(
-    worker: Mapping[str, str], name: str, environment: Callable[[str], str | None], own: OwnSecrets | None
+    worker: Mapping[str, str], name: str, environment: Callable[[str], str | None], own_secrets: OwnSecrets | None
 ) -> Provider:
     option = f"{_LIST}.{name}.class"
     wanted, prefix = worker.get(option, ""), f"{_LIST}.{name}.param."
@@ -181,15 +181,15 @@ def _provider(
         if key.startswith(prefix) and key != limit:
             raise ConfigError(f"{key}: {simple} has no such parameter; it has {_CLASSES[simple]}", key)
     given = worker.get(limit, "").strip()
-    if not given and own is not None:
+    if not given and own_secrets is not None:
 
         def refuse(path: str, key: str) -> str | None:
             raise ConfigError(f"connectors may not use this config provider: the worker does not set {limit}")
 
         return refuse
     if simple == "EnvVarConfigProvider":
-        return _Environment(environment, limit, given, own)
-    return (_File if simple == "FileConfigProvider" else _Directory)(_Allowed(limit, parse_list(given), own))
+        return _Environment(environment, limit, given, own_secrets)
+    return (_File if simple == "FileConfigProvider" else _Directory)(_Allowed(limit, parse_list(given), own_secrets))
 
 
 _CLASSES = {
@@ -203,13 +203,13 @@ _CLASSES = {
 class _Allowed:
     """``allowed.paths``: only files below these folders are read, after symbolic links; without any, all files."""
 
-    def __init__(self, limit: str, folders: list[str], own: OwnSecrets | None) -> None:
+    def __init__(self, limit: str, folders: list[str], own_secrets: OwnSecrets | None) -> None:
         for folder in folders:
             if not Path(folder).is_absolute():
                 raise ConfigError(f"{limit}: {folder!r} is not an absolute path", limit)
         self._limit = limit
         self._folders = folders
-        self._own = own
+        self._own_secrets = own_secrets
 
     def content(self, path: str, *, key: str | None) -> str | None:
         """Return the text of a file, None if it does not exist.
@@ -221,7 +221,7 @@ class _Allowed:
         folders = (os.path.realpath(folder) for folder in self._folders)  # links to folders may change
         if self._folders and not any(file.is_relative_to(folder) for folder in folders):
             raise ConfigError(f"{path} is not below a folder of {self._limit}")
-        if self._own is not None and self._own.contain(str(file), key):
+        if self._own_secrets is not None and self._own_secrets.contain(str(file), key):
             raise ConfigError(f"{path} is part of the worker's own configuration, which connectors may not read")
         if not file.exists():
             return None
@@ -271,11 +271,11 @@ class _Environment:
     """``${env:NAME}``: an environment variable. The complete name must match ``allowlist.pattern`` if that is set."""
 
     def __init__(
-        self, environment: Callable[[str], str | None], limit: str, pattern: str, own: OwnSecrets | None
+        self, environment: Callable[[str], str | None], limit: str, pattern: str, own_secrets: OwnSecrets | None
     ) -> None:
         self._environment = environment
         self._limit = limit
-        self._own = own
+        self._own_secrets = own_secrets
         try:
             self._pattern = re.compile(pattern or ".*")
         except re.error as error:
@@ -284,6 +284,6 @@ class _Environment:
     def __call__(self, _path: str, key: str) -> str | None:
         if not self._pattern.fullmatch(key):
             raise ConfigError(f"the environment variable {key} does not match {self._limit}")
-        if self._own is not None and self._own.contain_variable(key):
+        if self._own_secrets is not None and self._own_secrets.contain_variable(key):
             raise ConfigError(f"the environment variable {key} belongs to the worker, and connectors may not read it")
         return self._environment(key)
