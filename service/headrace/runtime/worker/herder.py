@@ -220,15 +220,16 @@ class Herder:
         request = RestartRequest(include_tasks, only_failed)
         info = self.status(name)  # before the write, because a task may run again when the write returns
         connector, tasks = info.connector, []
-        if request.takes(connector.state):
+        selects_any = request.takes(connector.state)
+        if selects_any:
             connector = replace(connector, state=State.RESTARTING)
         for task_number, task in info.tasks:
             selected = request.takes_task(task.state, failed_tables=task.has_failed_tables)
+            selects_any |= selected
             tasks.append((task_number, replace(task, state=State.RESTARTING) if selected else task))
-        restarting = replace(info, connector=connector, tasks=tasks)
-        if restarting != info:
+        if selects_any:
             await self._write(self._configs.request_restart(name, request), "restart request")
-        return restarting
+        return replace(info, connector=connector, tasks=tasks)
 
     def restart_task(self, name: str, task_number: int) -> None:
         """Restart one task. Raises RestError 404, and 409 for a stopped connector as Kafka Connect does."""
