@@ -69,13 +69,12 @@ class DeltaFormat:
 
     def create(self, path: TablePath, schema: pa.Schema, properties: Mapping[str, str]) -> Sequence[str]:
         """Create it with deletion vectors and the connector's properties; sorted columns become clustering columns."""
-        listed = property_list({**self._properties, **properties})
         create = f"CREATE TABLE {self.sql_name(path)} ({column_list(schema)}) USING delta"
         if self._layout.partition:
             create += f" PARTITIONED BY ({', '.join(quoted(by.column) for by in self._layout.partition)})"
         if self._layout.sort:
             create += f" CLUSTER BY ({', '.join(quoted(by.column) for by in self._layout.sort)})"
-        return [f"{create} TBLPROPERTIES ({listed})"]
+        return [f"{create} TBLPROPERTIES ({property_list({**self._properties, **properties})})"]
 
     def create_ledger(self, path: TablePath, schema: pa.Schema, properties: Mapping[str, str]) -> Sequence[str]:
         """Create it in the order of time: by the files' statistics, expired entries are removed with complete files.
@@ -101,23 +100,28 @@ class DeltaFormat:
         """Read them from the log, whose entries are JSON."""
         snapshot = self._snapshot(session, path)
         with session.calling():
-            found: dict[str, str] = json.loads(snapshot.metadata().json())["metaData"]["configuration"]
-            return found
+            properties: dict[str, str] = json.loads(snapshot.metadata().json())["metaData"]["configuration"]
+            return properties
 
     def commits(self, session: TableSession, path: TablePath) -> int:
         """Return the version in the log. Delta's own class reads it without a job."""
         return int(self._snapshot(session, path).version())
 
     def _snapshot(self, session: TableSession, path: TablePath) -> Any:
-        """Return the newest ``Snapshot`` of the log, read anew."""
+        """Return the newest snapshot of the log. Raises NotThere."""
+        _, snapshot = self._log(session, path)
+        with session.calling():
+            if snapshot.version() < 0:
+                raise NotThere(f"{self.sql_name(path)}: the table does not exist, or the storage does not show it")
+        return snapshot
+
+    def _log(self, session: TableSession, path: TablePath) -> tuple[Any, Any]:
+        """Return Delta's ``DeltaLog`` of a table and its newest ``Snapshot``, read anew."""
         jvm, spark = session.java
         with session.calling():
             nothing = java_member(jvm, "scala.Option.empty")()
             log = java_member(jvm, "org.apache.spark.sql.delta.DeltaLog.forTable")(spark, self._location(path))
-            snapshot = log.update(False, nothing, nothing)
-            if snapshot.version() < 0:
-                raise NotThere(f"{self.sql_name(path)}: the table does not exist, or the storage does not show it")
-        return snapshot
+            return log, log.update(False, nothing, nothing)
 
     def widen(self, path: TablePath, column: pa.Field) -> Sequence[str]:
         """Enable type widening first."""
@@ -151,9 +155,17 @@ class DeltaFormat:
     def find_commit(self, session: TableSession, path: TablePath, write_id: str) -> CommitResult | None:
         """Read it from the newest entries of the table's history."""
         for row in session.rows(f"DESCRIBE HISTORY {self.sql_name(path)} LIMIT {_COMMITS_LOOKED_AT}"):
-            if write_id in (row.userMetadata or ""):
-                # Version 0 created the table.
-                return CommitResult(_recorded_counts(row.operation, row.operationMetrics), first=row.version == 1)
+            if write_id not in (row.userMetadata or ""):
+                continue
+            metrics = row.operationMetrics
+            if row.operation == "MERGE":
+                upserted = int(metrics["numTargetRowsUpdated"]) + int(metrics["numTargetRowsInserted"])
+                counts = MergeCounts(upserted, int(metrics["numTargetRowsDeleted"]))
+            elif row.operation == "DELETE":
+                counts = MergeCounts(0, int(metrics.get("numDeletedRows", 0)))
+            else:
+                counts = MergeCounts(int(metrics.get("numOutputRows", 0)), 0)
+            return CommitResult(counts, first=row.version == 1)  # version 0 created the table
         return None
 
     def carry(self, session: TableSession, path: TablePath, properties: Mapping[str, str]) -> bool:
@@ -165,25 +177,37 @@ class DeltaFormat:
         return str(self.commits(session, path))
 
     def history(self, session: TableSession, path: TablePath) -> Iterator[Mapping[str, str]]:
-        """Read them from the newest entries of the table's history."""
-        rows = session.rows(f"DESCRIBE HISTORY {self.sql_name(path)} LIMIT {_COMMITS_LOOKED_AT}")
-        yield from (_properties(row.userMetadata) for row in _standing(rows))
+        """Read them from the newest entries of the table's history, without those that a RESTORE has undone."""
+        newest: int | None = None
+        for row in session.rows(f"DESCRIBE HISTORY {self.sql_name(path)} LIMIT {_COMMITS_LOOKED_AT}"):
+            if newest is not None and row.version > newest:
+                continue
+            yield _properties(row.userMetadata)
+            if row.operation == "RESTORE":
+                restored = (row.operationParameters or {}).get("version")
+                if restored is None:
+                    return  # to a point in time: the restored version is unknown
+                newest = int(restored)
 
     def compact(self, session: TableSession, path: TablePath, budget: float, committing: ExclusiveCommit) -> int:
         """Run OPTIMIZE while the writer waits: beside it, each merge that deletes rows of these files would fail it."""
-        rewrites = plan(self._files(session, path), budget)
+        files, snapshot = [], self._snapshot(session, path)
+        with session.calling():
+            for file in snapshot.allFiles().collectAsList():
+                location, partition, size = file.path(), str(file.partitionValues()), int(file.size())
+                # Without statistics the rows of a file are unknown, and it is never worn.
+                physical = file.numPhysicalRecords()
+                rows, deleted = (int(physical.get()), int(file.numDeletedRecords())) if physical.isDefined() else (1, 0)
+                files.append(DataFile(location, partition, size, rows, deleted))
+
+        rewrites = plan(files, budget)
         if not rewrites:
             return 0
-        small = max((file.size for each in rewrites for file in each.files if not file.is_worn), default=0)
+        small = max((file.size for rewrite in rewrites for file in rewrite.files if not file.is_worn), default=0)
         settings = {_OPTIMIZE + "minFileSize": str(small + 1), _OPTIMIZE + "maxDeletedRowsRatio": str(WORN)}
         with committing() as properties, session.configured({**self.commit_settings(properties), **settings}):
             session.run(f"OPTIMIZE {self.sql_name(path)}")
         return sum(rewrite.cost for rewrite in rewrites)
-
-    def _files(self, session: TableSession, path: TablePath) -> list[DataFile]:
-        snapshot = self._snapshot(session, path)
-        with session.calling():
-            return [_data_file(file) for file in snapshot.allFiles().collectAsList()]
 
     def limits(self, session: TableSession, path: TablePath) -> Sequence[str]:
         """Return none: there is no catalog."""
@@ -194,11 +218,9 @@ class DeltaFormat:
 
         A machine that lost its power may leave such a file. Entries before the newest checkpoint do not matter.
         """
-        jvm, spark = session.java
+        _, snapshot = self._log(session, path)
         with session.calling():
-            nothing = java_member(jvm, "scala.Option.empty")()
-            log = java_member(jvm, "org.apache.spark.sql.delta.DeltaLog.forTable")(spark, self._location(path))
-            entries = log.update(False, nothing, nothing).logSegment().deltas()
+            entries = snapshot.logSegment().deltas()
             files = [entries.apply(number) for number in range(entries.size())]
             empty = next((str(file.getPath().toString()) for file in files if file.getLen() == 0), None)
         if empty is not None:
@@ -206,11 +228,9 @@ class DeltaFormat:
 
     def damaged_file(self, session: TableSession, path: TablePath) -> str | None:
         """Parse the entries of the log, and compare the deletion vectors with their sizes and checksums."""
-        jvm, spark = session.java
+        log, snapshot = self._log(session, path)
         with session.calling():
-            nothing = java_member(jvm, "scala.Option.empty")()
-            log = java_member(jvm, "org.apache.spark.sql.delta.DeltaLog.forTable")(spark, self._location(path))
-            snapshot, root, settings = log.update(False, nothing, nothing), log.dataPath(), log.newDeltaHadoopConf()
+            root, settings = log.dataPath(), log.newDeltaHadoopConf()
             entries = snapshot.logSegment().deltas()
             for location in (entries.apply(number).getPath() for number in range(entries.size())):
                 if not _is_json(_content(location, settings)):
@@ -258,33 +278,6 @@ def _is_vector(stored: bytes, size: int) -> bool:
     return int.from_bytes(stored[:4], "big") == size and int.from_bytes(checksum, "big") == zlib.crc32(vector)
 
 
-def _data_file(file: Any) -> DataFile:
-    """A file of the log. Without statistics its rows are unknown, and it is never worn."""
-    rows = file.numPhysicalRecords()
-    deleted = int(file.numDeletedRecords()) if rows.isDefined() else 0
-    return DataFile(
-        file.path(),
-        str(file.partitionValues()),
-        int(file.size()),
-        int(rows.get()) if rows.isDefined() else 1,
-        deleted,
-    )
-
-
-def _standing(rows: Sequence[Any]) -> Iterator[Any]:
-    """The entries of a table's history, newest first, without those that a RESTORE has undone."""
-    newest: int | None = None
-    for row in rows:
-        if newest is not None and row.version > newest:
-            continue
-        yield row
-        if row.operation == "RESTORE":
-            restored = (row.operationParameters or {}).get("version")
-            if restored is None:
-                return  # to a point in time: the restored version is unknown
-            newest = int(restored)
-
-
 def _properties(text: str | None) -> Mapping[str, str]:
     """The properties of a commit; another writer's metadata may be any text."""
     try:
@@ -292,13 +285,3 @@ def _properties(text: str | None) -> Mapping[str, str]:
     except ValueError:
         return {}
     return properties if isinstance(properties, dict) else {}
-
-
-def _recorded_counts(operation: str, metrics: Mapping[str, str]) -> MergeCounts:
-    """Return the counts of a MERGE, a DELETE or an append in the history."""
-    if operation == "MERGE":
-        upserted = int(metrics["numTargetRowsUpdated"]) + int(metrics["numTargetRowsInserted"])
-        return MergeCounts(upserted, int(metrics["numTargetRowsDeleted"]))
-    if operation == "DELETE":
-        return MergeCounts(0, int(metrics.get("numDeletedRows", 0)))
-    return MergeCounts(int(metrics.get("numOutputRows", 0)), 0)

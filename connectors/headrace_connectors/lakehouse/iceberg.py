@@ -15,7 +15,7 @@ from headrace.ports import MergeCounts, TableOptions
 from headrace_connectors.lakehouse.compaction_plan import TARGET_SIZE, WORN, Rewrite, plan
 from headrace_connectors.lakehouse.failures import Conflict
 from headrace_connectors.lakehouse.iceberg_compaction import IcebergCompaction
-from headrace_connectors.lakehouse.iceberg_table import IcebergTable, Snapshot
+from headrace_connectors.lakehouse.iceberg_table import IcebergTable
 from headrace_connectors.lakehouse.merge import text_literal
 from headrace_connectors.lakehouse.schema import column_list, quoted, sql_type
 from headrace_connectors.lakehouse.table_format import (
@@ -72,11 +72,11 @@ class IcebergFormat:
 
     def create(self, path: TablePath, schema: pa.Schema, properties: Mapping[str, str]) -> Sequence[str]:
         """Create it with merge-on-read, the connector's properties and layout."""
-        table, listed = self.sql_name(path), property_list({**self._properties, **properties})
+        table = self.sql_name(path)
         create = f"CREATE TABLE {table} ({column_list(schema)}) USING iceberg"
         if self._layout.partition:
             create += f" PARTITIONED BY ({', '.join(map(_partition, self._layout.partition))})"
-        statements = [f"{create} TBLPROPERTIES ({listed})"]
+        statements = [f"{create} TBLPROPERTIES ({property_list({**self._properties, **properties})})"]
         if self._layout.sort:
             # Within each file of a task: sorting the complete table would shuffle every batch.
             order = ", ".join(f"{quoted(by.column)} {'DESC' if by.descending else 'ASC'}" for by in self._layout.sort)
@@ -86,11 +86,10 @@ class IcebergFormat:
 
     def create_ledger(self, path: TablePath, schema: pa.Schema, properties: Mapping[str, str]) -> Sequence[str]:
         """Create it with partitions by day, so that expired entries are removed with complete files."""
-        listed = property_list({**self._properties, **properties})
         return [
             f"DROP TABLE IF EXISTS {self.sql_name(path)}",
             f"CREATE TABLE {self.sql_name(path)} ({column_list(schema)}) USING iceberg "
-            f"PARTITIONED BY (days(recorded_at)) TBLPROPERTIES ({listed})",
+            f"PARTITIONED BY (days(recorded_at)) TBLPROPERTIES ({property_list({**self._properties, **properties})})",
         ]
 
     def properties(self, session: TableSession, path: TablePath) -> Mapping[str, str]:
@@ -125,8 +124,21 @@ class IcebergFormat:
     def find_commit(self, session: TableSession, path: TablePath, write_id: str) -> CommitResult | None:
         """Read it from the table's snapshots; nearly always from the newest."""
         for snapshot in IcebergTable(session, self.sql_name(path)).snapshots():
-            if snapshot.summary.get(WRITE_ID) == write_id:
-                return _commit_result(snapshot)
+            summary = snapshot.summary
+            if summary.get(WRITE_ID) != write_id:
+                continue
+            # The counts of a MERGE are rows; the summary of an append contains ``added-records``.
+            merged = {name: int(summary.get(_MERGED + name, 0)) for name in ("updated", "inserted", "deleted")}
+            appended = 0 if any(name.startswith(_MERGED) for name in summary) else int(summary.get("added-records", 0))
+            hidden, rows = int(summary.get("total-position-deletes", 0)), int(summary.get("total-records", 0))
+            return CommitResult(
+                MergeCounts(merged["updated"] + merged["inserted"] + appended, merged["deleted"]),
+                first=snapshot.is_first,
+                files=int(summary.get("total-data-files", 0)) + int(summary.get("total-delete-files", 0)),
+                deleted_share=hidden / max(1, rows),
+                written=int(summary.get("added-files-size", 0)),
+                version=str(snapshot.id),
+            )
         return None
 
     def carry(self, session: TableSession, path: TablePath, properties: Mapping[str, str]) -> bool:
@@ -143,27 +155,26 @@ class IcebergFormat:
 
     def history(self, session: TableSession, path: TablePath) -> Iterator[Mapping[str, str]]:
         """Read them from the table's snapshots."""
-        yield from (each.summary for each in IcebergTable(session, self.sql_name(path)).snapshots())
+        yield from (snapshot.summary for snapshot in IcebergTable(session, self.sql_name(path)).snapshots())
 
     def compact(self, session: TableSession, path: TablePath, budget: float, committing: ExclusiveCommit) -> int:
         """Rewrite files beside the writer; sorted tables and those of version 2 by Iceberg's procedure."""
         compaction = IcebergCompaction(session, self.sql_name(path))
         rewrites = plan(compaction.files(), budget)
-        if not compaction.is_possible:
-            return self._compact_by_procedure(session, path, rewrites, committing)
-        for rewrite in rewrites:
-            rewritten = compaction.rewrite(rewrite.files)
-            with committing() as properties:
-                compaction.replace(rewritten, properties)
+        if compaction.is_possible:
+            for rewrite in rewrites:
+                result = compaction.rewrite(rewrite.files)
+                with committing() as properties:
+                    compaction.replace(result, properties)
+        elif rewrites:
+            self._compact_by_procedure(session, path, rewrites, committing)
         return sum(rewrite.cost for rewrite in rewrites)
 
     def _compact_by_procedure(
         self, session: TableSession, path: TablePath, rewrites: Sequence[Rewrite], committing: ExclusiveCommit
-    ) -> int:
+    ) -> None:
         """Try it beside the writer; if a merge deletes rows of the files meanwhile, again while the writer waits."""
-        if not rewrites:
-            return 0
-        small = max((file.size for each in rewrites for file in each.files if not file.is_worn), default=0)
+        small = max((file.size for rewrite in rewrites for file in rewrite.files if not file.is_worn), default=0)
         options = {
             "min-input-files": 2,
             "delete-ratio-threshold": WORN,
@@ -182,7 +193,6 @@ class IcebergFormat:
                 session.run(statement)
         with committing() as properties:
             self.carry(session, path, properties)
-        return sum(rewrite.cost for rewrite in rewrites)
 
     def limits(self, session: TableSession, path: TablePath) -> Sequence[str]:
         """Compare the version of the format, and whether the catalog shows the snapshots before the newest."""
@@ -248,18 +258,3 @@ def _partition(field: PartitionField) -> str:
 
 def _within_catalog(path: TablePath) -> str:
     return f"{quoted(path.namespace)}.{quoted(path.name)}"
-
-
-def _commit_result(snapshot: Snapshot) -> CommitResult:
-    """The counts of a MERGE are rows; the summary of an append contains ``added-records``."""
-    summary = snapshot.summary
-    merged = {name: int(summary.get(_MERGED + name, 0)) for name in ("updated", "inserted", "deleted")}
-    appended = 0 if any(name.startswith(_MERGED) for name in summary) else int(summary.get("added-records", 0))
-    return CommitResult(
-        MergeCounts(merged["updated"] + merged["inserted"] + appended, merged["deleted"]),
-        first=snapshot.is_first,
-        files=int(summary.get("total-data-files", 0)) + int(summary.get("total-delete-files", 0)),
-        deleted_share=int(summary.get("total-position-deletes", 0)) / max(1, int(summary.get("total-records", 0))),
-        written=int(summary.get("added-files-size", 0)),
-        version=str(snapshot.id),
-    )

@@ -68,9 +68,9 @@ class IcebergTable:
             snapshot = self._table.currentSnapshot()
             while snapshot is not None:
                 # As JSON in one call: py4j needs two calls for each entry of a map.
-                found = json.loads(java_member(self._jvm, "org.apache.iceberg.SnapshotParser.toJson")(snapshot))
-                parent = found.get("parent-snapshot-id")
-                yield Snapshot(found["snapshot-id"], parent, found.get("sequence-number", 0), found["summary"])
+                stored = json.loads(java_member(self._jvm, "org.apache.iceberg.SnapshotParser.toJson")(snapshot))
+                parent = stored.get("parent-snapshot-id")
+                yield Snapshot(stored["snapshot-id"], parent, stored.get("sequence-number", 0), stored["summary"])
                 snapshot = None if parent is None else self._table.snapshot(parent)
 
     def version(self) -> str:
@@ -80,7 +80,6 @@ class IcebergTable:
             return "" if snapshot is None else str(snapshot.snapshotId())
 
     def format_version(self) -> int:
-        """Return the version of Iceberg's format."""
         with self._calling():
             return int(self._table.operations().current().formatVersion())
 
@@ -96,20 +95,17 @@ class IcebergTable:
         return self.property("gc.enabled") != "false"
 
     def properties(self) -> Mapping[str, str]:
-        """Return the properties of the table."""
         with self._calling():
             mapper = java_member(self._jvm, "org.apache.iceberg.util.JsonUtil.mapper")()
-            found: dict[str, str] = json.loads(mapper.writeValueAsString(self._table.properties()))
-            return found
+            properties: dict[str, str] = json.loads(mapper.writeValueAsString(self._table.properties()))
+            return properties
 
     def property(self, name: str) -> str | None:
-        """Return a property of the table."""
         with self._calling():
             value = self._table.properties().get(name)
             return None if value is None else str(value)
 
     def set_property(self, name: str, value: str) -> None:
-        """Set a property of the table."""
         with self._calling():
             self._table.updateProperties().set(name, value).commit()
 
@@ -135,10 +131,25 @@ class IcebergTable:
     def append(self, rows: pa.Table, partition: str) -> None:
         """Add rows of one ``partition`` (as in a path, ``day=2026-11-21``) in a durable commit, without a Spark job."""
         with tempfile.TemporaryDirectory(prefix="headrace-") as folder, self._calling():
+            # Iceberg identifies a file's columns by these ids, not by their names.
+            schema = self._table.schema()
+            ids = [str(schema.findField(name).fieldId()).encode() for name in rows.column_names]
+            fields = [
+                field.with_metadata({b"PARQUET:field_id": field_id})
+                for field, field_id in zip(rows.schema, ids, strict=True)
+            ]
             path = Path(folder, "rows.parquet")
-            pq.write_table(self._with_field_ids(rows), path, compression="zstd")
+            pq.write_table(rows.cast(pa.schema(fields)), path, compression="zstd")
+
+            # The location of the table's files may be on another machine.
             location = self._table.locationProvider().newDataLocation(f"{partition}/{uuid.uuid4().hex}.parquet")
-            self._copy(path, location)
+            stream = self._table.io().newOutputFile(location).create()
+            try:
+                source = java_member(self._jvm, "java.io.File")(str(path)).toPath()
+                java_member(self._jvm, "java.nio.file.Files.copy")(source, stream)
+            finally:
+                stream.close()
+
             file = (
                 java_member(self._jvm, "org.apache.iceberg.DataFiles.builder")(self._table.spec())
                 .withPath(location)
@@ -164,8 +175,8 @@ class IcebergTable:
                 files, seen = tasks.iterator(), set[str]()
                 while files.hasNext() and time.monotonic() < deadline:
                     task = files.next()
-                    for each in (task.file(), *task.deletes()):
-                        file = json.loads(as_json(each, task.spec()))
+                    for content_file in (task.file(), *task.deletes()):
+                        file = json.loads(as_json(content_file, task.spec()))
                         if file["file-path"] in seen and file["file-format"] == "parquet":
                             continue
                         seen.add(file["file-path"])
@@ -194,21 +205,3 @@ class IcebergTable:
         finally:
             stream.close()
         return False
-
-    def _with_field_ids(self, rows: pa.Table) -> pa.Table:
-        """Iceberg identifies a file's columns by these ids, not by their names."""
-        schema = self._table.schema()
-        ids = [str(schema.findField(name).fieldId()).encode() for name in rows.column_names]
-        fields = [
-            field.with_metadata({b"PARQUET:field_id": number}) for field, number in zip(rows.schema, ids, strict=True)
-        ]
-        return rows.cast(pa.schema(fields))
-
-    def _copy(self, path: Path, location: str) -> None:
-        """Write to the location of the table's files, which may be on another machine."""
-        stream = self._table.io().newOutputFile(location).create()
-        try:
-            source = java_member(self._jvm, "java.io.File")(str(path)).toPath()
-            java_member(self._jvm, "java.nio.file.Files.copy")(source, stream)
-        finally:
-            stream.close()

@@ -9,7 +9,6 @@ Tests: ``tests/contracts/lake_rows_suite.py``, ``tests/contracts/lake_cells_suit
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -23,13 +22,14 @@ _DELETED = quoted(DELETED)
 _BELOW_EVERY_OFFSET = -9
 
 
-def staged(name: str) -> str:
+def staged_name(name: str) -> str:
     """Return the name of a column that only the staged rows have."""
     return f"{OWN_PREFIX}{name}"
 
 
-def _staged(name: str) -> str:
-    return "s." + quoted(staged(name))
+def _s(name: str) -> str:
+    """Return a staged column under the alias ``s``."""
+    return "s." + quoted(staged_name(name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +67,25 @@ def merge_sql(table: str, view: str, shape: MergeColumns) -> str:
     clauses = [f"MERGE INTO {table} AS t USING {_source(table, view, shape)} AS s ON {on_key(shape)}"]
     gate = _gate(shape)
     if shape.deletes:
-        clauses.append(f"WHEN MATCHED AND {_all(_staged('delete'), _standing(shape, 't'), gate)} THEN {_delete(shape)}")
+        marks = [*zip(VERSION_COLUMNS.names, _versions(shape, stored=True), strict=True), (DELETED, "true")]
+        marked = ", ".join(f"t.{quoted(name)} = {value}" for name, value in marks)
+        condition = _all(_s("delete"), _not_deleted(shape, "t"), gate)
+        clauses.append(f"WHEN MATCHED AND {condition} THEN {f'UPDATE SET {marked}' if shape.soft else 'DELETE'}")
     if shape.upserts:
-        clauses.append(
-            f"WHEN MATCHED AND {_all(_upsert(shape), _onto(shape, gate))} THEN UPDATE SET {_assignments(shape)}"
+        # An upsert that carries cells of an absent row does not apply.
+        upsert = _all(
+            f"NOT {_s('delete')}" if shape.deletes else "true",
+            f"(NOT {_s('carries')} OR {_s('found')})" if shape.carried else "",
         )
-        complete = f"NOT {_staged('keeps')}" if shape.kept else ""  # a row that keeps cells cannot be inserted
-        clauses.append(f"WHEN NOT MATCHED AND {_all(_upsert(shape), complete)} THEN INSERT {_insert(shape)}")
+        complete = f"NOT {_s('keeps')}" if shape.kept else ""  # a row that keeps cells cannot be inserted
+        # Where deleted rows are marked, the gate of a marked row is open: it has no cells to keep.
+        onto = f"IF(t.{_DELETED} <=> true, {_all('true', complete)}, {gate})" if shape.soft else gate
+        clauses.append(f"WHEN MATCHED AND {_all(upsert, onto)} THEN UPDATE SET {_assignments(shape)}")
+
+        names = (*shape.columns, *shape.absent, *_own_names(shape))
+        values = [*(f"s.{quoted(name)}" for name in shape.columns), *["NULL"] * len(shape.absent), *_own_values(shape)]
+        insert = f"({', '.join(map(quoted, names))}) VALUES ({', '.join(values)})"
+        clauses.append(f"WHEN NOT MATCHED AND {_all(upsert, complete)} THEN INSERT {insert}")
     return "\n".join(clauses)
 
 
@@ -81,7 +93,7 @@ def append_sql(table: str, view: str, shape: MergeColumns) -> str:
     """Return the INSERT of a batch's upserts, in which no row keeps a cell, into a table without rows."""
     names = [*map(quoted, shape.columns), *map(quoted, _own_names(shape))]
     values = [*(f"s.{quoted(name)}" for name in shape.columns), *_own_values(shape)]
-    condition = f" WHERE NOT {_staged('delete')}" if shape.deletes else ""
+    condition = f" WHERE NOT {_s('delete')}" if shape.deletes else ""
     return f"INSERT INTO {table} ({', '.join(names)}) SELECT {', '.join(values)} FROM {view} AS s{condition}"
 
 
@@ -89,8 +101,8 @@ def stored_sql(table: str, view: str, shape: MergeColumns) -> str:
     """Return the SELECT of the versions of the stored rows with the staged keys, with the keys' canonical text."""
     versions = ", ".join(f"t.{column}" for column in (POSITION, TOPIC, PARTITION, OFFSET, SOURCE_TIME))
     return (
-        f"SELECT /*+ BROADCAST(s) */ {_staged('key')} AS key, {versions} "
-        f"FROM {view} AS s JOIN {table} AS t ON {_all(on_key(shape), _standing(shape, 't'))}"
+        f"SELECT /*+ BROADCAST(s) */ {_s('key')} AS key, {versions} "
+        f"FROM {view} AS s JOIN {table} AS t ON {_all(on_key(shape), _not_deleted(shape, 't'))}"
     )
 
 
@@ -144,47 +156,22 @@ def _all(*conditions: str) -> str:
 
 def _gate(shape: MergeColumns) -> str:
     """The condition of ``Actions``: above the stored position, and later if arrival counts. Null versions are below."""
-    higher = f"t.{POSITION} IS NULL OR {_staged('first_position')} > t.{POSITION}"
+    higher = f"t.{POSITION} IS NULL OR {_s('first_position')} > t.{POSITION}"
     if not shape.positioned:
-        higher = f"{_staged('first_position')} IS NULL OR {higher}"
-    return _all(f"({higher})", _arrived_later(shape) if shape.by_arrival else "")
-
-
-def _arrived_later(shape: MergeColumns) -> str:
-    same_partition = f"t.{TOPIC} <=> {text_literal(shape.topic)} AND t.{PARTITION} <=> {_staged('first_partition')}"
+        higher = f"{_s('first_position')} IS NULL OR {higher}"
+    if not shape.by_arrival:
+        return f"({higher})"
+    same_partition = f"t.{TOPIC} <=> {text_literal(shape.topic)} AND t.{PARTITION} <=> {_s('first_partition')}"
     return (
-        f"(NOT {_staged('by_arrival')} OR t.{OFFSET} IS NULL OR CASE WHEN {same_partition} "
-        f"THEN {_staged('first_offset')} > t.{OFFSET} "
-        f"ELSE t.{SOURCE_TIME} IS NULL OR {_staged('first_source_time')} > t.{SOURCE_TIME} END)"
+        f"({higher}) AND (NOT {_s('by_arrival')} OR t.{OFFSET} IS NULL OR CASE WHEN {same_partition} "
+        f"THEN {_s('first_offset')} > t.{OFFSET} "
+        f"ELSE t.{SOURCE_TIME} IS NULL OR {_s('first_source_time')} > t.{SOURCE_TIME} END)"
     )
 
 
-def _standing(shape: MergeColumns, alias: str) -> str:
+def _not_deleted(shape: MergeColumns, alias: str) -> str:
     """The condition that a stored row is not marked as deleted; empty for a table that removes rows."""
     return f"NOT {alias}.{_DELETED} <=> true" if shape.soft else ""
-
-
-def _onto(shape: MergeColumns, gate: str) -> str:
-    """The gate of a table that marks deleted rows: it is open, or the row is deleted and has no cells to keep."""
-    if not shape.soft:
-        return gate
-    complete = f" AND NOT {_staged('keeps')}" if shape.kept else ""
-    return f"IF(t.{_DELETED} <=> true, true{complete}, {gate})"
-
-
-def _delete(shape: MergeColumns) -> str:
-    if not shape.soft:
-        return "DELETE"
-    marked = [*zip(VERSION_COLUMNS.names, _versions(shape, stored=True), strict=True), (DELETED, "true")]
-    return "UPDATE SET " + ", ".join(f"t.{quoted(name)} = {value}" for name, value in marked)
-
-
-def _upsert(shape: MergeColumns) -> str:
-    """The condition of upserts; an upsert that carries cells of an absent row does not apply."""
-    return _all(
-        f"NOT {_staged('delete')}" if shape.deletes else "true",
-        f"(NOT {_staged('carries')} OR {_staged('found')})" if shape.carried else "",
-    )
 
 
 # -- which cells ------------------------------------------------------------------------------------------------------
@@ -194,20 +181,13 @@ def _assignments(shape: MergeColumns) -> str:
     cells = []
     for number, column in enumerate(shape.columns):
         name = quoted(column)
-        new_or_kept = f"IF({_staged(f'keep_{number}')}, t.{name}, s.{name})" if number in shape.kept else f"s.{name}"
+        new_or_kept = f"IF({_s(f'keep_{number}')}, t.{name}, s.{name})" if number in shape.kept else f"s.{name}"
         cells.append((column, new_or_kept))
     # A new incarnation keeps no cell of the old row, also in columns that its event lacks.
-    is_new = f"{_staged('fresh')} OR t.{_DELETED} <=> true" if shape.soft else _staged("fresh")
+    is_new = f"{_s('fresh')} OR t.{_DELETED} <=> true" if shape.soft else _s("fresh")
     cells += [(name, f"IF({is_new}, NULL, t.{quoted(name)})") for name in shape.absent]
-    own = zip(_own_names(shape), _own_values(shape, stored=True), strict=True)
-    return ", ".join(f"t.{quoted(name)} = {value}" for name, value in (*cells, *own))
-
-
-def _insert(shape: MergeColumns) -> str:
-    names = (*shape.columns, *shape.absent, *_own_names(shape))
-    values = [f"s.{quoted(name)}" for name in shape.columns]
-    values += ["NULL"] * len(shape.absent) + _own_values(shape)
-    return f"({', '.join(map(quoted, names))}) VALUES ({', '.join(values)})"
+    cells += zip(_own_names(shape), _own_values(shape, stored=True), strict=True)
+    return ", ".join(f"t.{quoted(name)} = {value}" for name, value in cells)
 
 
 def _own_names(shape: MergeColumns) -> list[str]:
@@ -239,49 +219,42 @@ def _source(table: str, view: str, shape: MergeColumns) -> str:
     if not shape.carried:
         return f"(SELECT * FROM {view} AS s WHERE s.{OFFSET} > {_BELOW_EVERY_OFFSET})"
     carried = [shape.columns[number] for number in sorted(shape.carried)]
-    return (
-        f"(SELECT {_carried_columns(shape)}, o.row IS NOT NULL AS {quoted(staged('found'))} FROM {view} AS s "
-        f"LEFT JOIN (SELECT /*+ BROADCAST(c) */ c.{quoted(staged('row'))} AS row, {_listed('o', carried)} "
-        f"FROM {view} AS c JOIN {table} AS o ON {_on_old_key(shape)} WHERE c.{quoted(staged('carries'))}) AS o "
-        f"ON o.row = {_staged('row')})"
-    )
-
-
-def _carried_columns(shape: MergeColumns) -> str:
     replaced = [
-        f"IF({_staged(f'carry_{number}')}, o.{quoted(name)}, s.{quoted(name)}) AS {quoted(name)}"
+        f"IF({_s(f'carry_{number}')}, o.{quoted(name)}, s.{quoted(name)}) AS {quoted(name)}"
         for number, name in enumerate(shape.columns)
         if number in shape.carried
     ]
     untouched = [name for number, name in enumerate(shape.columns) if number not in shape.carried]
-    own = [name for name in staged_names(shape) if name != staged("row")]
-    return ", ".join([*replaced, _listed("s", [*untouched, *own])])
+    untouched += [name for name in staged_names(shape) if name != staged_name("row")]
+    columns = ", ".join([*replaced, *(f"s.{quoted(name)}" for name in untouched)])
 
-
-def _on_old_key(shape: MergeColumns) -> str:
+    # Another row supplies its cells only under the old key, and in the version that the fold has seen.
     fields = enumerate(shape.key_fields)
-    keys = (f"o.{quoted(name)} = c.{quoted(staged(f'old_key_{index}'))}" for index, name in fields)
-    expected = f"c.{quoted(staged('old_version'))}"
-    found = f"concat_ws('/', coalesce(o.{POSITION}, ''), coalesce(o.{PARTITION}, -1), coalesce(o.{OFFSET}, -1))"
-    return _all(*keys, f"({expected} IS NULL OR {expected} = {found})", _standing(shape, "o"))
-
-
-def _listed(alias: str, names: Iterable[str]) -> str:
-    return ", ".join(f"{alias}.{quoted(name)}" for name in names)
+    old_keys = (f"o.{quoted(name)} = c.{quoted(staged_name(f'old_key_{index}'))}" for index, name in fields)
+    expected = f"c.{quoted(staged_name('old_version'))}"
+    stored = f"concat_ws('/', coalesce(o.{POSITION}, ''), coalesce(o.{PARTITION}, -1), coalesce(o.{OFFSET}, -1))"
+    on_old_key = _all(*old_keys, f"({expected} IS NULL OR {expected} = {stored})", _not_deleted(shape, "o"))
+    return (
+        f"(SELECT {columns}, o.row IS NOT NULL AS {quoted(staged_name('found'))} FROM {view} AS s "
+        f"LEFT JOIN (SELECT /*+ BROADCAST(c) */ c.{quoted(staged_name('row'))} AS row, "
+        f"{', '.join(f'o.{quoted(name)}' for name in carried)} "
+        f"FROM {view} AS c JOIN {table} AS o ON {on_old_key} WHERE c.{quoted(staged_name('carries'))}) AS o "
+        f"ON o.row = {_s('row')})"
+    )
 
 
 def staged_names(shape: MergeColumns) -> list[str]:
     """The staged columns beside the data columns, in order: versions first, then the columns of the gates and masks."""
-    names = [name for name in VERSION_COLUMNS.names if name != VERSION_COLUMNS.names[1]]
-    names += [staged("delete"), staged("first_position")]
+    names = ["delete", "first_position"]
     if shape.by_arrival:
-        names += [staged(name) for name in ("by_arrival", "first_partition", "first_offset", "first_source_time")]
+        names += ["by_arrival", "first_partition", "first_offset", "first_source_time"]
     if shape.absent:
-        names.append(staged("fresh"))
+        names.append("fresh")
     if shape.kept:
-        names += [staged("keeps"), *(staged(f"keep_{number}") for number in sorted(shape.kept))]
+        names += ["keeps", *(f"keep_{number}" for number in sorted(shape.kept))]
     if shape.carried:
-        names += [staged("row"), staged("carries"), *(staged(f"carry_{number}") for number in sorted(shape.carried))]
-        names += [staged(f"old_key_{index}") for index in range(len(shape.key_fields))]
-        names.append(staged("old_version"))
-    return names
+        names += ["row", "carries", *(f"carry_{number}" for number in sorted(shape.carried))]
+        names += [f"old_key_{index}" for index in range(len(shape.key_fields))]
+        names.append("old_version")
+    position, _, *others = VERSION_COLUMNS.names  # all rows have the topic of the batch
+    return [position, *others, *map(staged_name, names)]

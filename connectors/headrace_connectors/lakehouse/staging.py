@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from headrace.core.model.actions import Actions
 from headrace.core.model.errors import Fatal
 from headrace.core.model.events import CellState, Column, Versions
-from headrace_connectors.lakehouse.merge import MergeColumns, staged, staged_names, text_literal
+from headrace_connectors.lakehouse.merge import MergeColumns, staged_name, staged_names, text_literal
 from headrace_connectors.lakehouse.schema import VERSION_COLUMNS, quoted, sql_type
 
 SPLIT_ROWS = 5000
@@ -45,33 +45,50 @@ def stages(actions: Actions, schema: pa.Schema, *, soft: bool = False) -> list[S
     needs_target = _any_state(actions, CellState.UNCHANGED)
     if _any_state(actions, CellState.CARRIED).any() or not needs_target.any():
         return [stage(actions, schema, soft=soft)]
-    known = np.flatnonzero(~needs_target)
-    if len(known) < SPLIT_ROWS:
+    complete = np.flatnonzero(~needs_target)
+    if len(complete) < SPLIT_ROWS:
         return [stage(actions, schema, soft=soft)]
-    parts = (np.flatnonzero(needs_target), known)
-    return [stage(actions, schema, part, soft=soft) for part in parts]
+    return [stage(actions, schema, part, soft=soft) for part in (np.flatnonzero(needs_target), complete)]
 
 
 def stage(actions: Actions, schema: pa.Schema, index: Ints | None = None, *, soft: bool = False) -> StagedActions:
     """Return the rows at ``index`` (all by default)."""
-    picked = _Picked(actions, np.arange(len(actions)) if index is None else index)
-    shape = _shape(picked, schema, soft)
-    arrays = [in_lake_type(picked.values(column), column.name, schema) for column in actions.columns]
-    arrays += [_staged_array(picked, shape, schema, name) for name in staged_names(shape)]
+    rows = _Rows(actions, np.arange(len(actions)) if index is None else index)
+    index = rows.index
+    names = tuple(column.name for column in actions.columns)
+    first_key = rows.key_columns()[0]
+    keys = in_lake_type(rows.values(first_key), first_key.name, schema)
+    positioned = (actions.version.position[index] != b"") & (actions.gates.position[index] != b"")
+    shape = MergeColumns(
+        topic=actions.version.topic,
+        key_fields=actions.key_fields,
+        columns=names,
+        absent=tuple(name for name in schema.names if name not in names),
+        kept=rows.columns_with(CellState.UNCHANGED),
+        carried=rows.columns_with(CellState.CARRIED),
+        key_range=_key_range(first_key.name, keys),
+        positioned=bool(positioned.all()),
+        by_arrival=bool(actions.gates.by_arrival[index].any()),
+        deletes=bool(actions.delete[index].any()),
+        upserts=not actions.delete[index].all(),
+        soft=soft,
+    )
+    arrays = [in_lake_type(rows.values(column), column.name, schema) for column in actions.columns]
+    arrays += [_staged_array(rows, schema, name) for name in staged_names(shape)]
     return StagedActions(pa.table(arrays, [*shape.columns, *staged_names(shape)]), shape)
 
 
 def stage_keys(actions: Actions, schema: pa.Schema, *, soft: bool = False) -> StagedActions:
     """Return the keys of a batch, each with its canonical text."""
-    whole = _Picked(actions, np.arange(len(actions)))
+    rows = _Rows(actions, np.arange(len(actions)))
     fields = actions.key_fields
-    arrays = [in_lake_type(whole.values(column), column.name, schema) for column in whole.key_columns()]
+    arrays = [in_lake_type(rows.values(column), column.name, schema) for column in rows.key_columns()]
     shape = MergeColumns("", fields, fields, key_range=_key_range(fields[0], arrays[0]), soft=soft)
-    return StagedActions(pa.table([*arrays, actions.key], [*fields, staged("key")]), shape)
+    return StagedActions(pa.table([*arrays, actions.key], [*fields, staged_name("key")]), shape)
 
 
-class _Picked:
-    """Return some rows of a batch; if they are all rows, without a copy."""
+class _Rows:
+    """The rows of a batch at ``index``; if they are all rows, without a copy."""
 
     def __init__(self, actions: Actions, index: Ints) -> None:
         self.actions = actions
@@ -90,44 +107,21 @@ class _Picked:
         mask: Bools = column.states[self.index] == state
         return mask
 
+    def columns_with(self, state: CellState) -> frozenset[int]:
+        columns = enumerate(self.actions.columns)
+        return frozenset(number for number, column in columns if self.has_state(column, state).any())
+
     def key_columns(self) -> list[Column]:
         columns = {column.name: column for column in self.actions.columns}
         return [columns[name] for name in self.actions.key_fields]
 
 
 def _any_state(actions: Actions, state: CellState) -> Bools:
-    found = np.zeros(len(actions), np.bool_)
+    mask = np.zeros(len(actions), np.bool_)
     for column in actions.columns:
         if column.states is not None:
-            found |= (column.states == state) & ~actions.delete
-    return found
-
-
-def _shape(picked: _Picked, schema: pa.Schema, soft: bool) -> MergeColumns:
-    actions, index = picked.actions, picked.index
-    names = tuple(column.name for column in actions.columns)
-    first_key = picked.key_columns()[0]
-    keys = in_lake_type(picked.values(first_key), first_key.name, schema)
-    positioned = (actions.version.position[index] != b"") & (actions.gates.position[index] != b"")
-    return MergeColumns(
-        topic=actions.version.topic,
-        key_fields=actions.key_fields,
-        columns=names,
-        absent=tuple(name for name in schema.names if name not in names),
-        kept=_columns_with(picked, CellState.UNCHANGED),
-        carried=_columns_with(picked, CellState.CARRIED),
-        key_range=_key_range(first_key.name, keys),
-        positioned=bool(positioned.all()),
-        by_arrival=bool(actions.gates.by_arrival[index].any()),
-        deletes=bool(actions.delete[index].any()),
-        upserts=not actions.delete[index].all(),
-        soft=soft,
-    )
-
-
-def _columns_with(picked: _Picked, state: CellState) -> frozenset[int]:
-    columns = enumerate(picked.actions.columns)
-    return frozenset(number for number, column in columns if picked.has_state(column, state).any())
+            mask |= (column.states == state) & ~actions.delete
+    return mask
 
 
 def in_lake_type(values: pa.Array, name: str, schema: pa.Schema) -> pa.Array:
@@ -140,34 +134,34 @@ def in_lake_type(values: pa.Array, name: str, schema: pa.Schema) -> pa.Array:
 # -- staged columns ---------------------------------------------------------------------------------------------------
 
 
-def _staged_array(picked: _Picked, shape: MergeColumns, schema: pa.Schema, name: str) -> pa.Array:
-    actions, index = picked.actions, picked.index
+def _staged_array(rows: _Rows, schema: pa.Schema, name: str) -> pa.Array:
+    """Return one of the columns of ``staged_names``."""
+    actions, index = rows.actions, rows.index
     if name in VERSION_COLUMNS.names:
         return _version_array(actions.version, index, name)
-    purpose, _, number = name.removeprefix(staged("")).rpartition("_")
-    if purpose in ("keep", "carry"):
-        state = CellState.UNCHANGED if purpose == "keep" else CellState.CARRIED
-        return pa.array(picked.has_state(actions.columns[int(number)], state))
-    if purpose == "old_key":
-        return _old_key(picked, int(number), schema)
-    if purpose == "old":
-        return _old_versions(picked)
-    return _row_array(picked, shape, name)
-
-
-def _row_array(picked: _Picked, shape: MergeColumns, name: str) -> pa.Array:
-    """Return a staged column with the metadata of rows."""
-    actions, index = picked.actions, picked.index
-    first = actions.gates.first
-    match name.removeprefix(staged("")):
+    purpose = name.removeprefix(staged_name(""))
+    prefix, _, number = purpose.rpartition("_")
+    if prefix in ("keep", "carry"):
+        state = CellState.UNCHANGED if prefix == "keep" else CellState.CARRIED
+        return pa.array(rows.has_state(actions.columns[int(number)], state))
+    if prefix == "old_key":
+        column = rows.key_columns()[int(number)]
+        return in_lake_type(column.values.take(_origins(rows)), column.name, schema)
+    match purpose:
+        case "old_version":
+            # The versions of the stored rows that supply carried cells, as merge.py compares them; null for any.
+            keys = actions.key.take(_origins(rows)).to_pylist()
+            stored = {} if actions.carried is None else actions.carried.versions
+            versions = map(stored.get, keys)
+            return pa.array([v and f"{v.position.decode()}/{v.partition}/{v.offset}" for v in versions], pa.string())
         case "delete":
             return pa.array(actions.delete[index])
         case "first_position":
             return _positions(actions.gates.position[index])
         case "by_arrival":
             return pa.array(actions.gates.by_arrival[index])
-        case "first_partition" | "first_offset" | "first_source_time" as column:
-            return _version_array(first, index, staged(column.removeprefix("first_")))
+        case "first_partition" | "first_offset" | "first_source_time":
+            return _version_array(actions.gates.first, index, staged_name(purpose.removeprefix("first_")))
         case "fresh":
             return pa.array(actions.fresh[index])
         case "keeps":
@@ -175,12 +169,12 @@ def _row_array(picked: _Picked, shape: MergeColumns, name: str) -> pa.Array:
         case "carries":
             return pa.array(_any_state(actions, CellState.CARRIED)[index])
         case "row":
-            return pa.array(np.arange(len(picked), dtype=np.int32))
+            return pa.array(np.arange(len(rows), dtype=np.int32))
     raise KeyError(name)
 
 
 def _version_array(versions: Versions, index: Ints, name: str) -> pa.Array:
-    match name.removeprefix(staged("")):
+    match name.removeprefix(staged_name("")):
         case "position":
             return _positions(versions.position[index])
         case "partition":
@@ -197,26 +191,12 @@ def _positions(positions: npt.NDArray[np.bytes_]) -> pa.Array:
     return pa.array(positions, pa.binary(), mask=positions == b"").cast(pa.string())
 
 
-def _old_key(picked: _Picked, index: int, schema: pa.Schema) -> pa.Array:
-    column = picked.key_columns()[index]
-    return in_lake_type(column.values.take(_origins(picked)), column.name, schema)
-
-
-def _old_versions(picked: _Picked) -> pa.Array:
-    """The versions of the stored rows that supply carried cells, in the form of ``merge.py``; null for any version."""
-    carried = picked.actions.carried
-    keys = picked.actions.key.take(_origins(picked)).to_pylist()
-    versions = [None if carried is None else carried.versions.get(key) for key in keys]
-    texts = [each and f"{each.position.decode()}/{each.partition}/{each.offset}" for each in versions]
-    return pa.array(texts, pa.string())
-
-
-def _origins(picked: _Picked) -> pa.Array:
+def _origins(rows: _Rows) -> pa.Array:
     """The indexes of the actions under whose keys the rows that supply carried cells are stored; null without one."""
-    carried = picked.actions.carried
+    carried = rows.actions.carried
     if carried is None:
-        return pa.nulls(len(picked), pa.int64())
-    origin = carried.origin[picked.index]
+        return pa.nulls(len(rows), pa.int64())
+    origin = carried.origin[rows.index]
     return pa.array(origin, pa.int64(), mask=origin < 0)
 
 
