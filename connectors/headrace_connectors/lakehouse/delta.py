@@ -91,7 +91,7 @@ class DeltaFormat:
 
     def append_to_ledger(self, session: TableSession, path: TablePath, rows: pa.Table) -> int:
         """Run an INSERT."""
-        with session.staged(rows) as view:
+        with session.staged_view(rows) as view:
             names = ", ".join(map(quoted, rows.column_names))
             session.run(f"INSERT INTO {self.sql_name(path)} ({names}) SELECT {names} FROM {view}")
         return self.commits(session, path)
@@ -205,7 +205,7 @@ class DeltaFormat:
             return 0
         small = max((file.size for rewrite in rewrites for file in rewrite.files if not file.is_worn), default=0)
         settings = {_OPTIMIZE + "minFileSize": str(small + 1), _OPTIMIZE + "maxDeletedRowsRatio": str(WORN)}
-        with committing() as properties, session.configured({**self.commit_settings(properties), **settings}):
+        with committing() as properties, session.with_settings({**self.commit_settings(properties), **settings}):
             session.run(f"OPTIMIZE {self.sql_name(path)}")
         return sum(rewrite.cost for rewrite in rewrites)
 

@@ -84,8 +84,7 @@ class Damage:
 
 def damage(trace: str) -> Damage | None:
     """Return the damage that a trace of Java shows, or None. An error of the network or of access shows none."""
-    gone = _METADATA_GONE.search(trace)
-    if gone:
+    if gone := _METADATA_GONE.search(trace):
         return Damage(without_values(f"{gone[2].strip()}/v{gone[1]}.metadata.json"), MISSING)
     if _GAP in trace:
         return Damage(None, "is missing in the middle of its log")
@@ -104,8 +103,8 @@ def damage(trace: str) -> Damage | None:
 
 def named_file(trace: str) -> str | None:
     """Return the last file that a trace names, that of its innermost cause."""
-    found = [next(filter(None, match.groups())) for match in _FILE.finditer(trace)]
-    return without_values(found[-1]) if found else None
+    files = [next(filter(None, match.groups())) for match in _FILE.finditer(trace)]
+    return without_values(files[-1]) if files else None
 
 
 def without_values(path: str) -> str:
@@ -194,7 +193,7 @@ _JAVA_CLASS = re.compile(r"\b(?:[a-z_]\w*\.)+([A-Z]\w*(?:Exception|Error))\b")
 
 
 @contextmanager
-def translated(table: str) -> Iterator[None]:
+def translate_errors(table: str) -> Iterator[None]:
     """Raise errors of Spark in the block as those of ``core/model/errors.py``, with the name of ``table``."""
     try:
         yield
@@ -213,9 +212,8 @@ def translate(table: str, error: BaseException) -> HeadraceError:
         if re.search(pattern, text):
             return error_class(f"{table}: {meaning} ({_cause(error, text)})")
     trace = f"{text}\n{getattr(error, '_stackTrace', '')}"  # PySpark's own exceptions keep the trace apart
-    found = damage(trace)
-    if found is not None:
-        return DamagedFile(found.message(table, _cause(error, trace)), found.file)
+    if (fault := damage(trace)) is not None:
+        return DamagedFile(fault.message(table, _cause(error, trace)), fault.file)
     if re.search(_REFUSED, text):
         status = _HTTP_STATUS.search(text)
         answer = f", HTTP {status[1]}" if status else ""
@@ -229,9 +227,11 @@ def translate(table: str, error: BaseException) -> HeadraceError:
         return Retriable(
             f"{table}: {what} failed; check its storage, the operation is repeated ({_cause(error, text)})"
         )
-    line = _line_of_code(trace)
+    innermost = trace.rpartition("Caused by: ")[2]
+    frame = _FRAME.search(innermost) or _FRAME.search(trace)
+    where = f" at {frame[1]}" if frame else ""  # Class.method(File.java:1)
     return Fatal(
-        f"{table}: Spark rejected the statement: {_cause(error, text)}{f' at {line}' if line else ''}; errors of its "
+        f"{table}: Spark rejected the statement: {_cause(error, text)}{where}; errors of its "
         "tasks are in the worker's standard error, in lines with 'ERROR spark'"
     )
 
@@ -254,15 +254,7 @@ def condition(error: BaseException) -> str | None:
 
 def _cause(error: BaseException, text: str) -> str:
     """The innermost cause: Spark's error condition, or the last Java exception of the trace."""
-    name = condition(error)
-    if name:
+    if name := condition(error):
         return name
-    named = _JAVA_CLASS.findall(text)
-    return str(named[-1]) if named else type(error).__name__
-
-
-def _line_of_code(trace: str) -> str | None:
-    """The line of code that raised the innermost exception, as ``Class.method(File.java:1)``."""
-    innermost = trace.rpartition("Caused by: ")[2]
-    found = _FRAME.search(innermost) or _FRAME.search(trace)
-    return None if found is None else found[1]
+    classes = _JAVA_CLASS.findall(text)
+    return str(classes[-1]) if classes else type(error).__name__

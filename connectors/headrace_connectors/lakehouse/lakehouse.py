@@ -20,7 +20,7 @@ from headrace.core.tables.naming import LAKE, check_catalog, check_locations, ch
 from headrace.ports import EngineStatus, TableOptions
 from headrace_connectors.lakehouse.compaction_plan import HourlyBytes, WriteBudget
 from headrace_connectors.lakehouse.delta import DeltaFormat
-from headrace_connectors.lakehouse.failures import translated
+from headrace_connectors.lakehouse.failures import translate_errors
 from headrace_connectors.lakehouse.iceberg import IcebergFormat
 from headrace_connectors.lakehouse.schema import quoted
 from headrace_connectors.lakehouse.spark_engine import SparkEngine
@@ -64,10 +64,9 @@ class SparkLakehouse:
         limits = limits or EngineSettings()
         self._upkeep_bytes = HourlyBytes(limits.maintenance_bytes)
         location = str(self._path) if self._path else warehouse
-        self._trusted = (
-            TrustStore(limits.truststore_location, limits.truststore_password) if limits.truststore_location else None
-        )
-        trusted = self._trusted.path if self._trusted else None
+        trust_file, password = limits.truststore_location, limits.truststore_password
+        self._trust_store = TrustStore(trust_file, password) if trust_file else None
+        trusted = self._trust_store.path if self._trust_store else None
         self._settings = settings(location, spark, jars, available, limits.extra_jars, trusted)
         self._engine = SparkEngine(self._settings, environment(os.environ, limits.environment), limits)
         self._scratch: Path | None = None
@@ -92,26 +91,25 @@ class SparkLakehouse:
         check_table_path(namespace, name)
         check_catalog(options.catalog, options.format, other_catalogs(self._settings))
         check_locations(options.properties, warehouse_of(options.catalog, self._settings))
-        table_format = self._format(options)
+        table_format: TableFormat
+        if options.format == "iceberg":
+            table_format = IcebergFormat(options)
+        elif options.format == "delta":
+            table_format = DeltaFormat(str(self._path or self._warehouse), options)
+        else:
+            raise ConfigError(f"table.format {options.format!r} is not known; use iceberg or delta", key="table.format")
         path = TablePath(namespace, name)
         if options.catalog == LAKE:
             self._refuse_other_format(path, options.format)
         label = f"{namespace}.{name}"
         spark = self._session()
-        with translated(label), self._engine.statement(label, spark):
+        with translate_errors(label), self._engine.statement(label, spark):
             child = new_child(spark)
         # Unless the operator has chosen a number, shuffles on a cluster follow its size.
         follows = SHUFFLE_PARTITIONS not in self._settings
         session = TableSession(child, label, self._scratch, local_cores(self._master), self._engine, follows=follows)
         budget = WriteBudget(HourlyBytes(options.maintenance_bytes), self._upkeep_bytes)
         return SparkTable(session, table_format, path, options, budget)
-
-    def _format(self, options: TableOptions) -> TableFormat:
-        if options.format == "iceberg":
-            return IcebergFormat(options)
-        if options.format == "delta":
-            return DeltaFormat(str(self._path or self._warehouse), options)
-        raise ConfigError(f"table.format {options.format!r} is not known; use iceberg or delta", key="table.format")
 
     def _refuse_other_format(self, path: TablePath, wanted: str) -> None:
         """Refuse two formats in one folder: each would delete the other's files."""
@@ -132,36 +130,34 @@ class SparkLakehouse:
 
     def check(self) -> None:
         """Raise ConfigError or Retriable with the cause if the warehouse cannot be written."""
-        if self._path is not None:
-            _check_folder(self._path)
+        path = self._path
+        if path is None:
+            with translate_errors("warehouse"):
+                self._session().sql(f"SHOW NAMESPACES IN {quoted(LAKE)}").collect()
             return
-        with translated("warehouse"):
-            self._session().sql(f"SHOW NAMESPACES IN {quoted(LAKE)}").collect()
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=path) as probe:
+                probe.write(b"headrace")
+        except (FileExistsError, NotADirectoryError) as error:
+            raise ConfigError(f"warehouse: {path} is not a folder; choose another path", key="warehouse") from error
+        except OSError as error:
+            raise Retriable(
+                f"warehouse: {path} cannot be written: {error.strerror}; check the path and the rights of the worker's "
+                "user"
+            ) from error
 
     def close(self) -> None:
         """Stop Spark and remove the shared files. Idempotent."""
         self._engine.close()
         if self._scratch is not None:
             shutil.rmtree(self._scratch, ignore_errors=True)
-        if self._trusted is not None:
-            self._trusted.remove()
+        if self._trust_store is not None:
+            self._trust_store.remove()
 
     def _session(self) -> Any:
         if self._scratch is not None:
             self._scratch.mkdir(mode=0o700, exist_ok=True)
-        if self._trusted is not None:
-            self._trusted.write()
+        if self._trust_store is not None:
+            self._trust_store.write()
         return self._engine.session()
-
-
-def _check_folder(path: Path) -> None:
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=path) as probe:
-            probe.write(b"headrace")
-    except (FileExistsError, NotADirectoryError) as error:
-        raise ConfigError(f"warehouse: {path} is not a folder; choose another path", key="warehouse") from error
-    except OSError as error:
-        raise Retriable(
-            f"warehouse: {path} cannot be written: {error.strerror}; check the path and the rights of the worker's user"
-        ) from error

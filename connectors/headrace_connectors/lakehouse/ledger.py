@@ -112,12 +112,12 @@ class TombstoneLedger:
         with naming_the_file(label, lambda: self._format.damaged_file(self._session, self._path)):
             rows = self._session.arrow(f"SELECT {_NAMES} FROM {self._table}")
         ledger: dict[str, RowVersion] = {}
-        for key, version in zip(rows["key"].to_pylist(), versions(rows), strict=True):
+        for key, version in zip(rows["key"].to_pylist(), row_versions(rows), strict=True):
             ledger[key] = succeed(version, ledger.get(key))
         self._oldest, self._seen = _oldest(rows), seen
         return ledger
 
-    def moved(self) -> bool:
+    def has_changed(self) -> bool:
         """Return whether there are commits of other writers since the last load; maintenance counts as well."""
         return self._seen != self._commits()
 
@@ -126,8 +126,24 @@ class TombstoneLedger:
 
     def append(self, tombstones: Mapping[str, RowVersion], now: int) -> None:
         """Add tombstones in a durable commit; ``now`` in microseconds."""
+        versions = list(tombstones.values())
+        columns: list[Sequence[object]] = [
+            list(tombstones),
+            [version.position.decode() or None for version in versions],
+            [version.topic for version in versions],
+            [version.partition for version in versions],
+            [version.offset for version in versions],
+            [version.source_time for version in versions],
+            [now] * len(versions),
+        ]
+        arrays = [
+            pa.array(values, pa.int64()).view(column.type)
+            if pa.types.is_timestamp(column.type)
+            else pa.array(values, column.type)
+            for values, column in zip(columns, _SCHEMA, strict=True)
+        ]
         self._oldest = min(self._oldest, now)
-        commits = self._format.append_to_ledger(self._session, self._path, _rows(tombstones, now))
+        commits = self._format.append_to_ledger(self._session, self._path, pa.table(arrays, _SCHEMA))
         if self._seen is not None and commits == self._seen + 1:
             self._seen = commits
 
@@ -154,27 +170,7 @@ def _oldest(rows: pa.Table) -> int:
     return _NEVER if earliest is None else earliest
 
 
-def _rows(tombstones: Mapping[str, RowVersion], now: int) -> pa.Table:
-    found = list(tombstones.values())
-    columns: list[Sequence[object]] = [
-        list(tombstones),
-        [version.position.decode() or None for version in found],
-        [version.topic for version in found],
-        [version.partition for version in found],
-        [version.offset for version in found],
-        [version.source_time for version in found],
-        [now] * len(found),
-    ]
-    arrays = [
-        pa.array(values, pa.int64()).view(column.type)
-        if pa.types.is_timestamp(column.type)
-        else pa.array(values, column.type)
-        for values, column in zip(columns, _SCHEMA, strict=True)
-    ]
-    return pa.table(arrays, _SCHEMA)
-
-
-def versions(rows: pa.Table) -> list[RowVersion]:
+def row_versions(rows: pa.Table) -> list[RowVersion]:
     """The versions of a result's rows; rows of other writers are UNVERSIONED."""
     times = rows[VERSION_COLUMNS.names[-1]].combine_chunks().view(pa.int64()).to_pylist()
     columns = [rows[name].to_pylist() for name in VERSION_COLUMNS.names[:-1]]

@@ -40,7 +40,7 @@ def read(session: TableSession, table: str, columns: Sequence[str], keys: pa.Tab
     """Return ``columns`` of the rows of ``table`` (quoted) under ``keys``, also of rows whose key contains a null."""
     matches = [f"t.{quoted(name)} <=> s.{quoted(name)}" for name in keys.column_names]
     names = ", ".join(f"t.{quoted(name)}" for name in columns)
-    with session.staged(keys) as view:
+    with session.staged_view(keys) as view:
         return session.arrow(
             f"SELECT /*+ BROADCAST(s) */ {names} FROM {view} AS s JOIN {table} AS t ON {' AND '.join(matches)}"
         )

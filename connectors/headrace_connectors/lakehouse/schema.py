@@ -192,7 +192,13 @@ def evolution(table: str, stored: pa.Schema, wanted: pa.Schema) -> Evolution:
         _refuse_members(table, column.name, column.type)
         whole = _with_new_members(data_type, column.type)
         if whole is None:
-            widened.append(_widened(table, column, data_type))
+            if not fits(data_type, column.type):
+                raise Fatal(
+                    f"{table}: column {column.name!r} is {sql_type(data_type)} in the table and "
+                    f"{sql_type(column.type)} in the events, which cannot be widened to one another; exclude the "
+                    "column (field.exclude.list), or move the table away, so that a new one is created"
+                )
+            widened.append(column)
         elif whole != data_type:
             _refuse_members(table, column.name, whole)
             grown.append(column.with_type(whole))
@@ -222,24 +228,14 @@ def _with_new_members(stored: pa.DataType, wanted: pa.DataType) -> pa.DataType |
 
 def _new_members(path: tuple[str, ...], stored: pa.DataType, whole: pa.DataType) -> list[Member]:
     """The members that ``whole``, which is ``stored`` with new members, has in addition."""
-    found: list[Member] = []
+    members: list[Member] = []
     for index, member in enumerate(whole if stored != whole else ()):
         inner = (*path, member.name)
         if index < stored.num_fields:
-            found += _new_members(inner, stored[index].type, member.type)
+            members += _new_members(inner, stored[index].type, member.type)
         else:
-            found.append(Member(inner, member.type))
-    return found
-
-
-def _widened(table: str, wanted: pa.Field, stored: pa.DataType) -> pa.Field:
-    if fits(stored, wanted.type):
-        return wanted
-    raise Fatal(
-        f"{table}: column {wanted.name!r} is {sql_type(stored)} in the table and {sql_type(wanted.type)} in the "
-        "events, which cannot be widened to one another; exclude the column (field.exclude.list), or move the table "
-        "away, so that a new one is created"
-    )
+            members.append(Member(inner, member.type))
+    return members
 
 
 def fits(narrow: pa.DataType, wide: pa.DataType) -> bool:
@@ -251,7 +247,7 @@ def fits(narrow: pa.DataType, wide: pa.DataType) -> bool:
     return False
 
 
-def evolved(stored: pa.Schema, change: Evolution) -> pa.Schema:
+def apply_evolution(stored: pa.Schema, change: Evolution) -> pa.Schema:
     """Return ``stored`` after ``change``."""
     wider = {column.name: column for column in (*change.widened, *change.grown)}
     return pa.schema([*(wider.get(column.name, column) for column in stored), *change.added])

@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headrace_connectors.lakehouse.failures import STAGED, condition, translated
+from headrace_connectors.lakehouse.failures import STAGED, condition, translate_errors
 from headrace_connectors.lakehouse.schema import column_list, quoted
 from headrace_connectors.lakehouse.spark_engine import SparkEngine
 from headrace_connectors.lakehouse.spark_settings import SHUFFLE_PARTITIONS
@@ -71,7 +71,7 @@ class TableSession:
     @contextmanager
     def calling(self) -> Iterator[None]:
         """Call Spark in the block: with a deadline, and with the errors of ``failures.py``."""
-        with translated(self._table), self._engine.statement(self._table, self._spark):
+        with translate_errors(self._table), self._engine.statement(self._table, self._spark):
             yield
 
     def run(self, *statements: str) -> None:
@@ -148,51 +148,43 @@ class TableSession:
                 raise
 
     @contextmanager
-    def staged(self, rows: pa.Table) -> Iterator[str]:
+    def staged_view(self, rows: pa.Table) -> Iterator[str]:
         """Provide a temporary view (quoted) over ``rows`` during the block."""
-        name = f"{STAGED}{uuid.uuid4().hex}"
+        view = f"{STAGED}{uuid.uuid4().hex}"
+        path = None if self._scratch is None else self._scratch / f"{view}.parquet"
         with self.calling():
             if self._follows:
                 cores = self._spark.sparkContext.defaultParallelism  # of the executors that are registered now
                 self._spark.conf.set(SHUFFLE_PARTITIONS, _SHUFFLED_PER_CORE * cores)
-            path = self._hand_over(name, rows)
+            if path is None:
+                staged = self._spark.createDataFrame(rows)
+            else:
+                # The file is read once: without compression, dictionaries and statistics, with a row group for each
+                # task. Never use lz4: if a condition is pushed down to the file, Spark 4.1.4 fails on the dictionary
+                # pages that Arrow compressed ("all input must be consumed").
+                tasks = max(1, min(self._tasks, rows.num_rows // _ROWS_PER_TASK))
+                pq.write_table(
+                    rows,
+                    path,
+                    compression="none",
+                    use_dictionary=False,
+                    store_decimal_as_integer=True,
+                    write_statistics=False,
+                    row_group_size=max(1, -(-rows.num_rows // tasks)),
+                )
+                # With a given schema Spark starts no job to read it.
+                staged = self._spark.read.schema(column_list(rows.schema)).parquet(str(path))
+            staged.createOrReplaceTempView(view)
         try:
-            yield quoted(name)
+            yield quoted(view)
         finally:
             if path is not None:
                 path.unlink(missing_ok=True)
             with self.calling():
-                self._spark.catalog.dropTempView(name)
-
-    def _hand_over(self, view: str, rows: pa.Table) -> Path | None:
-        if self._scratch is None:
-            self._spark.createDataFrame(rows).createOrReplaceTempView(view)
-            return None
-        path = self._scratch / f"{view}.parquet"
-        self._write(path, rows)
-        # With a given schema Spark starts no job to read it.
-        self._spark.read.schema(column_list(rows.schema)).parquet(str(path)).createOrReplaceTempView(view)
-        return path
-
-    def _write(self, path: Path, rows: pa.Table) -> None:
-        """Write a file for one read: without compression, dictionaries and statistics, with a row group for each task.
-
-        Never use lz4: if a condition is pushed down to the file, Spark 4.1.4 fails on the dictionary pages that Arrow
-        compressed ("all input must be consumed").
-        """
-        tasks = max(1, min(self._tasks, rows.num_rows // _ROWS_PER_TASK))
-        pq.write_table(
-            rows,
-            path,
-            compression="none",
-            use_dictionary=False,
-            store_decimal_as_integer=True,
-            write_statistics=False,
-            row_group_size=max(1, -(-rows.num_rows // tasks)),
-        )
+                self._spark.catalog.dropTempView(view)
 
     @contextmanager
-    def configured(self, settings: Mapping[str, str]) -> Iterator[None]:
+    def with_settings(self, settings: Mapping[str, str]) -> Iterator[None]:
         """Run the statements of the block under ``settings``, and reset these for other statements afterwards."""
         try:
             for name, value in settings.items():
@@ -203,5 +195,5 @@ class TableSession:
                 self._spark.conf.unset(name)
 
     def setting(self, name: str) -> str:
-        """Return a setting of ``configured``."""
+        """Return a setting of ``with_settings``."""
         return str(self._spark.conf.get(name))

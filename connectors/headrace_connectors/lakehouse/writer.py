@@ -28,7 +28,7 @@ from headrace_connectors.lakehouse import reader
 from headrace_connectors.lakehouse.append import append_history_sql, history_rows, row_offsets_sql
 from headrace_connectors.lakehouse.compaction_plan import WriteBudget
 from headrace_connectors.lakehouse.failures import Conflict, NotThere, naming_the_file
-from headrace_connectors.lakehouse.ledger import TombstoneLedger, ledger_path, versions
+from headrace_connectors.lakehouse.ledger import TombstoneLedger, ledger_path, row_versions
 from headrace_connectors.lakehouse.merge import (
     append_sql,
     fill_sql,
@@ -42,10 +42,10 @@ from headrace_connectors.lakehouse.schema import (
     HISTORY_COLUMNS,
     SOFT_COLUMNS,
     VERSION_COLUMNS,
+    apply_evolution,
     column_list,
     data_schema,
     evolution,
-    evolved,
     lake_schema,
     quoted,
 )
@@ -175,7 +175,7 @@ class SparkTable:
                     self._session.run(f"ALTER TABLE {self._table} ADD COLUMNS ({change.additions})")
                 for column in change.widened:
                     self._session.run(*self._format.widen(self._path, column))
-                self._schema = evolved(stored, change)
+                self._schema = apply_evolution(stored, change)
             # An adopted table does not have the property with its key columns yet.
             if self._adopt and not self.key_fields():
                 self._session.run(set_properties(self._table, key_property(key_fields)))
@@ -245,7 +245,7 @@ class SparkTable:
 
     def ledger_moved(self) -> bool:
         """Return whether another writer may have added entries to the ledger since this handle has read it."""
-        return (self.schema() is not None or self._ledger.is_early()) and self._ledger.moved()
+        return (self.schema() is not None or self._ledger.is_early()) and self._ledger.has_changed()
 
     def record_tombstones(self, tombstones: Mapping[str, RowVersion], now: int) -> None:
         """Add entries to the ledger in a durable commit, if there are any."""
@@ -276,7 +276,7 @@ class SparkTable:
             marked = int(outranking(deleted, self.stored(deleted)).sum())
         for part in parts:
             part_commit = commit if part is parts[-1] else replace(commit, group="")
-            with self._session.staged(part.rows) as view:
+            with self._session.staged_view(part.rows) as view:
                 # The worker that created the table may have been overtaken by one that found the table empty.
                 self._fresh = self._fresh and not self._format.commits(self._session, self._path)
                 if self._fresh and not (part.shape.kept or part.shape.carried):
@@ -304,9 +304,9 @@ class SparkTable:
 
     def append(self, rows: History, commit: Commit) -> None:
         """Add rows to a history, without those that it contains; see ``append.py``."""
-        staged = history_rows(rows, self._existing_schema())
-        with self._session.staged(staged) as view:
-            self._commit(append_history_sql(self._table, view, rows, staged.column_names), commit)
+        complete_rows = history_rows(rows, self._existing_schema())
+        with self._session.staged_view(complete_rows) as view:
+            self._commit(append_history_sql(self._table, view, rows, complete_rows.column_names), commit)
 
     def _commit(self, statement: str, commit: Commit) -> CommitResult:
         """Run a statement whose commit has the properties of ``commit``, and those of the last commit.
@@ -319,7 +319,7 @@ class SparkTable:
         with self._committing, self._forgetting_on_error(), self._naming_the_file():
             before = self._progress_before(commit)
             properties = {WRITE_ID: write_id, **commit_properties(commit, before)}
-            with self._session.configured(self._format.commit_settings(properties)):
+            with self._session.with_settings(self._format.commit_settings(properties)):
                 for attempt in Retrying(
                     retry=retry_if_exception_type(Conflict),
                     stop=stop_after_attempt(5),
@@ -419,9 +419,9 @@ class SparkTable:
     def stored(self, actions: Actions) -> Mapping[str, RowVersion]:
         """Return the versions of the rows under the actions' keys; rows of other writers have UNVERSIONED."""
         part = stage_keys(actions, self._existing_schema(), soft=self._soft)
-        with self._session.staged(part.rows) as view, self._naming_the_file():
+        with self._session.staged_view(part.rows) as view, self._naming_the_file():
             rows = self._session.arrow(stored_sql(self._table, view, part.shape))
-        return dict(zip(rows["key"].to_pylist(), versions(rows), strict=True))
+        return dict(zip(rows["key"].to_pylist(), row_versions(rows), strict=True))
 
     def topics(self) -> Collection[str]:
         """The offsets in the versions of the rows."""

@@ -31,8 +31,8 @@ from headrace_connectors.lakehouse.schema import (
     HISTORY_COLUMNS,
     SOFT_COLUMNS,
     VERSION_COLUMNS,
+    apply_evolution,
     evolution,
-    evolved,
     lake_schema,
 )
 from headrace_connectors.lakehouse.table_properties import (
@@ -219,7 +219,7 @@ class MemoryTable:
             return
         self._refuse_unregistered()
         change = evolution(self._name, self._stored.schema, wanted)
-        self._stored.schema = evolved(self._stored.schema, change)
+        self._stored.schema = apply_evolution(self._stored.schema, change)
         for row in self._stored.rows.values():
             row.cells.update({column.name: row.cells[column.name].cast(column.type) for column in change.widened})
             row.cells.update({column.name: _grown(row.cells[column.name], column.type) for column in change.grown})

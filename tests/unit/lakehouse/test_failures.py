@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.core.model.errors import EngineOutOfMemory, Fatal, HeadraceError, Retriable
-from headrace_connectors.lakehouse.failures import Conflict, NotThere, translate, translated
+from headrace_connectors.lakehouse.failures import Conflict, NotThere, translate, translate_errors
 
 TRACE = (
     "An error occurred while calling o65.sql.\n: org.apache.spark.SparkException: Job aborted: secret-42\nCaused by: "
@@ -111,5 +111,5 @@ def test_a_statement_that_spark_refuses_is_fatal() -> None:
 
 def test_errors_of_headrace_are_unchanged() -> None:
     """They already contain a remedy."""
-    with pytest.raises(Conflict, match="mine"), translated("shop.item"):
+    with pytest.raises(Conflict, match="mine"), translate_errors("shop.item"):
         raise Conflict("mine")

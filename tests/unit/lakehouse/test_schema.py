@@ -9,9 +9,9 @@ import pytest
 
 from headrace.core.model.errors import Fatal
 from headrace_connectors.lakehouse.schema import (
+    apply_evolution,
     column_list,
     evolution,
-    evolved,
     lake_schema,
     lake_type,
     quoted,
@@ -87,10 +87,10 @@ def test_evolution_adds_and_widens_columns_and_narrows_none() -> None:
     change = evolution("t", stored, wanted)
     assert [column.name for column in change.added] == ["e"]
     assert [column.name for column in change.widened] == ["a", "c"]
-    assert evolved(stored, change) == pa.schema(
+    assert apply_evolution(stored, change) == pa.schema(
         [("a", pa.int64()), ("b", pa.int64()), ("c", pa.decimal128(9, 2)), ("d", pa.string()), ("e", pa.bool_())]
     )
-    assert not evolution("t", evolved(stored, change), wanted)
+    assert not evolution("t", apply_evolution(stored, change), wanted)
 
 
 def test_new_members_of_structs() -> None:
@@ -101,7 +101,7 @@ def test_new_members_of_structs() -> None:
     )
     change = evolution("t", pa.schema([("x", stored)]), pa.schema([("x", wanted), ("y", pa.date32())]))
     assert change.additions == "`y` DATE, `x`.`s`.`c` STRING, `x`.`d` BOOLEAN"
-    assert evolved(pa.schema([("x", stored)]), change) == pa.schema([("x", wanted), ("y", pa.date32())])
+    assert apply_evolution(pa.schema([("x", stored)]), change) == pa.schema([("x", wanted), ("y", pa.date32())])
     for other in (pa.struct([("a", pa.string()), ("d", pa.bool_())]), pa.struct([("s", pa.int64())]), pa.int64()):
         with pytest.raises(Fatal, match="cannot be widened"):
             evolution("t", pa.schema([("x", stored)]), pa.schema([("x", other)]))
@@ -119,7 +119,7 @@ def test_structs_of_an_older_schema() -> None:
     change = evolution("t", stored, pa.schema([("x", pa.struct([("s", pa.struct([("z", pa.date32())]))]))]))
     assert change.additions == "`x`.`s`.`z` DATE"
     extended = pa.struct([("a", pa.int64()), ("s", pa.struct([*inner, ("z", pa.date32())]))])
-    assert evolved(stored, change) == pa.schema([("x", extended)])
+    assert apply_evolution(stored, change) == pa.schema([("x", extended)])
 
 
 @pytest.mark.parametrize(
