@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from reselect_cases.rules import RULES_OF_CASES
-from support.repository.changed_sources import Edit
 
 ROOT = Path(__file__).parents[2]
 CASE_TESTS = ROOT / "tests" / "reselect_cases"
@@ -25,9 +24,3 @@ def test_every_case_has_a_test(case: str) -> None:
 def test_every_case_has_a_rule() -> None:
     """Each case has one entry in the table of rules."""
     assert sorted(rule.case for rule in RULES_OF_CASES) == sorted(CASES)
-
-
-@pytest.mark.parametrize("edit", [edit for rule in RULES_OF_CASES for edit in rule.edits], ids=lambda edit: edit.path)
-def test_every_rule_matches_its_source(edit: Edit) -> None:
-    """The old text of each rule occurs once in its source file: else correct ``reselect_cases/rules.py``."""
-    assert (ROOT / edit.path).read_text().count(edit.old) == 1

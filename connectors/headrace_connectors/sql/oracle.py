@@ -190,7 +190,7 @@ def _rows(server: OracleServer, connection: Any, read: OracleRead) -> tuple[Foun
 def _fallback_code(server: OracleServer, error: BaseException) -> str | None:
     """Return the cause if the state as of the SCN cannot be read and the current one may be read instead; else None."""
     codes = error_codes(error)
-    if SCN_INVALID in codes and server.standby:
+    if SCN_INVALID in codes and server.standby:  # proven: N3
         raise Retriable(f"{server.where} is behind the events' SCN ({SCN_INVALID})") from error
     return next((code for code in codes if code in UNDO_GONE or code == SCN_INVALID), None)
 

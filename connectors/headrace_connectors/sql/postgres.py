@@ -127,7 +127,7 @@ class PostgresRowSource:
         with server.connection() as connection:
             if self._options.visibility_check:
                 transactions = sorted({int(number) for number in request.transactions if number >= 0})
-                waited = self._visibility.wait(connection, transactions, server.where)
+                waited = self._visibility.wait(connection, transactions, server.where)  # proven: S15
             with RawCursor(connection) as cursor:
                 cursor.execute(cast(Any, text), parameters, prepare=True)
                 rows = _raw_rows(cursor, len(request), len(readable.columns), catalog.table)
@@ -179,7 +179,7 @@ FIRST_NORMAL_ID = 3
 
 # txid_… are the names that PostgreSQL 12 has as well; pg_xact_status of later versions is the same function.
 _NEXT_ID = "SELECT pg_catalog.txid_snapshot_xmax(pg_catalog.txid_current_snapshot())"
-_STATES = "SELECT DISTINCT pg_catalog.txid_status(id) FROM unnest(%s::pg_catalog.int8[]) AS id"
+_STATES = "SELECT DISTINCT pg_catalog.txid_status(id) FROM unnest(%s::pg_catalog.int8[]) AS id"  # proven: N1
 
 
 class NotVisible(Retriable):
@@ -220,7 +220,7 @@ def _check(connection: Connection, transactions: Sequence[int], where: str) -> N
     row = connection.execute(_NEXT_ID).fetchone()
     next_id = int(row[0]) if row is not None else 0
     states = _states(connection, [full_transaction_id(number, next_id) for number in transactions], where)
-    if "in progress" in states:
+    if "in progress" in states:  # proven: S16
         raise NotVisible(f"{where}: a transaction of the events is not visible yet")
     if "aborted" in states:
         raise ConfigError(

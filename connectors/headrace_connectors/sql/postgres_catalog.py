@@ -114,7 +114,7 @@ def _refuse_hidden_rows(connection: Connection, table: TableId, found: Any) -> N
             f"GRANT SELECT ON {quoted(table.schema, table.table)} TO {quoted(user)}",
             "reselect.database.user",
         )
-    if found.row_security:
+    if found.row_security:  # proven: N4
         raise ConfigError(
             f'row security hides rows of {name} from user "{user}", so a row that is not found would look deleted; '
             f"let the user bypass it (ALTER ROLE {quoted(user)} BYPASSRLS) or read as another user",

@@ -67,7 +67,7 @@ class Batch:
         self, name: str, values: pa.Array, index: int, row: Row | None, before: Mapping[str, Row]
     ) -> pa.Scalar | None:
         states = self._states[name]
-        if states is None or states[index] in _KNOWN:
+        if states is None or states[index] in _KNOWN:  # proven: S33
             return values[index]
         assert states[index] in _LEFT, f"{name!r} is {CellState(states[index]).name}"
         if states[index] == CellState.CARRIED:

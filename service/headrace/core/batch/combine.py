@@ -52,6 +52,7 @@ def common_shape(shape: Shape | None, run: Changes) -> Shape | None:
     if shape is None:
         return Shape(run.table, run.version.topic, run.key_fields, types)
     table = _common_table(run.version.topic, shape.table, run.table)
+    # proven: runs-of-one-key
     if table is None or (run.version.topic, run.key_fields) != (shape.topic, shape.key_fields):
         return None
     merged = dict(shape.types)
@@ -125,7 +126,7 @@ class Run:
                     return False
                 self._last = together
             case _:
-                return False
+                return False  # proven: barriers-alone
         return True
 
     def combined(self) -> Content:
@@ -181,7 +182,7 @@ def _column(name: str, runs: Sequence[Changes]) -> Column:
 
 def _states_of(run: Changes, column: Column | None) -> npt.NDArray[np.uint8]:
     if column is None:
-        return np.full(len(run), CellState.ABSENT, np.uint8)
+        return np.full(len(run), CellState.ABSENT, np.uint8)  # proven: column-of-other-run
     if column.states is not None:
         return column.states
     return np.where(np.asarray(column.values.is_valid()), CellState.VALUE, CellState.NULL).astype(np.uint8)

@@ -46,6 +46,7 @@ def paired_halves(changes: Changes) -> Mapping[int, int]:
         before[key] = operation
     first_of = {}
     for second, old_key in changes.key_changes.old_keys.items():
+        # proven: other-half
         belonging = [first for first in deletes[old_key] if _belong_together(changes, first, second)]
         earlier = [first for first in belonging if first < second]
         if belonging:
@@ -58,6 +59,7 @@ def _belong_together(changes: Changes, first: int, second: int) -> bool:
     new_key, positions = changes.key_changes.new_keys.get(first), changes.version.position[[first, second]]
     if new_key is not None and new_key != changes.key[second].as_py():
         return False
+    # proven: position-of-halves
     if new_key is not None and positions[0] != NO_POSITION and positions[0] == positions[1]:
         return True
     partition = changes.version.partition
@@ -88,7 +90,7 @@ class LastDeletes:
             self._keys[partition] = changes.key[-1].as_py()
         if deleted is None or changes.operation[0] != Operation.TOMBSTONE or changes.key[0].as_py() != deleted:
             return changes
-        return changes.slice(1, len(changes)) if len(changes) > 1 else None
+        return changes.slice(1, len(changes)) if len(changes) > 1 else None  # proven: tombstone-of-fetch
 
 
 def resumable(end: int, contents: Sequence[object], behind: int) -> int:
@@ -99,7 +101,7 @@ def resumable(end: int, contents: Sequence[object], behind: int) -> int:
     """
     last = contents[-1] if contents else None
     if behind and isinstance(last, Changes) and last.operation[-1] == Operation.DELETE:
-        return int(last.version.offset[-1])
+        return int(last.version.offset[-1])  # proven: offset-before-tombstone
     return end
 
 
@@ -136,7 +138,7 @@ def _cuts(changes: Changes) -> npt.NDArray[np.int64]:
     """The indexes of the events that may begin a part: those between which no pair lies."""
     within = np.zeros(len(changes) + 1, np.int64)
     for halves in paired_halves(changes).items():
-        within[min(halves) + 1] += 1
+        within[min(halves) + 1] += 1  # proven: division-of-pairs
         within[max(halves) + 1] -= 1
     repeats = (changes.operation[1:] == Operation.TOMBSTONE) & (changes.operation[:-1] == Operation.DELETE)
     for index in np.flatnonzero(repeats).tolist():

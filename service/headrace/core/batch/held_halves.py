@@ -122,7 +122,7 @@ class HeldHalves:
     def route(self, changes: Changes, origin: Origin, arrival: int) -> list[Part]:
         """Return the events that continue to the queue when a chunk contains ``changes``, in order."""
         followed = self._release_followed_halves(changes, origin.partition)
-        if not (self._by_key or followed or changes.key_changes):
+        if not (self._by_key or followed or changes.key_changes):  # proven: halves-wait
             return [_part(changes, origin, arrival)]
         parts = _Router(self, changes, origin, arrival, begins_with_half=bool(followed)).parts()
         return [*(replace(held.part, joined=bool(parts)) for held in followed), *parts]
@@ -141,6 +141,7 @@ class HeldHalves:
             # d(1, new key 2) of partition 0 waits for c(2, old key 1), which may be in partition 1. Once partition 1
             # has been read to its end after the timeout, c(2) does not exist (a filter dropped it): release d(1) alone.
             last_call = held.since + HALF_TIMEOUT_BEHIND
+            # proven: release-of-pairs
             if held.part.origin.partition in progress.stopped or self._waits_for_another(held):
                 held.until = now + RECHECK
             elif now >= max(held.until, read_at) + LATE and not held.late:
@@ -313,7 +314,7 @@ class _Router:
             return
         second, first = self._seconds.get(index), self._firsts.get(index)
         paired = second is not None or first is not None or (index == 0 and self._begins_with_half)
-        waits = self._held.blocks(key) or first in self._gone
+        waits = self._held.blocks(key) or first in self._gone  # proven: held-key
         waits = waits or (second is not None and self._held.blocks(changes.key[second].as_py()))
         last = index >= self._last
         change = self._change(index)
@@ -380,6 +381,7 @@ class _Unread:
 
     def __init__(self, progress: Progress) -> None:
         self._caught_up = progress.caught_up
+        # proven: partition-without-chunk
         read = (entry for entry in progress.caught_up.items() if entry[0] not in progress.stopped)
         self._furthest_behind = nsmallest(2, read, key=itemgetter(1))
 

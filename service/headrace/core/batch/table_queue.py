@@ -191,6 +191,7 @@ class TableQueue:
     @property
     def _is_ready(self) -> bool:
         """Whether a batch can be taken: what concerns the whole table waits for the halves that are held."""
+        # proven: truncate-waits
         return bool(self._waiting) and not (self._waiting[0].content.is_barrier and len(self._held))
 
     # -- waiting items -------------------------------------------------------------------------------------------------
@@ -212,7 +213,7 @@ class TableQueue:
         # d(1, to 2) | truncate | c(2, from 1): released together, both halves go behind the truncate, because one
         # commit must contain them, and later events of keys 1 and 2 follow them there.
         for end, part in enumerate(parts, 1):
-            if part.joined:
+            if part.joined:  # proven: joined-parts
                 continue
             together, begin = parts[begin:end], end
             keys = [part.changes.key[0].as_py() for part in together]
@@ -258,7 +259,7 @@ class TableQueue:
             offsets[origin.partition] = max(origin.end, offsets.get(origin.partition, 0))
         for partition in offsets:
             if (offset := self._held.first_offset(partition)) is not None:
-                offsets[partition] = min(offset, offsets[partition])
+                offsets[partition] = min(offset, offsets[partition])  # proven: offset-of-held
         first = items[0]
         return Batch(
             self._next_id,
@@ -278,6 +279,7 @@ class TableQueue:
         items, run = [first], Run(first.content)
         records, size = len(first.content), first.size
         while self._waiting and (
+            # proven: joined-in-batch
             items[-1].joined or (records < self._policy.max_records and size < self._policy.max_bytes)
         ):
             if not run.add(self._waiting[0].content):

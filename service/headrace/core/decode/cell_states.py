@@ -83,11 +83,11 @@ def with_states(
         return Column(name, schema, values)
     states = np.where(np.asarray(values.is_valid()), CellState.VALUE, CellState.NULL).astype(np.uint8)
     if unknown is not None:
-        states[unknown] = CellState.UNKNOWN
+        states[unknown] = CellState.UNKNOWN  # proven: S19
     if omitted is not None:
         states[omitted] = CellState.UNCHANGED
     if missing is not None:
-        states[missing] = CellState.ABSENT
+        states[missing] = CellState.ABSENT  # proven: absent-column
     unavailable = pa.array(states >= CellState.UNCHANGED)
     return Column(name, schema, pc.if_else(unavailable, pa.scalar(None, values.type), values), states)
 

@@ -35,7 +35,7 @@ from headrace.core.model.schema import Field, Schema
 
 _encoder = msgspec.json.Encoder(decimal_format="number")
 
-_UNREADABLE = (ValueError, ArithmeticError, RecursionError, OverflowError, BadRecord)
+_UNREADABLE = (ValueError, ArithmeticError, RecursionError, OverflowError, BadRecord)  # proven: unreadable-headers
 """The errors of the libraries for texts that are not a key."""
 
 
@@ -45,6 +45,7 @@ class HeaderKeys:
     def __init__(self, names: Sequence[str], schemas: Sequence[Schema]) -> None:
         self._schemas = schemas
         row = Schema("struct", fields=tuple(map(Field, names, schemas)))
+        # proven: decimal-header
         row_types = (row_type(row, names, numeric_decimals=numeric) for numeric in (False, True))
         self._decoders = [
             msgspec.json.Decoder[Any](row_type_) for row_type_ in row_types

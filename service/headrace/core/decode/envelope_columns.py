@@ -137,7 +137,7 @@ class ChangesBuilder:
         Those of a partition are given in order of arrival; after an error they are given again without the event.
         """
         changes = self._changes(table, codec, events)
-        if _connector(events) == binlog_order.CONNECTOR and not self._keyless:
+        if _connector(events) == binlog_order.CONNECTOR and not self._keyless:  # proven: equal-positions-refused
             self._binlog_order.check(changes)
         return changes
 
@@ -260,7 +260,7 @@ class ChangesBuilder:
     def _positions(self, form: PositionFormat, events: Events) -> npt.NDArray[np.bytes_]:
         """Positions of streamed events. Snapshot reads and tombstones have none (``merge.md`` section 2.2, 2.3)."""
         sources = events.sources
-        if Operation.READ in events.operations:
+        if Operation.READ in events.operations:  # proven: reads-without-position
             pairs = zip(sources, events.operations, strict=True)
             sources = [NO_SOURCE if operation is Operation.READ else source for source, operation in pairs]
         values = [list(map(attrgetter(part.field), sources)) for part in form.parts]
@@ -283,7 +283,7 @@ class ChangesBuilder:
         # Also in snapshot reads: there, a text equal to the placeholder is the row's value.
         may_omit = (operations != Operation.DELETE) & (operations != Operation.TOMBSTONE)
         may_hide = operations == Operation.UPDATE
-        may_hide[key_changes] = True
+        may_hide[key_changes] = True  # proven: nulls-of-new-key
         # The catalog has the current replica identity. With another one, an event does not contain the old row.
         unavailable = may_hide & ~np.array(events.before, np.bool_) if by_name else may_hide
         columns = []
@@ -291,7 +291,7 @@ class ChangesBuilder:
             schema, values = cells.schema, cells.values
             placeholders = self._placeholder.mask(schema, values, embedded=self._embedded)
             if placeholders is not None:
-                placeholders &= may_omit
+                placeholders &= may_omit  # proven: placeholders-of-deletes
             cut = self._placeholder.ambiguous(schema, values)
             if cut is not None:
                 cut &= may_omit

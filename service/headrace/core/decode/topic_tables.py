@@ -143,7 +143,7 @@ class TopicTables:
 
         A tombstone that nothing precedes is of the first table after it, or else of the topic's last one.
         """
-        source, names = events.sources[index], self.tail.names
+        source, names = events.sources[index], self.tail.names  # proven: table-of-tombstone
         if source is not NO_SOURCE:
             names = source.names
         elif names is None:

@@ -44,13 +44,14 @@ def group(changes: Changes) -> Grouped:
     encoded = changes.key.dictionary_encode()
     code = np.asarray(encoded.indices).astype(np.int64)
     order = np.argsort(code, kind="stable")
+    # proven: displaced-rows
     if changes.key_changes.displaced:  # they end a row that already lost its key
         order = order[~np.isin(order, list(changes.key_changes.displaced))]
     grouped = Grouped(order, code[order], encoded.dictionary)
     operation = changes.operation[order]
     repeats = np.zeros(len(order), np.bool_)
     repeats[1:] = (operation[1:] == Operation.TOMBSTONE) & (operation[:-1] == Operation.DELETE)
-    repeats &= ~grouped.starts()
+    repeats &= ~grouped.starts()  # proven: repeated-delete
     return Grouped(order[~repeats], grouped.code[~repeats], grouped.keys) if repeats.any() else grouped
 
 
@@ -74,17 +75,17 @@ def applicable(
     suspect |= _needing_arrival(version, grouped, tombstones)
     # After a crash between ledger and table commit, u(10) d(20) are read again and the ledger has d(20). It must not
     # block u(10): a key change between the two may need its cells, and d(20) itself still follows.
-    exempt = deletes | _deleted_later(version, grouped, deletes, tombstones)
+    exempt = deletes | _deleted_later(version, grouped, deletes, tombstones)  # proven: exempt-from-tombstones
     applies: Bools = exempt | _above(version, grouped, tombstones)
     if FLOOR_KEY in ledger:
         floor = ledger[FLOOR_KEY]  # of the last truncate
         here = (version.partition == floor.partition) & (version.topic == floor.topic)
         later = np.where(here, version.offset > floor.offset, version.source_time > floor.source_time)
         above = np.where(version.position == NO_POSITION, later, version.position > floor.position)
-        applies &= deletes | above
+        applies &= deletes | above  # proven: above-floor
     if rows:
         done = _keys_reflected_by_rows(version, grouped, rows)
-        applies &= ~done[grouped.code]
+        applies &= ~done[grouped.code]  # proven: rows-up-to-date
         suspect &= ~done
     if suspect.any():
         _walk_all(version, grouped, deletes, exempt, applies, suspect, tombstones, rows)
@@ -140,6 +141,7 @@ def _above(version: Versions, grouped: Grouped, tombstones: Mapping[int, RowVers
     floor = np.full(len(grouped.keys), NO_POSITION, version.position.dtype)
     for code, tombstone in tombstones.items():
         floor[code] = tombstone.position
+    # proven: above-tombstone
     above: Bools = (version.position == NO_POSITION) | (version.position > floor[grouped.code])
     return above
 
@@ -192,8 +194,9 @@ def _disorderly(version: Versions, grouped: Grouped) -> Bools:
 
 def plainly_later(version: Versions) -> Bools:
     """Return whether each event but the first is later than the one before it by partition, offset and position."""
+    # proven: rising-offsets
     later = (version.partition[1:] == version.partition[:-1]) & (version.offset[1:] > version.offset[:-1])
-    higher = version.position[1:] > version.position[:-1]
+    higher = version.position[1:] > version.position[:-1]  # proven: rising-positions
     both_without = (version.position[1:] == NO_POSITION) & (version.position[:-1] == NO_POSITION)
     plain: Bools = later & (higher | both_without)
     return plain
@@ -214,10 +217,10 @@ def _walk(
         event = version.row(index)
         blocked = tombstone is not None and not exempt[index] and not outranks(event, tombstone)
         # A delete blocks only upserts, so a read after it can be deleted at the same position again.
-        rivals = (row or gone,) if deletes[index] else (gone, row)
+        rivals = (row or gone,) if deletes[index] else (gone, row)  # proven: rivals-of-deletes
         stale = any(rival is not None and not outranks(event, rival) for rival in rivals)
         applies[index] &= not blocked and not stale
         if applies[index] and deletes[index]:
-            row, gone = None, succeed(event, gone)
+            row, gone = None, succeed(event, gone)  # proven: walked-delete
         elif applies[index]:
             row = succeed(event, row)

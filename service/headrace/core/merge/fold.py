@@ -97,14 +97,14 @@ def _incarnations(changes: Changes, grouped: Grouped, applies: Bools) -> Incarna
     deletes = _deletes(operation)
     # An update after a delete, without an insert between them, is a new row as well.
     after_delete = np.zeros(len(index), np.bool_)
-    after_delete[1:] = deletes[:-1] & ~starts[1:]
-    images = (operation == Operation.CREATE) | (operation == Operation.READ)
+    after_delete[1:] = deletes[:-1] & ~starts[1:]  # proven: after-delete
+    images = (operation == Operation.CREATE) | (operation == Operation.READ)  # proven: snapshot-reads
     new = images | (after_delete & ~deletes)
     begin = _latest(starts | new | deletes)
     alive = _latest(starts | deletes | after_delete)
     last = np.flatnonzero(np.append(starts[1:], True)) if len(index) else np.zeros(0, np.int64)
     deleted = deletes[last]
-    fresh = np.where(deleted, images[starts], new[begin[last]])
+    fresh = np.where(deleted, images[starts], new[begin[last]])  # proven: N5
     return Incarnations(index, last, begin[last], alive[last], fresh, deleted, code[last])
 
 
@@ -123,7 +123,7 @@ def _actions(
     lost = changes.losses()[rows.index]
     columns = tuple(_fold_column(column, rows, oldest, carried, lost) for column in changes.columns)
     # A new image belongs to the action even if later events contain all of its cells: it ends the stored cells.
-    np.minimum(oldest, rows.begin, out=oldest, where=rows.fresh & ~rows.deleted)
+    np.minimum(oldest, rows.begin, out=oldest, where=rows.fresh & ~rows.deleted)  # proven: oldest-position
     # An update that is a new row only because of the delete before it depends on that delete. With d u, the action
     # applies where d does; if the stored row outranks d, u changes that row, which the reconciliation decides.
     dependent = rows.fresh & ~rows.deleted & (changes.operation[rows.index[rows.begin]] == Operation.UPDATE)
@@ -138,7 +138,7 @@ def _actions(
         key_fields=changes.key_fields,
         key=key,
         delete=rows.deleted,
-        fresh=rows.fresh,
+        fresh=rows.fresh,  # proven: image-replaces-row
         version=version,
         gates=Gates(_first_positions(changes.version, rows, oldest), first, first.position == NO_POSITION),
         transaction=changes.transaction[last_index],
@@ -162,17 +162,19 @@ def _fold_column(
     known = _latest((states == CellState.VALUE) | (states == CellState.NULL))[rows.last]
     doubted = _latest(states == CellState.UNKNOWN)[rows.last]
     omitted = _latest(states == CellState.UNCHANGED)[rows.last]
+    # proven: cells-of-image
     is_known, is_doubted, is_omitted = (latest >= rows.begin for latest in (known, doubted, omitted))
     source = np.where(is_known, rows.index[known], NONE)
     # "Unchanged" contradicts a null, and does not confirm a value if a record was lost in between.
     broken = (states[known] == CellState.NULL) | (lost[known] != lost[omitted])
     contradiction = is_known & broken & (omitted > known)
     folded = np.full(len(rows.last), CellState.ABSENT, np.uint8)
+    # proven: image-without-column
     folded[rows.fresh] = CellState.NULL  # a new image without the column sets it to null
     folded[is_omitted] = CellState.UNCHANGED
     folded[is_doubted] = CellState.UNKNOWN
-    folded[is_known] = states[known][is_known]
-    folded[is_known & ((doubted > known) | contradiction)] = CellState.DOUBTFUL
+    folded[is_known] = states[known][is_known]  # proven: S32
+    folded[is_known & ((doubted > known) | contradiction)] = CellState.DOUBTFUL  # proven: contradicted-cells
     np.minimum(oldest, known, out=oldest, where=is_known)
     _carry(column, folded, source, carried, states[rows.begin], lost[rows.begin] != lost[omitted])
     folded[rows.deleted] = CellState.NULL
@@ -202,7 +204,7 @@ def _carry(
             unknown = folded[action] == CellState.UNKNOWN
             if cell.event == STORED or states is None:
                 # A null that may be real stays open: reselect decides, and without an answer it is carried.
-                folded[action] = CellState.UNKNOWN if unknown else CellState.CARRIED
+                folded[action] = CellState.UNKNOWN if unknown else CellState.CARRIED  # proven: N7
             else:
                 source[action] = cell.event
                 doubtful = unknown or broken[action] or cell.doubtful
@@ -227,7 +229,7 @@ def _tombstones_within(
     lower position than one before it (a delete that is delivered again removes a read that came in between).
     """
     deletes = _deletes(changes.operation[rows.index])
-    bare = ~rows.deleted & (version.position == NO_POSITION) & _within(deletes, rows)
+    bare = ~rows.deleted & (version.position == NO_POSITION) & _within(deletes, rows)  # proven: tombstone-under-row
     lower = rows.deleted & _falling(changes.version.position[rows.index], deletes, rows)
     firsts = _firsts(rows)
     found = {}
@@ -277,6 +279,7 @@ def _row_positions(changes: Changes, rows: Incarnations) -> npt.NDArray[np.bytes
     """
     position = changes.version.position[rows.index]
     positioned = _latest(position != NO_POSITION)[rows.last]
+    # proven: row-without-position
     return np.where(positioned >= rows.alive, position[positioned], NO_POSITION) if len(rows.last) else position
 
 

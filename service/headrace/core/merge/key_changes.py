@@ -126,7 +126,7 @@ class _Tracer:
         if (end := bisect_left(events, ending)) == len(events) or events[end] != ending:
             return None
         life = self._life(events[:end])
-        if life is None or not self._precedes(key, events[:end], first):
+        if life is None or not self._precedes(key, events[:end], first):  # proven: life-before-change
             return None
         inherited = self._inherited_cells(key, life)
         candidates = ((column.name, self._cell(column, life, inherited, first)) for column in self._changes.columns)
@@ -147,6 +147,7 @@ class _Tracer:
     def _cell(self, column: Column, life: _Life, inherited: Carried | None, end: int) -> CarriedCell | None:
         """The cell before the event ``end``, which ends a life; None if the row had none."""
         states = column.states
+        # proven: last-cell
         event = next((e for e in reversed(life.events) if states is None or states[e] in _KNOWN), None)
         if event is not None:
             return CarriedCell(event, self._losses[event] != self._losses[end])
@@ -167,7 +168,7 @@ class _Tracer:
             if operation in _DELETES:
                 return _Life(life, from_stored=False) if life else None
             life.insert(0, event)
-            if operation in _IMAGES:
+            if operation in _IMAGES:  # proven: begin-of-life
                 return _Life(life, from_stored=False)
         return _Life(life, from_stored=True)
 

@@ -52,7 +52,7 @@ class Tombstones:
             partition, offset = (versions.topic, number), int(versions.offset[first])
             if partition not in self._reached:
                 self._reached[partition] = offset
-                self._set_aside(partition, offset)
+                self._set_aside(partition, offset)  # proven: tombstones-ahead
 
     def end(self, versions: Versions) -> None:
         """End a batch that is durable: the tombstones of its deletes block again."""
@@ -62,7 +62,7 @@ class Tombstones:
             self._reached[partition] = max(self._reached.get(partition, 0), behind)
         for key, version in list(self._ahead.items()):
             if version.offset < self._reached.get((version.topic, version.partition), 0):
-                self.entries[key] = succeed(version, self.entries.get(key))
+                self.entries[key] = succeed(version, self.entries.get(key))  # proven: tombstones-set-aside
                 del self._ahead[key]
 
     def ends(self, key: str, version: RowVersion) -> bool:
@@ -78,7 +78,7 @@ class Tombstones:
             if version != self._ahead.get(key) and (merged := succeed(version, entry)) != entry:
                 added[key] = merged
         self.entries |= added
-        self.learned |= added
+        self.learned |= added  # proven: tombstones-of-others
 
     def _set_aside(self, partition: Partition, first: int) -> None:
         ahead = {
@@ -87,7 +87,7 @@ class Tombstones:
             if (version.topic, version.partition) == partition
             and version.offset >= first
             and not key.startswith(_ALWAYS)
-            and key != FLOOR_KEY
+            and key != FLOOR_KEY  # proven: floor-stays
             and version != self.learned.get(key)
         }
         self._ahead |= ahead

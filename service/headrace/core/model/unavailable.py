@@ -53,6 +53,7 @@ class Placeholder:
         self.signed = np.frombuffer(self.encoded, dtype=np.int8).astype(np.int64)
         self._texts = _Forms([self.text, standard, url_safe, self.encoded.hex()], pa.string())
         self._json_texts = _Forms([self.text, standard, url_safe, self.encoded.hex(), self.map_json], pa.string())
+        # proven: S18
         self._element_texts = _Forms([self.text, standard, url_safe, self.encoded.hex(), self.uuid], pa.string())
         self._raw = _Forms([self.encoded], pa.binary())
         forms = (self.text, standard, url_safe, self.encoded.hex(), self.map_json, self.uuid)
@@ -98,7 +99,7 @@ class Placeholder:
 
     def _text_mask(self, schema: Schema, values: pa.Array, embedded: bool) -> Mask | None:
         cut = _truncation(schema)
-        if cut is not None and cut < len(self.text):
+        if cut is not None and cut < len(self.text):  # proven: N10
             return _Forms([self.text[:cut]], pa.string()).mask(values) if cut >= SHORTEST_TELLING_CUT else None
         is_json = schema.name is not None and schema.name.endswith(".Json")
         return (self._json_texts if is_json or not embedded else self._texts).mask(values)

@@ -26,7 +26,7 @@ Mask = npt.NDArray[np.bool_]
 def refresh(actions: Actions, rules: TableRules, batch: CacheBatch) -> None:
     """Section 5.2: deletes and new incarnations drop the row, values and nulls are put, doubts invalidate."""
     stamps = _Stamps(actions)
-    for row in np.flatnonzero(actions.delete | actions.fresh).tolist():
+    for row in np.flatnonzero(actions.delete | actions.fresh).tolist():  # proven: S4
         batch.for_row(stamps.key(row), stamps[row]).drop()
     for column in actions.columns:
         if not rules.column(column.name).cacheable:
@@ -37,7 +37,7 @@ def refresh(actions: Actions, rules: TableRules, batch: CacheBatch) -> None:
         has_content = has_state(column, CellState.VALUE) | has_state(column, CellState.NULL)
         rows = np.flatnonzero((has_content if column.states is not None else True) & ~actions.delete)
         for row, value in zip(rows.tolist(), _cell_values(column.values, rows), strict=True):
-            batch.for_row(stamps.key(row), stamps[row]).put(column.name, value)
+            batch.for_row(stamps.key(row), stamps[row]).put(column.name, value)  # proven: S12
 
 
 def cached_cells(
@@ -48,7 +48,7 @@ def cached_cells(
     rows, values = [], []
     for row in requested.tolist():
         hit = batch.for_row(stamps.key(row), stamps[row]).get(column)
-        if hit is not None and (hit.value is not None or rules.serves_nulls):
+        if hit is not None and (hit.value is not None or rules.serves_nulls):  # proven: N8
             rows.append(row)
             values.append(hit.value)
         elif hit is not None:
@@ -112,7 +112,7 @@ def _cell_values(values: pa.Array, rows: Rows) -> Iterator[CellValue | None]:
         return
     valid = np.asarray(cells.is_valid())
     for index in range(len(cells)):
-        yield cells.take(pa.array([index])) if valid[index] else None
+        yield cells.take(pa.array([index])) if valid[index] else None  # proven: S28
 
 
 def _is_flat(data_type: pa.DataType) -> bool:

@@ -48,7 +48,7 @@ def complete(plan: ReselectPlan, answer: ReadRows | None, failure: HeadraceError
     for cells in plan.open:
         column = columns[cells.column]
         filling, rows = _Filling(column), np.empty(0, np.int64)
-        if len(cells.hit_rows):
+        if len(cells.hit_rows):  # proven: S34
             filling.fill(cells.hit_rows, from_cache(column.values.type, cells.hit_values))
         if answer is not None and cells.column in plan.requested:
             cells_read = answer.columns[plan.requested.index(cells.column)]
@@ -116,7 +116,7 @@ def check_no_placeholder(completed: Completed, placeholder: Placeholder) -> int:
             mask &= column.states == CellState.VALUE
         read = completed.read.get(index, np.empty(0, np.int64))
         real += int(mask[read].sum())
-        mask[read] = False
+        mask[read] = False  # proven: N14
         if mask.any():
             raise Fatal(
                 f"{completed.actions.table.table}: {int(mask.sum())} cell(s) of column {column.name} contain the "
@@ -148,7 +148,7 @@ def _resolve_rest(
         filling.set(unknown, CellState.NULL)
         unknown = np.zeros_like(unknown)
     bare = unknown | ((filling.states == CellState.UNCHANGED) & cells.unchanged)
-    kept = bare & ~plan.unstored
+    kept = bare & ~plan.unstored  # proven: N6
     carried = unknown & actions.fresh & actions.carries()
     filling.set(kept, CellState.UNCHANGED)
     filling.set(carried, CellState.CARRIED)

@@ -369,7 +369,7 @@ class ReselectOptions:
         """Return whether the cache is enabled, and no option for all topics disables it (section 3.4)."""
         unproven = self.read_from == "replica" and not self.visibility_check
         hidden = bool(self.skipped_operations & _ROW_OPERATIONS)
-        return self.cache_enabled and not (unproven or hidden or self.keeps_history)
+        return self.cache_enabled and not (unproven or hidden or self.keeps_history)  # proven: S24
 
     @property
     def cache_limits(self) -> CacheLimits:

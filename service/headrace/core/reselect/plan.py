@@ -145,7 +145,7 @@ def _open_cells_of(
         return None
     live = ~actions.delete
     # The stored row that cells are carried from may contain values that were read after its events.
-    unchanged = (has_state(column, CellState.UNCHANGED) | has_state(column, CellState.CARRIED)) & live
+    unchanged = (has_state(column, CellState.UNCHANGED) | has_state(column, CellState.CARRIED)) & live  # proven: S21
     unknown = (has_state(column, CellState.UNKNOWN) | has_state(column, CellState.DOUBTFUL)) & live
     nulls = np.zeros(len(actions), np.bool_)
     if rule.nulls:

@@ -112,6 +112,7 @@ class ReadRows:
     @staticmethod
     def of(request: RowRequest, answer: RowAnswer) -> ReadRows:
         """Return the usable cells of an answer: requested cells of found rows."""
+        # proven: S13
         wanted = [np.flatnonzero(answer.found & request.needs[:, number]) for number in range(len(request.columns))]
         columns = map(ReadCells.of, request.columns, answer.values, wanted)
         return ReadRows(answer.found, tuple(columns), answer.proven)

@@ -138,7 +138,7 @@ def row_identity(
 
     Without a catalog the message key is trusted. ``reselect.use.event.key`` reads by it in any case.
     """
-    declared = KeyColumns(options.key_columns).of(table)
+    declared = KeyColumns(options.key_columns).of(table)  # proven: S25
     if not declared and catalog is not None:  # ``field.name.adjustment.mode`` may have changed the events' names
         event_names = {column.name: name for name in names if (column := catalog.column(name)) is not None}
         declared = tuple(event_names.get(part.name, part.name) for part in catalog.key)
@@ -156,7 +156,7 @@ def has_exact_key(table: TableId, key: Sequence[Column], catalog: CatalogTable |
         # MySQL, which has no schemas, compares texts by a collation for which different letters may be equal.
         return bool(table.schema) or not any(column.schema.type == "string" for column in key)
     deterministic = all(part.deterministic for part in catalog.key)
-    return deterministic and all(_is_exact(column, catalog.column(column.name)) for column in key)
+    return deterministic and all(_is_exact(column, catalog.column(column.name)) for column in key)  # proven: S26
 
 
 def _is_exact(column: Column, catalog_column: CatalogColumn | None) -> bool:
@@ -243,7 +243,7 @@ def table_rules(
     key = [column for column in columns if column.name in key_fields]
     identified = set(identity.columns) <= set(key_fields) and identity.unique
     cache = options.caches and may_cache and identified and has_exact_key(table, key, catalog)
-    has_source = has_source and not options.keeps_history
+    has_source = has_source and not options.keeps_history  # proven: S14
     rules = {
         column.name: _column_rule(column, options, catalog, has_source, cache)
         for column in columns
@@ -278,7 +278,7 @@ def _column_rule(
     generated = described is not None and described.generated
     return ColumnRule(
         readable=readable,
-        cacheable=cache and omittable and not (masked or truncated or silent or generated),
+        cacheable=cache and omittable and not (masked or truncated or silent or generated),  # proven: S20
         nulls=readable and (generated or (options.null_values and _nullable(column.schema, described))),
         generated=generated,
         nullable=_nullable(column.schema, described),

@@ -74,15 +74,15 @@ class ColumnCacheService:
 
     def truncate(self, table: TableId) -> None:
         with self.lock:
-            self._cache.drop_table(table, "truncate")
+            self._cache.drop_table(table, "truncate")  # proven: S3
 
     def begin_snapshot(self, table: TableId | None) -> None:
         """Drop the rows of a table (None: of all) that a snapshot reads: they may have changed without events."""
         with self.lock:
             if table is None:
-                self._cache.clear("snapshot")
+                self._cache.clear("snapshot")  # proven: S17-all
             else:
-                self._cache.drop_table(table, "snapshot")
+                self._cache.drop_table(table, "snapshot")  # proven: S17-table
 
     def alter(self, table: TableId) -> None:
         """Drop the rows of a table whose schema has changed at the source."""

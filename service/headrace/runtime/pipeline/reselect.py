@@ -58,7 +58,7 @@ class Reselect:
         *,
         metrics: ReselectMetrics | None = None,
         may_cache: Callable[[str], bool] = MAY_CACHE,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = time.monotonic,  # proven: S30
         rows: RowStore | None = None,
     ) -> None:
         self._options = options
@@ -146,7 +146,7 @@ class Reselect:
             self._options,
             catalog,
             has_source=no_source is None,
-            may_cache=self._options.caches and topic not in self._excluded and self._may_cache(topic),
+            may_cache=self._options.caches and topic not in self._excluded and self._may_cache(topic),  # proven: S10
         )
         with self.cache.lock:
             planned = plan(actions, rules, self.cache.batch(actions.table, rules), stored)

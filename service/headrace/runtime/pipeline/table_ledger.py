@@ -62,7 +62,7 @@ class TableLedger:
 
     def begin_assignment(self) -> None:
         """Begin an assignment: the ledger in memory may be outdated."""
-        self._assigned_anew = True
+        self._assigned_anew = True  # proven: ledger-of-assignment
 
     def reset(self) -> None:
         """Read the ledger again before its next use: it may contain more than the memory."""
@@ -75,7 +75,7 @@ class TableLedger:
 
     def refresh(self) -> None:
         """Add the entries of other workers since the last read: of a successor, if this worker was overtaken."""
-        if self._table.ledger_moved():
+        if self._table.ledger_moved():  # proven: ledger-of-others
             ledger = self._table.ledger()
             self.tombstones.learn(ledger)
             self.origins = recorded_origins(ledger)
@@ -84,7 +84,7 @@ class TableLedger:
     def record(self, new: Mapping[str, RowVersion]) -> None:
         """Add durable entries to the ledger, also of a table that does not exist yet."""
         self._table.record_tombstones(new, self._now())
-        self.entries.update(new)
+        self.entries.update(new)  # proven: ledger-recorded
         self.origins |= recorded_origins(new)
 
     def record_restarts(self, restarts: Sequence[Restart]) -> None:
@@ -110,7 +110,7 @@ class TableLedger:
 
     def _read(self) -> Tombstones:
         ledger = dict(self._table.ledger())
-        self._tombstones, self._read_at = Tombstones(ledger), self._now()
+        self._tombstones, self._read_at = Tombstones(ledger), self._now()  # proven: ledger-read
         self.origins = recorded_origins(ledger)
         self._derive()
         self.to_fill = set(self.defaults)

@@ -121,7 +121,7 @@ class TablePipeline:
             self._fill(commit)
         except BaseException:
             self._reselect.cache.discard(content.table)
-            self._ledger.reset()
+            self._ledger.reset()  # proven: ledger-after-failure
             self._epochs.reset()
             raise
         self._reselect.cache.commit(content.table)
@@ -213,7 +213,7 @@ class TablePipeline:
     def _fold(self, changes: Changes) -> tuple[Changes, Actions]:
         """Fold the changes, and mark those that delete a row which had lost its key before."""
         actions = fold(changes, self._ledger.entries)
-        keys = taken_keys(changes)
+        keys = taken_keys(changes)  # proven: keys-taken
         if keys:
             index = np.flatnonzero(np.asarray(pc.is_in(actions.key, pa.array(keys, pa.string()))))
             has_rows = len(index) and self._table.schema() is not None
@@ -293,7 +293,7 @@ class TablePipeline:
         if floor == last_floor:
             self._regression.refuse_truncate(truncate, floor)
         with self._stages("merge"):
-            if floor != last_floor:
+            if floor != last_floor:  # proven: floor-recorded
                 self._ledger.record({FLOOR_KEY: floor})
             failpoints.reach(failpoints.AFTER_LEDGER)
             if self._table.schema() is None:
@@ -329,7 +329,7 @@ class TablePipeline:
             stored = {} if self._table.schema() is None else self._table.stored(actions)
             # A row that another worker has removed since is missing in this read, with cells that a change of this
             # batch may need. That worker's ledger, written before, shows that the change need not apply any more.
-            self._ledger.refresh()
+            self._ledger.refresh()  # proven: removed-by-others
             self._regression.refuse(changes, stored)
         rest, self._omitted, complete = self._reconciler.reconcile(changes, stored)
         if not complete:
@@ -353,4 +353,5 @@ def _all_applied(actions: Actions, counts: MergeCounts) -> bool:
         return False
     upserts = int((~actions.delete).sum())
     missing = int(actions.delete.sum()) - counts.deleted
+    # proven: merge-applied
     return counts.upserted == upserts and missing <= int((actions.delete & actions.fresh).sum())

@@ -201,6 +201,7 @@ class Assignment:
         try:
             async with aclosing(lane.run(messages)) as results:
                 async for result in results:
+                    # proven: late-results
                     if self.is_over:  # the next assignment has lanes of its own for these tables, or another task
                         continue
                     match result:
@@ -226,6 +227,7 @@ class Assignment:
                         case TaskFailed(error):
                             self._on_failure(error)
                         case LaneEvent.WAITING:
+                            # proven: crowded-topics
                             if lane.table.name in self._crowded and not lane.is_full:  # halves are held instead
                                 self.throttle()
                             self._wake_flush()

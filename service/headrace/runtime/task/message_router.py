@@ -43,7 +43,7 @@ class MessageRouter:
                 case RoutedEvents(topic_of_rows, events):
                     queued.append((topic_of_rows, events))
                 case RecordsLost():
-                    self._reselect.cache.lose(message.topic, message.partition, message.offset)
+                    self._reselect.cache.lose(message.topic, message.partition, message.offset)  # proven: N9
                 case SnapshotBegan(table):
                     self._reselect.cache.begin_snapshot(table)
                 case TableAltered(change, _):

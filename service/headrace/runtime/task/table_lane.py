@@ -169,12 +169,12 @@ class TableLane:
         async for message in messages:
             self._receive(message)
             while (due := self._due()) is not None and due <= time.monotonic():
-                async with self.table.turn:
+                async with self.table.turn:  # proven: one-writer
                     slot = await slots.acquire(self._connector, self._oldest)
                     try:
                         # The batch contains what arrived until a thread was free. And a half of a key change is not
                         # written alone while the other one waits here.
-                        for message in messages.waiting():
+                        for message in messages.waiting():  # proven: arrived-first
                             self._receive(message)
                         if self._batch is None and self._may_write:
                             self._batch = self._queue.next(time.monotonic(), flush=self._is_flushing)
@@ -310,6 +310,7 @@ class TableLane:
 
     def _on_error(self, error: Exception) -> Result | None:
         """Repeat the write after a pause (None), or fail."""
+        # proven: error-of-dropped
         if self._gate.is_dropped:  # the next assignment writes the table again, and finds out for itself
             return None
         now, name = time.monotonic(), self.table.name

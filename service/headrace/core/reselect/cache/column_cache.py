@@ -94,7 +94,7 @@ class ReselectColumnCache:
         ``fingerprints`` describes the current form of values by cacheable column; a cell with another one is a miss.
         """
         if self._shapes.get(table, shape) != shape:
-            self.drop_table(table, "schema")
+            self.drop_table(table, "schema")  # proven: N13
         self._rows.retry()
         self._shapes[table] = shape
         self._open += 1
@@ -107,7 +107,7 @@ class ReselectColumnCache:
         """Begin an assignment: entries of an earlier one are dropped, or wait for ``resume``."""
         assigned = list(partitions)
         for partition in () if self._rows.store.durable else assigned:
-            self._drop_partition(partition, "assign")
+            self._drop_partition(partition, "assign")  # proven: S6-assigned
         self._assignments.begin(assigned)
 
     def resume(self, partition: Partition, position: int) -> None:
@@ -123,7 +123,7 @@ class ReselectColumnCache:
         for partition in partitions:
             self._assignments.end(partition, park=self._rows.store.durable)
             if not self._rows.store.durable:
-                self._drop_partition(partition, "revoke")
+                self._drop_partition(partition, "revoke")  # proven: S6-revoked
 
     def lose(self, partition: Partition, offset: int) -> None:
         """Register an event that was not applied (undecodable, dead-lettered): the values that it changed are unknown.
@@ -138,7 +138,7 @@ class ReselectColumnCache:
     def drop_table(self, table: TableId, cause: str) -> None:
         """Drop all rows of a table and raise its epoch, so that reads in flight are rejected."""
         number = self._number(table)
-        self._epochs[number] += 1
+        self._epochs[number] += 1  # proven: drop-ends-reads
         self.counts["drops", cause] += self._rows.drop_table(number)
 
     def drop_topic(self, topic: str, cause: str) -> None:
@@ -203,15 +203,16 @@ class ReselectColumnCache:
     def _verdict(self, cell: Cell | None, stamp: Stamp, fingerprint: object) -> str:
         if cell is None:
             return "miss"
+        # proven: S27
         if cell.stamp.partition != stamp.partition or cell.generation != self._assignments.generation(stamp.partition):
             return "foreign_partition"
-        if cell.stamp.offset < self._assignments.lost(stamp.partition):
+        if cell.stamp.offset < self._assignments.lost(stamp.partition):  # proven: lost-partitions
             return "lost"
-        if cell.fingerprint != fingerprint:
+        if cell.fingerprint != fingerprint:  # proven: S22
             return "fingerprint"
-        if cell.stamp.offset > stamp.offset or _goes_back(cell.stamp, stamp):
+        if cell.stamp.offset > stamp.offset or _goes_back(cell.stamp, stamp):  # proven: S11
             return "ahead"
-        if self.limits.ttl and self._now() - cell.stored >= self.limits.ttl:
+        if self.limits.ttl and self._now() - cell.stored >= self.limits.ttl:  # proven: S23
             return "expired"
         return "hit"
 
@@ -263,15 +264,15 @@ class ReselectColumnCache:
 
     def _put_verdict(self, cell: Cell, old: Cell | None, newest: int) -> str:
         """Apply section 5.3 rules 1 and 2."""
-        if cell.generation != self._assignments.generation(cell.stamp.partition):
+        if cell.generation != self._assignments.generation(cell.stamp.partition):  # proven: S7
             return "generation"
         if cell.stamp.offset < self._assignments.lost(cell.stamp.partition):
             return "lost"
         if cell.origin is Origin.DB:
-            return "offset" if newest > cell.stamp.offset else "stored"
+            return "offset" if newest > cell.stamp.offset else "stored"  # proven: S8
         if old is None or old.stamp.partition != cell.stamp.partition:
             return "stored"
-        if old.stamp.offset > cell.stamp.offset:
+        if old.stamp.offset > cell.stamp.offset:  # proven: newer-value
             return "offset"
         return "position" if _goes_back(old.stamp, cell.stamp) else "stored"
 
@@ -364,7 +365,7 @@ class CacheBatch:
     def discard(self) -> None:
         """Discard the changes of a failed batch, and drop every row that it changed."""
         for key in self._end():
-            self.cache.drop_row(RowKey(self._table, key), "failure")
+            self.cache.drop_row(RowKey(self._table, key), "failure")  # proven: S31
 
     def _end(self) -> Iterator[str]:
         if self._ended:

@@ -233,7 +233,7 @@ class MemoryRowStore:
         while self._limits.max_rows and len(self._rows) > self._limits.max_rows:
             self._rows.popitem()
         quota = self._limits.max_table_bytes
-        while quota and self._table_bytes[table] > quota and self._by_table.get(table):
+        while quota and self._table_bytes[table] > quota and self._by_table.get(table):  # proven: S35
             self.drop(next(iter(self._by_table[table])))
             self.evicted += 1
 
@@ -315,7 +315,7 @@ class GuardedRows:
             else:
                 self.store.drop(key)
         except StoreFailed:
-            self._poisoned.add(key)
+            self._poisoned.add(key)  # proven: S29
         else:
             self._poisoned.discard(key)
 
