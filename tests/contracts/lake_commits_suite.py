@@ -93,7 +93,7 @@ class LakeCommitsSuite(LakeFixtures):
         # (``table_properties.py``).
         lake.open(name).merge(items(item(2, position=13)), replace(commit(4), progress=earlier))
         lake.forget_history(name)
-        furthest = {first: without_gtids.joined(earlier[first]), second: with_gtids}
+        furthest = {first: without_gtids.join(earlier[first]), second: with_gtids}
         for each in (table, lake.open(name)):
             assert each.log_progress("connect-sink") == furthest
             assert each.log_progress("connect-other") == {}

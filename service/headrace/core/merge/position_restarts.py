@@ -295,7 +295,7 @@ class _Walk:
         all_of_them = np.ones(end, np.bool_)
         numbers = {name: _highest(servers.number[servers.of(name)]) for name in servers.among(all_of_them)}
         time, offset = int(self._versions.source_time[:end].max()), int(self._versions.offset[end - 1])
-        return self._before.joined(LogProgress(_highest(position[:end]), numbers, time, offset))
+        return self._before.join(LogProgress(_highest(position[:end]), numbers, time, offset))
 
 
 def _below_before(position: Texts, servers: _Servers, before: LogProgress) -> Bools:
@@ -336,7 +336,7 @@ def _of_all_partitions(progress: Progress, place: Place) -> LogProgress:
     furthest_read = LogProgress()
     for other, read in progress.items():
         if (other.topic, other.name) == (place.topic, place.name) and other.partition != TRUNCATE:
-            furthest_read = furthest_read.joined(read)
+            furthest_read = furthest_read.join(read)
     return furthest_read
 
 

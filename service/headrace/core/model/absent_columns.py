@@ -80,8 +80,8 @@ def recorded_defaults(ledger: Mapping[str, RowVersion]) -> dict[ColumnDefault, R
     for key, version in ledger.items():
         if key.startswith(_PREFIX):
             default = ColumnDefault(*json.loads(key.removeprefix(_PREFIX)))
-            known = newest.get(default.column)
-            if known is None or version.position > known[1].position:
+            other = newest.get(default.column)
+            if other is None or version.position > other[1].position:
                 newest[default.column] = default, version
     return dict(newest.values())
 
@@ -91,7 +91,16 @@ def with_defaults(changes: Changes, defaults: Defaults, stored: pa.Schema | None
     stored_types = {} if stored is None else {column.name: column.type for column in stored}
     columns = {column.name: column for column in changes.columns}
     for default, version in defaults.items():
-        column = columns.get(default.column) or _absent_column(default, stored_types.get(default.column), len(changes))
+        column = columns.get(default.column)
+        if column is None and (stored_type := stored_types.get(default.column)) is not None:
+            # The events were sent before the column was added, but the table has it.
+            is_decimal = pa.types.is_decimal(stored_type)
+            type_name, logical_name = ("bytes", DECIMAL) if is_decimal else (str(stored_type), None)
+            schema, absent = (
+                Schema(type_name, optional=True, name=logical_name),
+                np.full(len(changes), CellState.ABSENT),
+            )
+            column = Column(default.column, schema, pa.nulls(len(changes), stored_type), absent.astype(np.uint8))
         if column is not None and column.states is not None:
             rows = _below(changes, version) & (column.states == CellState.ABSENT)
             value = default.value(column.values.type)
@@ -112,15 +121,6 @@ def _below(changes: Changes, version: RowVersion) -> npt.NDArray[np.bool_]:
     )
     older &= (operation != Operation.DELETE) & (operation != Operation.TOMBSTONE)
     return older
-
-
-def _absent_column(default: ColumnDefault, arrow_type: pa.DataType | None, count: int) -> Column | None:
-    """Return a column for a batch without it; None if the table does not have the column either."""
-    if arrow_type is None:
-        return None
-    decimal = pa.types.is_decimal(arrow_type)
-    schema = Schema("bytes" if decimal else str(arrow_type), optional=True, name=DECIMAL if decimal else None)
-    return Column(default.column, schema, pa.nulls(count, arrow_type), np.full(count, CellState.ABSENT, np.uint8))
 
 
 # -- generated columns -------------------------------------------------------------------------------------------------
@@ -153,10 +153,10 @@ class ColumnOrigins:
     def __or__(self, other: ColumnOrigins) -> ColumnOrigins:
         return ColumnOrigins(self.read | other.read, self.streamed | other.streamed)
 
-    def without_recorded(self, found: ColumnOrigins) -> ColumnOrigins:
-        """Return what ``found`` adds. Streamed columns matter only if they were read: others are not generated."""
-        read = self.read | found.read
-        return ColumnOrigins(found.read - self.read, (found.streamed & read) - self.streamed)
+    def without_recorded(self, new: ColumnOrigins) -> ColumnOrigins:
+        """Return what ``new`` adds. Streamed columns matter only if they were read: others are not generated."""
+        read = self.read | new.read
+        return ColumnOrigins(new.read - self.read, (new.streamed & read) - self.streamed)
 
     def ledger_keys(self) -> list[str]:
         """Return the keys of ledger entries that record these columns."""
@@ -168,29 +168,31 @@ class ColumnOrigins:
 
 def recorded_origins(ledger: Mapping[str, RowVersion]) -> ColumnOrigins:
     """Return the origins of columns that a ledger contains."""
-    found: dict[str, set[str]] = {_READ: set(), _STREAMED: set()}
+    names: dict[str, set[str]] = {_READ: set(), _STREAMED: set()}
     for key in ledger:
         if key.startswith(ORIGINS_PREFIX):
-            kind, names = json.loads(key.removeprefix(ORIGINS_PREFIX))
-            found.setdefault(kind, set()).update(names)
-    return ColumnOrigins(frozenset(found[_READ]), frozenset(found[_STREAMED]))
+            origin, columns = json.loads(key.removeprefix(ORIGINS_PREFIX))
+            names.setdefault(origin, set()).update(columns)
+    return ColumnOrigins(frozenset(names[_READ]), frozenset(names[_STREAMED]))
 
 
 def origins_of(changes: Changes) -> ColumnOrigins:
     """Return the origins of the columns in a batch, without key columns, which every event contains."""
     reads = changes.operation == Operation.READ
     streamed = np.isin(changes.operation, _STREAMED_OPERATIONS)
-    found: dict[str, set[str]] = {_READ: set(), _STREAMED: set()}
+    names_read, names_streamed = set(), set()
     for column in changes.columns:
         if column.name not in changes.key_fields:
             present = np.ones(len(changes), np.bool_) if column.states is None else column.states != CellState.ABSENT
-            found[_READ] |= {column.name} if (reads & present).any() else set()
-            found[_STREAMED] |= {column.name} if (streamed & present).any() else set()
-    return ColumnOrigins(frozenset(found[_READ]), frozenset(found[_STREAMED]))
+            if (reads & present).any():
+                names_read.add(column.name)
+            if (streamed & present).any():
+                names_streamed.add(column.name)
+    return ColumnOrigins(frozenset(names_read), frozenset(names_streamed))
 
 
 def untyped_fields(names: Iterable[str]) -> list[Field]:
-    """Return fields whose type is not known: cells of the table's column, all NULL."""
+    """Return fields without a type, for cells that are all NULL."""
     return [Field(name, Schema("null", optional=True, parameters=INFERRED)) for name in sorted(names)]
 
 

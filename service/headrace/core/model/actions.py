@@ -46,13 +46,12 @@ class Gates:
 
     @classmethod
     def of(cls, versions: Versions) -> Gates:
-        """Return the gates of actions that contain one event each."""
         return cls(versions.position, versions, versions.position == NO_POSITION)
 
     def take(self, index: Ints) -> Gates:
         return Gates(self.position[index], self.first.take(index), self.by_arrival[index])
 
-    def opened(self, actions: Bools) -> Gates:
+    def opened_for(self, actions: Bools) -> Gates:
         """Return the gates, open for these actions whatever row is stored."""
         position = self.position.copy()
         position[actions] = NO_POSITION
@@ -176,7 +175,6 @@ def open_rows(actions: Actions, has_stored: Bools | None = None) -> Bools:
 
 
 def with_nulls_for_open_cells(actions: Actions, rows: Bools) -> Actions:
-    """Return the actions with NULL for every open cell of ``rows``."""
     return _with_nulls(actions, rows, OPEN)
 
 
@@ -239,8 +237,8 @@ def with_decided_gates(actions: Actions, stored: Mapping[str, RowVersion]) -> Ac
     if actions.carried is not None:
         actions = replace(actions, carried=CarriedCells(actions.carried.origin, stored))  # proven: carried-from-stored
     has_stored = np.fromiter((key in stored for key in actions.key.to_pylist()), np.bool_, len(actions))
-    held = has_stored & ~outranking(actions, stored)
-    return replace(actions, gates=actions.gates.opened(held)) if held.any() else actions
+    closed = has_stored & ~outranking(actions, stored)
+    return replace(actions, gates=actions.gates.opened_for(closed)) if closed.any() else actions
 
 
 def outranking(actions: Actions, stored: Mapping[str, RowVersion]) -> Bools:

@@ -59,27 +59,19 @@ def arrow_type(schema: Schema) -> pa.DataType:
         if schema.name == VARIABLE_SCALE_DECIMAL:
             return pa.string()
         return pa.struct([pa.field(member.name, arrow_type(member.schema)) for member in schema.fields])
-    return _logical_type(schema) or _PRIMITIVES[schema.type]
-
-
-def _logical_type(schema: Schema) -> pa.DataType | None:
     if schema.name == DECIMAL:
-        return _decimal_type(schema)
+        scale = int(schema.parameter("scale") or 0)
+        precision = max(int(schema.parameter("connect.decimal.precision") or MAX_DIGITS), scale)
+        if scale < 0 or precision > MAX_DIGITS:
+            return pa.string()  # more digits than a lake decimal holds: exact text
+        return pa.decimal128(precision, scale)
     if schema.name in _DATES:
         return pa.date32()
     if schema.name in _MILLIS or schema.name in _MICROS:
         return pa.timestamp("us")
     if schema.name == ZONED_TIMESTAMP:
         return pa.timestamp("us", tz="UTC")
-    return None
-
-
-def _decimal_type(schema: Schema) -> pa.DataType:
-    scale = int(schema.parameter("scale") or 0)
-    precision = max(int(schema.parameter("connect.decimal.precision") or MAX_DIGITS), scale)
-    if scale < 0 or precision > MAX_DIGITS:
-        return pa.string()  # more digits than a lake decimal holds: exact text
-    return pa.decimal128(precision, scale)
+    return _PRIMITIVES[schema.type]
 
 
 def build_array(schema: Schema, values: Sequence[Any] | pa.Array) -> pa.Array:

@@ -15,7 +15,7 @@ from headrace.core.model.schema import Schema
 
 @dataclass(frozen=True, slots=True)
 class SchemaAndValue:
-    """A value and what is known of it; ``schema`` is None for schemaless data."""
+    """A value with its schema; ``schema`` is None for schemaless data."""
 
     schema: Schema | None
     value: Any

@@ -1,4 +1,4 @@
-"""The data of the core: change events in columns, and the versions that order them.
+"""The data of the core, from one record to the columns of a batch: change events, and the versions that order them.
 
 A batch of records is stored in columns (pyarrow, numpy), without an object per record: ``Changes`` contains events of
 one table in order of arrival, ``Actions`` (``core/model/actions.py``) one action per row key. Index ``i`` is the same
@@ -27,41 +27,11 @@ from headrace.core.model.schema import Schema
 Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
 
-NO_POSITION = b""
-"""The source position of an event without one (snapshot reads, tombstones without a delete)."""
-
 OWN_PREFIX = "__headrace_"
 """The prefix of Headrace's own columns of a lake table; source columns must not have it."""
 
 
-class Operation(IntEnum):
-    """The operation of an event: Debezium's ``op``, and the tombstone for Kafka's compaction."""
-
-    CREATE = 1
-    UPDATE = 2
-    DELETE = 3
-    READ = 4
-    TRUNCATE = 5
-    TOMBSTONE = 6
-
-
-class CellState(IntEnum):
-    """The state of one cell (``reselect.md`` section 2.5).
-
-    DOUBTFUL is an UNKNOWN with a fallback in ``values`` (null for NULL). It is reselected like an UNKNOWN; without a
-    result, the fallback is used.
-
-    ``Actions`` for a writer have only VALUE, NULL, UNCHANGED (keep the cell of the stored row) and CARRIED (copy the
-    cell of the row that is stored under the old key).
-    """
-
-    VALUE = 0
-    NULL = 1
-    UNCHANGED = 2
-    UNKNOWN = 3
-    ABSENT = 4
-    CARRIED = 5
-    DOUBTFUL = 6
+# -- one record --------------------------------------------------------------------------------------------------------
 
 
 class TopicPartition(NamedTuple):
@@ -81,27 +51,19 @@ class TableId:
     table: str
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
-    """One column of a batch. ``states`` is None if every cell is VALUE or NULL, by the validity of ``values``.
+class Operation(IntEnum):
+    """The operation of an event: Debezium's ``op``, and the tombstone for Kafka's compaction."""
 
-    Otherwise it contains a CellState per row; ``values`` is null where the state is neither VALUE nor DOUBTFUL.
-    """
-
-    name: str
-    schema: Schema
-    values: pa.Array
-    states: npt.NDArray[np.uint8] | None = None
-
-    def take(self, index: Ints) -> Column:
-        states = None if self.states is None else self.states[index]
-        return Column(self.name, self.schema, self.values.take(pa.array(index)), states)
-
-    def slice(self, part: slice) -> Column:
-        return Column(self.name, self.schema, self.values[part], None if self.states is None else self.states[part])
+    CREATE = 1
+    UPDATE = 2
+    DELETE = 3
+    READ = 4
+    TRUNCATE = 5
+    TOMBSTONE = 6
 
 
-# -- versions ----------------------------------------------------------------------------------------------------------
+NO_POSITION = b""
+"""The source position of an event without one (snapshot reads, tombstones without a delete)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +107,9 @@ def succeed(new: RowVersion, old: RowVersion | None) -> RowVersion:
     return replace(new, position=max(new.position, old.position))  # proven: highest-position
 
 
+# -- many records, in columns ------------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, slots=True)
 class Versions:
     """A RowVersion per row, in columns; all rows are of one topic. ``position`` has a numpy bytes dtype."""
@@ -160,7 +125,6 @@ class Versions:
 
     @classmethod
     def of(cls, topic: str, rows: Sequence[RowVersion]) -> Versions:
-        """Return the versions of rows of one topic."""
         return cls(
             topic,
             np.array([row.position for row in rows], np.bytes_),
@@ -171,7 +135,6 @@ class Versions:
 
     @classmethod
     def concatenated(cls, parts: Sequence[Versions]) -> Versions:
-        """Return the versions of one or more parts of one topic, in order."""
         return cls(
             parts[0].topic,
             np.concatenate([part.position for part in parts]),
@@ -187,7 +150,6 @@ class Versions:
         )
 
     def row(self, index: int) -> RowVersion:
-        """Return the version of one row."""
         return RowVersion(
             bytes(self.position[index]),
             self.topic,
@@ -216,40 +178,50 @@ class LogServers:
         return LogServers(self.server[part], self.number[part])
 
 
-# -- what a chunk contains for a table ---------------------------------------------------------------------------------
+class CellState(IntEnum):
+    """The state of one cell (``reselect.md`` section 2.5).
+
+    DOUBTFUL is an UNKNOWN with a fallback in ``values`` (null for NULL). It is reselected like an UNKNOWN; without a
+    result, the fallback is used.
+
+    ``Actions`` for a writer have only VALUE, NULL, UNCHANGED (keep the cell of the stored row) and CARRIED (copy the
+    cell of the row that is stored under the old key).
+    """
+
+    VALUE = 0
+    NULL = 1
+    UNCHANGED = 2
+    UNKNOWN = 3
+    ABSENT = 4
+    CARRIED = 5
+    DOUBTFUL = 6
 
 
-class Content(ABC):
-    """What a chunk contains for one table, and what a batch is made of. Its length is the number of its events."""
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a batch. ``states`` is None if every cell is VALUE or NULL, by the validity of ``values``.
 
-    __slots__ = ()
+    Otherwise it contains a CellState per row; ``values`` is null where the state is neither VALUE nor DOUBTFUL.
+    """
 
-    is_barrier: ClassVar[bool] = False
-    """Whether it concerns the complete table, so that it has a batch of its own."""
-    table: TableId
-    version: Versions | RowVersion
+    name: str
+    schema: Schema
+    values: pa.Array
+    states: npt.NDArray[np.uint8] | None = None
 
-    @abstractmethod
-    def __len__(self) -> int: ...
+    def take(self, index: Ints) -> Column:
+        states = None if self.states is None else self.states[index]
+        return Column(self.name, self.schema, self.values.take(pa.array(index)), states)
 
-    @property
-    @abstractmethod
-    def size(self) -> int:
-        """The approximate bytes in memory."""
-
-    @property
-    @abstractmethod
-    def newest_source_time(self) -> int:
-        """The newest commit time at the source, in microseconds since the epoch; 0 if it is unknown."""
-
-    def source_times(self) -> Iterator[tuple[TopicPartition, int]]:
-        """Return the partitions whose changes arrive in the order of their source times, with the newest time."""
-        return iter(())
+    def slice(self, part: slice) -> Column:
+        return Column(self.name, self.schema, self.values[part], None if self.states is None else self.states[part])
 
 
 @dataclass(frozen=True, slots=True)
 class KeyChanges:
     """The halves of key changes among events, by the index of their event.
+
+    ``UPDATE t SET id = 2 WHERE id = 1`` sends d(1) tombstone(1) c(2): events 0 and 1 are first halves, 2 is the second.
 
     Debezium sends a key change as a delete of the old key with the header ``__debezium.newkey`` (the first half), its
     tombstone, and an insert of the new key with the header ``__debezium.oldkey`` (the second half). ``old_keys`` maps
@@ -285,19 +257,17 @@ class KeyChanges:
         )
 
     def moved_by(self, distance: int) -> KeyChanges:
-        """Return the key changes of events whose indexes are higher by ``distance``."""
-        return self._at(lambda index: index + distance)
+        return self._renumber(lambda index: index + distance)
 
     def take(self, index: Ints) -> KeyChanges:
         """Return the key changes of the events at ``index``, in that order."""
         if not self:
             return self
-        places = {old: new for new, old in enumerate(index.tolist())}
-        return self._at(lambda old: places.get(old, -1))
+        new_index = {old: new for new, old in enumerate(index.tolist())}
+        return self._renumber(lambda old: new_index.get(old, -1))
 
     def slice(self, begin: int, end: int) -> KeyChanges:
-        """Return the key changes of the events from ``begin`` up to ``end``."""
-        return self._at(lambda index: index - begin if index < end else -1) if self else self
+        return self._renumber(lambda index: index - begin if index < end else -1) if self else self
 
     def with_keys(self, change: Callable[[str], str]) -> KeyChanges:
         """Return the key changes with other texts of keys."""
@@ -307,21 +277,53 @@ class KeyChanges:
             new_keys={index: change(key) for index, key in self.new_keys.items()},
         )
 
-    def _at(self, place: Callable[[int], int]) -> KeyChanges:
-        """Return the key changes of the events whose new index, ``place``, is not negative."""
+    def _renumber(self, new_index: Callable[[int], int]) -> KeyChanges:
+        """Return the key changes of the events whose new index is not negative."""
         return KeyChanges(
-            {new: key for index, key in self.old_keys.items() if (new := place(index)) >= 0},
-            frozenset(new for index in self.first_halves if (new := place(index)) >= 0),
-            {new: key for index, key in self.new_keys.items() if (new := place(index)) >= 0},
+            {new: key for old, key in self.old_keys.items() if (new := new_index(old)) >= 0},
+            frozenset(new for old in self.first_halves if (new := new_index(old)) >= 0),
+            {new: key for old, key in self.new_keys.items() if (new := new_index(old)) >= 0},
             {
-                new: max(place(taker), -1) if taker >= 0 else -1
-                for index, taker in self.displaced.items()
-                if (new := place(index)) >= 0
+                new: max(new_index(taker), -1) if taker >= 0 else -1
+                for old, taker in self.displaced.items()
+                if (new := new_index(old)) >= 0
             },
         )
 
 
 NO_KEY_CHANGES = KeyChanges()
+
+
+# -- what a chunk contains for a table ---------------------------------------------------------------------------------
+
+
+class Content(ABC):
+    """What a chunk contains for one table, and what a batch is made of. Its length is the number of its events."""
+
+    __slots__ = ()
+
+    is_barrier: ClassVar[bool] = False
+    """Whether it concerns the complete table, so that it has a batch of its own."""
+    table: TableId
+    version: Versions | RowVersion
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """The approximate bytes in memory."""
+
+    @property
+    @abstractmethod
+    def newest_source_time(self) -> int:
+        """The newest commit time at the source, in microseconds since the epoch; 0 if it is unknown."""
+
+    def source_times(self) -> Iterator[tuple[TopicPartition, int]]:
+        """Return the partitions whose changes arrive in the order of their source times, with the newest time."""
+        return iter(())
+
 
 _TIMED = (Operation.CREATE, Operation.UPDATE, Operation.DELETE)
 """A snapshot's read and a tombstone have the time of the read or of sending: older changes follow them."""

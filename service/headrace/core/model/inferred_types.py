@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from headrace.core.model.arrow_columns import NOT_FINITE
 from headrace.core.model.errors import BadRecord
-from headrace.core.model.events import CellState, Changes, Column
+from headrace.core.model.events import CellState, Changes
 from headrace.core.model.schema import DEEPEST, Field, Schema
 
 _NULL = Schema("null", optional=True)
@@ -55,11 +55,11 @@ def infer_schema(values: Iterable[Any]) -> Schema:
 
 def _infer(values: Iterable[Any], depth: int = 0) -> Schema:
     """Return the schema of values at a depth. Raises BadRecord with the indexes of ``values`` that do not fit it."""
-    found, conflicts, message = _NULL, [], ""
+    common, conflicts, message = _NULL, [], ""
     for index, value in enumerate(values):
         if value is not None:
             try:
-                merged = _common_schema(found, _schema_of(value, depth))
+                merged = _common_schema(common, _schema_of(value, depth))
                 problem = "a value has another type than the column's other values"
             except BadRecord as error:
                 merged, problem = None, str(error)
@@ -67,10 +67,10 @@ def _infer(values: Iterable[Any], depth: int = 0) -> Schema:
                 message = message or problem
                 conflicts.append(index)
             else:
-                found = merged
+                common = merged
     if conflicts:
         raise BadRecord(message, index=conflicts[0], also=conflicts[1:])
-    return found
+    return common
 
 
 def _schema_of(value: Any, depth: int) -> Schema:
@@ -104,12 +104,8 @@ def _common_schema(left: Schema, right: Schema) -> Schema | None:
     if left.type == right.type == "array" and left.items is not None and right.items is not None:
         items = _common_schema(left.items, right.items)
         return None if items is None else Schema("array", optional=True, items=items)
-    if left.type == right.type == "struct":
-        return _common_struct(left, right)
-    return None
-
-
-def _common_struct(left: Schema, right: Schema) -> Schema | None:
+    if not left.type == right.type == "struct":
+        return None
     fields: dict[str, Schema] = {member.name: member.schema for member in left.fields}
     for member in right.fields:
         merged = _common_schema(fields.get(member.name, _NULL), member.schema)
@@ -133,15 +129,13 @@ def _without_maybe_number(schema: Schema) -> Schema:
 # -- conversion to the table's types -----------------------------------------------------------------------------------
 
 
-def to_table_type(values: pa.Array, known: pa.DataType | None) -> pa.Array | None:
-    """Convert ``values`` to the type ``known``; return them unchanged if that is impossible.
+def to_table_type(values: pa.Array, table_type: pa.DataType | None) -> pa.Array | None:
+    """Convert ``values`` to the type of the table's column; return them unchanged if that is impossible.
 
-    Without ``known``, remove the parts that have no type; None if nothing remains.
+    If the table does not have the column, remove the parts that have no type; None if nothing remains.
     """
-    if known is not None:
-        return _as_known(values, known)
-    kind = _without_nulls(values.type)
-    return None if kind is None else _as_known(values, kind)
+    target = _without_nulls(values.type) if table_type is None else table_type
+    return None if target is None else _convert(values, target)
 
 
 def resolve_untyped_nulls(changes: Changes, stored: pa.Schema | None) -> Changes:
@@ -152,22 +146,22 @@ def resolve_untyped_nulls(changes: Changes, stored: pa.Schema | None) -> Changes
     if not any(is_inferred(column.schema) and column.states is not None for column in changes.columns):
         return changes
     stored_types = {} if stored is None else {column.name: column.type for column in stored}
-    return replace(
-        changes,
-        columns=tuple(_without_certain_nulls(column, stored_types.get(column.name)) for column in changes.columns),
-    )
-
-
-def _without_certain_nulls(column: Column, known: pa.DataType | None) -> Column:
-    kind = known if pa.types.is_null(column.values.type) else column.values.type
-    if column.states is None or not is_inferred(column.schema) or kind is None:
-        return column
-    # Whether a null of a column with this type may hide a value: see core/decode/cell_states.py.
-    maybe_lob = column.schema.parameters == MAYBE_LOB
-    if (pa.types.is_string(kind) or pa.types.is_binary(kind)) if maybe_lob else pa.types.is_nested(kind):
-        return column
-    states = np.where(column.states == CellState.UNKNOWN, CellState.NULL, column.states)
-    return replace(column, states=states.astype(np.uint8))
+    columns = []
+    for column in changes.columns:
+        data_type = column.values.type
+        if pa.types.is_null(data_type):
+            data_type = stored_types.get(column.name)
+        if column.states is not None and is_inferred(column.schema) and data_type is not None:
+            # Whether a null of a column with this type may hide a value: see core/decode/cell_states.py.
+            if column.schema.parameters == MAYBE_LOB:
+                hides_value = pa.types.is_string(data_type) or pa.types.is_binary(data_type)
+            else:
+                hides_value = pa.types.is_nested(data_type)
+            if not hides_value:
+                states = np.where(column.states == CellState.UNKNOWN, CellState.NULL, column.states)
+                column = replace(column, states=states.astype(np.uint8))
+        columns.append(column)
+    return replace(changes, columns=tuple(columns))
 
 
 def _without_nulls(arrow_type: pa.DataType) -> pa.DataType | None:
@@ -184,53 +178,45 @@ def _without_nulls(arrow_type: pa.DataType) -> pa.DataType | None:
     return arrow_type
 
 
-def _as_known(values: pa.Array, known: pa.DataType) -> pa.Array:
-    kind = values.type
-    if kind == known:
+def _convert(values: pa.Array, target: pa.DataType) -> pa.Array:
+    """Convert values without loss; return them unchanged if that is impossible."""
+    source = values.type
+    if source == target:
         return values
-    if pa.types.is_null(kind):
-        return pa.nulls(len(values), known)
-    if pa.types.is_list(kind) and pa.types.is_list(known):
-        return _list(values, known)
-    if pa.types.is_struct(kind) and pa.types.is_struct(known):
-        return _struct(values, known)
-    if pa.types.is_floating(known):
-        return _floats(values, known)
+    if pa.types.is_null(source):
+        return pa.nulls(len(values), target)
+    if pa.types.is_list(source) and pa.types.is_list(target):
+        items = _convert(values.flatten(), target.value_type)
+        if items.type != target.value_type:
+            return values
+        lengths = np.asarray(pc.fill_null(pc.list_value_length(values), 0))
+        offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32))
+        return pa.ListArray.from_arrays(offsets, items, type=target, mask=values.is_null())
+    if pa.types.is_struct(source) and pa.types.is_struct(target):
+        return _convert_struct(values, target)
+    if pa.types.is_floating(target) and pa.types.is_int64(source):
+        try:
+            return values.cast(target)
+        except pa.ArrowInvalid:  # the conversion is not exact
+            return values
+    if pa.types.is_floating(target) and pa.types.is_string(source):  # JSON has numbers that are not finite as text
+        if not pc.all(pc.is_in(values.drop_null(), pa.array(sorted(NOT_FINITE)))).as_py():
+            return values
+        return pa.array([None if text is None else float(text) for text in values.to_pylist()], target)
     return values
 
 
-def _list(values: pa.ListArray, known: pa.DataType) -> pa.Array:
-    items = _as_known(values.flatten(), known.value_type)
-    if items.type != known.value_type:
-        return values
-    lengths = np.asarray(pc.fill_null(pc.list_value_length(values), 0))
-    offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32))
-    return pa.ListArray.from_arrays(offsets, items, type=known, mask=values.is_null())
-
-
-def _struct(values: pa.StructArray, known: pa.DataType) -> pa.Array:
+def _convert_struct(values: pa.StructArray, target: pa.DataType) -> pa.Array:
     """Convert a struct: first the table's members, then new ones, which schema evolution will add to the table."""
-    members = [*known]
+    members = [*target]
     if (typed := _without_nulls(values.type)) is not None:
-        members += [member for member in typed if known.get_field_index(member.name) < 0]
+        members += [member for member in typed if target.get_field_index(member.name) < 0]
     children = [
         pa.nulls(len(values), member.type)
         if values.type.get_field_index(member.name) < 0
-        else _as_known(pc.struct_field(values, [member.name]), member.type)
+        else _convert(pc.struct_field(values, [member.name]), member.type)
         for member in members
     ]
-    if any(child.type != member.type for child, member in zip(children, known, strict=False)):
+    if any(child.type != member.type for child, member in zip(children, target, strict=False)):
         return values
     return pa.StructArray.from_arrays(children, fields=members, mask=values.is_null())
-
-
-def _floats(values: pa.Array, known: pa.DataType) -> pa.Array:
-    """Convert integers, and the JSON texts of numbers that are not finite, to a floating type of the table."""
-    if pa.types.is_int64(values.type):
-        try:
-            return values.cast(known)
-        except pa.ArrowInvalid:  # the conversion is not exact
-            return values
-    if pa.types.is_string(values.type) and pc.all(pc.is_in(values.drop_null(), pa.array(sorted(NOT_FINITE)))).as_py():
-        return pa.array([None if text is None else float(text) for text in values.to_pylist()], known)
-    return values

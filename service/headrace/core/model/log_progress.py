@@ -39,8 +39,8 @@ class LogProgress:
     time: int = 0
     offset: int = -1
 
-    def joined(self, other: LogProgress) -> LogProgress:
-        """Return the higher of read."""
+    def join(self, other: LogProgress) -> LogProgress:
+        """Return the higher of each value."""
         numbers = {
             server: max(read.numbers.get(server, b"") for read in (self, other))
             for server in {**self.numbers, **other.numbers}
@@ -58,15 +58,15 @@ Progress = Mapping[Place, LogProgress]
 
 def furthest(*parts: Progress) -> Progress:
     """Return the furthest progress of each place. Two truncates are not joined: the later one counts."""
-    found: dict[Place, LogProgress] = {}
+    result: dict[Place, LogProgress] = {}
     for part in parts:
         for place, progress in part.items():
-            known = found.get(place, LogProgress())
+            other = result.get(place, LogProgress())
             if place.partition == TRUNCATE:
-                found[place] = max(known, progress, key=lambda read: read.position)
+                result[place] = max(other, progress, key=lambda read: read.position)
             else:
-                found[place] = known.joined(progress)
-    return found
+                result[place] = other.join(progress)
+    return result
 
 
 def to_text(progress: Progress) -> str:

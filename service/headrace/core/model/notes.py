@@ -29,7 +29,7 @@ class Note:
 
 
 def with_note(notes: Notes, text: str, subject: str) -> Notes:
-    """Add a note; return the same object if it is known."""
+    """Add a note; return the same object if it contains the note."""
     subjects = notes.get(text, ())
     if subject in subjects or AND_MORE in subjects:
         return notes
@@ -38,7 +38,7 @@ def with_note(notes: Notes, text: str, subject: str) -> Notes:
 
 def with_subjects(notes: Notes, text: str, subjects: Sequence[str]) -> Notes:
     """Return the notes with these subjects of a note instead of its earlier ones; without the note if none is left."""
-    others = {other: known for other, known in notes.items() if other != text}
+    others = {other: topics for other, topics in notes.items() if other != text}
     if not subjects:
         return others
     shown = (*subjects[:_MOST_SUBJECTS], *([AND_MORE] if len(subjects) > _MOST_SUBJECTS else []))

@@ -43,15 +43,6 @@ def _number(values: Sequence[Any]) -> pa.Array:
     return pc.cast(pa.array(values, pa.int64()), pa.string())
 
 
-def _out_of_range(part: PositionPart, values: Sequence[Any]) -> npt.NDArray[np.int64]:
-    """Return the indexes of numbers that would sort wrongly: negative, or with more digits than the part's width."""
-    numbers = pa.array(values, pa.int64())
-    fits = pc.greater_equal(numbers, 0)
-    if 10**part.width < 2**63:
-        fits = pc.and_(fits, pc.less(numbers, 10**part.width))
-    return np.flatnonzero(~np.asarray(fits.fill_null(True)))
-
-
 def _decimal_text(values: Sequence[Any]) -> pa.Array:
     return pa.array([None if value is None else str(value) for value in values], pa.string())
 
@@ -120,7 +111,6 @@ POSITION_FORMATS: Mapping[str, PositionFormat] = {
 
 
 def position_format(connector: str) -> PositionFormat:
-    """Return the format for a connector; NO_FORMAT for one without known positions."""
     return POSITION_FORMATS.get(connector, NO_FORMAT)
 
 
@@ -149,10 +139,14 @@ def fixed_width(texts: pa.Array, width: int) -> npt.NDArray[np.bytes_]:
 def _part_texts(part: PositionPart, values: Sequence[Any]) -> pa.Array:
     texts = part.text(values)
     if part.pattern is None:
-        others = _out_of_range(part, values)
+        # A negative number, or one with more digits than the part's width, would sort wrongly.
+        numbers = pa.array(values, pa.int64())
+        fits = pc.greater_equal(numbers, 0)
+        if 10**part.width < 2**63:
+            fits = pc.and_(fits, pc.less(numbers, 10**part.width))
     else:
         fits = pc.and_(pc.match_substring_regex(texts, part.pattern), pc.less_equal(pc.utf8_length(texts), part.width))
-        others = np.flatnonzero(~np.asarray(fits.fill_null(True)))
+    others = np.flatnonzero(~np.asarray(fits.fill_null(True)))
     if len(others):
         raise BadRecord(
             f"source.{part.field} does not have its connector's format, so the event cannot be ordered",
@@ -238,13 +232,13 @@ def _texts(by: Ordering, values: pa.Array) -> tuple[str, pa.Array, int]:
     kind = values.type
     is_integer = pa.types.is_integer(kind) or (pa.types.is_decimal(kind) and kind.scale == 0)
     if by.reading == "number" and (is_integer or pa.types.is_string(kind)):
-        return "d", _each(values, _raised_number), len(str(_NUMBER_RAISED))
+        return "d", _convert(values, _raised_number), len(str(_NUMBER_RAISED))
     if by.reading == "time" and pa.types.is_string(kind):
-        values, kind = _each(values, zoned_micros, pa.int64()), pa.int64()
+        values, kind = _convert(values, zoned_micros, pa.int64()), pa.int64()
     if by.reading in ("", "time") and (pa.types.is_integer(kind) or pa.types.is_temporal(kind)):
         return "n", _int64_texts(values), len(_COUNT % 0)
     if by.reading in ("", "text") and pa.types.is_string(kind):
-        return "t", _each(values, _filled_text if by.reading else _clear_text(by)), TEXT_WIDTH
+        return "t", _convert(values, _filled_text if by.reading else _clear_text(by)), TEXT_WIDTH
     if pa.types.is_null(kind):
         return "n", pa.nulls(len(values), pa.string()), len(_COUNT % 0)
     hint = f"; use number({by}) if it contains integers" if pa.types.is_decimal(kind) else ""
@@ -265,14 +259,14 @@ def _int64_texts(values: pa.Array) -> pa.Array:
 _V = TypeVar("_V")
 
 
-def _each(values: pa.Array, form: Callable[[Any], _V], arrow_type: pa.DataType | None = None) -> pa.Array:
-    formed: list[_V | None] = []
+def _convert(values: pa.Array, convert: Callable[[Any], _V], arrow_type: pa.DataType | None = None) -> pa.Array:
+    converted: list[_V | None] = []
     for index, value in enumerate(values.to_pylist()):
         try:
-            formed.append(None if value is None else form(value))
+            converted.append(None if value is None else convert(value))
         except ValueError as error:
             raise BadRecord(f"{OPTION}: the event cannot be ordered: {error}", index=index) from error
-    return pa.array(formed, arrow_type or pa.string())
+    return pa.array(converted, arrow_type or pa.string())
 
 
 def _raised_number(value: int | Decimal | str) -> str:

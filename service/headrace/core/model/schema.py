@@ -65,19 +65,19 @@ def check_size(schema: Schema) -> Schema:
     return schema
 
 
-def _parts(schema: Schema, known: dict[int, int], depth: int) -> int:
-    """Count the schemas within one, each time that it occurs. ``known`` has the counts of those seen before."""
-    if id(schema) in known:
-        return known[id(schema)]
+def _parts(schema: Schema, counts: dict[int, int], depth: int) -> int:
+    """Count the schemas within one, each time that it occurs. ``counts`` has those of schemas counted before, by id."""
+    if id(schema) in counts:
+        return counts[id(schema)]
     if depth > DEEPEST:
         raise BadRecord(f"a schema nested more than {DEEPEST} times")
     _check_fields(len(schema.fields))
     within = [member.schema for member in schema.fields]
     within += [inner for inner in (schema.items, schema.keys, schema.values) if inner is not None]
-    known[id(schema)] = 1 + sum(_parts(inner, known, depth + 1) for inner in within)
-    if known[id(schema)] > MOST_PARTS:
+    counts[id(schema)] = 1 + sum(_parts(inner, counts, depth + 1) for inner in within)
+    if counts[id(schema)] > MOST_PARTS:
         raise too_many_parts()
-    return known[id(schema)]
+    return counts[id(schema)]
 
 
 def _check_fields(fields: int) -> None:
@@ -119,24 +119,22 @@ def _members(children: Sequence[Mapping[str, Any]], depth: int) -> tuple[Field, 
 def _schema(document: Mapping[str, Any], type_name: str, **nested: Any) -> Schema:
     """Return a value if it has the type; other values are ignored, as in Kafka Connect."""
     name, version, parameters = (document.get(word) for word in ("name", "version", "parameters"))
+    if not isinstance(parameters, dict):
+        parameters = {}
+    for parameter, value in parameters.items():
+        if not isinstance(value, str):
+            raise BadRecord("Schema parameters must have string values.")
+        if parameter in _NUMBERS and not _NUMBER.fullmatch(value):
+            raise BadRecord(f"Invalid {parameter} parameter found in a schema: it is no number")
     return Schema(
         type=type_name,
         optional=document.get("optional") is True,
         name=name if isinstance(name, str) else None,
         version=version if isinstance(version, int) else None,
-        parameters=_parameters(parameters) if isinstance(parameters, dict) else (),
+        parameters=tuple(sorted(parameters.items())),
         default=document.get("default"),
         **nested,
     )
-
-
-def _parameters(given: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    for name, value in given.items():
-        if not isinstance(value, str):
-            raise BadRecord("Schema parameters must have string values.")
-        if name in _NUMBERS and not _NUMBER.fullmatch(value):
-            raise BadRecord(f"Invalid {name} parameter found in a schema: it is no number")
-    return tuple(sorted(given.items()))
 
 
 _NUMBERS = frozenset({"scale", "length", "connect.decimal.precision"})

@@ -43,7 +43,14 @@ class Placeholder:
     """
 
     def __init__(self, text: str = DEFAULT_PLACEHOLDER) -> None:
-        self.encoded = _octets(text)
+        self.encoded = text.encode()
+        if text.startswith("hex:"):
+            try:
+                self.encoded = bytes.fromhex(text.removeprefix("hex:"))
+            except ValueError as error:
+                raise ConfigError(
+                    f"{KEY}: 'hex:' must be followed by an even number of hexadecimal digits", KEY
+                ) from error
         self.text = self.encoded.decode("utf-8", "replace")
         standard = base64.b64encode(self.encoded).decode()
         url_safe = base64.urlsafe_b64encode(self.encoded).decode()
@@ -109,15 +116,15 @@ class Placeholder:
         if pa.types.is_integer(elements.type) or pa.types.is_date32(elements.type):
             return self._octet_list_mask(values)
         if _is_text(elements.type):
-            found = self._element_texts.mask(elements)
+            mask = self._element_texts.mask(elements)
         elif schema.items is None:
             return None
         else:
-            found = self.mask(schema.items, elements, embedded=embedded)
-        if found is None:
+            mask = self.mask(schema.items, elements, embedded=embedded)
+        if mask is None:
             return None
         parents = np.asarray(pc.list_parent_indices(values))
-        return _mask_of(parents[found], len(values))
+        return _mask_of(parents[mask], len(values))
 
     def _octet_list_mask(self, values: pa.Array) -> Mask | None:
         """Return which lists are the placeholder's bytes as signed numbers, in a ``date[]`` as epoch days."""
@@ -127,9 +134,9 @@ class Placeholder:
             return None
         elements = values.take(pa.array(rows)).flatten()
         numbers = elements.cast(pa.int32()) if pa.types.is_date32(elements.type) else elements
-        known = np.asarray(numbers.is_valid()).reshape(-1, width)
+        valid = np.asarray(numbers.is_valid()).reshape(-1, width)
         equal = np.asarray(numbers.fill_null(0)).reshape(-1, width) == self.signed
-        return _mask_of(rows[(known & equal).all(axis=1)], len(values))
+        return _mask_of(rows[(valid & equal).all(axis=1)], len(values))
 
     def _map_mask(self, values: pa.MapArray) -> Mask | None:
         offsets = np.asarray(values.offsets)
@@ -161,8 +168,8 @@ class _Forms:
         rows = np.flatnonzero(candidates)
         if len(rows) == 0:
             return None
-        found = pc.is_in(values.take(pa.array(rows)), value_set=self._set.cast(values.type))
-        return _mask_of(rows[np.asarray(found)], len(values))
+        equal = pc.is_in(values.take(pa.array(rows)), value_set=self._set.cast(values.type))
+        return _mask_of(rows[np.asarray(equal)], len(values))
 
 
 def hides_value(schema: Schema, column: CatalogColumn | None, modes: HandlingModes) -> bool:
@@ -173,11 +180,12 @@ def hides_value(schema: Schema, column: CatalogColumn | None, modes: HandlingMod
     """
     if schema.parameters == INFERRED:
         return schema.type in UNCERTAIN_NULL_TYPES
-    if column is not None:
-        return column.omittable and _type_loses_value(column.type.resolved(), _typmod(column), modes)
-    if schema.type == "array":
-        return _array_schema_loses_value(schema.items, modes)
-    return _schema_loses_value(schema, modes)
+    if column is None:
+        return _schema_loses_value(schema, modes)
+    domain, typmod = column.type, column.typmod
+    while typmod < 0 and domain.base is not None:  # a domain stores the modifier of its column in its type
+        domain, typmod = domain.base, domain.typmod
+    return column.omittable and _type_loses_value(column.type.resolved(), typmod, modes)
 
 
 LARGEST_INLINE_PRECISION = 28
@@ -213,8 +221,12 @@ _LOSING_STRUCTS = frozenset(
 
 
 def _type_loses_value(sql_type: SqlType, typmod: int, modes: HandlingModes) -> bool:
-    if sql_type.element is not None:
-        return _element_loses_value(sql_type.element, modes)
+    if (element := sql_type.element) is not None:
+        if element.name == "bytea":
+            return modes.binary != "bytes"
+        if element.name == "date":
+            return modes.time_precision not in _DATES_AS_DAYS
+        return element.name not in _TELLING_ELEMENTS
     if sql_type.name == "bytea":
         return modes.binary.startswith("base64")
     if sql_type.name == "numeric":
@@ -225,15 +237,9 @@ def _type_loses_value(sql_type: SqlType, typmod: int, modes: HandlingModes) -> b
     return sql_type.kind != "e" and sql_type.name not in _TELLING_TYPES
 
 
-def _element_loses_value(element: SqlType, modes: HandlingModes) -> bool:
-    if element.name == "bytea":
-        return modes.binary != "bytes"
-    if element.name == "date":
-        return modes.time_precision not in _DATES_AS_DAYS
-    return element.name not in _TELLING_ELEMENTS
-
-
 def _schema_loses_value(schema: Schema, modes: HandlingModes) -> bool:
+    if schema.type == "array":
+        return _array_schema_loses_value(schema.items, modes)
     name = (schema.name or "").rpartition(".")[2]
     if schema.type == "string":
         return schema.name is None and modes.binary.startswith("base64")
@@ -243,7 +249,7 @@ def _schema_loses_value(schema: Schema, modes: HandlingModes) -> bool:
         return name == "Bits" and int(schema.parameter("length") or 1000) > LARGEST_INLINE_BITS
     if schema.type == "double":
         return modes.decimal == "double"
-    return schema.type in ("struct", "array") and name in _LOSING_STRUCTS
+    return schema.type == "struct" and name in _LOSING_STRUCTS
 
 
 def _array_schema_loses_value(items: Schema | None, modes: HandlingModes) -> bool:
@@ -253,23 +259,6 @@ def _array_schema_loses_value(items: Schema | None, modes: HandlingModes) -> boo
     if name:
         return name not in ("Uuid", "Date") or items.name == "org.apache.kafka.connect.data.Date"
     return not (items.type == "int32" or (items.type == "bytes" and modes.binary == "bytes"))
-
-
-def _typmod(column: CatalogColumn) -> int:
-    """Return the column's type modifier, which a domain stores in its type."""
-    kind, typmod = column.type, column.typmod
-    while typmod < 0 and kind.base is not None:
-        kind, typmod = kind.base, kind.typmod
-    return typmod
-
-
-def _octets(text: str) -> bytes:
-    if not text.startswith("hex:"):
-        return text.encode()
-    try:
-        return bytes.fromhex(text[len("hex:") :])
-    except ValueError as error:
-        raise ConfigError(f"{KEY}: 'hex:' must be followed by an even number of hexadecimal digits", KEY) from error
 
 
 def _truncation(schema: Schema) -> int | None:
