@@ -10,13 +10,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Any
 
 import aiokafka
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-from aiokafka.client import AIOKafkaClient
 from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.errors import GroupCoordinatorNotAvailableError, KafkaError, NotCoordinatorForGroupError, for_code
 from aiokafka.protocol.commit import OffsetFetchRequest
@@ -153,37 +152,27 @@ async def stop_client(client: AIOKafkaConsumer | AIOKafkaProducer, seconds: floa
         if (error := stopping.exception()) is None:
             return
         log.warning("Kafka client: it did not stop cleanly: %s", error)
-    await _cancel_until_done([stopping, *_background(client)])
+
+    connections = client.client if isinstance(client, AIOKafkaProducer) else client._client
+    tasks = [stopping, connections._sync_task]
+    if isinstance(client, AIOKafkaProducer):
+        tasks.append(client._sender.sender_task)
+    else:
+        names = ("_coordination_task", "_heartbeat_task", "_commit_refresh_task", "_reset_committed_task")
+        tasks += (getattr(client._coordinator, name, None) for name in names)
+        tasks += (getattr(client._fetcher, "_fetch_task", None), *getattr(client._fetcher, "_pending_tasks", ()))
+    # A cancelled sender waits for its requests, which wait for the brokers, so tasks are cancelled until they end.
+    for _ in range(_CANCELLATIONS):
+        running = [task for task in tasks if task is not None and not task.done()]
+        if not running:
+            break
+        for task in running:
+            task.cancel()
+        await asyncio.wait(running, timeout=_BETWEEN_SECONDS)
+
     if isinstance(client, AIOKafkaProducer):  # its ``stop`` waits in a separate task for unsent batches
         accumulator = client._message_accumulator
         for batch in (*chain.from_iterable(accumulator._batches.values()), *accumulator._pending_batches):
             batch.future.cancel()
-    connections = _connections(client)
     connections._sync_task = None  # its own close would raise the error of this task
     await connections.close()
-
-
-def _connections(client: AIOKafkaConsumer | AIOKafkaProducer) -> AIOKafkaClient:
-    return client.client if isinstance(client, AIOKafkaProducer) else client._client
-
-
-def _background(client: AIOKafkaConsumer | AIOKafkaProducer) -> Iterator[asyncio.Task[Any] | None]:
-    yield _connections(client)._sync_task
-    if isinstance(client, AIOKafkaProducer):
-        yield client._sender.sender_task
-        return
-    for name in ("_coordination_task", "_heartbeat_task", "_commit_refresh_task", "_reset_committed_task"):
-        yield getattr(client._coordinator, name, None)
-    yield getattr(client._fetcher, "_fetch_task", None)
-    yield from getattr(client._fetcher, "_pending_tasks", ())
-
-
-async def _cancel_until_done(tasks: Collection[asyncio.Task[Any] | None]) -> None:
-    """Cancel tasks until they end: a cancelled sender waits for its requests, which wait for the brokers."""
-    for _ in range(_CANCELLATIONS):
-        running = [task for task in tasks if task is not None and not task.done()]
-        if not running:
-            return
-        for task in running:
-            task.cancel()
-        await asyncio.wait(running, timeout=_BETWEEN_SECONDS)

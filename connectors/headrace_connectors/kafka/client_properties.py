@@ -35,8 +35,7 @@ def _one_of(*words: str) -> Callable[[str], str]:
 
 def _mechanism(text: str) -> str:
     """Return the mechanism for aiokafka: MSK accepts tokens for AWS_MSK_IAM as OAUTHBEARER."""
-    known = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM", "GSSAPI")
-    name = _one_of(*known)(text)
+    name = _one_of("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM", "GSSAPI")(text)
     return "OAUTHBEARER" if name == "AWS_MSK_IAM" else name
 
 

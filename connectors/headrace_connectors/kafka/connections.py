@@ -44,7 +44,6 @@ class Connection(AIOKafkaConnection):
         self._renew_at = time.monotonic() + _RETRY_SECONDS
 
     def send(self, request: Any, expect_response: bool = True) -> Any:
-        """Send a request; return an awaitable with its response."""
         answer = super().send(request, expect_response)
         return self._await_authentication(answer) if isinstance(request, SaslAuthenticateRequest) else answer
 

@@ -116,10 +116,20 @@ class KafkaDeadLetterQueue:
     async def _report(self, errant: Sequence[ErrantRecord]) -> None:
         if self._producer is None:
             raise Fatal(f"dead letter queue {self._topic}: it is closed")
-        letters = [(record, self._letter(record)) for record in errant]
-        for record, letter in letters:
-            if _size(letter) > self._arguments.get("max_request_size", _MAX_REQUEST_SIZE):
-                raise self._too_large(record, letter)
+        limit = self._arguments.get("max_request_size", _MAX_REQUEST_SIZE)
+        letters: list[tuple[ErrantRecord, dict[str, Any]]] = []  # with the arguments of ``AIOKafkaProducer.send``
+        for errant_record in errant:
+            record = errant_record.record
+            added = context_headers(errant_record, self._connector, self._task) if self._with_context else []
+            letter = {
+                "key": record.key,
+                "value": _NULL if record.value is None else whole(record.value),
+                "timestamp_ms": record.timestamp,
+                "headers": [*record.headers, *added],
+            }
+            if _size(letter) > limit:
+                raise self._too_large(errant_record, letter)
+            letters.append((errant_record, letter))
         sent = [await self._producer.send(self._topic, **letter) for _, letter in letters]
         outcomes = await asyncio.gather(*sent, return_exceptions=True)
         if any(isinstance(outcome, _TOO_LARGE) for outcome in outcomes):  # a broker rejects a batch, not one letter
@@ -127,17 +137,6 @@ class KafkaDeadLetterQueue:
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
                 raise outcome
-
-    def _letter(self, errant: ErrantRecord) -> dict[str, Any]:
-        """Return the arguments of ``AIOKafkaProducer.send``."""
-        record = errant.record
-        added = context_headers(errant, self._connector, self._task) if self._with_context else []
-        return {
-            "key": record.key,
-            "value": _NULL if record.value is None else whole(record.value),
-            "timestamp_ms": record.timestamp,
-            "headers": [*record.headers, *added],
-        }
 
     def _too_large(self, errant: ErrantRecord, letter: Mapping[str, Any]) -> Fatal:
         record = errant.record

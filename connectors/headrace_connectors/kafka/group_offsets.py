@@ -17,7 +17,7 @@ from aiokafka.protocol.admin import DeleteGroupsRequest
 from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.commit import OffsetCommitRequest, OffsetFetchRequest
 from aiokafka.protocol.types import Array, Int16, Int32, Schema, String
-from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, wait_fixed
+from tenacity import retry, retry_if_exception, stop_after_delay, wait_fixed
 
 from headrace.core.model.errors import Fatal, Fenced, Retriable
 from headrace.ports import TopicPartition
@@ -72,6 +72,13 @@ _RETRY_SECONDS = 10.0
 _NO_MEMBER = -1, "", -1
 """Generation, member id and retention of a commit without membership."""
 
+_retry = retry(
+    retry=retry_if_exception(lambda error: isinstance(error, Retriable) and not isinstance(error, Fenced)),
+    wait=wait_fixed(0.3),
+    stop=stop_after_delay(_RETRY_SECONDS),
+    reraise=True,
+)
+
 
 class KafkaGroupOffsets:
     """``headrace.ports.GroupOffsets``. Each call opens a connection, because calls are manual and rare.
@@ -82,25 +89,10 @@ class KafkaGroupOffsets:
     def __init__(self, arguments: Mapping[str, Any]) -> None:
         self._arguments = dict(arguments)
 
+    @_retry
     async def committed(self, group: str) -> Mapping[TopicPartition, int]:
         """Return the group's offsets; partitions without one are omitted. Raises Retriable, ConfigError or Fatal."""
-        return await _retrying()(self._committed, group)
-
-    async def alter(self, group: str, offsets: Mapping[TopicPartition, int | None]) -> None:
-        """Set offsets, remove those that are None. Raises Fenced, Fatal, Retriable or ConfigError."""
-        wanted = {partition: offset for partition, offset in offsets.items() if offset is not None}
-        unwanted = [partition for partition, offset in offsets.items() if offset is None]
-        if wanted:
-            await _retrying()(self._set, group, wanted)
-        if unwanted:
-            await _retrying()(self._remove, group, unwanted)
-
-    async def reset(self, group: str) -> None:
-        """Remove the group. Raises Fenced, Fatal, Retriable or ConfigError."""
-        await _retrying()(self._delete, group)
-
-    async def _committed(self, group: str) -> Mapping[TopicPartition, int]:
-        """Fetch without aiokafka's admin client, which returns no offsets while the group is being loaded."""
+        # aiokafka's admin client returns no offsets while the group is being loaded.
         async with group_coordinator(self._arguments, f"asking for the offsets of group {group}", group) as send:
             response = await send(OffsetFetchRequest(group, None))
             if response.error_code:
@@ -113,6 +105,23 @@ class KafkaGroupOffsets:
             if offset >= 0
         }
 
+    async def alter(self, group: str, offsets: Mapping[TopicPartition, int | None]) -> None:
+        """Set offsets, remove those that are None. Raises Fenced, Fatal, Retriable or ConfigError."""
+        new_offsets = {partition: offset for partition, offset in offsets.items() if offset is not None}
+        if new_offsets:
+            await self._set(group, new_offsets)
+        if len(new_offsets) < len(offsets):
+            await self._remove(group, offsets.keys() - new_offsets.keys())
+
+    @_retry
+    async def reset(self, group: str) -> None:
+        """Remove the group. Raises Fenced, Fatal, Retriable or ConfigError."""
+        async with group_coordinator(self._arguments, f"removing group {group}", group) as send:
+            response = await send(DeleteGroupsRequest([group]))
+            for _, code in response.results:
+                _exists(code)
+
+    @_retry
     async def _set(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         entries = [
             (topic, [(index, offsets[TopicPartition(topic, index)], "") for index in indexes])
@@ -122,17 +131,12 @@ class KafkaGroupOffsets:
             response = await send(OffsetCommitRequest(group, *_NO_MEMBER, entries))
             _raise_first(response.topics)
 
+    @_retry
     async def _remove(self, group: str, partitions: Iterable[TopicPartition]) -> None:
         async with group_coordinator(self._arguments, f"removing offsets of group {group}", group) as send:
             response = await send(OffsetDeleteRequest(group, _by_topic(partitions)))
             if _exists(response.error_code):
                 _raise_first(response.topics)
-
-    async def _delete(self, group: str) -> None:
-        async with group_coordinator(self._arguments, f"removing group {group}", group) as send:
-            response = await send(DeleteGroupsRequest([group]))
-            for _, code in response.results:
-                _exists(code)
 
 
 @asynccontextmanager
@@ -156,15 +160,6 @@ async def group_coordinator(arguments: Mapping[str, Any], operation: str, group:
         raise headrace_error(error, operation) from error
     finally:
         await client.close()
-
-
-def _retrying() -> AsyncRetrying:
-    return AsyncRetrying(
-        retry=retry_if_exception(lambda error: isinstance(error, Retriable) and not isinstance(error, Fenced)),
-        wait=wait_fixed(0.3),
-        stop=stop_after_delay(_RETRY_SECONDS),
-        reraise=True,
-    )
 
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> list[tuple[str, list[int]]]:

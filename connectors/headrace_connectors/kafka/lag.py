@@ -24,7 +24,6 @@ class GroupLag:
         self._read: dict[TopicPartition, int] = {}
 
     def begin(self, committed: Offsets) -> None:
-        """Begin an assignment with the group's committed offsets."""
         self._committed, self._read = dict(committed), {}
 
     def end(self) -> None:

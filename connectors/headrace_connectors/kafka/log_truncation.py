@@ -124,10 +124,7 @@ class MetadataRequest_v10(RequestStruct):  # noqa: N801
     FLEXIBLE_VERSION = True
     RESPONSE_TYPE = MetadataResponse_v10
     SCHEMA = Schema(
-        (
-            "topics",
-            CompactArray(("topic_id", Uuid), ("topic", CompactString("utf-8")), ("tags", TaggedFields)),
-        ),
+        ("topics", CompactArray(("topic_id", Uuid), ("topic", CompactString("utf-8")), ("tags", TaggedFields))),
         ("allow_auto_topic_creation", Boolean),
         ("include_cluster_authorized_operations", Boolean),
         ("include_topic_authorized_operations", Boolean),
@@ -256,10 +253,7 @@ _PAUSE_SECONDS = 0.5
 
 
 class LogTruncation:
-    """The logs of one member's assignment. Everything runs on the consumer thread.
-
-    ``client`` is aiokafka's.
-    """
+    """The logs of one member's assignment. Everything runs on the consumer thread; ``client`` is aiokafka's."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
@@ -319,9 +313,7 @@ class LogTruncation:
         if problem is not None:
             return (), problem
         begin = self._begin.get(partition, 0)
-        if records[0].offset < begin:
-            return [record for record in records if record.offset >= begin], None
-        return records, None
+        return [record for record in records if record.offset >= begin] if records[0].offset < begin else records, None
 
     async def _epoch_problem(self, partition: TopicPartition, last: LogPosition, leader_epoch: int) -> str | None:
         """Compare the end of the last record's leader epoch with that record; ``leader_epoch`` is a later record's."""

@@ -129,7 +129,6 @@ class FileTokens:
 
     @property
     def name(self) -> str:
-        """The option and its file."""
         return f"{self.option}: {self.path}"
 
     def fetch(self) -> Token:
@@ -151,7 +150,7 @@ class HttpTokens:
 
     @property
     def name(self) -> str:
-        """The endpoint, without a query or user of its URL."""
+        """The endpoint's URL without query and user."""
         parts = urlsplit(self.credentials.url)
         port = parts.port or (443 if parts.scheme == "https" else 80)
         return f"Token endpoint {parts.scheme}://{parts.hostname}:{port}{parts.path}"
@@ -334,27 +333,21 @@ def _provider(settings: OAuthSettings, login: tuple[tuple[str, str], ...]) -> To
         return TokenProvider(FileTokens(unquote(urlsplit(url).path), URL), window, backoff, extensions)
     if not is_secure_url(url):
         raise ConfigError(f"{URL}: must be an https or file URL, because the client's secret is sent there", URL)
-    client, secret = (
-        settings.client_id or options.get("clientId"),
-        settings.client_secret or options.get("clientSecret"),
-    )
+    client = settings.client_id or options.get("clientId")
+    secret = settings.client_secret or options.get("clientSecret")
     if not client or not secret:
         missing, alternative = (CLIENT_SECRET, "clientSecret") if client else (CLIENT_ID, "clientId")
         raise ConfigError(f"{missing}: is not set; set it, or {alternative} in {LOGIN}", missing)
+    try:
+        context = client_context(options) if url.startswith("https:") else None
+    except ConfigError as error:
+        raise ConfigError(f"{LOGIN}: option {error}", LOGIN) from error
     http = HttpClient(
         settings.connect_seconds + settings.read_seconds,
-        _tls(options) if url.startswith("https:") else None,
+        context,
         environment_proxies=True,
         connect_seconds=settings.connect_seconds,
     )
     scope = settings.scope or options.get("scope")
     credentials = ClientCredentials(url, client.strip(), secret.strip(), scope, http, settings.urlencode)
     return TokenProvider(HttpTokens(credentials), window, backoff, extensions)
-
-
-def _tls(options: Properties) -> ssl.SSLContext:
-    """Return the context of the login module's ``ssl.*`` options. Raises ConfigError that names the option."""
-    try:
-        return client_context(options)
-    except ConfigError as error:
-        raise ConfigError(f"{LOGIN}: option {error}", LOGIN) from error

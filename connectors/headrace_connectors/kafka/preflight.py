@@ -74,8 +74,8 @@ async def check_alert(host: str, port: int, context: ssl.SSLContext) -> None:
             try:
                 await reader.read(1)
             except OSError as error:
-                if found := _alert_error(f"Kafka broker {host}:{port}", error, context):
-                    raise found from error
+                if alert_error := _alert_error(f"Kafka broker {host}:{port}", error, context):
+                    raise alert_error from error
             finally:
                 writer.transport.abort()
 
@@ -251,5 +251,5 @@ async def _check_protocol(host: str, port: int, address: str, arguments: Mapping
 
 def _status(error: Exception) -> str:
     """Return the status that a broker gives for a token (RFC 7628), without the rest of its message."""
-    found = re.search(r'"status"\s*:\s*"([\w ]+)"', str(error))
-    return found[1] if found else "authentication failed"
+    match = re.search(r'"status"\s*:\s*"([\w ]+)"', str(error))
+    return match[1] if match else "authentication failed"

@@ -103,14 +103,13 @@ class Unpackable(Exception):
 
 
 def gzip_decode(payload: bytes) -> bytes:
-    """Unpack gzip."""
     try:
-        found = gzip.GzipFile(fileobj=io.BytesIO(payload), mode="r").read(LIMIT + 1)
+        content = gzip.GzipFile(fileobj=io.BytesIO(payload), mode="r").read(LIMIT + 1)
     except (OSError, EOFError) as error:
         raise Unpackable from error
-    if len(found) > LIMIT:
+    if len(content) > LIMIT:
         raise Unpackable
-    return found
+    return content
 
 
 def lz4_decode(payload: bytes) -> bytes:
@@ -254,7 +253,6 @@ class PollSize:
         return max(1, min(self._most, int(CHUNK_BYTES / self._record_bytes)))
 
     def observe(self, records: Sequence[Record]) -> None:
-        """Adapt to the size of the records of a poll."""
         sample = records[::_SAMPLE]
         seen = 1 + sum(len(record.value or b"") + len(record.key or b"") for record in sample) / len(sample)
         self._record_bytes = max(seen, (self._record_bytes + seen) / 2)

@@ -25,7 +25,7 @@ from typing import Any, ClassVar
 from headrace.config import keys_without_effect
 from headrace.config.tls import REFUSED, TlsSettings, client_context
 from headrace.core.connect.typed_options import definition
-from headrace.core.model.errors import ConfigError, HeadraceError, Retriable
+from headrace.core.model.errors import ConfigError, Retriable
 from headrace_connectors.kafka.oauth import LOGIN, OAUTH_PROPERTIES, RefreshWindow, TokenProvider, token_provider
 from headrace_connectors.tokens import Token
 
@@ -58,6 +58,8 @@ _WINDOW = RefreshWindow(factor=0.8, jitter=0.05, period=60, buffer=300)
 _ADVICE = "allow kafka-cluster:Connect for the AWS identity of the worker"
 _OPTIONS = ("awsProfileName", "awsRoleArn", "awsRoleSessionName", "awsStsRegion", "awsDebugCreds")
 """The options of AWS's ``IAMLoginModule``. The last two have no effect."""
+_NO_CREDENTIALS = ("NoCredentialsError", "ProfileNotFound", "PartialCredentialsError")
+"""The names of botocore's errors."""
 
 
 def is_msk(address: str) -> bool:
@@ -75,7 +77,17 @@ def msk_tokens(properties: Mapping[str, str], module: LoginModule) -> TokenProvi
     unknown = sorted(set(module.options) - set(_OPTIONS))
     if unknown:
         raise ConfigError(f"{LOGIN}: {unknown[0]} is not an option of the IAMLoginModule; remove it", LOGIN)
-    region = _region(properties.get("bootstrap.servers", ""))
+    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+    for address in properties.get("bootstrap.servers", "").split(","):
+        if match := _HOST.search(address.strip()):
+            region = match[1]
+            break
+    if not region:
+        raise ConfigError(
+            "bootstrap.servers: contains no AWS region; use the names that MSK shows, or set the environment variable "
+            "AWS_REGION",
+            "bootstrap.servers",
+        )
     names = (module.options.get(name) for name in ("awsProfileName", "awsRoleArn", "awsRoleSessionName"))
     return _provider(MskTokens(region, *names))
 
@@ -83,21 +95,6 @@ def msk_tokens(properties: Mapping[str, str], module: LoginModule) -> TokenProvi
 @lru_cache(maxsize=16)
 def _provider(source: MskTokens) -> TokenProvider:
     return TokenProvider(source, _WINDOW, advice=_ADVICE)
-
-
-def _region(servers: str) -> str:
-    """Return the region in the brokers' names, else that of the environment. Raises ConfigError."""
-    for address in servers.split(","):
-        if found := _HOST.search(address.strip()):
-            return found[1]
-    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
-    if not region:
-        raise ConfigError(
-            "bootstrap.servers: contains no AWS region; use the names that MSK shows, or set the environment variable "
-            "AWS_REGION",
-            "bootstrap.servers",
-        )
-    return region
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,33 +111,25 @@ class MskTokens:
         """Sign a token. Raises ConfigError without credentials, Retriable if AWS does not give them."""
         signer = importlib.import_module(f"{_SIGNER}.MSKAuthTokenProvider")
         try:
-            text, ends_ms = self._sign(signer)
+            if self.role:
+                session = self.role_session or "headrace"
+                text, ends_ms = signer.generate_auth_token_from_role_arn(self.region, self.role, session)
+            elif self.profile:
+                text, ends_ms = signer.generate_auth_token_from_profile(self.region, self.profile)
+            else:
+                text, ends_ms = signer.generate_auth_token(self.region)
         except Exception as error:  # botocore's errors have no common base that needs no import of it
-            raise _failure(error) from error
+            cause = type(error).__name__
+            if isinstance(error, ValueError) or cause in _NO_CREDENTIALS:
+                raise ConfigError(
+                    f"{LOGIN}: AWS credentials are missing ({cause}); give the worker a role, or set awsProfileName or "
+                    "awsRoleArn",
+                    LOGIN,
+                ) from error
+            raise Retriable(
+                f"{self.name}: cannot be fetched: {cause}; check the role of the worker and the network to AWS"
+            ) from error
         return Token(text, time.time(), ends_ms / 1000)
-
-    def _sign(self, signer: Any) -> tuple[str, int]:
-        made: tuple[str, int]
-        if self.role:
-            made = signer.generate_auth_token_from_role_arn(self.region, self.role, self.role_session or "headrace")
-        elif self.profile:
-            made = signer.generate_auth_token_from_profile(self.region, self.profile)
-        else:
-            made = signer.generate_auth_token(self.region)
-        return made
-
-
-def _failure(error: Exception) -> HeadraceError:
-    name = type(error).__name__
-    if isinstance(error, ValueError) or name in ("NoCredentialsError", "ProfileNotFound", "PartialCredentialsError"):
-        return ConfigError(
-            f"{LOGIN}: AWS credentials are missing ({name}); give the worker a role, or set awsProfileName or "
-            "awsRoleArn",
-            LOGIN,
-        )
-    return Retriable(
-        f"{MskTokens.name}: cannot be fetched: {name}; check the role of the worker and the network to AWS"
-    )
 
 
 GSSAPI = "GSSAPI"
@@ -199,7 +188,20 @@ def security_arguments(properties: Properties) -> dict[str, Any]:
     """Return the arguments for TLS and login. Raises ConfigError, which names the property."""
     protocol = properties.get("security.protocol", "PLAINTEXT").strip()
     mechanism = properties.get("sasl.mechanism", "PLAIN").strip()
-    _check_names(properties, mechanism)
+    for key in properties:
+        if key in OAUTH_PROPERTIES and mechanism != "OAUTHBEARER":
+            log.warning("Property %s has no effect: it applies to sasl.mechanism=OAUTHBEARER only", key)
+        if not key.startswith(_TLS) or key in _TLS_PROPERTIES:
+            continue
+        name = key.removeprefix(_TLS)
+        if name in keys_without_effect.TLS:
+            log.warning("Property %s has no effect: %s", key, keys_without_effect.TLS[name])
+        elif name in REFUSED:
+            raise ConfigError(f"{key}: cannot be set: {REFUSED[name]}", key)
+        else:
+            close = difflib.get_close_matches(key, _TLS_PROPERTIES, n=1)
+            hint = f"; did you mean {close[0]}?" if close else ""
+            raise ConfigError(f"{key}: not a property of this client{hint}", key)
     arguments: dict[str, Any] = {}
     if LOGIN in properties or protocol.startswith("SASL"):
         arguments.update(_login(properties, protocol, mechanism))
@@ -221,20 +223,3 @@ def _login(properties: Properties, protocol: str, mechanism: str) -> dict[str, A
         raise ConfigError(f"{LOGIN}: is not set, and security.protocol={protocol} needs a login; set {LOGIN}", LOGIN)
     user, password = LoginModule.of(properties[LOGIN]).user_and_password()
     return {"sasl_plain_username": user, "sasl_plain_password": password}
-
-
-def _check_names(properties: Properties, mechanism: str) -> None:
-    for key in properties:
-        if key in OAUTH_PROPERTIES and mechanism != "OAUTHBEARER":
-            log.warning("Property %s has no effect: it applies to sasl.mechanism=OAUTHBEARER only", key)
-        if not key.startswith(_TLS) or key in _TLS_PROPERTIES:
-            continue
-        name = key.removeprefix(_TLS)
-        if name in keys_without_effect.TLS:
-            log.warning("Property %s has no effect: %s", key, keys_without_effect.TLS[name])
-        elif name in REFUSED:
-            raise ConfigError(f"{key}: cannot be set: {REFUSED[name]}", key)
-        else:
-            close = difflib.get_close_matches(key, _TLS_PROPERTIES, n=1)
-            hint = f"; did you mean {close[0]}?" if close else ""
-            raise ConfigError(f"{key}: not a property of this client{hint}", key)

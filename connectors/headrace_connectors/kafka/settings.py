@@ -15,7 +15,7 @@ from __future__ import annotations
 import difflib
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,8 +69,27 @@ def with_overrides(inherited: Properties, settings: KafkaSettings, client: str) 
             f"{prefix}{_TOKEN_URL}",
         )
     if names_other_brokers(inherited, overrides):
-        _check_own_security(inherited, overrides, prefix)
-        _check_msk(overrides, prefix)
+        # Without a security protocol, the data of a secured worker would be sent without encryption.
+        if _value(inherited, _PROTOCOL) != "PLAINTEXT" and _PROTOCOL not in overrides:
+            raise ConfigError(
+                f"{prefix}{BROKERS}: the worker's security settings are not sent to brokers that a connector names; "
+                f"set {prefix}{_PROTOCOL} and what it needs ({prefix}sasl.*, {prefix}ssl.*), or remove "
+                f"{prefix}{BROKERS}",
+                f"{prefix}{BROKERS}",
+            )
+        if _value(overrides, _PROTOCOL).startswith("SASL") and not _has_login(overrides):
+            raise ConfigError(
+                f"{prefix}{BROKERS}: the worker's credentials are not sent to brokers that a connector names; set "
+                f"{prefix}{LOGIN}",
+                f"{prefix}{BROKERS}",
+            )
+        # The tokens of the worker's AWS identity are valid at each MSK cluster.
+        if overrides.get("sasl.mechanism", "").strip() == AWS_MSK_IAM and not all(map(is_msk, _addresses(overrides))):
+            raise ConfigError(
+                f"{prefix}{BROKERS}: tokens of the worker's AWS identity are not sent to brokers that are not of "
+                "Amazon MSK; use the names that MSK shows",
+                f"{prefix}{BROKERS}",
+            )
         return {**without_security(inherited), **overrides}
     _check_inherited_login(inherited, overrides, prefix)
     if _has_login(overrides):
@@ -94,32 +113,6 @@ def connection(properties: Properties) -> dict[str, str]:
 def under(prefix: str, properties: Properties) -> dict[str, str]:
     """Return the properties below ``prefix``, with the prefix removed."""
     return {key.removeprefix(prefix): value for key, value in properties.items() if key.startswith(prefix)}
-
-
-def _check_own_security(inherited: Properties, overrides: Properties, prefix: str) -> None:
-    """Require a security protocol: without one, the data of a secured worker would be sent without encryption."""
-    if _value(inherited, _PROTOCOL) != "PLAINTEXT" and _PROTOCOL not in overrides:
-        raise ConfigError(
-            f"{prefix}{BROKERS}: the worker's security settings are not sent to brokers that a connector names; set "
-            f"{prefix}{_PROTOCOL} and what it needs ({prefix}sasl.*, {prefix}ssl.*), or remove {prefix}{BROKERS}",
-            f"{prefix}{BROKERS}",
-        )
-    if _value(overrides, _PROTOCOL).startswith("SASL") and not _has_login(overrides):
-        raise ConfigError(
-            f"{prefix}{BROKERS}: the worker's credentials are not sent to brokers that a connector names; set "
-            f"{prefix}{LOGIN}",
-            f"{prefix}{BROKERS}",
-        )
-
-
-def _check_msk(overrides: Properties, prefix: str) -> None:
-    """Reject brokers outside of AWS for the worker's AWS identity: its tokens are valid at each MSK cluster."""
-    if overrides.get("sasl.mechanism", "").strip() == AWS_MSK_IAM and not all(map(is_msk, _addresses(overrides))):
-        raise ConfigError(
-            f"{prefix}{BROKERS}: tokens of the worker's AWS identity are not sent to brokers that are not of Amazon "
-            "MSK; use the names that MSK shows",
-            f"{prefix}{BROKERS}",
-        )
 
 
 def _check_inherited_login(inherited: Properties, overrides: Properties, prefix: str) -> None:
@@ -296,29 +289,20 @@ def _translate(properties: Properties, table: Mapping[str, Argument]) -> dict[st
     for key, text in properties.items():
         if key in table:
             name, parse = table[key]
-            arguments[name] = _parsed(key, text, parse)
-        elif not is_security(key):
-            _without_argument(key, text, table)
+            try:
+                arguments[name] = parse(text)
+            except ValueError as error:
+                raise ConfigError(f"{key}: invalid value: {error}", key) from error
+        elif is_security(key) or text.strip() in DONE_ANYWAY.get(key, ()):
+            continue
+        elif key in IGNORED:
+            log.warning("Property %s has no effect: %s", key, IGNORED[key])
+        elif key in REFUSED:
+            raise ConfigError(f"{key}: cannot be set: {REFUSED[key]}", key)
+        else:
+            close = difflib.get_close_matches(key, [*table, LOGIN, *OAUTH_PROPERTIES], n=1)
+            hint = f"; did you mean {close[0]}?" if close else ""
+            raise ConfigError(f"{key}: not a property of this client{hint}", key)
     if "bootstrap_servers" not in arguments:
         raise ConfigError("bootstrap.servers is not set", "bootstrap.servers")
     return arguments
-
-
-def _parsed(key: str, text: str, parse: Callable[[str], Any]) -> Any:
-    try:
-        return parse(text)
-    except ValueError as error:
-        raise ConfigError(f"{key}: invalid value: {error}", key) from error
-
-
-def _without_argument(key: str, text: str, table: Mapping[str, Argument]) -> None:
-    if text.strip() in DONE_ANYWAY.get(key, ()):
-        return
-    if key in IGNORED:
-        log.warning("Property %s has no effect: %s", key, IGNORED[key])
-        return
-    if key in REFUSED:
-        raise ConfigError(f"{key}: cannot be set: {REFUSED[key]}", key)
-    close = difflib.get_close_matches(key, [*table, LOGIN, *OAUTH_PROPERTIES], n=1)
-    hint = f"; did you mean {close[0]}?" if close else ""
-    raise ConfigError(f"{key}: not a property of this client{hint}", key)

@@ -43,26 +43,26 @@ class KafkaTopicOffsets:
     async def ends(self, pattern: str) -> Mapping[TopicPartition, int]:
         """Return the last stable offsets of the matching topics' partitions. Raises Retriable, ConfigError or Fatal."""
         consumer = AIOKafkaConsumer(**self._arguments, isolation_level="read_committed", enable_auto_commit=False)
+        admin = AIOKafkaAdminClient(**self._arguments)  # a consumer knows only its own topics
         try:
             await consumer.start()
-            wanted = await self._partitions(pattern)
-            found = await consumer.end_offsets(wanted) if wanted else {}
+            try:
+                await admin.start()
+                topics = [topic for topic in await admin.list_topics() if re.fullmatch(pattern, topic)]
+                described = await admin.describe_topics(topics) if topics else []
+            finally:
+                await admin.close()
+            partitions = [
+                ClientPartition(topic["topic"], partition["partition"])
+                for topic in described
+                for partition in topic["partitions"]
+            ]
+            ends = await consumer.end_offsets(partitions) if partitions else {}
         except (KafkaError, OSError) as error:
             raise headrace_error(error, "reading the ends of topics") from error
         finally:
             await stop_client(consumer)
-        return {TopicPartition(partition.topic, partition.partition): end for partition, end in found.items()}
-
-    async def _partitions(self, pattern: str) -> list[ClientPartition]:
-        """Return the matching topics' partitions from an admin client. A consumer knows only its own topics."""
-        admin = AIOKafkaAdminClient(**self._arguments)
-        try:
-            await admin.start()
-            topics = [topic for topic in await admin.list_topics() if re.fullmatch(pattern, topic)]
-            described = await admin.describe_topics(topics) if topics else []
-        finally:
-            await admin.close()
-        return [ClientPartition(each["topic"], part["partition"]) for each in described for part in each["partitions"]]
+        return {TopicPartition(partition.topic, partition.partition): end for partition, end in ends.items()}
 
 
 class KafkaCluster:

@@ -12,7 +12,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
@@ -30,14 +30,6 @@ RETRY_SECONDS = 60.0
 REQUEST_SECONDS = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class _TopicPolicy:
-    """Whether a topic is compacted, and when (monotonic seconds) the policy must be read again."""
-
-    compacted: bool
-    until: float
-
-
 class CompactedTopics:
     """Checks whether Kafka compacts a topic. It may block, and is called on any thread except the consumer thread."""
 
@@ -48,33 +40,33 @@ class CompactedTopics:
         self._arguments = {**connection_arguments(arguments), "request_timeout_ms": int(REQUEST_SECONDS * 1000)}
         self._loop = loop
         self._clock = clock
-        self._policies: dict[str, _TopicPolicy] = {}
+        self._policies: dict[str, tuple[bool, float]] = {}
+        """Whether a topic is compacted, and when (monotonic seconds) its policy must be read again."""
         self._lock = threading.Lock()
 
     def __call__(self, topic: str) -> bool:
         """Return whether ``cleanup.policy`` of ``topic`` contains ``compact`` or cannot be read."""
         with self._lock:
-            policy = self._policies.get(topic)
-            if policy is None or self._clock() >= policy.until:
-                policy = self._policies[topic] = self._look_up(topic)
-        return policy.compacted
-
-    def _look_up(self, topic: str) -> _TopicPolicy:
-        try:
-            policy = self._loop.result(self._read_policy(topic), 2 * REQUEST_SECONDS)
-        except (KafkaError, OSError, TimeoutError) as error:
-            log.warning(
-                "Topic %s: the column cache is not used: its %s cannot be read (%s); grant the client's user "
-                "DescribeConfigs on the topic",
-                topic,
-                POLICY,
-                type(error).__name__,
-            )
-            return _TopicPolicy(True, self._clock() + RETRY_SECONDS)
-        compacted = "compact" in policy
-        if compacted:
-            log.info("Topic %s: the column cache is not used: its %s is %s", topic, POLICY, policy)
-        return _TopicPolicy(compacted, self._clock() + REFRESH_SECONDS)
+            compacted, until = self._policies.get(topic, (True, -inf))
+            if self._clock() < until:
+                return compacted
+            try:
+                policy = self._loop.result(self._read_policy(topic), 2 * REQUEST_SECONDS)
+            except (KafkaError, OSError, TimeoutError) as error:
+                log.warning(
+                    "Topic %s: the column cache is not used: its %s cannot be read (%s); grant the client's user "
+                    "DescribeConfigs on the topic",
+                    topic,
+                    POLICY,
+                    type(error).__name__,
+                )
+                compacted, seconds = True, RETRY_SECONDS
+            else:
+                compacted, seconds = "compact" in policy, REFRESH_SECONDS
+                if compacted:
+                    log.info("Topic %s: the column cache is not used: its %s is %s", topic, POLICY, policy)
+            self._policies[topic] = compacted, self._clock() + seconds
+        return compacted
 
     async def _read_policy(self, topic: str) -> str:
         admin = AIOKafkaAdminClient(**self._arguments)
