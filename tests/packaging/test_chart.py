@@ -329,7 +329,7 @@ def test_probes_wait_longer_than_the_worker_thinks() -> None:
 @pytest.mark.parametrize("limit", ["2688Mi", "3Gi", "2900M", "2818572288"])
 def test_the_least_memory_limit_is_that_of_the_workers_plan(limit: str) -> None:
     """The chart refuses no limit with which the worker's parts fit, and accepts none with which they do not."""
-    planned = JvmMemory.planned(None, "", 0)
+    planned = JvmMemory.plan(None, "", 0)
     least = sum(planned.parts().values()) + PYTHON_BYTES + 2 * LEAST_BYTES
     assert least == 2688 * 1024 * 1024
     pod(MINIMAL, "--set-string", f"resources.limits.memory={limit}")

@@ -93,8 +93,12 @@ class SparkEngine:
         with self._starting:
             if self._closed.is_set():
                 raise EngineFailed("Spark: is stopped, because the worker stops")
-            if self._running is not None and self._running.jvm.has_ended:
-                self._discard()
+            ended = self._running
+            if ended is not None and ended.jvm.has_ended:
+                self._running = None
+                log.error("%s. It is started again", ended.end())
+                self._move(EngineState.FAILED, ended.end())
+                abandon(ended.session)
             if self._running is None:
                 self._running = self._start()
             return self._running.session
@@ -159,14 +163,6 @@ class SparkEngine:
         self._move(EngineState.RUNNING)
         return running
 
-    def _discard(self) -> None:
-        """Report why the JVM has ended, and disconnect from it."""
-        running, self._running = self._running, None
-        if running is not None:
-            log.error("%s. It is started again", running.end())
-            self._move(EngineState.FAILED, running.end())
-            abandon(running.session)
-
     def _move(self, state: EngineState, error: str = "") -> None:
         before, running = self._status, EngineState.RUNNING
         since = before.since if running not in (before.state, state) else time.time()
@@ -191,7 +187,10 @@ class SparkEngine:
             awake, before = min(now - before, 2 * _TICK_SECONDS), now
             running = self._running
             if running is not None and not running.jvm.has_ended:
-                self._check_answers(running, awake)
+                answers = now - running.answered < _PING_SECONDS + _TICK_SECONDS
+                running.silent = 0.0 if answers else running.silent + awake
+                if running.silent > self._limits.hang_timeout:
+                    running.kill(f"it had not answered for {running.silent:.0f} s (jvm.hang.timeout.ms) and was killed")
                 self._check_statements(running, now)
             try:
                 self.session()
@@ -200,12 +199,6 @@ class SparkEngine:
                 if not self._closed.is_set():
                     failures += 1
                     log.error("Spark: is not started again: %s", error)
-
-    def _check_answers(self, running: _Running, awake: float) -> None:
-        answers = time.monotonic() - running.answered < _PING_SECONDS + _TICK_SECONDS
-        running.silent = 0.0 if answers else running.silent + awake
-        if running.silent > self._limits.hang_timeout:
-            running.kill(f"it had not answered for {running.silent:.0f} s (jvm.hang.timeout.ms) and was killed")
 
     def _check_statements(self, running: _Running, now: float) -> None:
         for statement in list(self._statements):
@@ -239,8 +232,8 @@ def _ended_tasks(session: Any) -> int:
     for job in tracker.getJobIdsForTag(session._jsparkSession.sessionJobTag()):
         info = tracker.getJobInfo(job)
         for stage in info.get().stageIds() if info.isDefined() else ():
-            found = tracker.getStageInfo(stage)
-            ended += found.get().numCompletedTasks() if found.isDefined() else 0
+            stage_info = tracker.getStageInfo(stage)
+            ended += stage_info.get().numCompletedTasks() if stage_info.isDefined() else 0
     return ended
 
 

@@ -39,60 +39,52 @@ def jar_settings(spark: Mapping[str, str], jars: Sequence[Path] | None, extra: S
     ``HEADRACE_JARS``, else from Maven Central through Ivy. The jars of ``extra`` are added in each case. Raises
     ConfigError for a jar that is missing, or not as pinned.
     """
-    added = [jar for entry in extra for jar in _expanded(entry)]
-    formats = _formats(spark, jars)
-    listed = [each for each in (formats.get("spark.jars"), *added) if each]
-    return {**formats, "spark.jars": ",".join(listed)} if listed else formats
+    added = [jar for entry in extra for jar in _jars_of_entry(entry)]
+    formats = {name: spark[name] for name in ("spark.jars", "spark.jars.packages") if name in spark}
+    if not formats:
+        if jars is None:
+            jars = _jars_in(Path(os.environ.get(FOLDER, str(Path(__file__).parent / "jars"))), FOLDER)
+        formats = {"spark.jars": ",".join(map(str, jars))} if jars else {"spark.jars.packages": ",".join(PACKAGES)}
+    all_jars = [*filter(None, [formats.get("spark.jars")]), *added]
+    return {**formats, "spark.jars": ",".join(all_jars)} if all_jars else formats
 
 
-def _formats(spark: Mapping[str, str], jars: Sequence[Path] | None) -> dict[str, str]:
-    given = {name: spark[name] for name in ("spark.jars", "spark.jars.packages") if name in spark}
-    if given:
-        return given
-    found = (
-        _jars_of(Path(os.environ.get(FOLDER, str(Path(__file__).parent / "jars"))), FOLDER) if jars is None else jars
-    )
-    if found:
-        return {"spark.jars": ",".join(map(str, found))}
-    return {"spark.jars.packages": ",".join(PACKAGES)}
-
-
-def _expanded(entry: str) -> list[str]:
+def _jars_of_entry(entry: str) -> list[str]:
     """Return the jars of an entry: a file, a folder, or a URL, which Spark loads. Raises ConfigError."""
     pinned = _PINNED.fullmatch(entry)
-    place = pinned["jar"] if pinned else entry
-    if "#" in place:
+    location = pinned["jar"] if pinned else entry
+    if "#" in location:
         raise ConfigError(f"{EXTRA}: {entry}: after # write sha256= and 64 hexadecimal digits in lower case", EXTRA)
-    url = urlsplit(place)
+    url = urlsplit(location)
     if url.scheme not in ("", "file", "local"):
         if pinned:
             raise ConfigError(f"{EXTRA}: {entry}: only files of this machine have a checksum; download the jar", EXTRA)
-        return [place]
+        return [location]
     path = Path(url.path)
     if path.is_dir():
-        found = _jars_of(path, EXTRA)
-        if not found:
+        jars = _jars_in(path, EXTRA)
+        if not jars:
             raise ConfigError(f"{EXTRA}: {path} has no file that ends in .jar; correct the folder", EXTRA)
-        return [str(each) for each in found]
+        return list(map(str, jars))
     if not path.is_file():
         raise ConfigError(f"{EXTRA}: {path} does not exist; correct it, or mount the jar there", EXTRA)
     if pinned:
         _check(path, pinned["digest"], EXTRA)
-    return [place]
+    return [location]
 
 
-def _jars_of(folder: Path, origin: str) -> list[Path]:
+def _jars_in(folder: Path, origin: str) -> list[Path]:
     """Return the jars of a folder. If it has a file of checksums, that lists each of them. Raises ConfigError."""
-    found = sorted(folder.glob("*.jar"))
+    jars = sorted(folder.glob("*.jar"))
     sums = folder / SUMS
     if sums.is_file():
         lines = (line.split(maxsplit=1) for line in sums.read_text().splitlines() if line.strip())
         digests = {name.lstrip("*").removeprefix("./"): digest for digest, name in lines}
-        for jar in found:
+        for jar in jars:
             if jar.name not in digests:
                 raise ConfigError(f"{origin}: {jar} is not listed in {sums}; add its checksum, or remove it", EXTRA)
             _check(jar, digests[jar.name], origin)
-    return found
+    return jars
 
 
 def _check(jar: Path, digest: str, origin: str) -> None:

@@ -48,7 +48,14 @@ def user_environment(uid: int, wrapper: str = _WRAPPER) -> Mapping[str, str]:
     except KeyError:
         folder = Path(tempfile.mkdtemp(prefix="headrace-user-"))
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
-        variables = _wrapped(uid, folder, wrapper)
+        home = os.environ.get("HOME") or str(folder)
+        passwd = folder / "passwd"
+        passwd.write_text(f"headrace:x:{uid}:{os.getgid()}::{home}:/usr/sbin/nologin\n{_PASSWD.read_text()}")
+        variables = {
+            "LD_PRELOAD": f"{wrapper} {os.environ.get('LD_PRELOAD', '')}".strip(),
+            "NSS_WRAPPER_PASSWD": str(passwd),
+            "NSS_WRAPPER_GROUP": "/etc/group",
+        }
         lookup = subprocess.run(["getent", "passwd", str(uid)], env={**os.environ, **variables}, capture_output=True)
         if lookup.returncode == 0:
             return variables
@@ -57,18 +64,6 @@ def user_environment(uid: int, wrapper: str = _WRAPPER) -> Mapping[str, str]:
             f"add an entry, run the worker as another user, or install libnss-wrapper ({wrapper})"
         ) from None
     return {}
-
-
-def _wrapped(uid: int, folder: Path, wrapper: str) -> Mapping[str, str]:
-    """Variables with which nss_wrapper reads a file in ``folder``."""
-    home = os.environ.get("HOME") or str(folder)
-    passwd = folder / "passwd"
-    passwd.write_text(f"headrace:x:{uid}:{os.getgid()}::{home}:/usr/sbin/nologin\n{_PASSWD.read_text()}")
-    return {
-        "LD_PRELOAD": f"{wrapper} {os.environ.get('LD_PRELOAD', '')}".strip(),
-        "NSS_WRAPPER_PASSWD": str(passwd),
-        "NSS_WRAPPER_GROUP": "/etc/group",
-    }
 
 
 @contextmanager
@@ -166,11 +161,12 @@ JAVA_CREDENTIALS = {
 def environment(variables: Mapping[str, str], extra: Collection[str] = ()) -> dict[str, str]:
     """Return the variables that the JVM receives: known ones without secrets, and those in ``extra``."""
 
-    def is_passed(name: str) -> bool:
+    passed = {}
+    for name, value in variables.items():
         is_secret = any(word in name for word in _SECRET) and not name.endswith(_FILES)
-        return name in extra or ((name in _PASSED or name.startswith(_PASSED_PREFIXES)) and not is_secret)
-
-    return {name: value for name, value in variables.items() if is_passed(name)}
+        if name in extra or ((name in _PASSED or name.startswith(_PASSED_PREFIXES)) and not is_secret):
+            passed[name] = value
+    return passed
 
 
 class SparkJvm:
@@ -184,13 +180,24 @@ class SparkJvm:
     @classmethod
     def start(cls, settings: Mapping[str, str], variables: Mapping[str, str], standard_error: int | None) -> SparkJvm:
         """Start a JVM with ``settings`` (``spark.*``), and connect to it. Raises Retriable with the cause."""
+        from pyspark.find_spark_home import _find_spark_home  # late, see the head of this file
+
         folder = Path(tempfile.mkdtemp(prefix="headrace-jvm-"))  # for this user alone
+        properties, connection = folder / "spark.properties", folder / "connection"
+        submit = (f"{_find_spark_home()}/bin/spark-submit", "--properties-file", str(properties))
         try:
-            process = _launch(folder, settings, variables, standard_error)
+            properties.touch(mode=0o600)
+            properties.write_text(java_properties(settings), encoding="utf-8")
+            process = subprocess.Popen(
+                # Ctrl-C reaches the whole process group. The worker stops the JVM when it no longer needs it.
+                ["/bin/sh", "-c", "trap '' INT; exec \"$@\"", "sh", *submit, "--load-spark-defaults", "pyspark-shell"],
+                stdin=subprocess.PIPE,
+                stderr=standard_error,
+                env={**variables, "SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(connection)},
+            )
             try:
                 seconds = PACKAGES_SECONDS if "spark.jars.packages" in settings else START_SECONDS
-                port, secret = _connection(process, folder / "connection", seconds)
-                return cls(process, _gateway(port, secret))
+                return cls(process, _connect(process, connection, seconds))
             except BaseException:
                 process.kill()
                 process.wait()
@@ -200,7 +207,6 @@ class SparkJvm:
 
     @property
     def pid(self) -> int:
-        """The process id of the JVM."""
         return self.process.pid
 
     @property
@@ -247,33 +253,16 @@ _END_SECONDS = 5.0  # from the end of the connection to that of the process
 _OUT_OF_MEMORY = 3  # of -XX:+ExitOnOutOfMemoryError
 
 
-def _launch(
-    folder: Path, settings: Mapping[str, str], variables: Mapping[str, str], standard_error: int | None
-) -> subprocess.Popen[bytes]:
-    from pyspark.find_spark_home import _find_spark_home  # late, see the head of this file
-
-    properties = folder / "spark.properties"
-    properties.touch(mode=0o600)
-    properties.write_text(java_properties(settings), encoding="utf-8")
-    submit = [f"{_find_spark_home()}/bin/spark-submit", "--properties-file", str(properties), "--load-spark-defaults"]
-    own = {"SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(folder / "connection")}
-    return subprocess.Popen(
-        # Ctrl-C reaches the whole process group. The worker stops the JVM when it no longer needs it.
-        ["/bin/sh", "-c", "trap '' INT; exec \"$@\"", "sh", *submit, "pyspark-shell"],
-        stdin=subprocess.PIPE,
-        stderr=standard_error,
-        env={**variables, **own},
-    )
-
-
 def java_properties(settings: Mapping[str, str]) -> str:
     """Return a properties file of ``settings``, whose names need no escapes."""
     escapes = str.maketrans({"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\f": "\\f"})
     return "".join(f"{name}={value.translate(escapes)}\n" for name, value in settings.items())
 
 
-def _connection(process: subprocess.Popen[bytes], file: Path, seconds: float) -> tuple[int, str]:
-    """Wait for the file in which the JVM writes its port and the secret of the connection."""
+def _connect(process: subprocess.Popen[bytes], file: Path, seconds: float) -> Any:
+    """Wait for the file in which the JVM writes its port and the secret of the connection, and connect py4j."""
+    from pyspark.java_gateway import launch_gateway  # late, see the head of this file
+
     deadline = time.monotonic() + seconds
     while not file.exists():
         if process.poll() is not None:
@@ -285,15 +274,9 @@ def _connection(process: subprocess.Popen[bytes], file: Path, seconds: float) ->
             raise Retriable(f"Spark: did not start: its JVM was not ready after {seconds:g} s; see its log")
         time.sleep(0.05)
     content = file.read_bytes()
-    (port, length), secret = struct.unpack_from("!ii", content), content[8:]
-    return port, secret[:length].decode()
-
-
-def _gateway(port: int, secret: str) -> Any:
-    """Connect py4j by PySpark's own function, which expects the address of a running JVM in variables."""
-    from pyspark.java_gateway import launch_gateway  # late, see the head of this file
-
-    address = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
+    port, length = struct.unpack_from("!ii", content)
+    # PySpark's own function expects the address of a running JVM in variables.
+    address = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": content[8:][:length].decode()}
     os.environ.update(address)
     try:
         return launch_gateway()
@@ -307,6 +290,9 @@ _CAUSE = re.compile(r"^(?:Caused by)?: (?:\w+\.)*(\w+)(?:: (.*))?$", re.MULTILIN
 
 def new_session(settings: Mapping[str, str], variables: Mapping[str, str]) -> tuple[SparkJvm, Any]:
     """Start a JVM and the session in it. Raises Retriable or ConfigError with the cause."""
+    from pyspark import SparkContext  # late, see the head of this file
+    from pyspark.sql import SparkSession
+
     _keep_out_of_the_log()
     fetches = "spark.jars.packages" in settings
     if fetches:
@@ -316,7 +302,11 @@ def new_session(settings: Mapping[str, str], variables: Mapping[str, str]) -> tu
     try:
         with held_standard_error() if fetches else nullcontext() as standard_error:  # Ivy prints pages
             jvm = SparkJvm.start(settings, {**variables, **user_environment(os.getuid())}, standard_error)
-            return jvm, _session(jvm)
+            system = jvm.gateway.jvm.java.lang.System
+            for variable, name in JAVA_CREDENTIALS.items():
+                if value := os.environ.get(variable):
+                    system.setProperty(name, value)
+            return jvm, SparkSession(SparkContext(gateway=jvm.gateway))
     except BaseException as error:
         reason = _reason(error)
         if jvm is not None:
@@ -337,18 +327,6 @@ def _reason(error: BaseException) -> str:
     except Exception:  # it has ended
         causes = []
     return ": ".join(filter(None, causes[-1])) if causes else type(error).__name__
-
-
-def _session(jvm: SparkJvm) -> Any:
-    from pyspark import SparkContext  # late, see the head of this file
-    from pyspark.sql import SparkSession
-
-    system = jvm.gateway.jvm.java.lang.System
-    for variable, name in JAVA_CREDENTIALS.items():
-        if value := os.environ.get(variable):
-            system.setProperty(name, value)
-    context = SparkContext(gateway=jvm.gateway)
-    return SparkSession(context)
 
 
 def abandon(session: Any) -> None:

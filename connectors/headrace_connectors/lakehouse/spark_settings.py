@@ -42,13 +42,13 @@ class JvmMemory:
     other: int = 192 * _MEBIBYTE
 
     @classmethod
-    def planned(cls, heap: str | None, java_options: str, available: int | None) -> JvmMemory:
+    def plan(cls, heap: str | None, java_options: str, available: int | None) -> JvmMemory:
         """Return the parts for a heap such as ``4g`` and for the sizes in ``java_options``.
 
         Without ``heap`` it follows from the ``available`` bytes, which are the JVM's and those of changes. Raises
         ConfigError for a size that is not one.
         """
-        given = {part: java_bytes(size, option) for part, option, size in _given(java_options)}
+        given = {part: java_bytes(size, option) for part, option, size in _sizes_in(java_options)}
         parts = cls(0, **given)
         if heap is not None:
             return cls(java_bytes(heap, "spark.driver.memory"), **given)
@@ -59,7 +59,7 @@ class JvmMemory:
 
     def options(self, java_options: str) -> Sequence[str]:
         """Return the JVM's options for the limits that ``java_options`` does not contain."""
-        given = {part for part, _, _ in _given(java_options)}
+        given = {part for part, _, _ in _sizes_in(java_options)}
         sizes: Mapping[str, int] = {part: getattr(self, part) for part in _SIZES if part not in given}
         return [f"-XX:{_SIZES[part]}={size // _MEBIBYTE}m" for part, size in sizes.items()]
 
@@ -74,9 +74,9 @@ class JvmMemory:
         }
 
 
-def _given(java_options: str) -> Sequence[tuple[str, str, str]]:
-    found = [(part, option, re.findall(rf"-XX:{option}=(\S+)", java_options)) for part, option in _SIZES.items()]
-    return [(part, option, sizes[-1]) for part, option, sizes in found if sizes]
+def _sizes_in(java_options: str) -> Sequence[tuple[str, str, str]]:
+    sizes = [(part, option, re.findall(rf"-XX:{option}=(\S+)", java_options)) for part, option in _SIZES.items()]
+    return [(part, option, values[-1]) for part, option, values in sizes if values]
 
 
 def java_bytes(text: str, option: str) -> int:
@@ -97,14 +97,13 @@ class TrustStore:
     """
 
     def __init__(self, location: str, password: str | None) -> None:
-        found = read_trust_store("jvm.ssl.truststore.location", location, password)
+        certificates = read_trust_store("jvm.ssl.truststore.location", location, password)
         # Java requires a different name for each.
-        named = [pkcs12.PKCS12Certificate(each, b"%d" % number) for number, each in enumerate(found)]
+        named = [pkcs12.PKCS12Certificate(certificate, b"%d" % n) for n, certificate in enumerate(certificates)]
         self._content = pkcs12.serialize_java_truststore(named, NoEncryption())
         self.path = Path(tempfile.gettempdir(), f"headrace-truststore-{uuid.uuid4().hex}.p12")
 
     def write(self) -> None:
-        """Write the file, if it does not exist."""
         if not self.path.exists():
             self.path.touch(mode=0o600)
             self.path.write_bytes(self._content)
@@ -224,20 +223,40 @@ def settings(
             "classes, which commits use; set local[*], spark://..., yarn or k8s://...",
             key="spark.master",
         )
-    own = _folder(warehouse) if urlsplit(warehouse).scheme in ("", "file") else {}
+    if master.startswith("k8s://") and not any(map(spark.get, _PODS_IMAGE)):
+        raise ConfigError(
+            f"spark.master {master}: {_PODS_IMAGE[0]} is required, the image of the executors; the chart sets it "
+            "(executors.enabled)",
+            key=_PODS_IMAGE[0],
+        )
+    of_master = _LOCAL if is_local(master) else _PODS if master.startswith("k8s://") else {}
+    of_folder = {}
+    if urlsplit(warehouse).scheme in ("", "file"):
+        of_folder = {
+            # Delta makes Spark check its default warehouse, which would be a folder in the current one.
+            "spark.sql.warehouse.dir": warehouse,
+            # For executors of a cluster, which have Hadoop's class for local files: it reads ranges in threads, each
+            # with a direct buffer. Without memory, an exception ends the thread, and its reader waits. Iceberg ignores
+            # this.
+            "spark.hadoop.parquet.hadoop.vectored.io.enabled": "false",
+        }
     catalogs = catalog_settings(warehouse, spark)
     added = (*extra, str(DELTA_S3_JAR)) if _is_on_s3(warehouse) else extra
-    chosen = {**_DEFAULTS, **own, **catalogs, **_of_master(master, spark), **spark, **jar_settings(spark, jars, added)}
+    chosen = {**_DEFAULTS, **of_folder, **catalogs, **of_master, **spark, **jar_settings(spark, jars, added)}
     refuse_unsafe(chosen)
+
     chosen |= _jvm(spark, available, trusted)
     if trusted is not None and not is_local(master):
-        chosen |= _trusted_by_executors(spark, trusted)
+        # To each executor's working folder, where Java reads it at its first connection with TLS.
+        files, options = spark.get("spark.files", ""), spark.get(_EXECUTOR_OPTIONS, "")
+        chosen["spark.files"] = ",".join(filter(None, [files, str(trusted)]))
+        chosen[_EXECUTOR_OPTIONS] = f"{_TRUST_STORE}={trusted.name} {options}".strip()
     return {**_object_store(warehouse, spark), **chosen, **_local_files(master, chosen)}
 
 
 def memory(spark: Mapping[str, str], available: int | None) -> JvmMemory:
     """Return the memory of the JVM by part."""
-    return JvmMemory.planned(spark.get("spark.driver.memory"), spark.get(_JAVA_OPTIONS, ""), available)
+    return JvmMemory.plan(spark.get("spark.driver.memory"), spark.get(_JAVA_OPTIONS, ""), available)
 
 
 def _jvm(spark: Mapping[str, str], available: int | None, trusted: Path | None) -> dict[str, str]:
@@ -248,7 +267,7 @@ def _jvm(spark: Mapping[str, str], available: int | None, trusted: Path | None) 
     """
     wanted = spark.get(_JAVA_OPTIONS, "")
     sizes = memory(spark, available)
-    own = [
+    defaults = [
         f"-Dlog4j2.configurationFile={LOG_CONFIG.as_uri()}",
         *([] if re.search(r"-XX:\+Use\w+GC\b", wanted) else ["-XX:+UseParallelGC"]),
         *([] if "ExitOnOutOfMemoryError" in wanted else ["-XX:+ExitOnOutOfMemoryError"]),
@@ -256,26 +275,7 @@ def _jvm(spark: Mapping[str, str], available: int | None, trusted: Path | None) 
         *([f"{_TRUST_STORE}={trusted}"] if trusted else []),
     ]
     heap = f"{sizes.heap // (1024 * 1024)}m"
-    return {"spark.driver.memory": heap, _JAVA_OPTIONS: " ".join(filter(None, [*own, wanted]))}
-
-
-def _trusted_by_executors(spark: Mapping[str, str], trusted: Path) -> dict[str, str]:
-    """Send the trust store to each executor's working folder, where Java reads it at its first connection with TLS."""
-    options, files = spark.get(_EXECUTOR_OPTIONS, ""), spark.get("spark.files", "")
-    return {
-        "spark.files": ",".join(filter(None, [files, str(trusted)])),
-        _EXECUTOR_OPTIONS: f"{_TRUST_STORE}={trusted.name} {options}".strip(),
-    }
-
-
-def _folder(warehouse: str) -> dict[str, str]:
-    return {
-        # Delta makes Spark check its default warehouse, which would be a folder in the current one.
-        "spark.sql.warehouse.dir": warehouse,
-        # For executors of a cluster, which have Hadoop's class for local files: it reads ranges in threads, each with
-        # a direct buffer. Without memory, an exception ends the thread, and its reader waits. Iceberg ignores this.
-        "spark.hadoop.parquet.hadoop.vectored.io.enabled": "false",
-    }
+    return {"spark.driver.memory": heap, _JAVA_OPTIONS: " ".join(filter(None, [*defaults, wanted]))}
 
 
 def _object_store(warehouse: str, spark: Mapping[str, str]) -> dict[str, str]:
@@ -286,25 +286,14 @@ def _object_store(warehouse: str, spark: Mapping[str, str]) -> dict[str, str]:
     """
     if not _is_on_s3(warehouse):
         return {}
-    stores = set() if "spark.delta.logStore.class" in spark else {f"spark.delta.logStore.{each}.impl" for each in _S3}
+    stores = (
+        set() if "spark.delta.logStore.class" in spark else {f"spark.delta.logStore.{scheme}.impl" for scheme in _S3}
+    )
     return {"spark.hadoop.fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem", **dict.fromkeys(stores, _LOG_STORE)}
 
 
 def _is_on_s3(warehouse: str) -> bool:
     return urlsplit(warehouse).scheme in _S3
-
-
-def _of_master(master: str, spark: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the defaults for a kind of master. Raises ConfigError if pods are to run an image that nobody named."""
-    if master.startswith("k8s://"):
-        if not any(map(spark.get, _PODS_IMAGE)):
-            raise ConfigError(
-                f"spark.master {master}: {_PODS_IMAGE[0]} is required, the image of the executors; the chart sets it "
-                "(executors.enabled)",
-                key=_PODS_IMAGE[0],
-            )
-        return _PODS
-    return _LOCAL if is_local(master) else {}
 
 
 def is_local(master: str) -> bool:

@@ -15,14 +15,14 @@ MEBIBYTE = 1024 * 1024
 )
 def test_the_heap_follows_from_the_memory_of_the_container(available: int | None, heap: int) -> None:
     """It gets 60 % of what the JVM's other parts leave, at least 1 GiB and at most 4 GiB."""
-    planned = JvmMemory.planned(None, "", None if available is None else available * MEBIBYTE)
+    planned = JvmMemory.plan(None, "", None if available is None else available * MEBIBYTE)
     assert planned.heap == heap * MEBIBYTE
 
 
 def test_the_operators_sizes_replace_the_planned_ones() -> None:
     """A size in the Java options counts in the sum, and is not given to the JVM a second time."""
     given = "-XX:MaxMetaspaceSize=1g -XX:MaxDirectMemorySize=1048576"
-    planned = JvmMemory.planned("2g", given, 8192 * MEBIBYTE)
+    planned = JvmMemory.plan("2g", given, 8192 * MEBIBYTE)
     assert planned == JvmMemory(2048 * MEBIBYTE, metaspace=1024 * MEBIBYTE, direct=MEBIBYTE)
     assert planned.options(given) == ["-XX:ReservedCodeCacheSize=192m"]
     assert sum(planned.parts().values()) == (2048 + 1024 + 1 + 192 + 192) * MEBIBYTE
@@ -39,5 +39,5 @@ def test_amounts_of_memory(text: str, option: str, size: int) -> None:
 def test_an_amount_that_is_none_is_refused() -> None:
     """The error names the option."""
     with pytest.raises(ConfigError, match=r"spark\.driver\.memory 'much'") as refused:
-        JvmMemory.planned("much", "", None)
+        JvmMemory.plan("much", "", None)
     assert refused.value.key == "spark.driver.memory"
