@@ -5,10 +5,10 @@ Tests: ``tests/unit/transforms/test_recorded.py``, ``tests/unit/config/test_tran
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from headrace.core.connect.config_def import ConfigDef, InvalidValue, Type
+from headrace.core.connect.config_def import ConfigDef, ConfigKey, InvalidValue, Type
 from headrace.transforms.casting import Cast, parse_spec
 from headrace.transforms.chain import HasHeaderKey, RecordIsTombstone, TopicNameMatches, drop
 from headrace.transforms.fields import (
@@ -28,6 +28,7 @@ from headrace.transforms.options import (
     LOW,
     MEDIUM,
     REPLACE_NULL,
+    Make,
     PluginClass,
     Values,
     a_regex,
@@ -46,45 +47,12 @@ _PACKAGE = "org.apache.kafka.connect.transforms."
 _MARKS = "With ! behind it the field is required, with ? or without a mark optional."
 
 
-def transforms() -> Iterator[PluginClass]:
-    """Return all of Kafka's transforms."""
-    yield from _of_topics()
-    yield from _of_headers()
-    yield from _of_fields()
-    yield from _of_values()
-    yield PluginClass(f"{_PACKAGE}Filter", ConfigDef(()), lambda _: drop, keeps_cells=True)
+def _plugin(name: str, make: Make, *options: ConfigKey, keeps_cells: bool = False) -> PluginClass:
+    return PluginClass(f"{_PACKAGE}{name}", ConfigDef(options), make, keeps_cells=keeps_cells)
 
 
-def predicate_classes() -> Iterator[PluginClass]:
-    """Return all of Kafka's predicates."""
-    package = f"{_PACKAGE}predicates."
-    pattern = required("pattern", Type.STRING, "Regular expression for the whole name of the topic.", MEDIUM, a_regex)
-    name = required("name", Type.STRING, "The header's name.", MEDIUM, _not_empty)
-    yield PluginClass(f"{package}TopicNameMatches", ConfigDef((pattern,)), lambda v: TopicNameMatches(v["pattern"]))
-    yield PluginClass(f"{package}HasHeaderKey", ConfigDef((name,)), lambda v: HasHeaderKey(v["name"]))
-    yield PluginClass(f"{package}RecordIsTombstone", ConfigDef(()), lambda _: RecordIsTombstone())
-
-
-def _of_topics() -> Iterator[PluginClass]:
-    regex_router = ConfigDef(
-        (
-            required("regex", Type.STRING, "Regular expression for the whole name of the topic.", validator=a_regex),
-            required("replacement", Type.STRING, "The new name; $1 is the first group."),
-        )
-    )
-    timestamp_router = ConfigDef(
-        (
-            option("topic.format", default="${topic}-${timestamp}", doc="The new name.", importance=HIGH),
-            option("timestamp.format", default="yyyyMMdd", doc="The format of ${timestamp}, in UTC.", importance=HIGH),
-        )
-    )
-    yield PluginClass(f"{_PACKAGE}RegexRouter", regex_router, _regex_router, keeps_cells=True)
-    yield PluginClass(
-        f"{_PACKAGE}TimestampRouter",
-        timestamp_router,
-        lambda v: TimestampRouter(v["topic.format"], v["timestamp.format"]),
-        keeps_cells=True,
-    )
+def _sides(name: str, make: Callable[[Side, Values], Any], *options: ConfigKey) -> Iterator[PluginClass]:
+    return sides(f"{_PACKAGE}{name}", ConfigDef(options), make)
 
 
 def _regex_router(values: Values) -> RegexRouter:
@@ -94,91 +62,11 @@ def _regex_router(values: Values) -> RegexRouter:
     return RegexRouter(values["regex"], values["replacement"])
 
 
-def _of_headers() -> Iterator[PluginClass]:
-    insert = ConfigDef(
-        (
-            required("header", Type.STRING, "The header's name.", validator=_not_null),
-            required("value.literal", Type.STRING, "The header's value.", validator=_not_null),
-        )
-    )
-    drop = ConfigDef((required("headers", Type.LIST, "Names of headers to remove.", validator=not_empty_list),))
-    from_fields = ConfigDef(
-        (
-            required("fields", Type.LIST, "Fields to copy or move to headers.", validator=not_empty_list),
-            required("headers", Type.LIST, "The headers' names, in the order of the fields.", validator=not_empty_list),
-            required("operation", Type.STRING, "move or copy.", validator=word("move", "copy")),
-            replace_null(),
-        )
-    )
-    yield PluginClass(
-        f"{_PACKAGE}InsertHeader", insert, lambda v: InsertHeader(v["header"], v["value.literal"]), keeps_cells=True
-    )
-    yield PluginClass(f"{_PACKAGE}DropHeaders", drop, lambda v: DropHeaders(v["headers"]), keeps_cells=True)
-    yield from sides(f"{_PACKAGE}HeaderFrom", from_fields, _header_from)
-
-
 def _header_from(side: Side, values: Values) -> HeaderFrom:
     fields, headers = values["fields"], values["headers"]
     if len(fields) != len(headers):
         raise ValueError("'fields' config must have the same number of elements as 'headers' config.")
     return HeaderFrom(side, fields, headers, move=values["operation"] == "move", default=values[REPLACE_NULL])
-
-
-def _of_fields() -> Iterator[PluginClass]:
-    replace_field = ConfigDef(
-        (
-            option("exclude", Type.LIST, "", "Fields to remove."),
-            option("include", Type.LIST, "", "Fields to keep, if set; all others are removed."),
-            option("renames", Type.LIST, "", "New names, as old:new.", validator=_renames),
-            replace_null(),
-        )
-    )
-    mask_field = ConfigDef(
-        (
-            required("fields", Type.LIST, "Fields to mask.", validator=not_empty_list),
-            option("replacement", doc="A text or number that replaces the value, instead of 0 or ''.", importance=LOW),
-            replace_null(),
-        )
-    )
-    value_to_key = ConfigDef(
-        (
-            required("fields", Type.LIST, "Fields of the value for the key.", validator=not_empty_list),
-            replace_null(),
-        )
-    )
-    delimiter = ConfigDef((option("delimiter", default=".", doc="The separator of the joined names."),))
-    yield from sides(
-        f"{_PACKAGE}ReplaceField",
-        replace_field,
-        lambda side, v: ReplaceField(
-            side,
-            v["exclude"],
-            v["include"],
-            {old: new for old, _, new in (entry.partition(":") for entry in v["renames"])},
-            v[REPLACE_NULL],
-        ),
-    )
-    yield from sides(
-        f"{_PACKAGE}MaskField",
-        mask_field,
-        lambda side, v: MaskField(side, v["fields"], v["replacement"], v[REPLACE_NULL]),
-    )
-    yield from sides(f"{_PACKAGE}InsertField", _INSERT_FIELD, _insert_field)
-    yield PluginClass(f"{_PACKAGE}ValueToKey", value_to_key, lambda v: ValueToKey(v["fields"], v[REPLACE_NULL]))
-    yield from sides(f"{_PACKAGE}Flatten", delimiter, lambda side, v: Flatten(side, v["delimiter"]))
-
-
-_INSERT_FIELD = ConfigDef(
-    (
-        option("topic.field", doc=f"Name of a field for the topic. {_MARKS}"),
-        option("partition.field", doc=f"Name of a field for the partition. {_MARKS}"),
-        option("offset.field", doc=f"Name of a field for the offset. {_MARKS}"),
-        option("timestamp.field", doc=f"Name of a field for the record's time. {_MARKS}"),
-        option("static.field", doc=f"Name of a field for a fixed text. {_MARKS}"),
-        option("static.value", doc="The fixed text."),
-        replace_null(),
-    )
-)
 
 
 def _insert_field(side: Side, values: Values) -> InsertField:
@@ -193,66 +81,10 @@ def _insert_field(side: Side, values: Values) -> InsertField:
     )
 
 
-def _of_values() -> Iterator[PluginClass]:
-    cast = ConfigDef(
-        (
-            required("spec", Type.LIST, "field:type pairs, or one type for the whole value.", validator=_cast_spec),
-            replace_null(),
-        )
-    )
-    extract = ConfigDef(
-        (
-            required("field", Type.STRING, "The field to extract.", MEDIUM),
-            option(
-                "field.syntax.version",
-                default="V1",
-                doc="V2 reads the field as a path with dots.",
-                importance=HIGH,
-                validator=_syntax_version,
-            ),
-            replace_null(),
-        )
-    )
-    hoist = ConfigDef((required("field", Type.STRING, "The name of the field to wrap the value into.", MEDIUM),))
-    metadata = ConfigDef(
-        (
-            option("schema.name", doc="The schema's new name.", importance=HIGH),
-            option("schema.version", Type.INT, doc="The schema's new version.", importance=HIGH),
-            replace_null(),
-        )
-    )
-    yield from sides(f"{_PACKAGE}Cast", cast, lambda side, v: Cast(side, parse_spec(v["spec"]), v[REPLACE_NULL]))
-    yield from sides(
-        f"{_PACKAGE}ExtractField",
-        extract,
-        lambda side, v: ExtractField(side, v["field"], v["field.syntax.version"], v[REPLACE_NULL]),
-    )
-    yield from sides(f"{_PACKAGE}HoistField", hoist, lambda side, v: HoistField(side, v["field"]))
-    yield from sides(f"{_PACKAGE}SetSchemaMetadata", metadata, _set_schema_metadata)
-    yield from sides(f"{_PACKAGE}TimestampConverter", _TIMESTAMP_CONVERTER, _timestamp_converter)
-
-
 def _set_schema_metadata(side: Side, values: Values) -> SetSchemaMetadata:
     if values["schema.name"] is None and values["schema.version"] is None:
         raise ValueError("Neither schema name nor version configured")
     return SetSchemaMetadata(side, values["schema.name"], values["schema.version"], values[REPLACE_NULL])
-
-
-_TIMESTAMP_CONVERTER = ConfigDef(
-    (
-        option("field", default="", doc="The field with the time; empty for the whole value.", importance=HIGH),
-        required("target.type", Type.STRING, "string, unix, Date, Time or Timestamp.", validator=word(*sorted(TYPES))),
-        option("format", default="", doc="The format of times as text, as in Java's SimpleDateFormat, in UTC."),
-        option(
-            "unix.precision",
-            default="milliseconds",
-            doc="The unit of numbers: seconds, milliseconds, microseconds or nanoseconds.",
-            importance=LOW,
-            validator=word("nanoseconds", "microseconds", "milliseconds", "seconds"),
-        ),
-        replace_null(),
-    )
-)
 
 
 def _timestamp_converter(side: Side, values: Values) -> TimestampConverter:
@@ -290,3 +122,146 @@ def _not_null(name: str, value: Any) -> None:
 def _not_empty(name: str, value: Any) -> None:
     if not value:
         raise InvalidValue(f"Invalid value {value or ''} for configuration {name}: String must be non-empty")
+
+
+PREDICATES = (
+    _plugin(
+        "predicates.TopicNameMatches",
+        lambda v: TopicNameMatches(v["pattern"]),
+        required("pattern", Type.STRING, "Regular expression for the whole name of the topic.", MEDIUM, a_regex),
+    ),
+    _plugin(
+        "predicates.HasHeaderKey",
+        lambda v: HasHeaderKey(v["name"]),
+        required("name", Type.STRING, "The header's name.", MEDIUM, _not_empty),
+    ),
+    _plugin("predicates.RecordIsTombstone", lambda _: RecordIsTombstone()),
+)
+
+TRANSFORMS = (
+    _plugin("Filter", lambda _: drop, keeps_cells=True),
+    # Topics.
+    _plugin(
+        "RegexRouter",
+        _regex_router,
+        required("regex", Type.STRING, "Regular expression for the whole name of the topic.", validator=a_regex),
+        required("replacement", Type.STRING, "The new name; $1 is the first group."),
+        keeps_cells=True,
+    ),
+    _plugin(
+        "TimestampRouter",
+        lambda v: TimestampRouter(v["topic.format"], v["timestamp.format"]),
+        option("topic.format", default="${topic}-${timestamp}", doc="The new name.", importance=HIGH),
+        option("timestamp.format", default="yyyyMMdd", doc="The format of ${timestamp}, in UTC.", importance=HIGH),
+        keeps_cells=True,
+    ),
+    # Headers.
+    _plugin(
+        "InsertHeader",
+        lambda v: InsertHeader(v["header"], v["value.literal"]),
+        required("header", Type.STRING, "The header's name.", validator=_not_null),
+        required("value.literal", Type.STRING, "The header's value.", validator=_not_null),
+        keeps_cells=True,
+    ),
+    _plugin(
+        "DropHeaders",
+        lambda v: DropHeaders(v["headers"]),
+        required("headers", Type.LIST, "Names of headers to remove.", validator=not_empty_list),
+        keeps_cells=True,
+    ),
+    *_sides(
+        "HeaderFrom",
+        _header_from,
+        required("fields", Type.LIST, "Fields to copy or move to headers.", validator=not_empty_list),
+        required("headers", Type.LIST, "The headers' names, in the order of the fields.", validator=not_empty_list),
+        required("operation", Type.STRING, "move or copy.", validator=word("move", "copy")),
+        replace_null(),
+    ),
+    # Fields.
+    *_sides(
+        "ReplaceField",
+        lambda side, v: ReplaceField(
+            side,
+            v["exclude"],
+            v["include"],
+            {old: new for old, _, new in (entry.partition(":") for entry in v["renames"])},
+            v[REPLACE_NULL],
+        ),
+        option("exclude", Type.LIST, "", "Fields to remove."),
+        option("include", Type.LIST, "", "Fields to keep, if set; all others are removed."),
+        option("renames", Type.LIST, "", "New names, as old:new.", validator=_renames),
+        replace_null(),
+    ),
+    *_sides(
+        "MaskField",
+        lambda side, v: MaskField(side, v["fields"], v["replacement"], v[REPLACE_NULL]),
+        required("fields", Type.LIST, "Fields to mask.", validator=not_empty_list),
+        option("replacement", doc="A text or number that replaces the value, instead of 0 or ''.", importance=LOW),
+        replace_null(),
+    ),
+    *_sides(
+        "InsertField",
+        _insert_field,
+        option("topic.field", doc=f"Name of a field for the topic. {_MARKS}"),
+        option("partition.field", doc=f"Name of a field for the partition. {_MARKS}"),
+        option("offset.field", doc=f"Name of a field for the offset. {_MARKS}"),
+        option("timestamp.field", doc=f"Name of a field for the record's time. {_MARKS}"),
+        option("static.field", doc=f"Name of a field for a fixed text. {_MARKS}"),
+        option("static.value", doc="The fixed text."),
+        replace_null(),
+    ),
+    _plugin(
+        "ValueToKey",
+        lambda v: ValueToKey(v["fields"], v[REPLACE_NULL]),
+        required("fields", Type.LIST, "Fields of the value for the key.", validator=not_empty_list),
+        replace_null(),
+    ),
+    *_sides(
+        "Flatten",
+        lambda side, v: Flatten(side, v["delimiter"]),
+        option("delimiter", default=".", doc="The separator of the joined names."),
+    ),
+    # Values.
+    *_sides(
+        "Cast",
+        lambda side, v: Cast(side, parse_spec(v["spec"]), v[REPLACE_NULL]),
+        required("spec", Type.LIST, "field:type pairs, or one type for the whole value.", validator=_cast_spec),
+        replace_null(),
+    ),
+    *_sides(
+        "ExtractField",
+        lambda side, v: ExtractField(side, v["field"], v["field.syntax.version"], v[REPLACE_NULL]),
+        required("field", Type.STRING, "The field to extract.", MEDIUM),
+        option(
+            "field.syntax.version", Type.STRING, "V1", "V2 reads the field as a path with dots.", HIGH, _syntax_version
+        ),
+        replace_null(),
+    ),
+    *_sides(
+        "HoistField",
+        lambda side, v: HoistField(side, v["field"]),
+        required("field", Type.STRING, "The name of the field to wrap the value into.", MEDIUM),
+    ),
+    *_sides(
+        "SetSchemaMetadata",
+        _set_schema_metadata,
+        option("schema.name", doc="The schema's new name.", importance=HIGH),
+        option("schema.version", Type.INT, doc="The schema's new version.", importance=HIGH),
+        replace_null(),
+    ),
+    *_sides(
+        "TimestampConverter",
+        _timestamp_converter,
+        option("field", default="", doc="The field with the time; empty for the whole value.", importance=HIGH),
+        required("target.type", Type.STRING, "string, unix, Date, Time or Timestamp.", validator=word(*sorted(TYPES))),
+        option("format", default="", doc="The format of times as text, as in Java's SimpleDateFormat, in UTC."),
+        option(
+            "unix.precision",
+            default="milliseconds",
+            doc="The unit of numbers: seconds, milliseconds, microseconds or nanoseconds.",
+            importance=LOW,
+            validator=word("nanoseconds", "microseconds", "milliseconds", "seconds"),
+        ),
+        replace_null(),
+    ),
+)

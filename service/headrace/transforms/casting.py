@@ -71,24 +71,23 @@ class Cast:
 
     def __call__(self, record: SinkRecord) -> SinkRecord:
         data = self._side.of(record)
-        return record if data.value is None else self._side.put(record, self._cast(data))
-
-    def _cast(self, data: SchemaAndValue) -> SchemaAndValue:
+        if data.value is None:
+            return record
         if self._whole is not None:
             schema = None if data.schema is None else self._schemas(data.schema)
-            return SchemaAndValue(schema, cast(data, self._whole))
+            return self._side.put(record, SchemaAndValue(schema, cast(data, self._whole)))
         if data.schema is None:
             values = dict(plain_map(data, "cast types"))
             for name, type_name in self._spec.items():
                 values[str(name)] = cast(SchemaAndValue(None, values.get(str(name))), type_name)
-            return SchemaAndValue(None, values)
+            return self._side.put(record, SchemaAndValue(None, values))
         schema, members = struct(data, "cast types")
         cast_values = {}
         for member in schema.fields:
             value = cell(members, member, default=self._default)
             to = self._spec.get(member.name)
             cast_values[member.name] = value if to is None else cast(SchemaAndValue(member.schema, value), to)
-        return SchemaAndValue(self._schemas(schema), cast_values)
+        return self._side.put(record, SchemaAndValue(self._schemas(schema), cast_values))
 
     def _schema(self, schema: Schema) -> Schema:
         if self._whole is not None:
@@ -157,25 +156,17 @@ def _to_integer(value: Any, bits: int) -> int:
         if not -(1 << (bits - 1)) <= number < 1 << (bits - 1):
             raise ValueError
         return number
-    number = _long(_numeric(value), narrow=bits < 64 and isinstance(value, float))
-    half = 1 << (bits - 1)
-    return (number + half) % (1 << bits) - half  # wraps around, as Java's narrowing does
+    number, half = _numeric(value), 1 << (bits - 1)
+    if isinstance(number, float):  # is limited to the range of int or long; decimals lose high bits
+        limit = 1 << (31 if bits < 64 else 63)
+        number = 0 if math.isnan(number) else max(-limit, min(limit - 1, number))
+    return (int(number) + half) % (1 << bits) - half  # wraps around, as Java's narrowing does
 
 
 def _numeric(value: Any) -> Any:
     if isinstance(value, _JavaDate | bytes):
         raise unusable(f"Unexpected type in Cast transformation: {type(value).__name__.strip('_')}")
     return int(value) if isinstance(value, bool) else value
-
-
-def _long(value: Any, *, narrow: bool) -> int:
-    """Convert to an integer as Java does: floats are limited to the range of int or long, decimals lose high bits."""
-    if isinstance(value, float):
-        if math.isnan(value):
-            return 0
-        limit = 1 << (31 if narrow else 63)
-        return int(max(-limit, min(limit - 1, value)))
-    return int(value)
 
 
 def _to_double(value: Any) -> float:
@@ -190,16 +181,16 @@ def as_float(number: float) -> float:
         return math.copysign(math.inf, number)
 
 
-def _to_float(value: Any) -> float:
-    """Convert to a number of four bytes, with the fewest digits that identify it, as in JSON."""
-    return float(_shortest(_Float32(as_float(_to_double(value)))))
-
-
 def _to_string(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, _JavaDate):
-        return _date_text(int(value))
+    if isinstance(value, _JavaDate):  # as a time on the first day, as a date if the time is zero, otherwise as both
+        milliseconds = int(value)
+        if milliseconds < _DAY:
+            return DateFormat("HH:mm:ss.SSS'Z'").format(milliseconds)
+        if milliseconds % _DAY == 0:
+            return DateFormat("yyyy-MM-dd").format(milliseconds)
+        return DateFormat("yyyy-MM-dd'T'HH:mm:ss.SSS'Z'").format(milliseconds)
     if isinstance(value, float):
         return java_double(value)
     if isinstance(value, Decimal):
@@ -207,15 +198,6 @@ def _to_string(value: Any) -> str:
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     return str(value)
-
-
-def _date_text(milliseconds: int) -> str:
-    """Format a date as Connect does: a time on the first day, a date if the time is zero, otherwise both."""
-    if milliseconds < _DAY:
-        return DateFormat("HH:mm:ss.SSS'Z'").format(milliseconds)
-    if milliseconds % _DAY == 0:
-        return DateFormat("yyyy-MM-dd").format(milliseconds)
-    return DateFormat("yyyy-MM-dd'T'HH:mm:ss.SSS'Z'").format(milliseconds)
 
 
 def java_double(value: float) -> str:
@@ -244,7 +226,8 @@ def _shortest(value: float) -> str:
 
 
 _TO: dict[str, Callable[[Any], Any]] = {
-    "float": _to_float,
+    # with the fewest digits that identify a number of four bytes, as in JSON
+    "float": lambda value: float(_shortest(_Float32(as_float(_to_double(value))))),
     "double": _to_double,
     "boolean": lambda value: value.lower() == "true" if isinstance(value, str) else _to_integer(value, 64) != 0,
     "string": _to_string,

@@ -127,27 +127,28 @@ class ExtractNewRecordState:
 
     def __call__(self, record: SinkRecord) -> SinkRecord | None:
         if record.value.value is None:
-            return self._tombstone(record)
+            if not self._keep_tombstones:
+                return None
+            operation = next((reference for reference in self._add_headers if reference.field == "op"), None)
+            if operation is None:
+                return record
+            return record.with_header(operation.name, SchemaAndValue(Schema("string"), "d"))
         if not is_envelope(record.value.schema):
             return record
         envelope, values = record.value.schema, record.value.value
         assert envelope is not None  # noqa: S101 - is_envelope has checked it
         if values.get("after") is None and values.get("before") is None:
             return None  # a truncate
-        changed = self._with_headers(record, envelope, values)
+        for reference in self._add_headers:
+            field_schema = reference.schema(envelope)
+            if field_schema is not None:
+                header = SchemaAndValue(field_schema, reference.value(envelope, values))
+                record = record.with_header(reference.name, header)
         if values.get("after") is None:
-            return self._delete(changed, envelope, values)
-        row = self._image("after", changed, envelope, values)
+            return self._delete(record, envelope, values)
+        row = self._image("after", record, envelope, values)
         row = self._marks[False](row) if self._deletes.rewrites else row
         return self._finish(row, envelope, values, values["after"])
-
-    def _tombstone(self, record: SinkRecord) -> SinkRecord | None:
-        if not self._keep_tombstones:
-            return None
-        operation = next((reference for reference in self._add_headers if reference.field == "op"), None)
-        if operation is None:
-            return record
-        return record.with_header(operation.name, SchemaAndValue(Schema("string"), "d"))
 
     def _delete(self, record: SinkRecord, envelope: Schema, values: dict[str, Any]) -> SinkRecord | None:
         if self._deletes is Deletes.DROP:
@@ -164,7 +165,25 @@ class ExtractNewRecordState:
         return replace(record, value=SchemaAndValue(envelope.field(name), values[name]))
 
     def _finish(self, row: SinkRecord, envelope: Schema, values: dict[str, Any], image: dict[str, Any]) -> SinkRecord:
-        return self._without_dropped(self._route_to_field(self._with_fields(row, envelope, values), image))
+        if row.value.schema is not None:
+            added = {
+                reference.name: reference.value(envelope, values)
+                for reference in self._add_fields
+                if reference.schema(envelope) is not None
+            }
+            if id(envelope) not in self._rows:  # holds the envelope's schema, so that no other object gets its id
+                self._rows[id(envelope)] = envelope, SchemaMemo(lambda schema: self._row_schema(schema, envelope))
+            row_schema = self._rows[id(envelope)][1](row.value.schema)
+            row = replace(row, value=SchemaAndValue(row_schema, {**row.value.value, **added}))
+        row = self._route_to_field(row, image)
+
+        header = next((item for item in row.headers if item[0] == self._drop_fields.header), None)
+        names = None if header is None else row.header_value(header).value
+        if not names or not isinstance(names, list):
+            return row
+        if self._drop_fields.from_key and row.key.value is not None:
+            row = self._drop(Side.KEY, row, names)
+        return self._drop(Side.VALUE, row, names)
 
     def _route_to_field(self, record: SinkRecord, image: dict[str, Any]) -> SinkRecord:
         topic = image.get(self._route) if self._route else None
@@ -172,43 +191,12 @@ class ExtractNewRecordState:
             raise unusable(f"Field '{self._route}' is not a string, so it cannot be a topic")
         return record.with_topic(topic) if topic and topic.strip() else record
 
-    def _with_headers(self, record: SinkRecord, envelope: Schema, values: dict[str, Any]) -> SinkRecord:
-        for reference in self._add_headers:
-            field_schema = reference.schema(envelope)
-            if field_schema is not None:
-                record = record.with_header(
-                    reference.name, SchemaAndValue(field_schema, reference.value(envelope, values))
-                )
-        return record
-
-    def _with_fields(self, row: SinkRecord, envelope: Schema, values: dict[str, Any]) -> SinkRecord:
-        if row.value.schema is None:
-            return row
-        added = {
-            reference.name: reference.value(envelope, values)
-            for reference in self._add_fields
-            if reference.schema(envelope) is not None
-        }
-        if id(envelope) not in self._rows:  # the entry holds the envelope's schema, so that no other object gets its id
-            self._rows[id(envelope)] = envelope, SchemaMemo(lambda schema: self._row_schema(schema, envelope))
-        row_schema = self._rows[id(envelope)][1](row.value.schema)
-        return replace(row, value=SchemaAndValue(row_schema, {**row.value.value, **added}))
-
     def _row_schema(self, schema: Schema, envelope: Schema) -> Schema:
         added = ((reference.name, reference.schema(envelope)) for reference in self._add_fields)
         return with_fields(
             schema,
             (*schema.fields, *(Field(name, field_schema) for name, field_schema in added if field_schema is not None)),
         )
-
-    def _without_dropped(self, record: SinkRecord) -> SinkRecord:
-        header = next((item for item in record.headers if item[0] == self._drop_fields.header), None)
-        names = None if header is None else record.header_value(header).value
-        if not names or not isinstance(names, list):
-            return record
-        if self._drop_fields.from_key and record.key.value is not None:
-            record = self._drop(Side.KEY, record, names)
-        return self._drop(Side.VALUE, record, names)
 
     def _drop(self, side: Side, record: SinkRecord, names: Sequence[str]) -> SinkRecord:
         schema = side.of(record).schema

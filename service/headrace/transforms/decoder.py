@@ -10,7 +10,7 @@ the fields of the source block to the record's headers, with the names that ``ad
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
@@ -35,7 +35,6 @@ from headrace.transforms.headers import header_bytes
 from headrace.transforms.record import NOTHING, Side, SinkRecord
 
 _IMAGES = ("before", "after")
-_Made = tuple[Schema, Schema, Schema, tuple[str, ...]]
 
 
 class KeyCompletion:
@@ -46,7 +45,7 @@ class KeyCompletion:
 
     def __init__(self, named: tuple[str, ...]) -> None:
         self._named = named
-        self._made: LRUCache[tuple[int, int], _Made] = LRUCache(64)
+        self._rows: LRUCache[tuple[int, int], tuple[Schema, Schema, Schema, tuple[str, ...]]] = LRUCache(64)
         self._structs: LRUCache[int, tuple[Schema, Schema]] = LRUCache(64)
 
     def complete(self, record: SinkRecord) -> SinkRecord:
@@ -56,7 +55,13 @@ class KeyCompletion:
         if not isinstance(key.value, dict) or not isinstance(value.value, dict):
             return record
         if key.schema is not None and value.schema is not None:
-            return self._complete_row(record, key.schema, value.schema)
+            schemas = id(key.schema), id(value.schema)
+            if schemas not in self._rows:
+                self._rows[schemas] = key.schema, value.schema, *_with_fields(value.schema, key.schema.fields)
+            *_, schema, missing = self._rows[schemas]
+            if not missing:
+                return record
+            return Side.VALUE.put(record, SchemaAndValue(schema, _fill(value.value, key.value, missing)))
         if key.schema is None and value.schema is None and _is_plain_event(value.value):
             return Side.VALUE.put(record, SchemaAndValue(None, _fill(value.value, key.value, tuple(key.value))))
         return record
@@ -71,19 +76,9 @@ class KeyCompletion:
             if key.schema.type not in PRIMITIVES:
                 return record
             if id(key.schema) not in self._structs:
-                made = Schema("struct", fields=(Field(name, key.schema),))
-                self._structs[id(key.schema)] = key.schema, made
+                self._structs[id(key.schema)] = key.schema, Schema("struct", fields=(Field(name, key.schema),))
             schema = self._structs[id(key.schema)][1]
         return replace(record, key=SchemaAndValue(schema, {name: key.value}))
-
-    def _complete_row(self, record: SinkRecord, key: Schema, value: Schema) -> SinkRecord:
-        schemas = id(key), id(value)
-        if schemas not in self._made:
-            self._made[schemas] = key, value, *_with_fields(value, key.fields)
-        *_, schema, missing = self._made[schemas]
-        if not missing:
-            return record
-        return Side.VALUE.put(record, SchemaAndValue(schema, _fill(record.value.value, record.key.value, missing)))
 
 
 def _with_fields(value: Schema, fields: tuple[Field, ...]) -> tuple[Schema, tuple[str, ...]]:
@@ -145,33 +140,43 @@ class TransformingDecoder:
         self._sources = sources
         self._prefix = options.added.headers_prefix
         self._source_fields = options.added.positions | set(Source.__struct_fields__)
-        given = Conversion() if conversion is None else conversion
-        self._keys: Converter = given.key or JsonData(options.key_schemas)
-        self._values: Converter = given.value or JsonData(options.value_schemas)
-        self._header_converter = given.header
+        conversion = Conversion() if conversion is None else conversion
+        self._keys: Converter = conversion.key or JsonData(options.key_schemas)
+        self._values: Converter = conversion.value or JsonData(options.value_schemas)
+        self._header_converter = conversion.header
         self._key_completion = KeyCompletion(options.key_fields)
         self._decoders: dict[str, RecordDecoder] = {}
 
     def decode(self, records: Sequence[KafkaRecord]) -> Decoded:
         """Decode records of one partition, in order of arrival; events have the topics that the chain gives them."""
-        out = Decoded([] if self._chain.keeps_cells else [InsufficientMetadata(self._topic)])
-        transformed = [record for record in self._through_chain(records, out) if record is not None]
-        for topic, run in groupby(transformed, lambda record: record.topic):
-            self._decode_run(topic, list(run), out)
-        out.errant.sort(key=lambda errant: errant.index)
-        return out
-
-    def _through_chain(self, records: Sequence[KafkaRecord], out: Decoded) -> Iterator[_Transformed | None]:
+        decoded = Decoded([] if self._chain.keeps_cells else [InsufficientMetadata(self._topic)])
+        transformed: list[_Transformed] = []
         for index, record in enumerate(records):
             try:
-                transformed = self._transform(index, record)
+                result = self._transform(index, record)
             except BadRecord as error:
-                out.errant.append(Errant(index, error.stage or Stage.VALUE_CONVERTER, error))
+                decoded.errant.append(Errant(index, error.stage or Stage.VALUE_CONVERTER, error))
                 continue
-            if transformed is None:
-                out.skipped += 1
-                out.dropped += [index] if record.value is not None else []  # a tombstone only repeats its delete
-            yield transformed
+            if result is not None:
+                transformed.append(result)
+                continue
+            decoded.skipped += 1
+            if record.value is not None:  # a tombstone only repeats its delete
+                decoded.dropped.append(index)
+
+        for topic, run in groupby(transformed, lambda record: record.topic):
+            if topic not in self._decoders:
+                self._decoders[topic] = RecordDecoder(self._topic, self._options, self._catalog, self._sources)
+            records_of_topic = list(run)
+            part = self._decoders[topic].decode(records_of_topic)
+            part.errant = [replace(errant, index=records_of_topic[errant.index].index) for errant in part.errant]
+            part.messages = [
+                replace(message, topic=topic) if isinstance(message, RoutedEvents) else message
+                for message in part.messages
+            ]
+            decoded.add(part)
+        decoded.errant.sort(key=lambda errant: errant.index)
+        return decoded
 
     def _transform(self, index: int, record: KafkaRecord) -> _Transformed | None:
         key = self._data(record.key, record.headers, self._keys, Stage.KEY_CONVERTER)
@@ -182,8 +187,13 @@ class TransformingDecoder:
         if after is None:
             return None
         after = self._key_completion.complete(after)
-        added = self._source_headers(before.value, after.value)
-        headers = [*added, *((name, header_bytes(header) or b"") for name, header in after.headers)]
+        headers = []
+        if _is_event(before.value) and not _is_event(after.value):  # the chain has converted an envelope to a row
+            headers.append((f"{self._prefix}op", msgspec.json.encode(value.value.get("op"))))
+            for name, field in (value.value.get("source") or {}).items():
+                if name in self._source_fields and field is not None:
+                    headers.append((f"{self._prefix}source_{name}", msgspec.json.encode(field)))
+        headers += [(name, header_bytes(header) or b"") for name, header in after.headers]
         return _Transformed(index, after.topic, *coordinate, _or_none(after.key), _or_none(after.value), headers)
 
     @staticmethod
@@ -195,26 +205,6 @@ class TransformingDecoder:
         except BadRecord as error:
             error.stage = stage
             raise
-
-    def _source_headers(self, before: SchemaAndValue, after: SchemaAndValue) -> Iterator[tuple[str, bytes]]:
-        """Headers with the operation and the source block of an envelope that the chain has converted to a row."""
-        if not _is_event(before) or _is_event(after):
-            return
-        yield f"{self._prefix}op", msgspec.json.encode(before.value.get("op"))
-        for name, value in (before.value.get("source") or {}).items():
-            if name in self._source_fields and value is not None:
-                yield f"{self._prefix}source_{name}", msgspec.json.encode(value)
-
-    def _decode_run(self, topic: str, run: Sequence[_Transformed], out: Decoded) -> None:
-        if topic not in self._decoders:
-            self._decoders[topic] = RecordDecoder(self._topic, self._options, self._catalog, self._sources)
-        decoded = self._decoders[topic].decode(run)
-        decoded.errant = [replace(errant, index=run[errant.index].index) for errant in decoded.errant]
-        decoded.messages = [
-            replace(message, topic=topic) if isinstance(message, RoutedEvents) else message
-            for message in decoded.messages
-        ]
-        out.add(decoded)
 
 
 def _is_event(data: SchemaAndValue) -> bool:

@@ -144,7 +144,6 @@ class Insertion:
 
     @classmethod
     def parse(cls, text: str | None) -> Insertion | None:
-        """Parse an option's value."""
         if text is None:
             return None
         return cls(text[:-1] if text.endswith(("?", "!")) else text, not text.endswith("!"))

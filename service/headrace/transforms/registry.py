@@ -5,7 +5,7 @@ Other packages add classes by the entry points ``headrace.transforms`` and ``hea
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
@@ -40,13 +40,13 @@ _OF_OTHERS = {
 @cache
 def transforms() -> Mapping[str, PluginClass]:
     """Return the transforms by class name, in the order of the names. Raises ConfigError for an unusable extension."""
-    return _by_name([*apache.transforms(), *debezium.transforms()], _TRANSFORMS)
+    return _by_name((*apache.TRANSFORMS, *debezium.TRANSFORMS), _TRANSFORMS)
 
 
 @cache
 def predicates() -> Mapping[str, PluginClass]:
     """Return the predicates by class name, in the order of the names. Raises ConfigError for an unusable extension."""
-    return _by_name([*apache.predicate_classes()], _PREDICATES)
+    return _by_name(apache.PREDICATES, _PREDICATES)
 
 
 def check_extensions() -> None:
@@ -54,7 +54,7 @@ def check_extensions() -> None:
     predicates()
 
 
-def _by_name(own: list[PluginClass], extensions: ExtensionPoint[PluginClasses]) -> dict[str, PluginClass]:
+def _by_name(own: Iterable[PluginClass], extensions: ExtensionPoint[PluginClasses]) -> dict[str, PluginClass]:
     classes = {plugin.class_name: plugin for plugin in own}
     for name, classes_of in extensions.load_all().items():
         for added in classes_of():

@@ -69,9 +69,8 @@ class TimestampConverter:
         data = self._side.of(record)
         if data.schema is None and data.value is None:
             return record
-        return self._side.put(
-            record, self._convert_plain(data) if data.schema is None else self._convert_typed(data.schema, data)
-        )
+        converted = self._convert_plain(data) if data.schema is None else self._convert_typed(data.schema, data)
+        return self._side.put(record, converted)
 
     def _convert_plain(self, data: SchemaAndValue) -> SchemaAndValue:
         if not self._field:
@@ -108,18 +107,17 @@ class TimestampConverter:
         return replace(TYPES[self._target], optional=schema.optional)
 
     def _convert(self, representation: str, value: Any) -> Any:
-        return None if value is None else self._target_value(self._milliseconds(representation, value))
-
-    def _milliseconds(self, representation: str, value: Any) -> int:
+        if value is None:
+            return None
         if representation == "string":
             if self._dates is None:
                 raise unusable("TimestampConverter: the timestamp is text; set the option format")
-            return self._dates.parse(value)
-        if representation == "unix":
-            return _towards_zero(int(value) * 1000, self._per_second)
-        return int(value) * (_DAY if representation == "Date" else 1)
+            milliseconds = self._dates.parse(value)
+        elif representation == "unix":
+            milliseconds = _towards_zero(int(value) * 1000, self._per_second)
+        else:
+            milliseconds = int(value) * (_DAY if representation == "Date" else 1)
 
-    def _target_value(self, milliseconds: int) -> Any:
         if self._target == "string" and self._dates is not None:
             return self._dates.format(milliseconds)
         if self._target == "unix":
@@ -128,7 +126,6 @@ class TimestampConverter:
 
 
 def _towards_zero(number: int, divisor: int) -> int:
-    """Divide as Java does."""
     return number // divisor if number >= 0 else -(-number // divisor)
 
 
@@ -264,17 +261,16 @@ class TimezoneConverter:
             wanted = named is None or (member.name in named) is (self._include is not None)
             value = cell(made, member) if wanted else None
             if value is not None:
-                made[member.name] = self._time(member.schema.name or "", value, made.get(member.name), record)
+                schema_name = member.schema.name or ""
+                if schema_name in _LOCAL:
+                    made[member.name] = self._local(value, _LOCAL[schema_name])
+                elif schema_name == _ZONED_TIMESTAMP:
+                    made[member.name] = self._with_offset(value)
+                elif schema_name == _ZONED_TIME:
+                    made[member.name] = self._time_of_day(value, record.timestamp)
+                else:
+                    made.setdefault(member.name, None)
         return made
-
-    def _time(self, schema_name: str, value: Any, given: Any, record: SinkRecord) -> Any:
-        if schema_name in _LOCAL:
-            return self._local(value, _LOCAL[schema_name])
-        if schema_name == _ZONED_TIMESTAMP:
-            return self._with_offset(value)
-        if schema_name == _ZONED_TIME:
-            return self._time_of_day(value, record.timestamp)
-        return given
 
     def _offset(self, local: datetime) -> timedelta:
         return local.replace(tzinfo=self._zone).utcoffset() or timedelta()
