@@ -215,7 +215,7 @@ FOUND_BY_HISTORIES = (
         (
             "a value behind a doubtful null is doubted, and one before it is not",
             "contradicted-cells",
-            becoming("doubted > known", "doubted < known"),
+            becoming("doubted > certain", "doubted < certain"),
         ),
     ),
     *_of(

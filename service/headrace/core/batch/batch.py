@@ -75,8 +75,8 @@ class Watermarks:
         self._partitions = Counter(topics)
         self._newest: dict[str, dict[TopicPartition, int]] = {}
 
-    def reached(self, batch: Batch) -> int:
-        """Return the watermark that a table has with this batch, in microseconds.
+    def advance(self, batch: Batch) -> int:
+        """Return the watermark that a table has after this batch, in microseconds.
 
         -1 while it is unknown: a partition of a topic of the table has brought no change yet.
         """

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from functools import reduce
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.core.model.events import CellState, Changes, Column, Content, KeyChanges, LogServers, TableId, Versions
@@ -78,7 +77,7 @@ def _common_table(topic: str, left: TableId, right: TableId) -> TableId | None:
 
 
 def combine(runs: Sequence[Changes]) -> Changes:
-    """Return the runs as one, in order. All of them must be ``joined`` without a None."""
+    """Return the runs as one, in order. ``common_shape`` of all of them must not be None."""
     if len(runs) == 1:
         return runs[0]
     # Key changes refer to events by index, which is that in its run plus the events of the runs before it.
@@ -86,20 +85,27 @@ def combine(runs: Sequence[Changes]) -> Changes:
     names = list(dict.fromkeys(column.name for run in runs for column in run.columns))
     first = runs[0]
     tables = (run.table for run in runs)
+    servers: LogServers | None = None
+    if any(run.servers is not None for run in runs):
+        parts = [
+            run.servers or LogServers(pa.array([""] * len(run), pa.string()), np.full(len(run), b"")) for run in runs
+        ]
+        names_of_servers = pa.concat_arrays([part.server for part in parts])
+        servers = LogServers(names_of_servers, np.concatenate([part.number for part in parts]))
     return Changes(
         table=reduce(lambda one, other: _common_table(first.version.topic, one, other) or one, tables),
         key_fields=first.key_fields,
         operation=np.concatenate([run.operation for run in runs]),
         key=pa.concat_arrays([run.key for run in runs]),
-        version=Versions.concatenated([run.version for run in runs]),
+        version=Versions.concatenate([run.version for run in runs]),
         transaction=np.concatenate([run.transaction for run in runs]),
         columns=tuple(_column(name, runs) for name in names),
-        key_changes=KeyChanges.concatenated(
+        key_changes=KeyChanges.concatenate(
             (int(start), run.key_changes) for start, run in zip(starts, runs, strict=False)
         ),
         lost=np.concatenate([run.losses() for run in runs]) if any(run.lost is not None for run in runs) else None,
         omits_generated=any(run.omits_generated for run in runs),
-        servers=_servers(runs),
+        servers=servers,
     )
 
 
@@ -129,19 +135,13 @@ class Run:
                 return False  # proven: barriers-alone
         return True
 
-    def combined(self) -> Content:
+    def content(self) -> Content:
         """Return the contents as one."""
         return combine(self._changes) if self._changes else self._last
 
 
 def remaining(changes: Changes, gone: Collection[int]) -> Changes:
     """Return the events except those at the indexes ``gone``, which count as lost before the others."""
-    kept = np.array([index for index in range(len(changes)) if index not in gone], np.int64)
-    return replace(changes.take(kept), lost=_losses_with(changes, gone)[kept])
-
-
-def _losses_with(changes: Changes, gone: Collection[int]) -> npt.NDArray[np.int64]:
-    """The number of lost records of its partition before each event, including those at ``gone``."""
     # A value that a later event reports as unchanged counts only if no event between them was omitted: the omitted one
     # may have changed it.
     newly = np.zeros(len(changes), np.int64)
@@ -149,16 +149,8 @@ def _losses_with(changes: Changes, gone: Collection[int]) -> npt.NDArray[np.int6
     for partition in np.unique(changes.version.partition):
         its = changes.version.partition == partition
         newly[its] = newly[its].cumsum()
-    return changes.losses() + newly
-
-
-def _servers(runs: Sequence[Changes]) -> LogServers | None:
-    if all(run.servers is None for run in runs):
-        return None
-    parts = [run.servers or LogServers(pa.array([""] * len(run), pa.string()), np.full(len(run), b"")) for run in runs]
-    return LogServers(
-        pa.concat_arrays([part.server for part in parts]), np.concatenate([part.number for part in parts])
-    )
+    kept = np.array([index for index in range(len(changes)) if index not in gone], np.int64)
+    return replace(changes.take(kept), lost=(changes.losses() + newly)[kept])
 
 
 def _column(name: str, runs: Sequence[Changes]) -> Column:
@@ -174,15 +166,15 @@ def _column(name: str, runs: Sequence[Changes]) -> Column:
     for run, run_column in zip(runs, columns_of_runs, strict=True):
         values = pa.nulls(len(run), widest_type) if run_column is None else run_column.values
         arrays.append(values if values.type == widest_type else values.cast(widest_type))
-    states = None
-    if any(column is None or column.states is not None for column in columns_of_runs):
-        states = np.concatenate([_states_of(run, column) for run, column in zip(runs, columns_of_runs, strict=True)])
-    return Column(name, widest.schema, pa.concat_arrays(arrays), states)
-
-
-def _states_of(run: Changes, column: Column | None) -> npt.NDArray[np.uint8]:
-    if column is None:
-        return np.full(len(run), CellState.ABSENT, np.uint8)  # proven: column-of-other-run
-    if column.states is not None:
-        return column.states
-    return np.where(np.asarray(column.values.is_valid()), CellState.VALUE, CellState.NULL).astype(np.uint8)
+    if not any(column is None or column.states is not None for column in columns_of_runs):
+        return Column(name, widest.schema, pa.concat_arrays(arrays))
+    states = []
+    for run, run_column in zip(runs, columns_of_runs, strict=True):
+        if run_column is None:
+            states.append(np.full(len(run), CellState.ABSENT, np.uint8))  # proven: column-of-other-run
+        elif run_column.states is not None:
+            states.append(run_column.states)
+        else:
+            valid = np.asarray(run_column.values.is_valid())
+            states.append(np.where(valid, CellState.VALUE, CellState.NULL).astype(np.uint8))
+    return Column(name, widest.schema, pa.concat_arrays(arrays), np.concatenate(states))

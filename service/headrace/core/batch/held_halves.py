@@ -18,7 +18,6 @@ from dataclasses import dataclass, field, replace
 from heapq import nsmallest
 from math import inf
 from operator import itemgetter
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -48,11 +47,11 @@ _REMEMBERED = 100_000
 class Progress:
     """How far the assigned partitions were read.
 
-    ``caught_up`` is when (monotonic) each partition was last known to have no record that was not read. ``stopped`` are
+    ``caught_up`` is when (monotonic) each partition last had no record that was not read. ``stopped`` are
     those that are not read until a table is restarted.
     """
 
-    caught_up: Mapping[Any, float] = field(default_factory=dict)
+    caught_up: Mapping[TopicPartition, float] = field(default_factory=dict)
     stopped: Set[TopicPartition] = frozenset()
 
 
@@ -184,8 +183,8 @@ class HeldHalves:
         """Release the events of a key up to the first half that has to wait, and their other halves with them."""
         released: list[Part] = []
         while (held := self._head(key)) is not None:
-            other = self._other(held)
-            if other is not None:
+            other = next((half for half in self._others(held) if half is self._head(half.key)), None)
+            if other is not None:  # both are the first held events of their keys
                 first, second = (other, held) if held.second else (held, other)
                 released += [replace(self._remove(first), joined=True), self._remove(second)]
                 released += self.release_waiting(other.key)
@@ -200,14 +199,10 @@ class HeldHalves:
     def _head(self, key: str) -> _Held | None:
         return self._by_key[key][0] if key in self._by_key else None
 
-    def _other(self, half: _Held) -> _Held | None:
-        """The other half of a key change, if it is the first held event of its key."""
-        return next((held for held in self._others(half) if held is self._head(held.key)), None)
-
     def _others(self, half: _Held) -> list[_Held]:
         """The other half of a key change if it is held; several if it was sent again."""
-        known = self._halves.get(half.change, ()) if half.change is not None else ()
-        return [held for held in known if held.second != half.second]
+        halves = self._halves.get(half.change, ()) if half.change is not None else ()
+        return [held for held in halves if held.second != half.second]
 
     def _waits_for_another(self, half: _Held) -> bool:
         """Whether the other half is held behind an event that waits for something else, which ends its wait first.
@@ -287,20 +282,13 @@ class _Router:
 
     def parts(self) -> list[Part]:
         """Return the events that continue to the queue."""
-        for index in self._candidates():
+        # Only events that are halves, or have a key that may be held, are looked at one by one.
+        key_of = self._changes.key
+        keys = {*self._held.keys()} | {key_of[index].as_py() for index in self._changes.key_changes.halves}
+        for index in np.flatnonzero(np.asarray(pc.is_in(key_of, pa.array(sorted(keys), pa.string())))).tolist():
             self._route(index)
         self._send(len(self._changes))
         return self._parts
-
-    def _candidates(self) -> list[int]:
-        """The events that are halves, or have a key that may be held."""
-        changes = self._changes
-        halves = changes.key_changes.halves
-        keys = {*self._held.keys()} | {changes.key[index].as_py() for index in halves}
-        candidates: list[int] = np.flatnonzero(
-            np.asarray(pc.is_in(changes.key, pa.array(sorted(keys), pa.string())))
-        ).tolist()
-        return candidates
 
     def _route(self, index: int) -> None:
         changes = self._changes

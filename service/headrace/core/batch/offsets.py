@@ -211,7 +211,7 @@ class ReadLogs:
         return read[-1][1] if read else None
 
     def before(self, partition: TopicPartition, offset: int) -> LogPosition | None:
-        """Return the last position that is known to be before an offset to commit; offsets only grow."""
+        """Return the last position that was read before an offset to commit; offsets only grow."""
         read = self._read.get(partition)
         while read and len(read) > 1 and read[1][0] <= offset:
             read.popleft()

@@ -11,12 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from headrace.core.batch.batch import (
-    Batch,
-    BatchPolicy,
-    Trigger,
-    Unwritten,
-)
+from headrace.core.batch.batch import Batch, BatchPolicy, Trigger, Unwritten
 from headrace.core.batch.combine import Run
 from headrace.core.batch.event_pairs import LastDeletes
 from headrace.core.batch.held_halves import HeldHalves, Part, Progress
@@ -40,7 +35,7 @@ _FEW_HELD = 10_000
 class Backlog:
     """How far a task has read: the records of each partition that wait in Kafka, and when the last chunk came.
 
-    ``behind`` has only the partitions of which a chunk came; ``progress`` returns what is known of all assigned ones.
+    ``behind`` has only the partitions of which a chunk came; ``progress`` returns that of all assigned ones.
     """
 
     progress: Callable[[], Progress] = Progress
@@ -98,7 +93,11 @@ class TableQueue:
             if changes is not None and self._holds_halves:
                 for part in self._held.route(changes, origin, self._arrivals):
                     self._push(_waiting(part))
-                self._bound_held()
+                # Once more than a batch is held, everything that is held continues.
+                limit = self._policy
+                if self._held.size >= limit.max_bytes or len(self._held) >= max(limit.max_records, _FEW_HELD):
+                    for part in self._held.release_all():
+                        self._push(_waiting(part))
             elif changes is not None:
                 origin.missing += 1
                 self._push(_item(changes, origin, self._arrivals))
@@ -116,8 +115,17 @@ class TableQueue:
             self._push_released(self._held.expire(now, self._backlog.read_at, self._backlog.progress()))
         if not self._is_ready:
             return None
-        trigger = Trigger.FLUSH if flush else self._trigger(now)
-        if trigger is None:
+        if flush:
+            trigger = Trigger.FLUSH
+        elif self.records >= self._policy.max_records:
+            trigger = Trigger.ROWS
+        elif self.size >= self._policy.max_bytes:
+            trigger = Trigger.BYTES
+        elif any(item.content.is_barrier for item in self._waiting):
+            trigger = Trigger.BARRIER
+        elif now >= self._by_age():
+            trigger = Trigger.AGE
+        else:
             return None
         self._open = self._close(trigger)
         self._next_id += 1
@@ -136,7 +144,7 @@ class TableQueue:
         return min(self._by_age(), half) if half is not None else self._by_age()
 
     def resume(self, now: float) -> None:
-        """Begin the waits of halves again after a pause, in which nothing was read."""
+        """Begin the waits of halves again: nothing was read during a pause."""
         self._held.wait_again(now)
 
     def complete(self, batch: Batch) -> Sequence[Origin]:
@@ -181,13 +189,6 @@ class TableQueue:
 
     # -- halves of key changes ----------------------------------------------------------------------------------------
 
-    def _bound_held(self) -> None:
-        """Queue everything that is held once it is more than a batch."""
-        limit = self._policy
-        if self._held.size >= limit.max_bytes or len(self._held) >= max(limit.max_records, _FEW_HELD):
-            for part in self._held.release_all():
-                self._push(_waiting(part))
-
     @property
     def _is_ready(self) -> bool:
         """Whether a batch can be taken: what concerns the whole table waits for the halves that are held."""
@@ -219,13 +220,10 @@ class TableQueue:
             keys = [part.changes.key[0].as_py() for part in together]
             arrival = max(*(part.arrival for part in together), *(self._released.get(key, 0) for key in keys))
             self._released |= dict.fromkeys(keys, arrival)
-            at = self._barrier_behind(arrival)
+            items = enumerate(self._waiting)
+            at = next((index for index, item in items if item.content.is_barrier and item.arrival > arrival), None)
             for number, member in enumerate(together):
                 self._push(_waiting(member), None if at is None else at + number)
-
-    def _barrier_behind(self, arrival: int) -> int | None:
-        barriers = (index for index, item in enumerate(self._waiting) if item.content.is_barrier)
-        return next((index for index in barriers if self._waiting[index].arrival > arrival), None)
 
     def _pop(self) -> _Waiting:
         item = self._waiting.popleft()
@@ -234,15 +232,6 @@ class TableQueue:
         return item
 
     # -- closing ------------------------------------------------------------------------------------------------------
-
-    def _trigger(self, now: float) -> Trigger | None:
-        if self.records >= self._policy.max_records:
-            return Trigger.ROWS
-        if self.size >= self._policy.max_bytes:
-            return Trigger.BYTES
-        if any(item.content.is_barrier for item in self._waiting):
-            return Trigger.BARRIER
-        return Trigger.AGE if now >= self._by_age() else None
 
     def _by_age(self) -> float:
         """When the oldest event has waited long enough."""
@@ -286,7 +275,7 @@ class TableQueue:
                 break
             items.append(self._pop())
             records, size = records + len(items[-1].content), size + items[-1].size
-        return items, run.combined()
+        return items, run.content()
 
 
 def _item(content: Content, origin: Origin, arrival: int, *, joined: bool = False) -> _Waiting:

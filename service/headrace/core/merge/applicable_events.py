@@ -39,6 +39,12 @@ class Grouped:
         return starts
 
 
+def latest(flags: Bools) -> Ints:
+    """Return the last index up to each index where ``flags`` is set, -1 before the first."""
+    indexes = np.where(flags, np.arange(len(flags)), -1)
+    return np.maximum.accumulate(indexes) if len(indexes) else indexes
+
+
 def group(changes: Changes) -> Grouped:
     """Return the events of a batch by key, without tombstones that only repeat the delete before them (section 2.3)."""
     encoded = changes.key.dictionary_encode()
@@ -66,11 +72,13 @@ def applicable(
     version = changes.version.take(grouped.order)
     operation = changes.operation[grouped.order]
     deletes = (operation == Operation.DELETE) | (operation == Operation.TOMBSTONE)
-    tombstones = _known(ledger, grouped.keys)
-    rows = _known(stored, grouped.keys)
+    tombstones = _by_code(ledger, grouped.keys)
+    rows = _by_code(stored, grouped.keys)
     # Positions 10 20 30 of one partition need no comparison with each other. 10 30 20 do: the change at 20 was sent
     # again, or comes late from another partition, and must not replace that at 30.
-    suspect = _disorderly(version, grouped)
+    doubtful = ~grouped.starts()[1:] & ~plainly_later(version)
+    suspect = np.zeros(len(grouped.keys), np.bool_)
+    suspect[grouped.code[1:][doubtful]] = True
     suspect[list(rows)] = True
     suspect |= _needing_arrival(version, grouped, tombstones)
     # After a crash between ledger and table commit, u(10) d(20) are read again and the ledger has d(20). It must not
@@ -88,7 +96,7 @@ def applicable(
         applies &= ~done[grouped.code]  # proven: rows-up-to-date
         suspect &= ~done
     if suspect.any():
-        _walk_all(version, grouped, deletes, exempt, applies, suspect, tombstones, rows)
+        _walk(version, grouped, deletes, exempt, applies, suspect, tombstones, rows)
     return applies
 
 
@@ -158,38 +166,12 @@ def _needing_arrival(version: Versions, grouped: Grouped, tombstones: Mapping[in
     return marked
 
 
-def _walk_all(
-    version: Versions,
-    grouped: Grouped,
-    deletes: Bools,
-    exempt: Bools,
-    applies: Bools,
-    suspect: Bools,
-    tombstones: Mapping[int, RowVersion],
-    rows: Mapping[int, RowVersion],
-) -> None:
-    bounds = np.append(np.flatnonzero(grouped.starts()), len(exempt))
-    present = grouped.code[bounds[:-1]]
-    for key in np.flatnonzero(suspect[present]):
-        code = int(present[key])
-        span = (int(bounds[key]), int(bounds[key + 1]))
-        _walk(version, deletes, exempt, applies, span, tombstones.get(code), rows.get(code))
-
-
-def _known(versions: Mapping[str, RowVersion], keys: pa.StringArray) -> dict[int, RowVersion]:
+def _by_code(versions: Mapping[str, RowVersion], keys: pa.StringArray) -> dict[int, RowVersion]:
     """The versions of the batch's keys, by key code."""
     if not versions:
         return {}
     versions_by_code = ((code, versions.get(key)) for code, key in enumerate(keys.to_pylist()))
     return {code: version for code, version in versions_by_code if version is not None}
-
-
-def _disorderly(version: Versions, grouped: Grouped) -> Bools:
-    """The keys, by code, with an event that is not plainly later than the one before it."""
-    doubtful = ~grouped.starts()[1:] & ~plainly_later(version)
-    suspect = np.zeros(len(grouped.keys), np.bool_)
-    suspect[grouped.code[1:][doubtful]] = True
-    return suspect
 
 
 def plainly_later(version: Versions) -> Bools:
@@ -204,23 +186,28 @@ def plainly_later(version: Versions) -> Bools:
 
 def _walk(
     version: Versions,
+    grouped: Grouped,
     deletes: Bools,
     exempt: Bools,
     applies: Bools,
-    bounds: tuple[int, int],
-    tombstone: RowVersion | None,
-    row: RowVersion | None,
+    suspect: Bools,
+    tombstones: Mapping[int, RowVersion],
+    rows: Mapping[int, RowVersion],
 ) -> None:
-    """Compare one key's events, one by one, with the row and the tombstone after each of them."""
-    gone: RowVersion | None = None  # the delete of this batch that removed the row
-    for index in range(*bounds):
-        event = version.row(index)
-        blocked = tombstone is not None and not exempt[index] and not outranks(event, tombstone)
-        # A delete blocks only upserts, so a read after it can be deleted at the same position again.
-        rivals = (row or gone,) if deletes[index] else (gone, row)  # proven: rivals-of-deletes
-        stale = any(rival is not None and not outranks(event, rival) for rival in rivals)
-        applies[index] &= not blocked and not stale
-        if applies[index] and deletes[index]:
-            row, gone = None, succeed(event, gone)  # proven: walked-delete
-        elif applies[index]:
-            row = succeed(event, row)
+    """Compare the events of suspect keys, one by one, with the row and the tombstone after each of them."""
+    bounds = np.append(np.flatnonzero(grouped.starts()), len(exempt))
+    present = grouped.code[bounds[:-1]]
+    for key in np.flatnonzero(suspect[present]):
+        tombstone, row = tombstones.get(int(present[key])), rows.get(int(present[key]))
+        last_delete: RowVersion | None = None  # of this batch, which removed the row
+        for index in range(int(bounds[key]), int(bounds[key + 1])):
+            event = version.row(index)
+            blocked = tombstone is not None and not exempt[index] and not outranks(event, tombstone)
+            # A delete blocks only upserts, so a read after it can be deleted at the same position again.
+            rivals = (row or last_delete,) if deletes[index] else (last_delete, row)  # proven: rivals-of-deletes
+            stale = any(rival is not None and not outranks(event, rival) for rival in rivals)
+            applies[index] &= not blocked and not stale
+            if applies[index] and deletes[index]:
+                row, last_delete = None, succeed(event, last_delete)  # proven: walked-delete
+            elif applies[index]:
+                row = succeed(event, row)

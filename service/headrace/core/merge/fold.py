@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.core.merge.applicable_events import NOTHING, Grouped, applicable, group
+from headrace.core.merge.applicable_events import NOTHING, Grouped, applicable, group, latest
 from headrace.core.merge.key_changes import STORED, Carried, carried_cells
 from headrace.core.model.actions import Actions, CarriedCells, Gates, Superseded
 from headrace.core.model.events import NO_POSITION, CellState, Changes, Column, Operation, RowVersion, Versions, succeed
@@ -64,17 +64,12 @@ def fold(
         if changes.key_changes
         else {}
     )
-    return _actions(changes, rows, key, carried, _stale(grouped, rows))
-
-
-def _stale(grouped: Grouped, rows: Incarnations) -> Sequence[str]:
-    """The keys without an applicable event."""
-    if len(rows.codes) == len(grouped.keys):
-        return ()
-    stale = np.ones(len(grouped.keys), np.bool_)
-    stale[rows.codes] = False
-    keys: list[str] = grouped.keys.filter(pa.array(stale)).to_pylist()
-    return keys
+    stale_keys: Sequence[str] = ()
+    if len(rows.codes) < len(grouped.keys):  # no event of these keys applies
+        stale = np.ones(len(grouped.keys), np.bool_)
+        stale[rows.codes] = False
+        stale_keys = grouped.keys.filter(pa.array(stale)).to_pylist()
+    return _actions(changes, rows, key, carried, stale_keys)
 
 
 def events_of_rows(
@@ -100,22 +95,16 @@ def _incarnations(changes: Changes, grouped: Grouped, applies: Bools) -> Incarna
     after_delete[1:] = deletes[:-1] & ~starts[1:]  # proven: after-delete
     images = (operation == Operation.CREATE) | (operation == Operation.READ)  # proven: snapshot-reads
     new = images | (after_delete & ~deletes)
-    begin = _latest(starts | new | deletes)
-    alive = _latest(starts | deletes | after_delete)
+    begin = latest(starts | new | deletes)
+    alive = latest(starts | deletes | after_delete)
     last = np.flatnonzero(np.append(starts[1:], True)) if len(index) else np.zeros(0, np.int64)
     deleted = deletes[last]
     fresh = np.where(deleted, images[starts], new[begin[last]])  # proven: N5
     return Incarnations(index, last, begin[last], alive[last], fresh, deleted, code[last])
 
 
-def _latest(flags: Bools) -> Ints:
-    """The last position up to each position where ``flags`` is set, NONE before the first."""
-    positions = np.where(flags, np.arange(len(flags)), NONE)
-    return np.maximum.accumulate(positions) if len(positions) else positions
-
-
 def _actions(
-    changes: Changes, rows: Incarnations, key: pa.Array, carried: Mapping[int, Carried], stale: Sequence[str]
+    changes: Changes, rows: Incarnations, key: pa.Array, carried: Mapping[int, Carried], stale_keys: Sequence[str]
 ) -> Actions:
     # With u(a=1) u(b=2) the action contains a cell of both events, so it may apply only where the first one does: the
     # gate is that of the oldest event. With u(a=1) u(a=2) nothing is left of the first, and the gate is the second's.
@@ -132,6 +121,9 @@ def _actions(
     last_index = rows.index[rows.last]
     version = replace(changes.version.take(last_index), position=_row_positions(changes, rows))
     first = changes.version.take(rows.index[oldest])
+    origin = np.full(len(rows.last), NONE, np.int64)  # the action whose stored row supplies CARRIED cells
+    for action, row in carried.items():
+        origin[action] = row.origin
     unpositioned = (changes.version.position[rows.index] == NO_POSITION) & ~_deletes(changes.operation[rows.index])
     return Actions(
         table=changes.table,
@@ -143,9 +135,9 @@ def _actions(
         gates=Gates(_first_positions(changes.version, rows, oldest), first, first.position == NO_POSITION),
         transaction=changes.transaction[last_index],
         columns=columns,
-        carried=_origins(len(rows.last), carried),
+        carried=None if (origin == NONE).all() else CarriedCells(origin),
         superseded=Superseded(
-            rows.deleted & _within(unpositioned, rows), _tombstones_within(changes, rows, key, version), stale
+            rows.deleted & _within(unpositioned, rows), _tombstones_within(changes, rows, key, version), stale_keys
         ),
         read=changes.operation[last_index] == Operation.READ,
     )
@@ -159,23 +151,23 @@ def _fold_column(
     # Example, from old to new: u(a=5) u(a unchanged) u(a null?). The last event that contains the cell is the first;
     # the later null may hide 5 or be real, so the action has 5 as DOUBTFUL, and reselect decides.
     states = column.states[rows.index]
-    known = _latest((states == CellState.VALUE) | (states == CellState.NULL))[rows.last]
-    doubted = _latest(states == CellState.UNKNOWN)[rows.last]
-    omitted = _latest(states == CellState.UNCHANGED)[rows.last]
+    certain = latest((states == CellState.VALUE) | (states == CellState.NULL))[rows.last]
+    doubted = latest(states == CellState.UNKNOWN)[rows.last]
+    omitted = latest(states == CellState.UNCHANGED)[rows.last]
     # proven: cells-of-image
-    is_known, is_doubted, is_omitted = (latest >= rows.begin for latest in (known, doubted, omitted))
-    source = np.where(is_known, rows.index[known], NONE)
+    is_certain, is_doubted, is_omitted = (event >= rows.begin for event in (certain, doubted, omitted))
+    source = np.where(is_certain, rows.index[certain], NONE)
     # "Unchanged" contradicts a null, and does not confirm a value if a record was lost in between.
-    broken = (states[known] == CellState.NULL) | (lost[known] != lost[omitted])
-    contradiction = is_known & broken & (omitted > known)
+    broken = (states[certain] == CellState.NULL) | (lost[certain] != lost[omitted])
+    contradiction = is_certain & broken & (omitted > certain)
     folded = np.full(len(rows.last), CellState.ABSENT, np.uint8)
     # proven: image-without-column
     folded[rows.fresh] = CellState.NULL  # a new image without the column sets it to null
     folded[is_omitted] = CellState.UNCHANGED
     folded[is_doubted] = CellState.UNKNOWN
-    folded[is_known] = states[known][is_known]  # proven: S32
-    folded[is_known & ((doubted > known) | contradiction)] = CellState.DOUBTFUL  # proven: contradicted-cells
-    np.minimum(oldest, known, out=oldest, where=is_known)
+    folded[is_certain] = states[certain][is_certain]  # proven: S32
+    folded[is_certain & ((doubted > certain) | contradiction)] = CellState.DOUBTFUL  # proven: contradicted-cells
+    np.minimum(oldest, certain, out=oldest, where=is_certain)
     _carry(column, folded, source, carried, states[rows.begin], lost[rows.begin] != lost[omitted])
     folded[rows.deleted] = CellState.NULL
     values = column.values.take(pa.array(source, mask=source == NONE))
@@ -211,15 +203,6 @@ def _carry(
                 folded[action] = CellState.DOUBTFUL if doubtful else states[cell.event]
 
 
-def _origins(count: int, carried: Mapping[int, Carried]) -> CarriedCells | None:
-    if all(row.origin == STORED for row in carried.values()):
-        return None
-    origin = np.full(count, NONE, np.int64)
-    for action, row in carried.items():
-        origin[action] = row.origin
-    return CarriedCells(origin)
-
-
 def _tombstones_within(
     changes: Changes, rows: Incarnations, key: pa.Array, version: Versions
 ) -> Mapping[str, RowVersion]:
@@ -230,27 +213,23 @@ def _tombstones_within(
     """
     deletes = _deletes(changes.operation[rows.index])
     bare = ~rows.deleted & (version.position == NO_POSITION) & _within(deletes, rows)  # proven: tombstone-under-row
-    lower = rows.deleted & _falling(changes.version.position[rows.index], deletes, rows)
+    # A delete that does not outrank, by position, the delete of the same key before it.
+    position, at = changes.version.position[rows.index], np.flatnonzero(deletes)
+    key_of_delete = np.searchsorted(rows.last, at)
+    falling = (key_of_delete[1:] == key_of_delete[:-1]) & (position[at[1:]] <= position[at[:-1]])
+    lower = np.zeros(len(rows.last), np.bool_)
+    lower[key_of_delete[1:][falling]] = True
+    lower &= rows.deleted
     firsts = _firsts(rows)
-    found = {}
+    tombstones = {}
     for action in np.flatnonzero(bare | lower).tolist():
         span = slice(firsts[action], rows.last[action] + 1)
         tombstone: RowVersion | None = None
         for event in rows.index[span][deletes[span]].tolist():
             tombstone = succeed(changes.version.row(event), tombstone)
         if tombstone is not None:
-            found[key[action].as_py()] = tombstone
-    return found
-
-
-def _falling(position: npt.NDArray[np.bytes_], deletes: Bools, rows: Incarnations) -> Bools:
-    """The keys with a delete that does not outrank the delete before it by position."""
-    at = np.flatnonzero(deletes)
-    keys = np.searchsorted(rows.last, at)
-    falling = (keys[1:] == keys[:-1]) & (position[at[1:]] <= position[at[:-1]])
-    keys_with_falling = np.zeros(len(rows.last), np.bool_)
-    keys_with_falling[keys[1:][falling]] = True
-    return keys_with_falling
+            tombstones[key[action].as_py()] = tombstone
+    return tombstones
 
 
 def _deletes(operation: npt.NDArray[np.uint8]) -> Bools:
@@ -262,7 +241,7 @@ def _within(flags: Bools, rows: Incarnations) -> Bools:
     """The keys with a flagged event in the batch."""
     if not flags.any():
         return np.zeros(len(rows.last), np.bool_)
-    within: Bools = _latest(flags)[rows.last] >= _firsts(rows)
+    within: Bools = latest(flags)[rows.last] >= _firsts(rows)
     return within
 
 
@@ -278,7 +257,7 @@ def _row_positions(changes: Changes, rows: Incarnations) -> npt.NDArray[np.bytes
     must be able to remove it, and the ledger blocks older events.
     """
     position = changes.version.position[rows.index]
-    positioned = _latest(position != NO_POSITION)[rows.last]
+    positioned = latest(position != NO_POSITION)[rows.last]
     # proven: row-without-position
     return np.where(positioned >= rows.alive, position[positioned], NO_POSITION) if len(rows.last) else position
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.core.merge.applicable_events import group, plainly_later
+from headrace.core.merge.applicable_events import group, latest, plainly_later
 from headrace.core.model.actions import Actions, with_state
 from headrace.core.model.events import (
     NO_KEY_CHANGES,
@@ -36,7 +36,7 @@ Ints = npt.NDArray[np.int64]
 OPERATIONS = pa.array([None, "c", "u", "d", "r", "t", "d"])
 """Debezium's op by ``Operation``; a tombstone without its delete is a delete."""
 
-_KNOWN = (CellState.VALUE, CellState.NULL)
+_CERTAIN = (CellState.VALUE, CellState.NULL)
 _OPEN = (CellState.UNCHANGED, CellState.UNKNOWN)
 _DELETES = (Operation.DELETE, Operation.TOMBSTONE)
 _BEGINNINGS = (Operation.CREATE, Operation.READ, *_DELETES)
@@ -75,7 +75,7 @@ def with_nulls_for_doubted_cells(changes: Changes) -> Changes:
 
 
 def without_last_resorts(last: Actions) -> Actions:
-    """Return the actions with doubtful cells open: the best known value need not be that of the event."""
+    """Return the actions with doubtful cells open: the best earlier value need not be that of the event."""
     return replace(last, columns=with_state(last.columns, CellState.DOUBTFUL, CellState.UNCHANGED))
 
 
@@ -98,16 +98,19 @@ def history(changes: Changes, last: Actions | None = None, stored: pa.Schema | N
     sources = _Sources(changes, last)
     columns, missing = [], []
     for column in changes.columns:
-        filled, open_cells = sources.filled(column)
+        filled, open_cells = sources.fill(column)
         stored_type = stored.field(column.name).type if stored is not None and column.name in stored.names else None
         values = to_table_type(filled, stored_type) if column.schema.parameters == INFERRED else filled
         if values is not None:
             columns.append(Column(column.name, column.schema, values))
             missing.append((column.name, open_cells))
+    unavailable: list[list[str] | None] = [None] * len(changes)
+    for name, open_cells in missing:
+        for event in np.flatnonzero(open_cells).tolist():
+            unavailable[event] = [*(unavailable[event] or ()), name]
     operation = OPERATIONS.take(pa.array(changes.operation))
-    return History(
-        changes.table, operation, changes.version, tuple(columns), _names_of_missing_cells(missing, len(changes))
-    )
+    names = pa.array(unavailable, pa.list_(pa.string()))
+    return History(changes.table, operation, changes.version, tuple(columns), names)
 
 
 def truncate_row(truncate: Truncate, offsets: Mapping[TopicPartition, int]) -> History:
@@ -130,43 +133,40 @@ class _Sources:
         grouped = group(changes) if changes.key_fields else None
         self._count = len(changes)
         self._order = np.arange(self._count) if grouped is None else grouped.order
-        self._begin = _latest(self._beginnings(changes, None if grouped is None else grouped.starts()))
+        begins = np.ones(self._count, np.bool_)
+        if grouped is not None:  # without a key, no two events are certain to belong to one row
+            begins = grouped.starts() | np.isin(changes.operation[self._order], _BEGINNINGS)
+            begins[1:] |= ~plainly_later(changes.version.take(self._order))
+        self._begin = latest(begins)
         self._images = ~np.isin(changes.operation[self._order], _DELETES)
         self._losses = changes.losses()[self._order]
         self._resolved = {} if last is None else {column.name: column for column in last.columns}
         self._actions = {} if last is None else _actions_of_events(changes, last)
 
-    def _beginnings(self, changes: Changes, starts: Bools | None) -> Bools:
-        if starts is None:  # without a key no two events are known to belong to one row
-            return np.ones(self._count, np.bool_)
-        beginnings: Bools = starts | np.isin(changes.operation[self._order], _BEGINNINGS)
-        beginnings[1:] |= ~plainly_later(changes.version.take(self._order))
-        return beginnings
-
-    def filled(self, column: Column) -> tuple[pa.Array, Bools]:
+    def fill(self, column: Column) -> tuple[pa.Array, Bools]:
         """Return the column's values, and which of them are unknown."""
         if column.states is None:
             return column.values, np.zeros(self._count, np.bool_)
         states = column.states[self._order]
-        known = _latest(np.isin(states, _KNOWN) & self._images)
+        certain = latest(np.isin(states, _CERTAIN) & self._images)
         source = np.full(self._count, -1, np.int64)
-        supplied = (known >= self._begin) & (self._losses[known] == self._losses)
-        supplied &= (known == np.arange(self._count)) | self._implies(column, states, known)
-        source[self._order] = np.where(supplied, self._order[known], -1)
+        supplied = (certain >= self._begin) & (self._losses[certain] == self._losses)
+        supplied &= (certain == np.arange(self._count)) | self._implies(column, states, certain)
+        source[self._order] = np.where(supplied, self._order[certain], -1)
         source[column.states == CellState.ABSENT] = -1
         open_cells = (source < 0) & np.isin(column.states, _OPEN)
         return self._with_resolved(column, source, open_cells)
 
-    def _implies(self, column: Column, states: npt.NDArray[np.uint8], known: Ints) -> Bools:
-        """Whether the last known cell is also the cell of a later event that omits it.
+    def _implies(self, column: Column, states: npt.NDArray[np.uint8], certain: Ints) -> Bools:
+        """Whether the last certain cell is also the cell of a later event that omits it.
 
         A value is, if the event reports it as unchanged. A null is, if the event has a null that is either real or
         unchanged; a placeholder that was truncated beyond recognition may stand for a value of any type. Neither is
         after an event in between that contradicts it.
         """
         omitted, doubted = states == CellState.UNCHANGED, states == CellState.UNKNOWN
-        value: Bools = omitted & (states[known] == CellState.VALUE) & (_latest(doubted) < known)
-        null: Bools = doubted & (states[known] == CellState.NULL) & (_latest(omitted) < known)
+        value: Bools = omitted & (states[certain] == CellState.VALUE) & (latest(doubted) < certain)
+        null: Bools = doubted & (states[certain] == CellState.NULL) & (latest(omitted) < certain)
         return value if column.schema.parameter("truncateLength") is not None else value | null
 
     def _with_resolved(self, column: Column, source: Ints, open_cells: Bools) -> tuple[pa.Array, Bools]:
@@ -174,7 +174,7 @@ class _Sources:
         if resolved is None or resolved.values.type != column.values.type:
             return column.values.take(pa.array(source, mask=source < 0)), open_cells
         for event, action in self._actions.items():
-            if open_cells[event] and (resolved.states is None or resolved.states[action] in _KNOWN):
+            if open_cells[event] and (resolved.states is None or resolved.states[action] in _CERTAIN):
                 source[event], open_cells[event] = self._count + action, False
         values = pa.concat_arrays([column.values, resolved.values])
         return values.take(pa.array(source, mask=source < 0)), open_cells
@@ -193,20 +193,6 @@ def _actions_of_events(changes: Changes, last: Actions) -> dict[int, int]:
     return {event: action for event, action in action_of_event if action is not None}
 
 
-def _latest(flags: Bools) -> Ints:
-    """The last position up to each position where ``flags`` is set, -1 before the first."""
-    positions = np.where(flags, np.arange(len(flags)), -1)
-    return np.maximum.accumulate(positions) if len(positions) else positions
-
-
 def _select_events(changes: Changes, index: Ints) -> Changes:
     """Return some of the events. A key change whose halves are not both among them does not count as one."""
     return replace(changes.take(index), key_changes=NO_KEY_CHANGES, servers=None)
-
-
-def _names_of_missing_cells(missing: list[tuple[str, Bools]], count: int) -> pa.ListArray:
-    names: list[list[str] | None] = [None] * count
-    for name, open_cells in missing:
-        for event in np.flatnonzero(open_cells).tolist():
-            names[event] = [*(names[event] or ()), name]
-    return pa.array(names, pa.list_(pa.string()))

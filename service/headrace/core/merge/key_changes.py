@@ -23,7 +23,7 @@ may end between the two and be read again, so the ledger stores both events befo
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -42,7 +42,7 @@ STORED = -1
 
 _DELETES = (Operation.DELETE, Operation.TOMBSTONE)
 _IMAGES = (Operation.CREATE, Operation.READ)
-_KNOWN = (CellState.VALUE, CellState.NULL)
+_CERTAIN = (CellState.VALUE, CellState.NULL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +75,8 @@ def carried_cells(
 ) -> Mapping[int, Carried]:
     """Return what each action that is a key change's second half gets from the old key's row, by action index.
 
-    ``index``, ``begin``, ``last`` and ``codes`` are those of ``fold.Incarnations``; ``stored`` are the known versions
-    of stored rows. A second half has no entry if its first half is not in this batch or does not apply: reselect or the
+    ``index``, ``begin``, ``last`` and ``codes`` are those of ``fold.Incarnations``; ``stored`` are the versions of
+    stored rows. A second half has no entry if its first half is not in this batch or does not apply: reselect or the
     policy for unresolved cells then decides its open cells.
     """
     tracer = _Tracer(changes, index, last, codes, keys, stored)
@@ -128,7 +128,15 @@ class _Tracer:
         life = self._life(events[:end])
         if life is None or not self._precedes(key, events[:end], first):  # proven: life-before-change
             return None
-        inherited = self._inherited_cells(key, life)
+        # What no event of this life contains comes from the stored row or an older key. Along the chain d(1, to 2)
+        # c(2, from 1) d(2, to 3) c(3, from 2), row 3 gets what c(2) contains, and the rest of what c(2) itself got from
+        # the row that is stored under key 1.
+        inherited: Carried | None = None
+        if life.from_stored:
+            stored_cells = {column.name: CarriedCell(STORED) for column in self._changes.columns}
+            inherited = Carried(self._actions[key], stored_cells)
+        elif life.events[0] in self._changes.key_changes.old_keys:
+            inherited = self.predecessor(life.events[0])
         candidates = ((column.name, self._cell(column, life, inherited, first)) for column in self._changes.columns)
         cells = {name: cell for name, cell in candidates if cell is not None}
         return Carried(inherited.origin if inherited is not None else STORED, cells)
@@ -148,7 +156,7 @@ class _Tracer:
         """The cell before the event ``end``, which ends a life; None if the row had none."""
         states = column.states
         # proven: last-cell
-        event = next((e for e in reversed(life.events) if states is None or states[e] in _KNOWN), None)
+        event = next((e for e in reversed(life.events) if states is None or states[e] in _CERTAIN), None)
         if event is not None:
             return CarriedCell(event, self._losses[event] != self._losses[end])
         if inherited is None:
@@ -171,14 +179,6 @@ class _Tracer:
             if operation in _IMAGES:  # proven: begin-of-life
                 return _Life(life, from_stored=False)
         return _Life(life, from_stored=True)
-
-    def _inherited_cells(self, key: str, life: _Life) -> Carried | None:
-        """The source of cells that no event of this life contains: the stored row, an older key, or none."""
-        # Along the chain d(1, to 2) c(2, from 1) d(2, to 3) c(3, from 2), row 3 gets what c(2) contains, and the rest
-        # of what c(2) itself got from the row that is stored under key 1.
-        if life.from_stored:
-            return Carried(self._actions[key], {column.name: CarriedCell(STORED) for column in self._changes.columns})
-        return self.predecessor(life.events[0]) if life.events[0] in self._changes.key_changes.old_keys else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,8 +206,11 @@ def with_displaced(
     ``stored`` are the versions of the rows under ``taken_keys``.
     """
     walk = _Walk(changes, ledger)
-    for key, events in _events_by_key(changes):
-        walk.key(key, events, stored.get(key))
+    events_by_key: dict[str, list[int]] = {key: [] for key in taken_keys(changes)}
+    for index in np.flatnonzero(np.asarray(pc.is_in(changes.key, pa.array([*events_by_key], pa.string())))).tolist():
+        events_by_key[changes.key[index].as_py()].append(index)
+    for key, events in events_by_key.items():
+        walk.apply(key, events, stored.get(key))
     return replace(changes, key_changes=replace(changes.key_changes, displaced=walk.displaced)), walk.remembered
 
 
@@ -219,7 +222,7 @@ class _Walk:
         self.displaced: dict[int, int] = {}
         self.remembered: dict[str, RowVersion] = {}
 
-    def key(self, key: str, events: list[int], row: RowVersion | None) -> None:
+    def apply(self, key: str, events: list[int], row: RowVersion | None) -> None:
         """Apply one key's events in order of arrival."""
         # d(1) c(2 from 1) d(2) c(3 from 2): when c(2) comes, key 2 still has its old row, so c(2) takes the key, and
         # the d(2) of the same transaction belongs to the row that had it before: it deletes nothing.
@@ -232,28 +235,24 @@ class _Walk:
                     self.displaced[event] = self._second.get((key, int(self._changes.transaction[event])), -1)
                 elif row is None or outranks(version, row):
                     row = None
-            elif all(known is None or outranks(version, known) for known in (row, tombstone)):
-                if row is not None and event in self._changes.key_changes.old_keys:
-                    self._register_taken(key, event, version)
+            elif all(rival is None or outranks(version, rival) for rival in (row, tombstone)):
+                transaction = int(self._changes.transaction[event])
+                if row is not None and event in self._changes.key_changes.old_keys and transaction >= 0:
+                    # The row gets a key that another row has.
+                    self._second[key, transaction] = event
+                    self._remember(_ledger_key("onto", transaction, key), version)
                 row = succeed(version, row)
             before = event
-
-    def _register_taken(self, key: str, event: int, version: RowVersion) -> None:
-        """Register that a row gets a key that another row has."""
-        transaction = int(self._changes.transaction[event])
-        if transaction >= 0:
-            self._second[key, transaction] = event
-            self._remember(_ledger_key("onto", transaction, key), version)
 
     def _is_displaced(self, key: str, event: int, before: int, version: RowVersion) -> bool:
         if self._changes.operation[event] == Operation.TOMBSTONE:
             repeated = before in self.displaced and self._changes.operation[before] == Operation.DELETE
             return repeated and not self._second_half_between(key, before, event)
         transaction = int(self._changes.transaction[event])
-        onto = self._known(_ledger_key("onto", transaction, key))
+        onto = self._recorded_version(_ledger_key("onto", transaction, key))
         if event not in self._changes.key_changes.first_halves or onto is None or version.position <= onto.position:
             return False
-        left = self._known(_ledger_key("from", transaction, key))
+        left = self._recorded_version(_ledger_key("from", transaction, key))
         if left is None:
             self._remember(_ledger_key("from", transaction, key), version)
         return left is None or left.position == version.position
@@ -269,7 +268,7 @@ class _Walk:
             for second, key in self._changes.key_changes.old_keys.items()
         )
 
-    def _known(self, name: str) -> RowVersion | None:
+    def _recorded_version(self, name: str) -> RowVersion | None:
         return self.remembered.get(name) or self._ledger.get(name)
 
     def _remember(self, name: str, version: RowVersion) -> None:
@@ -279,12 +278,3 @@ class _Walk:
 
 def _ledger_key(what: str, transaction: int, key: str) -> str:
     return f"{TAKEN_PREFIX}{what}:{transaction}:{key}"
-
-
-def _events_by_key(changes: Changes) -> Iterator[tuple[str, list[int]]]:
-    """The events of each of the ``taken_keys``, in order of arrival."""
-    keys = taken_keys(changes)
-    found: dict[str, list[int]] = {key: [] for key in keys}
-    for index in np.flatnonzero(np.asarray(pc.is_in(changes.key, pa.array(keys, pa.string())))).tolist():
-        found[changes.key[index].as_py()].append(index)
-    return iter(found.items())

@@ -39,13 +39,13 @@ _TRUNCATE_PREFIX = f"{RESTART_PREFIX}truncate:"
 class Restart:
     """The record of a partition at which positions start again. Its ``version`` has the epoch before it.
 
-    ``known`` is whether changes of its server had been read from the partition before.
+    ``server_had_changes`` is whether changes of its server had been read from the partition before.
     """
 
     place: Place
     server: str
     number: bytes
-    known: bool
+    server_had_changes: bool
     version: RowVersion
 
     @property
@@ -54,18 +54,18 @@ class Restart:
 
     @property
     def ledger_key(self) -> str:
-        parts = [self.place.name, self.epoch, self.server, self.number.decode(), self.known]
+        parts = [self.place.name, self.epoch, self.server, self.number.decode(), self.server_had_changes]
         return RESTART_PREFIX + json.dumps([self.place.topic, self.place.partition, *parts])
 
 
 def recorded_restarts(ledger: Mapping[str, RowVersion]) -> Sequence[Restart]:
     """Return the restarts in a ledger."""
-    found = []
+    restarts = []
     for key, version in ledger.items():
         if key.startswith(RESTART_PREFIX) and not key.startswith(_TRUNCATE_PREFIX):
-            topic, partition, name, _, server, number, known = json.loads(key.removeprefix(RESTART_PREFIX))
-            found.append(Restart(Place(topic, name, partition), server, number.encode(), known, version))
-    return found
+            topic, partition, name, _, server, number, had_changes = json.loads(key.removeprefix(RESTART_PREFIX))
+            restarts.append(Restart(Place(topic, name, partition), server, number.encode(), had_changes, version))
+    return restarts
 
 
 def truncate_key(progress: Progress, place: Place) -> str:
@@ -125,7 +125,15 @@ def place_changes(
         servers_of = _Servers(names, codes[index], servers.number[index])
         walk = _Walk(place, versions.take(index), servers_of, progress, restarts)
         walk.knows_table = is_new or bool(progress)
-        walk.others = _of_all_partitions(progress, place) if truncate else _at_floor(progress, place, floor)
+        if truncate:  # it has to be above the rows of all partitions
+            walk.others = LogProgress()
+            for other, read in progress.items():
+                if (other.topic, other.name) == (place.topic, place.name) and other.partition != TRUNCATE:
+                    walk.others = walk.others.join(read)
+        elif floor is not None and (floor.topic, floor.partition) != (place.topic, place.partition):
+            # What had been read of another partition when its truncate arrived, which is the last one of the table.
+            at_floor = progress.get(place._replace(partition=TRUNCATE))
+            walk.others = at_floor if at_floor is not None and at_floor.position == floor.position else None
         walk.run(result, index)
     return result
 
@@ -153,9 +161,9 @@ class _Servers:
         return is_of_server
 
     def behind(self, restart: Restart) -> Bools:
-        """The changes of the restart's server from its transaction on, of a server that was not known all."""
+        """The changes of the restart's server from its transaction on; all, if it had no changes before the restart."""
         its = self.of(restart.server)
-        return its & (self.number >= restart.number) if restart.known else its
+        return its & (self.number >= restart.number) if restart.server_had_changes else its
 
     def among(self, chosen: Bools) -> Sequence[str]:
         return [self.names[code] for code in np.unique(self.code[chosen]).tolist()]
@@ -190,7 +198,7 @@ class _Walk:
         """Whether the progress contains all partitions that the table has records of."""
         self.others: LogProgress | None = None
         """What was read of other partitions before these changes, if they have to be above it as well."""
-        self._found: list[Restart] = []
+        self._restarts: list[Restart] = []
 
     def run(self, result: Placed, index: Ints) -> None:
         """Place the changes, which are at ``index`` of all."""
@@ -200,8 +208,8 @@ class _Walk:
             before = self._progress(position, again)
             result.before = before if position[again] <= before.position else self.others or before
             result.unanswered = self._restart(again, position)
-            self._found.append(result.unanswered)
-        result.restarts += self._found
+            self._restarts.append(result.unanswered)
+        result.restarts += self._restarts
         result.versions.position[index] = position
         result.progress = furthest(result.progress, {self._place: self._progress(position, len(index))})
 
@@ -219,7 +227,7 @@ class _Walk:
             if end is None:
                 break
             restart = self._restart(end, position)
-            self._found.append(restart)
+            self._restarts.append(restart)
             before[epoch], begin = self._before_restart(restart), end
         return self._with_epochs(before)
 
@@ -261,7 +269,8 @@ class _Walk:
         before, servers = self._progress(position, begin), self._servers.since(begin)
         behind = np.zeros(len(position) - begin, np.bool_)
         for restart in (restart for restart in self._answered if restart.epoch == epoch):
-            behind |= servers.behind(replace(restart, known=restart.known or restart.server in before.numbers))
+            had_changes = restart.server_had_changes or restart.server in before.numbers
+            behind |= servers.behind(replace(restart, server_had_changes=had_changes))
         ends = np.flatnonzero(behind)[:1].tolist()
         again = self._first_restart(position[begin:], before, begin)
         ends += [] if again is None else [again]
@@ -283,9 +292,9 @@ class _Walk:
 
     def _restart(self, index: int, position: Texts) -> Restart:
         server = self._servers.names[self._servers.code[index]]
-        known = server in self._progress(position, index).numbers
+        had_changes = server in self._progress(position, index).numbers
         version = replace(self._versions.row(index), position=bytes(position[index]))
-        return Restart(self._place, server, bytes(self._servers.number[index]), known, version)
+        return Restart(self._place, server, bytes(self._servers.number[index]), had_changes, version)
 
     def _progress(self, position: Texts, end: int) -> LogProgress:
         """What was read of the partition with the changes before ``end``."""
@@ -322,22 +331,6 @@ def _below_other_partitions(position: Texts, servers: _Servers, time: Ints, othe
         its = below & servers.of(server)
         below[its] = servers.number[its] > others.numbers.get(server, b"")
     return below
-
-
-def _at_floor(progress: Progress, place: Place, floor: RowVersion | None) -> LogProgress | None:
-    """What had been read of the last truncate's partition when it arrived, if that is another partition."""
-    known = progress.get(place._replace(partition=TRUNCATE))
-    if floor is None or known is None or known.position != floor.position:
-        return None
-    return None if (floor.topic, floor.partition) == (place.topic, place.partition) else known
-
-
-def _of_all_partitions(progress: Progress, place: Place) -> LogProgress:
-    furthest_read = LogProgress()
-    for other, read in progress.items():
-        if (other.topic, other.name) == (place.topic, place.name) and other.partition != TRUNCATE:
-            furthest_read = furthest_read.join(read)
-    return furthest_read
 
 
 def _exceeding(texts: Texts, before: bytes) -> Bools:

@@ -96,11 +96,9 @@ def with_defaults(changes: Changes, defaults: Defaults, stored: pa.Schema | None
             # The events were sent before the column was added, but the table has it.
             is_decimal = pa.types.is_decimal(stored_type)
             type_name, logical_name = ("bytes", DECIMAL) if is_decimal else (str(stored_type), None)
-            schema, absent = (
-                Schema(type_name, optional=True, name=logical_name),
-                np.full(len(changes), CellState.ABSENT),
-            )
-            column = Column(default.column, schema, pa.nulls(len(changes), stored_type), absent.astype(np.uint8))
+            schema = Schema(type_name, optional=True, name=logical_name)
+            absent = np.full(len(changes), CellState.ABSENT, np.uint8)
+            column = Column(default.column, schema, pa.nulls(len(changes), stored_type), absent)
         if column is not None and column.states is not None:
             rows = _below(changes, version) & (column.states == CellState.ABSENT)
             value = default.value(column.values.type)

@@ -134,7 +134,7 @@ class Versions:
         )
 
     @classmethod
-    def concatenated(cls, parts: Sequence[Versions]) -> Versions:
+    def concatenate(cls, parts: Sequence[Versions]) -> Versions:
         return cls(
             parts[0].topic,
             np.concatenate([part.position for part in parts]),
@@ -246,7 +246,7 @@ class KeyChanges:
         return {*self.old_keys, *self.first_halves}
 
     @classmethod
-    def concatenated(cls, parts: Iterable[tuple[int, KeyChanges]]) -> KeyChanges:
+    def concatenate(cls, parts: Iterable[tuple[int, KeyChanges]]) -> KeyChanges:
         """Return the key changes of several parts, each with the index of its first event."""
         moved = [part.moved_by(begin) for begin, part in parts if part]
         return cls(

@@ -252,7 +252,7 @@ class TableLane:
         await in_thread(task.ownership.register, label, lake, batch.content, task.feed.topic_ids())
         # The commit contains all offsets that the table is known to contain: earlier commits may be expired.
         reached = {**written.required(label), **batch.offsets}
-        commit = Commit(batch.id, self._connector, group, reached, self._context.watermarks.reached(batch))
+        commit = Commit(batch.id, self._connector, group, reached, self._context.watermarks.advance(batch))
 
         omitted: list[OmittedChange] = []
         parts = [batch.content]

@@ -23,22 +23,22 @@ def watermarks() -> Watermarks:
 def test_the_slowest_partition_counts(watermarks: Watermarks) -> None:
     """The watermark is the lowest source time of all partitions, or -1 until each had a change."""
     first, second = replace(create(1, 1, a=1), offset=7), replace(update(2, 2, a=1), partition=1, offset=3)
-    assert watermarks.reached(batch(changes(first))) == -1
-    assert watermarks.reached(batch(changes(second))) == 3000
-    assert watermarks.reached(batch(changes(replace(delete(2, 3), partition=1, offset=9)))) == 7000
-    assert watermarks.reached(batch(changes(replace(update(1, 4, a=2), offset=5)))) == 7000
-    assert watermarks.reached(batch(Truncate(TABLE, version(5, 8)))) == 8000
+    assert watermarks.advance(batch(changes(first))) == -1
+    assert watermarks.advance(batch(changes(second))) == 3000
+    assert watermarks.advance(batch(changes(replace(delete(2, 3), partition=1, offset=9)))) == 7000
+    assert watermarks.advance(batch(changes(replace(update(1, 4, a=2), offset=5)))) == 7000
+    assert watermarks.advance(batch(Truncate(TABLE, version(5, 8)))) == 8000
 
 
 def test_each_table_has_its_own_watermark(watermarks: Watermarks) -> None:
     """Tables have separate watermarks."""
     both = changes(replace(create(1, 1, a=1), offset=4), replace(create(2, 2, a=1), partition=1, offset=3))
-    assert watermarks.reached(batch(both)) == 3000
-    assert watermarks.reached(batch(changes(create(1, 1, a=1)), "others")) == -1
+    assert watermarks.advance(batch(both)) == 3000
+    assert watermarks.advance(batch(changes(create(1, 1, a=1)), "others")) == -1
 
 
 def test_times_of_reads_and_tombstones_do_not_count() -> None:
     """Reads and tombstones do not raise the watermark, since older changes may follow them."""
     watermarks = Watermarks(["t"])
-    assert watermarks.reached(batch(changes(read(1, a=1), tombstone(2)))) == -1
-    assert watermarks.reached(batch(changes(create(1, 1, a=1), read(2, a=1), tombstone(3)))) == 0
+    assert watermarks.advance(batch(changes(read(1, a=1), tombstone(2)))) == -1
+    assert watermarks.advance(batch(changes(create(1, 1, a=1), read(2, a=1), tombstone(3)))) == 0
