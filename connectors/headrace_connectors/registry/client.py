@@ -52,7 +52,14 @@ class RegistryClient:
                 answer = self._send(url, path, renewed)
         if answer.status == HTTPStatus.OK:
             return answer
-        raise self._error(answer, without_credentials(url)[0], what)
+        server = f"schema registry at {without_credentials(url)[0]}"
+        if answer.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+            raise ConfigError(f"the {server} refuses the connector ({answer.status})", self.option)
+        if answer.status == HTTPStatus.NOT_FOUND and _lacks_schema(answer.body):
+            raise BadRecord(f"the schema registry has no {what}")
+        if answer.status == HTTPStatus.NOT_FOUND:
+            raise ConfigError(f"there is no {server} (404, but not for a schema)", self.option)
+        raise Retriable(f"the {server} answers {answer.status}")
 
     def _send(self, url: str, path: str, token: str | None) -> HttpResponse:
         bare, credentials = without_credentials(url)
@@ -72,15 +79,6 @@ class RegistryClient:
         except OSError as error:
             raise failure(error, f"the schema registry at {bare}", self.option) from error
 
-    def _error(self, answer: HttpResponse, url: str, what: str) -> Exception:
-        if answer.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
-            return ConfigError(f"the schema registry at {url} refuses the connector ({answer.status})", self.option)
-        if answer.status == HTTPStatus.NOT_FOUND and _is_registrys(answer.body):
-            return BadRecord(f"the schema registry has no {what}")
-        if answer.status == HTTPStatus.NOT_FOUND:
-            return ConfigError(f"there is no schema registry at {url} (404, but not for a schema)", self.option)
-        return Retriable(f"the schema registry at {url} answers {answer.status}")
-
 
 def failure(error: OSError, server: str, option: str) -> ConfigError | Retriable:
     """Return the error for a request without an answer: ConfigError for a certificate that is not trusted."""
@@ -97,7 +95,7 @@ def content(answer: HttpResponse) -> Any:
         raise Retriable("the schema registry's answer is no JSON") from error
 
 
-def _is_registrys(body: bytes) -> bool:
+def _lacks_schema(body: bytes) -> bool:
     """Whether it is the schema that was not found, and not the path: Confluent's codes, or Apicurio's exceptions."""
     try:
         document = json.loads(body)

@@ -49,22 +49,20 @@ class ConfluentRegistry:
             path += f"?subject={quote(schema_id.subject, safe='')}"
         return self._schema(content(self._client.get(path, f"schema with {schema_id}")))
 
-    def _schema(self, found: Any) -> RegisteredSchema:
+    def _schema(self, document: Any) -> RegisteredSchema:
         try:
-            context = _context(found.get("subject") or "")
-            references = {
-                reference["name"]: self._fetch_reference(reference["subject"], reference["version"], context)
-                for reference in found.get("references") or ()
-            }
-            return RegisteredSchema(found["schema"], found.get("schemaType") or "AVRO", references)
+            context = _context(document.get("subject") or "")
+            references = {}
+            for reference in document.get("references") or ():
+                subject, version = reference["subject"], reference["version"]
+                if not _context(subject):  # it may lack the context of the schema that refers to it
+                    subject = f"{context}{subject}"
+                path = f"subjects/{quote(subject, safe='')}/versions/{version}"
+                answer = self._client.get(path, f"version {version} of subject {subject}")
+                references[reference["name"]] = self._schema(content(answer))
+            return RegisteredSchema(document["schema"], document.get("schemaType") or "AVRO", references)
         except (KeyError, TypeError, AttributeError) as error:
             raise Retriable("the schema registry's answer is not one of Confluent's API") from error
-
-    def _fetch_reference(self, name: str, version: int, context: str) -> RegisteredSchema:
-        """Fetch a reference, whose name may lack the context of the schema that contains it."""
-        subject = name if _context(name) else f"{context}{name}"
-        path = f"subjects/{quote(subject, safe='')}/versions/{version}"
-        return self._schema(content(self._client.get(path, f"version {version} of subject {subject}")))
 
 
 def _context(subject: str) -> str:
@@ -118,21 +116,18 @@ def _fetch_token(credentials: ClientCredentials) -> Token:
     try:
         token = credentials.fetch()
     except NoToken as error:
-        raise _refusal(error, provider) from error
+        if error.status in _REFUSED:
+            raise ConfigError(
+                f"{_CLIENT_ID}: {provider} refuses the client ({error}); correct {_CLIENT_ID}, {_CLIENT_SECRET} and "
+                "bearer.auth.scope",
+                _CLIENT_ID,
+            ) from error
+        if 300 <= error.status < 400:
+            message = f"{_ISSUER}: {provider} redirects, which is not followed with credentials"
+            raise ConfigError(message, _ISSUER) from error
+        raise Retriable(f"{provider} answers {error.status} without an access token") from error
     except TooLarge as error:
         raise ConfigError(f"{_ISSUER}: the answer of {credentials.url} is too large for a token", _ISSUER) from error
     except OSError as error:
         raise failure(error, provider, _ISSUER) from error
     return token if token.ends is not None else replace(token, ends=token.begins + _DEFAULT_SECONDS)
-
-
-def _refusal(answer: NoToken, provider: str) -> ConfigError | Retriable:
-    if answer.status in _REFUSED:
-        return ConfigError(
-            f"{_CLIENT_ID}: {provider} refuses the client ({answer}); correct {_CLIENT_ID}, {_CLIENT_SECRET} and "
-            "bearer.auth.scope",
-            _CLIENT_ID,
-        )
-    if 300 <= answer.status < 400:
-        return ConfigError(f"{_ISSUER}: {provider} redirects, which is not followed with credentials", _ISSUER)
-    return Retriable(f"{provider} answers {answer.status} without an access token")

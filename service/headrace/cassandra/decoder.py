@@ -176,8 +176,13 @@ class CassandraDecoder:
         """Return a batch of one event. Raises BadRecord."""
         assert record.value is not None  # noqa: S101 - the caller has looked
         schema, text = self._values.split(record.value)
+        decode_payload: Callable[[Payload], Any] = parse_plain
+        if schema is not None:
+            if id(schema) not in self._decoders:  # the entry holds the schema, so that no other object gets its id
+                self._decoders[id(schema)] = (schema, PayloadDecoder(json_type(schema)).decode)
+            decode_payload = self._decoders[id(schema)][1]
         try:
-            payload = self._decoder(schema)(text)
+            payload = decode_payload(text)
         except msgspec.DecodeError as error:
             message = f"Converting byte[] to Kafka Connect data failed due to serialization error: {error}"
             raise BadRecord(message, stage=Stage.VALUE_CONVERTER) from error
@@ -201,14 +206,6 @@ class CassandraDecoder:
             fields.append(Field(name, schema or infer_schema([(cells.get(name) or {}).get("value")])))
         approximate_bytes = len(repr(text.value)) if isinstance(text, SchemaAndValue) else len(text)
         return CassandraWrites(table, key_fields, tuple(fields), (write,), version, approximate_bytes)
-
-    def _decoder(self, schema: Schema | None) -> Callable[[Payload], Any]:
-        if schema is None:
-            return parse_plain
-        if id(schema) not in self._decoders:
-            # The entry holds the schema, so that no other object gets its id.
-            self._decoders[id(schema)] = (schema, PayloadDecoder(json_type(schema)).decode)
-        return self._decoders[id(schema)][1]
 
     def _key_fields(self, record: KafkaRecord) -> tuple[str, ...]:
         if record.key is None:

@@ -84,21 +84,17 @@ def losses_of(value: Any, schema: Schema | None) -> Iterator[Loss]:
     elif isinstance(value, Mapping) and value and all(name == f"field{i}" for i, name in enumerate(value, 1)):
         yield Loss.TUPLE
     elif schema is None:
-        yield from _losses_without_schema(value)
+        if isinstance(value, list | Mapping):  # a map and a user-defined type have the same JSON
+            yield Loss.COLLECTION
+        elif isinstance(value, float):
+            yield Loss.DECIMAL
+        elif isinstance(value, int) and value not in _INT32:
+            yield Loss.VARINT
+            yield Loss.DURATION
     elif schema.name is None and schema.type in _LOSSES_OF_TYPES:
         yield _LOSSES_OF_TYPES[schema.type]
     elif schema.name in _LOSSES_OF_NAMES:
         yield _LOSSES_OF_NAMES[schema.name]
-
-
-def _losses_without_schema(value: Any) -> Iterator[Loss]:
-    if isinstance(value, list | Mapping):  # a map and a user-defined type have the same JSON
-        yield Loss.COLLECTION
-    elif isinstance(value, float):
-        yield Loss.DECIMAL
-    elif isinstance(value, int) and value not in _INT32:
-        yield Loss.VARINT
-        yield Loss.DURATION
 
 
 def _is_inet(text: str) -> bool:

@@ -100,11 +100,19 @@ class CassandraWrites(VersionedWrites):
                 continue
             if not (is_inferred(before.schema) and is_inferred(field.schema)):
                 return None
+            name = field.name
+            if name in self.key_fields:
+                index = self.key_fields.index(name)
+                values = [write.key[index] for write in writes if index < len(write.key)]
+            else:
+                values = [
+                    write.cells[name].value for write in writes if isinstance(write, CellWrites) and name in write.cells
+                ]
             try:  # an inferred type is that of all values
-                schema = infer_schema(_values(field.name, self.key_fields, writes))
+                schema = infer_schema(values)
             except BadRecord:  # no common type: the table's type decides whether the later values fit
                 return None
-            fields[field.name] = Field(field.name, schema)
+            fields[name] = Field(name, schema)
         version = replace(other.version, source_time=max(self.version.source_time, other.version.source_time))
         size = self.size + other.size
         return CassandraWrites(self.table, self.key_fields, tuple(fields.values()), writes, version, size)
@@ -127,13 +135,6 @@ class CassandraWrites(VersionedWrites):
         tombstones = {**_deletes(self), **_cells_without_row(self, gone)}
         written = {key: row for key, row in changed.items() if key not in gone or key in before}
         return MergedWrites(_actions(self, written, stored.schema, now), tombstones)
-
-
-def _values(name: str, key_fields: tuple[str, ...], writes: Sequence[Write]) -> list[Any]:
-    if name in key_fields:
-        index = key_fields.index(name)
-        return [write.key[index] for write in writes if index < len(write.key)]
-    return [write.cells[name].value for write in writes if isinstance(write, CellWrites) and name in write.cells]
 
 
 def _is_new(row: RowState, stored: CellWrites | None, now: int) -> bool:
@@ -233,24 +234,19 @@ def _stored_rows(batch: CassandraWrites, stored: pa.Table) -> Iterator[tuple[Key
     }
     for index, versions in enumerate(stored[CELL_VERSIONS].to_pylist()):
         key = tuple(columns[name][index] for name in batch.key_fields)
-        cells = {
-            name: _stored_cell(version, schemas.get(name), columns[name][index] if name in columns else None)
-            for name, version in versions or ()
-        }
+        cells = {}
+        for name, version in versions or ():
+            value, schema = columns[name][index] if name in columns else None, schemas.get(name)
+            if value is None:
+                cells[name] = Cell(version["written"], expires=version["expires"])
+                continue
+            # The bytes decide between versions of one write time only; without a schema, the batch has no other one.
+            compared = comparison_bytes(schema.type, value) if schema else b""
+            cells[name] = Cell(version["written"], KEPT, compared, version["expires"])
         marker = cells.pop(MARKER, None)
         if marker is not None:
             marker = Cell(marker.written, MARKED, expires=marker.expires)
         yield key, CellWrites(key, cells, marker)
-
-
-def _stored_cell(version: Mapping[str, Any], schema: Schema | None, value: Any) -> Cell:
-    """Return a stored cell. Without a schema the batch has no other version of it, so its serialized value is unused.
-
-    The serialized value decides between versions of one write time only.
-    """
-    if value is None:
-        return Cell(version["written"], expires=version["expires"])
-    return Cell(version["written"], KEPT, comparison_bytes(schema.type, value) if schema else b"", version["expires"])
 
 
 def _plain(column: pa.ChunkedArray, schema: Schema | None) -> list[Any]:

@@ -74,7 +74,11 @@ def connect_schema(avro: Any, named: Named, namespace: str = "") -> Schema:
     without an equivalent in Connect: unions of several types, and records that contain themselves.
     """
     if isinstance(avro, list):
-        return _union(avro, named, namespace)
+        kinds = [branch for branch in avro if branch != "null" and branch != {"type": "null"}]
+        if len(kinds) != 1:
+            raise BadRecord(f"the Avro schema has a union of {len(kinds)} types, which a column cannot store")
+        schema = connect_schema(kinds[0], named, namespace)
+        return replace(schema, optional=True) if len(kinds) < len(avro) else schema
     if isinstance(avro, str):
         return _type_by_name(avro, named, namespace)
     kind = avro["type"]
@@ -97,14 +101,6 @@ def full_name(avro: Any, namespace: str = "") -> str:
     name = str(avro["name"])
     inherited = str(avro.get("namespace", namespace))
     return name if "." in name or not inherited else f"{inherited}.{name}"
-
-
-def _union(branches: list[Any], named: Named, namespace: str) -> Schema:
-    kinds = [branch for branch in branches if branch != "null" and branch != {"type": "null"}]
-    if len(kinds) != 1:
-        raise BadRecord(f"the Avro schema has a union of {len(kinds)} types, which a column cannot store")
-    schema = connect_schema(kinds[0], named, namespace)
-    return replace(schema, optional=True) if len(kinds) < len(branches) else schema
 
 
 def _type_by_name(name: str, named: Named, namespace: str) -> Schema:

@@ -61,11 +61,13 @@ class Payloads:
 
     def _long_numbers(self, at: Positions) -> npt.NDArray[np.uint64]:
         words = self._words[at]
-        below, wide = _below_last(words)
-        number = words & below
+        last = ~words & _CONTINUED
+        below = (last & (~last + 1)) - 1  # the mask of each number's bits within its word
+        wide = np.flatnonzero(last == 0)  # the numbers longer than a word
+        number: npt.NDArray[np.uint64] = words & below
         for even, odd, distance in _SEVENS:  # join the eight groups of seven bits of each word
             number = (number & even) | ((number & odd) >> distance)
-        if wide is not None:
+        if len(wide):
             more = self.bytes[at[wide, None] + (8, 9)].astype(np.uint64)
             ten = more[:, 0] >= 0x80
             if (more[ten, 1] > 1).any():
@@ -112,14 +114,6 @@ _SEVENS = (
 """Masks of even and of odd groups, and the shift that joins them: groups of 7 bits, of 14 and of 28."""
 
 
-def _below_last(words: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.intp] | None]:
-    """Return the mask of each number's bits within its word, and the indexes of the numbers longer than a word."""
-    last = ~words & _CONTINUED
-    below = (last & (~last + 1)) - 1
-    wide = np.flatnonzero(last == 0)
-    return below, wide if len(wide) else None
-
-
 def with_pairs(schema: Schema) -> Callable[[Any], Any] | None:
     """Return a function that converts the entries of maps to pairs; None if the schema has no such map."""
     if schema.type == "struct":
@@ -132,19 +126,17 @@ def with_pairs(schema: Schema) -> Callable[[Any], Any] | None:
         return None if inner is None else lambda value: value and [inner(item) for item in value]
     if schema.keys is None or schema.values is None:
         return None
-    plain = schema.keys == Schema("string") and with_pairs(schema.values) is None  # an Avro map
-    return None if plain else _shaped_map(schema.keys, schema.values)
-
-
-def _shaped_map(keys: Schema, values: Schema) -> Callable[[Any], Any]:
-    key, inner = with_pairs(keys) or _same, with_pairs(values) or _same
+    if schema.keys == Schema("string") and with_pairs(schema.values) is None:
+        return None  # an Avro map
+    shape_key, shape_value = with_pairs(schema.keys) or _same, with_pairs(schema.values) or _same
+    of_text = schema.keys.type == "string"
 
     def shape_map(given: Any) -> Any:
         if given is None:
             return None
         pairs = [(entry["key"], entry["value"]) for entry in given] if isinstance(given, list) else given.items()
-        entries = [(key(name), inner(value)) for name, value in pairs]
-        return dict(entries) if keys.type == "string" else entries
+        entries = [(shape_key(name), shape_value(value)) for name, value in pairs]
+        return dict(entries) if of_text else entries
 
     return shape_map
 

@@ -93,7 +93,13 @@ class _Document:
         kind = node.get("type")
         if isinstance(kind, list):
             return self._union([{**node, "type": branch} for branch in kind], within)
-        return _with_properties(self._of_type(node, kind, within), node)
+        parameters = node.get("connect.parameters") or {}
+        return replace(
+            self._of_type(node, kind, within),
+            name=node.get("title"),
+            version=node.get("connect.version"),
+            parameters=tuple(sorted((str(name), str(value)) for name, value in parameters.items())),
+        )
 
     def _of_type(self, node: Mapping[str, Any], type_name: str | None, within: tuple[str, ...]) -> Schema:
         connects = node.get("connect.type")
@@ -133,16 +139,6 @@ class _Document:
         for part in filter(None, path.split("/")):
             node = node[part.replace("~1", "/").replace("~0", "~")]
         return document._of(node, (*within, reference))
-
-
-def _with_properties(schema: Schema, node: Mapping[str, Any]) -> Schema:
-    parameters = node.get("connect.parameters") or {}
-    return replace(
-        schema,
-        name=node.get("title"),
-        version=node.get("connect.version"),
-        parameters=tuple(sorted((str(name), str(value)) for name, value in parameters.items())),
-    )
 
 
 def _value(schema: Schema, value: Any) -> Any:

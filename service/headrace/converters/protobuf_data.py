@@ -148,8 +148,14 @@ def _decimal(noted: Mapping[str, str]) -> FieldReader:
         parameters = (("connect.decimal.precision", str(precision)), *parameters)
 
     def read(message: Any) -> bytes:
-        number = int.from_bytes(message.value, "big", signed=True)
-        return _rescale(number, scale - message.scale)
+        number: int = int.from_bytes(message.value, "big", signed=True)
+        digits: int = scale - message.scale
+        if abs(digits) > _MOST_DIGITS:
+            raise ValueError("the scale is out of range")
+        number, lost = (number * 10**digits, 0) if digits >= 0 else divmod(number, 10**-digits)
+        if lost:
+            raise ValueError("the number has more decimal places than its schema")
+        return number.to_bytes(number.bit_length() // 8 + 1, "big", signed=True)
 
     return FieldReader(Schema("bytes", optional=True, name=DECIMAL, version=1, parameters=parameters), read)
 
@@ -160,16 +166,6 @@ def _noted_number(noted: Mapping[str, str], name: str) -> int | None:
         return int(noted[name])
     except (KeyError, ValueError):
         return None
-
-
-def _rescale(number: int, digits: int) -> bytes:
-    """Return a Decimal's unscaled bytes with ``digits`` more decimal places. Raises ValueError if digits are lost."""
-    if abs(digits) > _MOST_DIGITS:
-        raise ValueError("the scale is out of range")
-    number, lost = (number * 10**digits, 0) if digits >= 0 else divmod(number, 10**-digits)
-    if lost:
-        raise ValueError("the number has more decimal places than its schema")
-    return number.to_bytes(number.bit_length() // 8 + 1, "big", signed=True)
 
 
 def _connects(type_name: str, name: str, value: Value) -> Callable[[Mapping[str, str]], FieldReader]:
@@ -298,7 +294,8 @@ class FieldReaders:
         logical = LOGICAL.get(field.message_type.full_name)
         if logical is not None:
             return logical(params(declared.options.SerializeToString()))
-        if declared.label == _REPEATED and _is_map_entry(field.message_type):
+        names = [member.name for member in field.message_type.fields]
+        if declared.label == _REPEATED and field.message_type.name.endswith("Entry") and names == ["key", "value"]:
             return self._map(field.message_type, within)
         reader = self.of(field.message_type, within)
         return replace(reader, schema=replace(reader.schema, optional=True))
@@ -327,19 +324,11 @@ class FieldReaders:
         described = DescriptorProto()
         entry.CopyToProto(described)
         key, value = (self._field(entry.fields_by_name[field.name], field, within) for field in described.field)
-        schema = Schema("map", optional=True, name=_map_name(self._name(entry)), keys=key.schema, values=value.schema)
+        scope, dot, entry_name = self._name(entry).rpartition(".")
+        field_name = re.sub(r"(?<!^)([A-Z])", r"_\1", entry_name.removesuffix("Entry")).lower()
+        name = f"{scope}{dot}{field_name}"  # a.B.my_tags of a.B.MyTagsEntry
+        schema = Schema("map", optional=True, name=name, keys=key.schema, values=value.schema)
         return FieldReader(schema, pairs(key, value, described.options.map_entry))
-
-
-def _map_name(entry: str) -> str:
-    """Convert ``a.B.MyTagsEntry`` to ``a.B.my_tags``."""
-    within, dot, name = entry.rpartition(".")
-    return within + dot + re.sub(r"(?<!^)([A-Z])", r"_\1", name.removesuffix("Entry")).lower()
-
-
-def _is_map_entry(message: Any) -> bool:
-    names = [field.name for field in message.fields]
-    return message.name.endswith("Entry") and names == ["key", "value"]
 
 
 def _is_declared_optional(field: Any, declared: FieldDescriptorProto) -> bool:

@@ -104,25 +104,19 @@ class _Refusing(ErrorListener):  # type: ignore[misc] # antlr4 ships no types
 
 def parse_schema_text(text: str, name: str) -> FileDescriptorProto:
     """Return a schema as a file with ``name``. Raises BadRecord for an invalid schema, or one with an edition."""
-    try:
-        return _described_file(_parse(text), name)
-    except BadRecord:
-        raise
-    except (ValueError, TypeError, AttributeError, RecursionError) as error:  # the parser's errors for some literals
-        raise BadRecord(f"the registry's schema is not a valid Protobuf schema ({type(error).__name__})") from error
 
-
-def _parse(text: str) -> ast.File:
     def refuse(reader: Any) -> None:
         reader.removeErrorListeners()
         reader.addErrorListener(_Refusing())
 
-    return Parser(setup_lexer=refuse, setup_parser=refuse).parse(_TEXT_OR_COMMENT.sub(_without_comment, text))
-
-
-def _without_comment(match: re.Match[str]) -> str:
-    """Remove a comment: the parser accepts them between statements only. Line numbers stay, for error messages."""
-    return match[1] or " " + "\n" * match[0].count("\n")
+    # The parser accepts comments between statements only. Line numbers stay, for error messages.
+    plain = _TEXT_OR_COMMENT.sub(lambda match: match[1] or " " + "\n" * match[0].count("\n"), text)
+    try:
+        return _described_file(Parser(setup_lexer=refuse, setup_parser=refuse).parse(plain), name)
+    except BadRecord:
+        raise
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:  # the parser's errors for some literals
+        raise BadRecord(f"the registry's schema is not a valid Protobuf schema ({type(error).__name__})") from error
 
 
 def _described_file(parsed: ast.File, name: str) -> FileDescriptorProto:
