@@ -111,7 +111,13 @@ class RocksRowStore:
             self.drop(key)
             return
         self._write(key, _run_or_fail(self._db.get, _row_key(key)), body)
-        self._evict(key.table)
+        limits, table = self._limits, key.table
+        while limits.max_table_bytes and table in self._uses and self._uses[table].bytes > limits.max_table_bytes:
+            self._evict_first(table)
+        while self._uses and (
+            (limits.max_rows and len(self) > limits.max_rows) or (limits.max_bytes and self.size > limits.max_bytes)
+        ):
+            self._evict_first(min(self._uses, key=lambda candidate: self._first(candidate)[0]))
 
     def drop(self, key: RowKey) -> None:
         written = _run_or_fail(self._db.get, _row_key(key))
@@ -133,7 +139,9 @@ class RocksRowStore:
         """Remove all rows of a table, or of all tables, at once; return their number."""
         suffix = b"" if table is None else _number(table)
         for prefix in (_ROW + suffix, _ORDER + suffix):
-            _run_or_fail(self._db.delete_range, prefix, _after(prefix))
+            # The first key after all that begin with the prefix, which does not end in 0xff.
+            end = (int.from_bytes(prefix, "big") + 1).to_bytes(len(prefix), "big")
+            _run_or_fail(self._db.delete_range, prefix, end)
         gone = list(self._uses) if table is None else [table] if table in self._uses else []
         return sum(self._uses.pop(dropped).rows for dropped in gone)
 
@@ -207,19 +215,6 @@ class RocksRowStore:
         if use.rows == 0:
             del self._uses[table]
 
-    def _evict(self, table: int) -> None:
-        limits = self._limits
-        while limits.max_table_bytes and table in self._uses and self._uses[table].bytes > limits.max_table_bytes:
-            self._evict_first(table)
-        while self._uses and self._is_full():
-            self._evict_first(min(self._uses, key=lambda candidate: self._first(candidate)[0]))
-
-    def _is_full(self) -> bool:
-        limits = self._limits
-        return bool(
-            (limits.max_rows and len(self) > limits.max_rows) or (limits.max_bytes and self.size > limits.max_bytes)
-        )
-
     def _evict_first(self, table: int) -> None:
         self.evicted += 1
         rank, key = self._first(table)
@@ -290,8 +285,3 @@ def _number(table: int) -> bytes:
 
 def _long(rank: int) -> bytes:
     return rank.to_bytes(_RANK, "big")
-
-
-def _after(prefix: bytes) -> bytes:
-    """The first key after all keys that begin with ``prefix``, which does not end in 0xff."""
-    return (int.from_bytes(prefix, "big") + 1).to_bytes(len(prefix), "big")

@@ -78,24 +78,11 @@ class CircuitBreaker:
 
     @property
     def state(self) -> CircuitState:
-        """The current state."""
         return self._state
 
     @contextmanager
     def guard(self) -> Iterator[None]:
         """Count the result of a call in the block. Raises Unreachable without entering it while the breaker is open."""
-        self._admit()
-        try:
-            yield
-        except Unreachable:
-            self._failed()
-            raise
-        except BaseException:
-            self._succeeded()
-            raise
-        self._succeeded()
-
-    def _admit(self) -> None:
         with self._lock:
             if self._state is CircuitState.OPEN and self._clock() >= self._until:
                 self._move(Outcome.WAITED)
@@ -103,15 +90,21 @@ class CircuitBreaker:
                 raise Unreachable(
                     f"{self._where} did not answer {self._failures} times; the next attempt follows after a pause"
                 )
+        try:
+            yield
+        except Unreachable:
+            with self._lock:
+                self._failures += 1
+                self._until = self._clock() + self._seconds
+                if self._failures >= self._limit or self.state is CircuitState.HALF_OPEN:
+                    self._move(Outcome.FAILURES)
+            raise
+        except BaseException:
+            self._count_success()
+            raise
+        self._count_success()
 
-    def _failed(self) -> None:
-        with self._lock:
-            self._failures += 1
-            self._until = self._clock() + self._seconds
-            if self._failures >= self._limit or self._state is CircuitState.HALF_OPEN:
-                self._move(Outcome.FAILURES)
-
-    def _succeeded(self) -> None:
+    def _count_success(self) -> None:
         with self._lock:
             self._failures = 0
             self._move(Outcome.SUCCESS)
@@ -162,12 +155,12 @@ class Login:
             self._sent = password
         return password
 
-    def accepted(self) -> None:
+    def accept(self) -> None:
         """Register a connection that the database has accepted."""
         with self._lock:
             self._accepted, self._refused = True, None
 
-    def refused(self, error: RefusedConnection) -> None:
+    def refuse(self, error: RefusedConnection) -> None:
         """Register a refusal. Raises Retriable if an earlier connection was accepted, because its cause may pass."""
         with self._lock:
             if isinstance(error, RefusedLogin) and (self._refused is None or self._refused[2] is not error):

@@ -59,8 +59,18 @@ class ReadableColumn:
     """A wanted column that the table has: its place among the wanted ones, and the conversion of its values."""
 
     place: int
-    known: CatalogColumn
+    catalog: CatalogColumn
     read: Reader
+
+    def values(self, given: Sequence[Any]) -> list[Any]:
+        """Return the Connect values of the driver's values; UNREADABLE for those that do not fit the event's type."""
+        values = []
+        for value in given:
+            try:
+                values.append(None if value is None else self.read(value))
+            except (ValueError, KeyError, ArithmeticError, TypeError):
+                values.append(UNREADABLE)
+        return values
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,51 +87,44 @@ class ReadableColumns:
         reader: Callable[[Schema, CatalogColumn], Reader],
     ) -> ReadableColumns:
         """Select the readable columns. ``find`` returns a catalog entry by name, ``reader`` a conversion by schema."""
-        found = [(place, find(column.name), column.schema) for place, column in enumerate(wanted)]
-        columns = [ReadableColumn(place, known, reader(schema, known)) for place, known, schema in found if known]
+        columns = [
+            ReadableColumn(place, column, reader(event_column.schema, column))
+            for place, event_column in enumerate(wanted)
+            if (column := find(event_column.name)) is not None
+        ]
         return ReadableColumns(len(wanted), tuple(columns))
 
     @property
     def places(self) -> list[int]:
-        """Their places among the wanted columns."""
         return [column.place for column in self.columns]
 
     @property
     def names(self) -> list[str]:
         """The columns' names in the table."""
-        return [column.known.name for column in self.columns]
+        return [column.catalog.name for column in self.columns]
 
     def values(self, given: Sequence[Sequence[Any]], rows: int) -> tuple[Sequence[Any], ...]:
         """Return the Connect values of all wanted columns, from the driver's values of the readable ones."""
         values: list[Sequence[Any]] = [[UNREADABLE] * rows] * self.wanted
-        for column, read in zip(self.columns, given, strict=True):
-            values[column.place] = [_read(column.read, value) for value in read]
+        for column, given_values in zip(self.columns, given, strict=True):
+            values[column.place] = column.values(given_values)
         return tuple(values)
-
-
-def _read(read: Reader, value: Any) -> Any:
-    if value is None:
-        return None
-    try:
-        return read(value)
-    except (ValueError, KeyError, ArithmeticError, TypeError):
-        return UNREADABLE
 
 
 def key_column(catalog: CatalogTable, name: str) -> CatalogColumn:
     """Return the catalog's entry of a key column. Raises Fatal if it does not exist any more."""
-    known = catalog.column(name)
-    if known is None:
+    column = catalog.column(name)
+    if column is None:
         raise Fatal(f"key column {name} is not in table {catalog.table.schema}.{catalog.table.table} any more")
-    return known
+    return column
 
 
-def inexact_key(name: str, schema: Schema, known: CatalogColumn) -> Fatal:
+def inexact_key(name: str, schema: Schema, column: CatalogColumn) -> Fatal:
     """Return the error for a key whose events contain less than the database: "row not found" would be wrong."""
     return Fatal(
         f"key column {name} cannot identify rows in the source: its events ({schema.name or schema.type}) do not "
-        f"contain the exact value of type {known.type.name}; use another handling mode at the source connector, or set "
-        "reselect.source.reads=none"
+        f"contain the exact value of type {column.type.name}; use another handling mode at the source connector, or "
+        "set reselect.source.reads=none"
     )
 
 

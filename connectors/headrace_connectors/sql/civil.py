@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from headrace.core.model.instants import days_from_civil
 
 DAY_MICROS = 86_400_000_000
+MONTH_MICROS = 2_629_800_000_000
+"""365.25 / 12 days."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,7 +78,7 @@ class OracleRowSource:
 
         None for a table that the user may not see at all: the dictionary does not distinguish it from an absent one.
         """
-        return self._ask(lambda server: _catalog(server, table))
+        return self._ask(lambda server: self._catalog_of(server, table))
 
     def schema(self, catalog: CatalogTable) -> Schema:
         """Return the ``after`` schema of the table's events."""
@@ -130,69 +130,60 @@ class OracleRowSource:
 
     def _check_server(self, server: OracleServer) -> None:
         server.check()
-        if server.standby and self._options.read_from == "primary":
-            raise self._wrong_role(server)
+        self._check_role(server)
 
-    def _wrong_role(self, server: OracleServer) -> ConfigError | Retriable:
+    def _check_role(self, server: OracleServer) -> None:
         """With one server the option is wrong; with several, another one may be the primary, or become it."""
+        if not server.standby or self._options.read_from != "primary":
+            return
         message = (
             f"{server.where} is a standby; name the primary, or read from standbys with reselect.read.from=replica"
         )
-        return ConfigError(message, "reselect.database.hostname") if len(self._servers) == 1 else Retriable(message)
+        if len(self._servers) == 1:
+            raise ConfigError(message, "reselect.database.hostname")
+        raise Retriable(message)
 
     def _usable(self, server: OracleServer) -> OracleServer:
         with server.connection():
-            if server.standby and self._options.read_from == "primary":
-                raise self._wrong_role(server)
+            self._check_role(server)
         return server
 
-    def _fetch_from(self, server: OracleServer, read: OracleRead) -> tuple[FoundRows, Mapping[str, int]]:
+    def _catalog_of(self, server: OracleServer, table: TableId) -> CatalogTable | None:
         with server.connection() as connection:
-            if server.standby and self._options.read_from == "primary":
-                raise self._wrong_role(server)
+            catalog = read_catalog(connection, table)
+            if catalog is not None:
+                check_flashback(connection, table, server.where, server.user)
+                return catalog
+        log.warning(
+            "%s: table %s.%s does not exist, or the user may not SELECT from it; its cells are not read again",
+            server.where,
+            table.schema,
+            table.table,
+        )
+        return None
+
+    def _fetch_from(self, server: OracleServer, read: OracleRead) -> tuple[FoundRows, Mapping[str, int]]:
+        """All rows as of the SCN; if that is impossible, all current rows, and the code of the error."""
+        with server.connection() as connection:
+            self._check_role(server)
             if server.standby and read.scn < 0:
                 raise _NotOnStandby(
                     f"{server.where}: events of {read.where} contain no commit SCN, so a standby may be behind them; "
                     "list the primary in reselect.database.hostname too"
                 )
-            return _rows(server, connection, read)
-
-
-def _catalog(server: OracleServer, table: TableId) -> CatalogTable | None:
-    with server.connection() as connection:
-        catalog = read_catalog(connection, table)
-        if catalog is not None:
-            check_flashback(connection, table, server.where, server.user)
-            return catalog
-    log.warning(
-        "%s: table %s.%s does not exist, or the user may not SELECT from it; its cells are not read again",
-        server.where,
-        table.schema,
-        table.table,
-    )
-    return None
-
-
-def _rows(server: OracleServer, connection: Any, read: OracleRead) -> tuple[FoundRows, Mapping[str, int]]:
-    """All rows as of the SCN; if that is impossible, all current rows, and the code of the error."""
-    if read.scn < 0:
-        return _select(connection, read, as_of_scn=False), {}
-    try:
-        return _select(connection, read, as_of_scn=True), {}
-    except oracledb.Error as error:
-        code = _fallback_code(server, error)
-        if code is None:
-            raise
-    log.info("%s: the current rows are read instead of those as of the events' SCN (%s)", read.where, code)
-    return _select(connection, read, as_of_scn=False), {code: 1}
-
-
-def _fallback_code(server: OracleServer, error: BaseException) -> str | None:
-    """Return the cause if the state as of the SCN cannot be read and the current one may be read instead; else None."""
-    codes = error_codes(error)
-    if SCN_INVALID in codes and server.standby:  # proven: N3
-        raise Retriable(f"{server.where} is behind the events' SCN ({SCN_INVALID})") from error
-    return next((code for code in codes if code in UNDO_GONE or code == SCN_INVALID), None)
+            if read.scn < 0:
+                return _select(connection, read, as_of_scn=False), {}
+            try:
+                return _select(connection, read, as_of_scn=True), {}
+            except oracledb.Error as error:
+                codes = error_codes(error)
+                if SCN_INVALID in codes and server.standby:  # proven: N3
+                    raise Retriable(f"{server.where} is behind the events' SCN ({SCN_INVALID})") from error
+                code = next((code for code in codes if code in UNDO_GONE or code == SCN_INVALID), None)
+                if code is None:
+                    raise
+            log.info("%s: the current rows are read instead of those as of the events' SCN (%s)", read.where, code)
+            return _select(connection, read, as_of_scn=False), {code: 1}
 
 
 def _select(connection: Any, read: OracleRead, *, as_of_scn: bool) -> FoundRows:
@@ -222,8 +213,8 @@ def readable_columns(catalog: CatalogTable, wanted: Sequence[Wanted], modes: Han
     """No expression for a type that none may contain: a LONG would fail the complete SELECT."""
 
     def find(name: str) -> CatalogColumn | None:
-        known = catalog.column(name)
-        return known if known is not None and known.type.name in KNOWN_TYPES else None
+        column = catalog.column(name)
+        return column if column is not None and column.type.name in KNOWN_TYPES else None
 
     return ReadableColumns.of(wanted, find, lambda schema, column: reader(schema, column, modes))
 
@@ -253,7 +244,7 @@ class OracleRead:
             catalog,
             request,
             readable,
-            cells=tuple(cell_expression(each.known.name, each.known.type.name) for each in readable.columns),
+            cells=tuple(cell_expression(column.catalog.name, column.catalog.type.name) for column in readable.columns),
             key=tuple(key_bind_sql(*pair) for pair in key),
             key_types=tuple(bind_type(column.type.name) for _, column in key),
             keys=tuple(key_values(*pair, modes) for pair in key),
@@ -273,31 +264,22 @@ class OracleRead:
 
     def statements(self, *, as_of_scn: bool) -> Iterator[Statement]:
         """Return the SELECTs that answer the complete request, of up to ``SLOTS[-1]`` keys each."""
+        table = (self.catalog.table.schema, self.catalog.table.table)
         for begin in range(0, len(self.request), SLOTS[-1]):
             end = min(begin + SLOTS[-1], len(self.request))
             slots = slots_for(end - begin)
-            binds = self._binds(begin, end, slots) | ({SCN: self.scn} if as_of_scn else {})
-            table = self.catalog.table
-            text = select_rows((table.schema, table.table), self.key, self.cells, slots, as_of_scn=as_of_scn)
-            yield Statement(begin, slots, text, binds, self._bind_types(slots))
-
-    def _binds(self, begin: int, end: int, slots: int) -> dict[str, Any]:
-        """Values of the slots' binds; slots without a row have null keys, which match nothing."""
-        binds: dict[str, Any] = {}
-        for slot in range(1, slots + 1):
-            place = begin + slot - 1
-            used = place < end
-            binds |= {key_bind(n, slot): values[place] if used else None for n, values in enumerate(self.keys, 1)}
-            binds |= {need_bind(n, slot): mask[place] if used else 0 for n, mask in enumerate(self.needs, 1)}
-        return binds
-
-    def _bind_types(self, slots: int) -> dict[str, Any]:
-        """A type for every bind, also for a null one: other types would need other cursors of the statement."""
-        types: dict[str, Any] = {}
-        for slot in range(1, slots + 1):
-            types |= {key_bind(n, slot): kind for n, kind in enumerate(self.key_types, 1)}
-            types |= {need_bind(n, slot): oracledb.DB_TYPE_NUMBER for n in range(1, len(self.needs) + 1)}
-        return types
+            binds: dict[str, Any] = {SCN: self.scn} if as_of_scn else {}
+            # A type for every bind, also for a null one: other types would need other cursors of the statement.
+            types: dict[str, Any] = {}
+            for slot in range(1, slots + 1):
+                row = begin + slot - 1
+                used = row < end  # slots without a row have null keys, which match nothing
+                binds |= {key_bind(n, slot): values[row] if used else None for n, values in enumerate(self.keys, 1)}
+                binds |= {need_bind(n, slot): mask[row] if used else 0 for n, mask in enumerate(self.needs, 1)}
+                types |= {key_bind(n, slot): key_type for n, key_type in enumerate(self.key_types, 1)}
+                types |= {need_bind(n, slot): oracledb.DB_TYPE_NUMBER for n in range(1, len(self.needs) + 1)}
+            text = select_rows(table, self.key, self.cells, slots, as_of_scn=as_of_scn)
+            yield Statement(begin, slots, text, binds, types)
 
 
 FETCH_ROWS = 500
@@ -307,7 +289,10 @@ CURRENT_SCN = "SELECT current_scn FROM v$database"
 
 def table_values(connection: Any, catalog: CatalogTable, readable: ReadableColumns) -> Iterator[list[Sequence[Any]]]:
     """Yield the driver's values of every row, column by column, some hundred rows at a time."""
-    cells = ", ".join(cell_expression(each.known.name, each.known.type.name) for each in readable.columns) or "NULL"
+    cells = (
+        ", ".join(cell_expression(column.catalog.name, column.catalog.type.name) for column in readable.columns)
+        or "NULL"
+    )
     with connection.cursor() as cursor:
         cursor.arraysize = FETCH_ROWS
         cursor.execute(

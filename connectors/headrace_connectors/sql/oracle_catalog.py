@@ -75,10 +75,10 @@ class _Row:
 
 def read_catalog(connection: Any, table: TableId) -> CatalogTable | None:
     """Return the table's entry; None if there is no such table, or none that the user may see."""
-    found = _rows(connection, _TABLE, table)
-    if not found:
+    entry = _rows(connection, _TABLE, table)
+    if not entry:
         return None
-    rows = [_Row(*map(_plain, row)) for row in _rows(connection, _COLUMNS, table)]
+    rows = [_Row(*row) for row in _rows(connection, _COLUMNS, table)]
     columns = tuple(map(_column, rows))
     primary = _key_names(_rows(connection, _PRIMARY_KEY, table), columns, unique=False)
     names = primary or _key_names(_rows(connection, _UNIQUE_INDEXES, table), columns, unique=True)
@@ -91,7 +91,7 @@ def read_catalog(connection: Any, table: TableId) -> CatalogTable | None:
         columns=columns,
         key=tuple(KeyColumn(name, type_of[name], "SYS", "=", deterministic=name not in folding) for name in names),
         primary_key=bool(primary),
-        version=str(found[0][0]),
+        version=str(entry[0][0]),
         dialect=Dialect.ORACLE,
     )
 
@@ -118,12 +118,11 @@ def check_flashback(connection: Any, table: TableId, where: str, user: str) -> N
 def _rows(connection: Any, statement: str, table: TableId) -> list[tuple[Any, ...]]:
     with connection.cursor() as cursor:
         cursor.execute(statement, {"owner": table.schema, "name": table.table})
-        return list(cursor.fetchall())
-
-
-def _plain(value: Any) -> Any:
-    """Convert a value of the dictionary, whose integers the driver returns as Decimal."""
-    return value if value is None or isinstance(value, str) else int(value)
+        # The driver returns the dictionary's integers as Decimal.
+        return [
+            tuple(value if value is None or isinstance(value, str) else int(value) for value in row)
+            for row in cursor.fetchall()
+        ]
 
 
 def _column(row: _Row) -> CatalogColumn:
@@ -162,8 +161,8 @@ INTEGER_WIDTHS = ((3, "int8"), (5, "int16"), (10, "int32"), (19, "int64"))
 def connect_schema(catalog: CatalogTable, modes: HandlingModes) -> Schema:
     """Return the schema of ``after`` for a table; columns in their order."""
     table = catalog.table
-    made = [(column.name, column_schema(column, modes)) for column in catalog.columns if not column.generated]
-    fields = tuple(Field(name, schema) for name, schema in made if schema is not None)
+    schemas = ((column.name, column_schema(column, modes)) for column in catalog.columns if not column.generated)
+    fields = tuple(Field(name, schema) for name, schema in schemas if schema is not None)
     return Schema("struct", True, f"{table.name}.{table.schema}.{table.table}.Value", fields=fields)
 
 

@@ -84,8 +84,14 @@ _CORRECT = "correct reselect.database.* (user, password, dbname, hostname, port,
 
 def error_codes(error: BaseException) -> tuple[str, ...]:
     """Return all codes in an error, its causes and their messages, the outermost first: ``ORA-01555``, ``DPY-4011``."""
-    found = [code for each in _chain(error) for text in _texts(each) for code in _CODE.findall(text)]
-    return tuple(dict.fromkeys(found))
+    texts: list[str] = []
+    for cause in _chain(error):
+        for part in cause.args:
+            code = getattr(part, "code", 0)
+            texts.append(str(getattr(part, "full_code", "")))
+            texts.append(f"ORA-{code:05d}" if isinstance(code, int) and code > 0 else "")
+        texts.append(str(cause))
+    return tuple(dict.fromkeys(code for text in texts for code in _CODE.findall(text)))
 
 
 def connection_lost(error: BaseException) -> bool:
@@ -94,7 +100,7 @@ def connection_lost(error: BaseException) -> bool:
 
 
 @contextmanager
-def translated(where: str) -> Iterator[None]:
+def translate_errors(where: str) -> Iterator[None]:
     """Raise Headrace's errors instead of the driver's. ``where`` names the database in the message."""
     try:
         yield
@@ -111,14 +117,14 @@ def _translate(error: BaseException, where: str) -> HeadraceError:
     shown = ", ".join(codes) or type(error).__name__
     settings = next((_SETTINGS[code] for code in codes if code in _SETTINGS), None)
     if settings is None and "DPY-6005" in codes:
-        settings = _tls_problem(" ".join(str(each) for each in _chain(error)))
+        settings = _tls_problem(" ".join(map(str, _chain(error))))
     if settings is not None:
         refusal = RefusedLogin if REFUSED_LOGIN in codes else RefusedConnection
         return refusal(f"{where} refuses the connection ({shown}): {settings}; {_CORRECT}", "reselect.database.user")
     if any(_LOST.match(code) for code in codes):
-        ended = any(isinstance(each, _ENDED) for each in _chain(error)) and "DPY-6005" in codes
+        ended = any(isinstance(cause, _ENDED) for cause in _chain(error)) and "DPY-6005" in codes
         return Unreachable(f"{where} cannot be reached ({shown}){_PERHAPS_REFUSED if ended else ''}")
-    recoverable = any(getattr(part, "isrecoverable", False) for each in _chain(error) for part in each.args)
+    recoverable = any(getattr(part, "isrecoverable", False) for cause in _chain(error) for part in cause.args)
     if recoverable or any(_TRANSIENT.match(code) for code in codes):
         return Retriable(f"{where} failed for now ({shown})")
     remedy = next((_REFUSED[code] for code in codes if code in _REFUSED), "see Oracle's documentation of the code")
@@ -136,17 +142,8 @@ def _tls_problem(text: str) -> str | None:
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
     seen: set[int] = set()
-    each: BaseException | None = error
-    while each is not None and id(each) not in seen:
-        seen.add(id(each))
-        yield each
-        each = each.__cause__ or each.__context__
-
-
-def _texts(error: BaseException) -> Iterator[str]:
-    """The texts with codes: the error object's ``full_code`` and ``code``, and its message."""
-    for part in error.args:
-        yield str(getattr(part, "full_code", ""))
-        code = getattr(part, "code", 0)
-        yield f"ORA-{code:05d}" if isinstance(code, int) and code > 0 else ""
-    yield str(error)
+    cause: BaseException | None = error
+    while cause is not None and id(cause) not in seen:
+        seen.add(id(cause))
+        yield cause
+        cause = cause.__cause__ or cause.__context__

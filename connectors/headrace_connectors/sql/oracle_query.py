@@ -23,8 +23,7 @@ import pyarrow as pa
 from headrace.core.model.catalog import CatalogColumn, HandlingModes
 from headrace.core.model.events import Column
 from headrace_connectors.sql.cells import bytes_of, inexact_key
-from headrace_connectors.sql.civil import DAY_MICROS, CivilDate, clock
-from headrace_connectors.sql.oracle_values import MONTH_MICROS
+from headrace_connectors.sql.civil import DAY_MICROS, MONTH_MICROS, CivilDate, clock
 from headrace_connectors.sql.query import MASK_BITS, mask_count, quoted
 
 SLOTS = (1, 8, 64, 512)
@@ -60,7 +59,16 @@ def select_rows(
         for number, cell in enumerate(cells)
     ]
     source = f"{quoted(*table)}{f' AS OF SCN :{SCN}' if as_of_scn else ''} t"
-    rows = " UNION ALL ".join(_slot(key, mask_count(len(cells)), slot) for slot in range(1, slots + 1))
+    # One row of the derived table per slot. The first one names the columns.
+    selects = []
+    for slot in range(1, slots + 1):
+        values = [("ord", str(slot))]
+        values += [(f"k{n}", part.template.format(f":{key_bind(n, slot)}")) for n, part in enumerate(key, 1)]
+        need_binds = (need_bind(n, slot) for n in range(1, mask_count(len(cells)) + 1))
+        values += [(f"need{n}", f"CAST(:{bind} AS NUMBER)") for n, bind in enumerate(need_binds, 1)]
+        texts = [f"{value} AS {name}" if slot == 1 else value for name, value in values]
+        selects.append(f"SELECT {', '.join(texts)} FROM DUAL")
+    rows = " UNION ALL ".join(selects)
     return f"SELECT {', '.join(['k.ord', *wanted])} FROM ({rows}) k JOIN {source} ON {' AND '.join(matches)}"
 
 
@@ -72,15 +80,6 @@ def key_bind(number: int, slot: int) -> str:
 def need_bind(number: int, slot: int) -> str:
     """Return the name of the bind of need mask ``number`` (from 1) in a slot (from 1)."""
     return f"n{number}_{slot}"
-
-
-def _slot(key: Sequence[KeyBind], masks: int, slot: int) -> str:
-    """One row of the derived table. The first one names the columns."""
-    values = [(f"k{n}", part.template.format(f":{key_bind(n, slot)}")) for n, part in enumerate(key, 1)]
-    values += [(f"need{n}", f"CAST(:{need_bind(n, slot)} AS NUMBER)") for n in range(1, masks + 1)]
-    cells = [("ord", str(slot)), *values]
-    texts = [f"{text} AS {name}" if slot == 1 else text for name, text in cells]
-    return f"SELECT {', '.join(texts)} FROM DUAL"
 
 
 def probe_flashback(table: tuple[str, str]) -> str:
@@ -144,7 +143,7 @@ class _Source:
     """A key column of the events with its column in the database."""
 
     column: Column
-    known: CatalogColumn
+    catalog: CatalogColumn
     modes: HandlingModes
 
     @property
@@ -153,46 +152,36 @@ class _Source:
 
     @property
     def digits(self) -> int:
-        return self.known.scale or 0
+        return self.catalog.scale or 0
 
 
-def key_bind_sql(column: Column, known: CatalogColumn) -> KeyBind:
+def key_bind_sql(column: Column, catalog: CatalogColumn) -> KeyBind:
     """Return how the column is compared. Raises Fatal for a type that cannot be a key."""
-    template = _TEMPLATES.get(known.type.name)
+    template = _TEMPLATES.get(catalog.type.name)
     if template is None:
-        raise inexact_key(column.name, column.schema, known)
-    return KeyBind(known.name, template)
+        raise inexact_key(column.name, column.schema, catalog)
+    return KeyBind(catalog.name, template)
 
 
-def key_values(column: Column, known: CatalogColumn, modes: HandlingModes) -> list[Any]:
+def key_values(column: Column, catalog: CatalogColumn, modes: HandlingModes) -> list[Any]:
     """Return one bind value per row. Raises Fatal for a type that cannot be compared exactly."""
-    source = _Source(column, known, modes)
-    write = _writer(source)
-    return [None if value is None else write(value) for value in _plain_values(column.values)]
-
-
-def _plain_values(values: pa.Array) -> Sequence[Any]:
-    """Python values; timestamps as their counts, which cover every year."""
-    if pa.types.is_timestamp(values.type):
-        return values.view(pa.int64()).to_pylist()  # type: ignore[no-any-return] # pyarrow has no types
-    return values.to_pylist()  # type: ignore[no-any-return]
-
-
-def _writer(source: _Source) -> Writer:
-    choose = _BY_KIND.get(source.known.type.name)
-    write = None if choose is None else choose(source)
+    choose = _BY_KIND.get(catalog.type.name)
+    write = None if choose is None else choose(_Source(column, catalog, modes))
     if write is None:
-        raise inexact_key(source.column.name, source.column.schema, source.known)
-    return write
+        raise inexact_key(column.name, column.schema, catalog)
+    values = column.values
+    if pa.types.is_timestamp(values.type):
+        values = values.view(pa.int64())  # counts cover every year
+    return [None if value is None else write(value) for value in values.to_pylist()]
 
 
 def _number(source: _Source) -> Writer | None:
     kind = source.column.values.type
     if pa.types.is_floating(kind):
-        precise = source.known.precision is not None and source.known.precision <= EXACT_DIGITS
+        precise = source.catalog.precision is not None and source.catalog.precision <= EXACT_DIGITS
         return (lambda value: Decimal(repr(value))) if precise else None
-    known = pa.types.is_integer(kind) or pa.types.is_decimal(kind) or pa.types.is_string(kind)
-    return Decimal if known else None
+    is_exact = pa.types.is_integer(kind) or pa.types.is_decimal(kind) or pa.types.is_string(kind)
+    return Decimal if is_exact else None
 
 
 def _bytes(source: _Source) -> Writer | None:
@@ -204,7 +193,7 @@ def _bytes(source: _Source) -> Writer | None:
 def _local_time(source: _Source) -> Writer | None:
     """The unit of an event's count is microseconds in a lake column, or the nanoseconds that Debezium sent."""
     kind = source.column.values.type
-    fraction = source.known.type.name != "DATE"
+    fraction = source.catalog.type.name != "DATE"
     if pa.types.is_timestamp(kind):
         event_digits = MICRO_DIGITS if source.semantic == "MicroTimestamp" else 3
         return None if source.digits > event_digits else lambda micros: _time_text(micros * 1000, fraction)
@@ -262,7 +251,13 @@ def _seconds(source: _Source) -> Writer | None:
         return None
     if pa.types.is_integer(source.column.values.type):
         return lambda micros: Decimal(micros) / 1_000_000
-    return lambda text: _total_seconds(_interval_parts(text))
+
+    def seconds(text: str) -> Decimal:
+        parts = _interval_parts(text)
+        days, hours, minutes = map(int, parts[2:5])
+        return Decimal((days * 24 + hours) * 3600 + minutes * 60) + Decimal(parts[5])
+
+    return seconds
 
 
 def _interval_parts(text: str) -> Sequence[str]:
@@ -270,11 +265,6 @@ def _interval_parts(text: str) -> Sequence[str]:
     if match is None:
         raise ValueError("not an interval as Debezium writes it")
     return match.groups()
-
-
-def _total_seconds(parts: Sequence[str]) -> Decimal:
-    days, hours, minutes = (int(part) for part in parts[2:5])
-    return Decimal((days * 24 + hours) * 3600 + minutes * 60) + Decimal(parts[5])
 
 
 _BY_KIND: Mapping[str, Callable[[_Source], Writer | None]] = {

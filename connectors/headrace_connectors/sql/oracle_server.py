@@ -35,7 +35,7 @@ from headrace.core.model.errors import ConfigError, Retriable
 from headrace.core.reselect.options import DatabaseOptions
 from headrace.ports import Connections
 from headrace_connectors.sql.availability import CircuitBreaker, CircuitState, Login, RefusedConnection
-from headrace_connectors.sql.oracle_errors import REFUSED_LOGIN, connection_lost, error_codes, translated
+from headrace_connectors.sql.oracle_errors import REFUSED_LOGIN, connection_lost, error_codes, translate_errors
 
 OLDEST_VERSION = (12, 2)
 ROLE = "SELECT SYS_CONTEXT('USERENV', 'DATABASE_ROLE') FROM DUAL"
@@ -64,7 +64,7 @@ class OracleServer:
 
     def check(self) -> None:
         """Connect once. Raises ConfigError for permanent errors (password, service, version), Retriable for others."""
-        with self._translated():
+        with self._translating_errors():
             parameters = connect_parameters(self._database, self._address, self._login.password())
             connection = self._driver.connect(**parameters)
             try:
@@ -81,15 +81,25 @@ class OracleServer:
     @contextmanager
     def connection(self) -> Iterator[Any]:
         """Provide a connection of the pool. A lost one is closed with its statements (dbz#2204)."""
-        with self._breaker.guard(), self._translated():
-            pool, connection = self._acquired()
+        with self._breaker.guard(), self._translating_errors():
+            pool = self._open_pool()
+            try:
+                connection = pool.acquire()
+            except oracledb.Error as error:
+                # A pool keeps its password. So a refused login ends the pool, and the next one gets the present one.
+                if REFUSED_LOGIN in error_codes(error):
+                    self._discard(pool)
+                raise
             connection.call_timeout = self._call_timeout
             try:
                 yield connection
             except BaseException as error:
-                self._let_go(pool, connection, lost=connection_lost(error))
+                if connection_lost(error) and not self._closed:
+                    pool.drop(connection)
+                else:
+                    connection.close()
                 raise
-            self._let_go(pool, connection, lost=False)
+            connection.close()
 
     def connections(self) -> Connections:
         """Return the state of the pool and of the circuit breaker."""
@@ -105,13 +115,7 @@ class OracleServer:
         if pool is not None:
             pool.close(force=True)
 
-    def _let_go(self, pool: Any, connection: Any, *, lost: bool) -> None:
-        if lost and not self._closed:
-            pool.drop(connection)
-        else:
-            connection.close()
-
-    def _opened(self) -> Any:
+    def _open_pool(self) -> Any:
         with self._lock:
             if self._closed:
                 raise Retriable(f"{self.where}: the connection is closed")
@@ -120,20 +124,7 @@ class OracleServer:
                 self._pool = self._driver.create_pool(**parameters)
             return self._pool
 
-    def _acquired(self) -> tuple[Any, Any]:
-        """Return the pool and a connection of it.
-
-        A pool keeps its password. So a refused login ends the pool, and the next one gets the present password.
-        """
-        pool = self._opened()
-        try:
-            return pool, pool.acquire()
-        except oracledb.Error as error:
-            if REFUSED_LOGIN in error_codes(error):
-                self._end(pool)
-            raise
-
-    def _end(self, pool: Any) -> None:
+    def _discard(self, pool: Any) -> None:
         with self._lock:
             if self._pool is not pool:
                 return
@@ -142,19 +133,19 @@ class OracleServer:
             pool.close()
 
     @contextmanager
-    def _translated(self) -> Iterator[None]:
+    def _translating_errors(self) -> Iterator[None]:
         try:
-            with translated(self.where):
+            with translate_errors(self.where):
                 yield
         except RefusedConnection as error:
-            self._login.refused(error)
+            self._login.refuse(error)
             raise
 
     def _prepare(self, connection: Any, tag: str | None = None) -> None:
         """Prepare a new connection (``session_callback``)."""
-        self._login.accepted()
-        prepare_session(connection)
+        self._login.accept()
         with connection.cursor() as cursor:
+            cursor.execute(SETTINGS)
             cursor.execute(ROLE)
             row = cursor.fetchone()
         self.standby = row is not None and row[0] != "PRIMARY"
@@ -228,12 +219,6 @@ def pool_parameters(
     }
 
 
-def prepare_session(connection: Any) -> None:
-    """Set the formats of a new session's texts, and its comparisons."""
-    with connection.cursor() as cursor:
-        cursor.execute(SETTINGS)
-
-
 Content = TypeVar("Content")
 _PREFIX = "reselect.database."
 _WITHOUT_TLS = ("disable", "allow", "prefer")
@@ -245,7 +230,7 @@ def tls_context(database: DatabaseOptions) -> ssl.SSLContext | None:
 
     Raises ConfigError for files that cannot be read, and for options that would have no effect or verify nothing.
     """
-    files = [each for each in (database.sslrootcert, database.sslcert, database.sslkey) if each]
+    files = list(filter(None, (database.sslrootcert, database.sslcert, database.sslkey)))
     if database.sslmode in _WITHOUT_TLS:
         if files or database.wallet_location:
             raise ConfigError(
@@ -260,7 +245,14 @@ def tls_context(database: DatabaseOptions) -> ssl.SSLContext | None:
                 f"{_PREFIX}wallet.location: cannot be set beside sslrootcert, sslcert and sslkey",
                 f"{_PREFIX}wallet.location",
             )
-        wallet = _wallet(database.wallet_location)
+        folder = Path(database.wallet_location)
+        wallet = next((folder / name for name in _WALLETS if (folder / name).is_file()), None)
+        if wallet is None:
+            raise ConfigError(
+                f"{_PREFIX}wallet.location: {folder} has neither {' nor '.join(_WALLETS)}; cwallet.sso can only be "
+                "read by Oracle's own libraries",
+                f"{_PREFIX}wallet.location",
+            )
         return ReloadedContext.of(lambda: _of_wallet(wallet, database.wallet_password), [str(wallet)], _PREFIX)
     if database.sslmode == "verify-ca" and not database.sslrootcert:
         raise ConfigError(
@@ -280,21 +272,21 @@ def _of_files(database: DatabaseOptions) -> ssl.SSLContext:
     if database.sslcert:
         chain = _read("sslcert", database.sslcert, lambda text: text)
         key_file = database.sslkey or database.sslcert
-        own = _read("sslkey", key_file, lambda text: key_and_chain(text + b"\n" + chain, None, database.sslpassword))
-        load_key(context, own, f"{_PREFIX}sslkey")
+        key = _read("sslkey", key_file, lambda text: key_and_chain(text + b"\n" + chain, None, database.sslpassword))
+        load_key(context, key, f"{_PREFIX}sslkey")
     return context
 
 
 def _of_wallet(wallet: Path, password: str | None) -> ssl.SSLContext:
     context = _context()
     _trust(context, _read("wallet.location", str(wallet), lambda content: trusted_certificates(content, password)))
-    own = _read("wallet.location", str(wallet), lambda content: _key(content, password))
-    if own is not None:
-        load_key(context, own, f"{_PREFIX}wallet.location")
+    key = _read("wallet.location", str(wallet), lambda content: _client_key(content, password))
+    if key is not None:
+        load_key(context, key, f"{_PREFIX}wallet.location")
     return context
 
 
-def _key(content: bytes, password: str | None) -> KeyAndChain | None:
+def _client_key(content: bytes, password: str | None) -> KeyAndChain | None:
     try:
         return key_and_chain(content, password, None)
     except NoPrivateKey:
@@ -310,18 +302,9 @@ def _context() -> ssl.SSLContext:
 
 
 def _trust(context: ssl.SSLContext, certificates: Sequence[x509.Certificate]) -> None:
-    context.load_verify_locations(cadata=b"".join(each.public_bytes(Encoding.DER) for each in certificates))
-
-
-def _wallet(folder: str) -> Path:
-    found = next((path for path in (Path(folder, name) for name in _WALLETS) if path.is_file()), None)
-    if found is None:
-        raise ConfigError(
-            f"{_PREFIX}wallet.location: {folder} has neither {' nor '.join(_WALLETS)}; cwallet.sso can only be read by "
-            "Oracle's own libraries",
-            f"{_PREFIX}wallet.location",
-        )
-    return found
+    context.load_verify_locations(
+        cadata=b"".join(certificate.public_bytes(Encoding.DER) for certificate in certificates)
+    )
 
 
 def _read(option: str, path: str, read: Callable[[bytes], Content]) -> Content:

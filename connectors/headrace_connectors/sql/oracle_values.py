@@ -20,10 +20,8 @@ from typing import Any
 from headrace.core.model.catalog import CatalogColumn, HandlingModes
 from headrace.core.model.schema import Schema
 from headrace_connectors.sql.cells import Reader, bytes_writer, truncating
-from headrace_connectors.sql.civil import CivilDate, clock
+from headrace_connectors.sql.civil import MONTH_MICROS, CivilDate, clock
 
-MONTH_MICROS = 2_629_800_000_000
-"""365.25 / 12 days."""
 NANOS = 1_000_000_000
 
 _LOCAL = re.compile(
@@ -60,7 +58,7 @@ def parse_time(text: str) -> OracleTime:
 
 def reader(schema: Schema, column: CatalogColumn, modes: HandlingModes) -> Reader:
     """Return the conversion for a column with the event schema ``schema``. For unknown types it raises ValueError."""
-    choose = _BY_KIND.get(column.type.name, _refused)
+    choose = _BY_KIND.get(column.type.name, _refusing_reader)
     return truncating(choose(Target(schema, column, modes)), schema)
 
 
@@ -83,7 +81,7 @@ class Target:
         return self.column.scale or 0
 
 
-def _refused(target: Target) -> Reader:
+def _refusing_reader(target: Target) -> Reader:
     def refuse(value: Any) -> Any:
         raise ValueError("a type that Debezium's Oracle connector has no converter for")
 
@@ -109,7 +107,7 @@ def _number_reader(target: Target) -> Reader:
         return lambda number: {"scale": 0, "value": Decimal(number)}
     if target.semantic == "Decimal":
         return Decimal
-    return _refused(target)
+    return _refusing_reader(target)
 
 
 def _whole(number: Decimal) -> int:
@@ -130,13 +128,12 @@ def _plain(number: Decimal, scale: int) -> str:
 
 
 def _text_reader(target: Target) -> Reader:
-    return _text
+    def read(value: Any) -> str:
+        if not isinstance(value, str):
+            raise ValueError("not a text")
+        return value
 
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise ValueError("not a text")
-    return value
+    return read
 
 
 def _bytes_reader(target: Target) -> Reader:
@@ -149,11 +146,11 @@ def _bytes_reader(target: Target) -> Reader:
 def _nonempty(choose: Callable[[Target], Reader]) -> Callable[[Target], Reader]:
     """For large objects: an empty one streams as null if the column may be null (``EMPTY_CLOB()``)."""
 
-    def chosen(target: Target) -> Reader:
+    def choose_nullable(target: Target) -> Reader:
         read = choose(target)
         return (lambda value: read(value) if len(value) else None) if target.schema.optional else read
 
-    return chosen
+    return choose_nullable
 
 
 # -- times ------------------------------------------------------------------------------------------------------------
@@ -165,30 +162,25 @@ _UNITS = {"Timestamp": 1_000_000, "MicroTimestamp": 1000, "NanoTimestamp": 1}
 def _timestamp_reader(target: Target) -> Reader:
     if target.semantic in _UNITS and target.schema.type == "int64":
         unit = _UNITS[target.semantic]
-        return lambda text: _counted(parse_time(text).epoch_nanos // unit)
-    if target.schema.type == "string":
-        return _iso_timestamp
-    return _refused(target)
 
+        def count(text: str) -> int:
+            number = parse_time(text).epoch_nanos // unit
+            if not -(2**63) <= number < 2**63:
+                raise ValueError("outside the range of a timestamp in this unit")
+            return number
 
-def _counted(count: int) -> int:
-    if not -(2**63) <= count < 2**63:
-        raise ValueError("outside the range of a timestamp in this unit")
-    return count
-
-
-def _iso_timestamp(text: str) -> str:
-    time = parse_time(text)
-    return f"{time.date.iso}T{clock(time.second * 1_000_000)}{_shortest(time.nanos)}Z"
+        return count
+    # Without a zone, and with as few digits as are exact.
+    return (lambda text: _iso_time(parse_time(text))) if target.schema.type == "string" else _refusing_reader(target)
 
 
 def _zoned_timestamp_reader(target: Target) -> Reader:
     if target.schema.type != "string":
-        return _refused(target)
-    return lambda text: _zoned(parse_time(text), target.digits)
+        return _refusing_reader(target)
+    return lambda text: _iso_time(parse_time(text), target.digits)
 
 
-def _zoned(time: OracleTime, digits: int) -> str:
+def _iso_time(time: OracleTime, digits: int = 0) -> str:
     """Format as ISO with exactly ``digits``, or as few as are exact if none are declared; local zones are UTC."""
     shown = f".{time.nanos:09d}"[: digits + 1] if digits else _shortest(time.nanos)
     offset = time.offset or 0

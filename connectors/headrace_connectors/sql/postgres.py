@@ -31,7 +31,7 @@ from headrace.core.model.catalog import CatalogTable
 from headrace.core.model.errors import ConfigError, Fatal, Retriable
 from headrace.core.model.events import TableId
 from headrace.core.model.schema import Field, Schema
-from headrace.core.reselect.options import DatabaseOptions, ReselectOptions
+from headrace.core.reselect.options import ReselectOptions
 from headrace.core.reselect.rows import RowAnswer, RowRequest
 from headrace.ports import Connections, LogPosition
 from headrace_connectors.sql.cells import FoundRows, ReadableColumns, Wanted, key_column
@@ -54,7 +54,11 @@ class PostgresRowSource:
             raise ConfigError("reselect.database.hostname is missing", "reselect.database.hostname")
         self._options = options
         self._visibility = VisibilityCheck(options.visibility_timeout_ms / 1000)
-        self._servers = _servers(options.database, options)
+        roles = [Role.PRIMARY]
+        if options.read_from == "replica":
+            roles = [Role.REPLICA, Role.PRIMARY] if len(options.database.servers) > 1 else [Role.REPLICA]
+        timeout_ms = options.database_query_timeout_ms
+        self._servers = [PostgresServer(options.database, role, timeout_ms) for role in roles]  # in the order of use
 
     def check(self) -> None:
         """Connect once. Raises ConfigError for permanent errors (password, database, standby), Retriable for others."""
@@ -123,14 +127,19 @@ class PostgresRowSource:
         keys = [key_texts(column, key_column(catalog, column.name), self._options.modes) for column in request.key]
         needs = masks(request.needs[:, list(readable.places)])
         parameters = [array_literal(texts) for texts in keys] + [array_literal([*map(str, mask)]) for mask in needs]
+        rows = FoundRows(catalog.table, len(request), len(readable.columns))
         waited = 0.0
         with server.connection() as connection:
             if self._options.visibility_check:
                 transactions = sorted({int(number) for number in request.transactions if number >= 0})
                 waited = self._visibility.wait(connection, transactions, server.where)  # proven: S15
             with RawCursor(connection) as cursor:
-                cursor.execute(cast(Any, text), parameters, prepare=True)
-                rows = _raw_rows(cursor, len(request), len(readable.columns), catalog.table)
+                cursor.execute(_sql(text), parameters, prepare=True)
+                result = cursor.pgresult
+                assert result is not None  # noqa: S101 - a SELECT has a result
+                for number in range(result.ntuples):
+                    ordinal, *cells = (result.get_value(number, column) for column in range(result.nfields))
+                    rows.put(int(ordinal or 0) - 1, [None if cell is None else bytes(cell).decode() for cell in cells])
         proven = self._options.visibility_check and bool((request.transactions >= 0).all())
         values = readable.values(rows.values, len(request))
         return RowAnswer(rows.found, values, proven, waited=waited)
@@ -143,35 +152,15 @@ class PostgresRowSource:
         )
 
 
-def _servers(database: DatabaseOptions, options: ReselectOptions) -> tuple[PostgresServer, ...]:
-    """The servers in the order of queries."""
-    roles = [Role.PRIMARY]
-    if options.read_from == "replica":
-        roles = [Role.REPLICA, Role.PRIMARY] if len(database.servers) > 1 else [Role.REPLICA]
-    return tuple(PostgresServer(database, role, options.database_query_timeout_ms) for role in roles)
-
-
-def _raw_rows(cursor: RawCursor[Any], rows: int, columns: int, table: TableId) -> FoundRows:
-    """The texts of each column by row."""
-    result = cursor.pgresult
-    assert result is not None  # noqa: S101 - a SELECT has a result
-    found = FoundRows(table, rows, columns)
-    for number in range(result.ntuples):
-        cells = [result.get_value(number, column) for column in range(columns + 1)]
-        texts = [None if each is None else bytes(each).decode() for each in cells[1:]]
-        found.put(int(cells[0] or 0) - 1, texts)
-    return found
-
-
 def _key_term(catalog: CatalogTable, name: str) -> KeyTerm:
-    known = key_column(catalog, name)
-    base = known.type.resolved()
-    part = next((part for part in catalog.key if part.name == known.name), None)
+    column = key_column(catalog, name)
+    base = column.type.resolved()
+    part = next((part for part in catalog.key if part.name == column.name), None)
     # Without an index: operators of an extension's types are in the schema of the type.
     operator = (base.schema, "=") if part is None else (part.operator_schema, part.operator)
     if part is None and base.kind == "e":
         operator = ("pg_catalog", "=")
-    return KeyTerm(known.name, (base.schema, base.name), operator)
+    return KeyTerm(column.name, (base.schema, base.name), operator)
 
 
 FIRST_NORMAL_ID = 3
@@ -219,7 +208,16 @@ def full_transaction_id(number: int, next_id: int) -> int:
 def _check(connection: Connection, transactions: Sequence[int], where: str) -> None:
     row = connection.execute(_NEXT_ID).fetchone()
     next_id = int(row[0]) if row is not None else 0
-    states = _states(connection, [full_transaction_id(number, next_id) for number in transactions], where)
+    full_ids = [full_transaction_id(number, next_id) for number in transactions]
+    queried = [number for number in full_ids if number >= FIRST_NORMAL_ID]
+    try:
+        # Null is too old for a status, and so visible.
+        states = {row[0] for row in connection.execute(_STATES, (queried,))}
+    except psycopg.errors.InvalidParameterValue as error:  # "transaction ID … is in the future"
+        raise NotVisible(
+            f"{where} does not know transaction {max(full_ids) & 0xFFFFFFFF} yet; if it is a copy or was restored, "
+            "its transaction ids are not those of the events; set reselect.visibility.check=off"
+        ) from error
     if "in progress" in states:  # proven: S16
         raise NotVisible(f"{where}: a transaction of the events is not visible yet")
     if "aborted" in states:
@@ -228,18 +226,6 @@ def _check(connection: Connection, transactions: Sequence[int], where: str) -> N
             "correct reselect.database.*, or set reselect.visibility.check=off for a copy",
             "reselect.database.hostname",
         )
-
-
-def _states(connection: Connection, full_ids: Sequence[int], where: str) -> set[str | None]:
-    """The status of the transactions; null is too old for a status, and so visible."""
-    asked = [number for number in full_ids if number >= FIRST_NORMAL_ID]
-    try:
-        return {row[0] for row in connection.execute(_STATES, (asked,))}
-    except psycopg.errors.InvalidParameterValue as error:  # "transaction ID … is in the future"
-        raise NotVisible(
-            f"{where} does not know transaction {max(full_ids) & 0xFFFFFFFF} yet; if it is a copy or was restored, "
-            "its transaction ids are not those of the events; set reselect.visibility.check=off"
-        ) from error
 
 
 Texts = list[list[str | None]]

@@ -80,41 +80,54 @@ ORDER BY i.indisprimary DESC, i.indexrelid, k.place
 def read_catalog(connection: Connection, table: TableId) -> CatalogTable | None:
     """Return the table's entry; None if there is no such table. Raises ConfigError if some rows cannot be read."""
     with connection.cursor(row_factory=namedtuple_row) as cursor:
-        found: Any = cursor.execute(_TABLE, (table.schema, table.table)).fetchone()
-        if found is None:
+        entry: Any = cursor.execute(_TABLE, (table.schema, table.table)).fetchone()
+        if entry is None:
             return None
-        _refuse_hidden_rows(connection, table, found)
-        columns: list[Any] = cursor.execute(_COLUMNS, (found.oid,)).fetchall()
-        types = _types(cursor.execute(_TYPES, ([column.type for column in columns],)).fetchall())
-        key: list[Any] = cursor.execute(_KEY, (found.oid,)).fetchall()
-    known = tuple(_column(column, types, found.identity == "f") for column in columns)
+        _refuse_hidden_rows(connection, table, entry)
+        rows: list[Any] = cursor.execute(_COLUMNS, (entry.oid,)).fetchall()
+        types = _types(cursor.execute(_TYPES, ([row.type for row in rows],)).fetchall())
+        key: list[Any] = cursor.execute(_KEY, (entry.oid,)).fetchall()
+    columns = tuple(
+        CatalogColumn(
+            name=row.name,
+            number=row.number,
+            type=types[row.type],
+            typmod=row.typmod,
+            attlen=row.attlen,
+            attstorage=row.attstorage,
+            not_null=row.not_null,
+            generated=row.generated,
+            recoverable=entry.identity == "f",
+        )
+        for row in rows
+    )
     identity = [part for part in key if part.primary_key] or key
-    type_of = {column.name: column.type for column in known}
+    type_of = {column.name: column.type for column in columns}
     return CatalogTable(
         table=table,
-        relkind=found.kind,
-        replica_identity=found.identity,
-        columns=known,
+        relkind=entry.kind,
+        replica_identity=entry.identity,
+        columns=columns,
         key=tuple(
             KeyColumn(part.name, type_of[part.name], part.operator_schema, part.operator, part.deterministic)
             for part in identity
         ),
         primary_key=any(part.primary_key for part in key),
         identity_index=next((part.index_name for part in key if part.identity and not part.primary_key), None),
-        partition=found.partition,
-        published=found.published,
+        partition=entry.partition,
+        published=entry.published,
     )
 
 
-def _refuse_hidden_rows(connection: Connection, table: TableId, found: Any) -> None:
+def _refuse_hidden_rows(connection: Connection, table: TableId, entry: Any) -> None:
     name, user = f"{table.schema}.{table.table}", connection.info.user
-    if not found.granted:
+    if not entry.granted:
         raise ConfigError(
             f'user "{user}" may not read table {name} of database "{connection.info.dbname}"; '
             f"GRANT SELECT ON {quoted(table.schema, table.table)} TO {quoted(user)}",
             "reselect.database.user",
         )
-    if found.row_security:  # proven: N4
+    if entry.row_security:  # proven: N4
         raise ConfigError(
             f'row security hides rows of {name} from user "{user}", so a row that is not found would look deleted; '
             f"let the user bypass it (ALTER ROLE {quoted(user)} BYPASSRLS) or read as another user",
@@ -135,20 +148,6 @@ def _types(rows: Sequence[Any]) -> Mapping[int, SqlType]:
     return {oid: made for oid in by_oid if (made := make(oid)) is not None}
 
 
-def _column(row: Any, types: Mapping[int, SqlType], recoverable: bool) -> CatalogColumn:
-    return CatalogColumn(
-        name=row.name,
-        number=row.number,
-        type=types[row.type],
-        typmod=row.typmod,
-        attlen=row.attlen,
-        attstorage=row.attstorage,
-        not_null=row.not_null,
-        generated=row.generated,
-        recoverable=recoverable,
-    )
-
-
 CONNECT = "org.apache.kafka.connect.data"
 DEBEZIUM = "io.debezium.data"
 TIME = "io.debezium.time"
@@ -162,26 +161,31 @@ TEXT = Schema("string", optional=True)
 def connect_schema(catalog: CatalogTable, modes: HandlingModes) -> Schema:
     """Return the schema of ``after`` for a table; columns in their order."""
     table = catalog.table
-    fields = []
-    for column in catalog.columns:
-        schema = column_schema(column, modes)
-        if schema is not None:
-            fields.append(Field(column.name, schema))
+    schemas = ((column.name, column_schema(column, modes)) for column in catalog.columns)
+    fields = [Field(name, schema) for name, schema in schemas if schema is not None]
     return Schema("struct", True, f"{table.name}.{table.schema}.{table.table}.Value", fields=tuple(fields))
 
 
 def column_schema(column: CatalogColumn, modes: HandlingModes) -> Schema | None:
     """Return the schema of one column, None if events lack it."""
-    kind, typmod = column.type, column.typmod
-    while kind.base is not None:
-        kind, typmod = kind.base, kind.typmod if typmod < 0 else typmod
-    return type_schema(kind, typmod, modes, optional=not column.not_null)
+    return type_schema(*without_domains(column.type, column.typmod), modes, optional=not column.not_null)
+
+
+def without_domains(sql_type: SqlType, typmod: int) -> tuple[SqlType, int]:
+    """Return the type below all domains, and its modifier, which a domain may declare."""
+    while sql_type.base is not None:
+        sql_type, typmod = sql_type.base, sql_type.typmod if typmod < 0 else typmod
+    return sql_type, typmod
 
 
 def type_schema(sql_type: SqlType, typmod: int, modes: HandlingModes, optional: bool = True) -> Schema | None:
     """Return the schema of a type, None if the connector has no converter for it."""
     if sql_type.element is not None:
-        return _array_schema(sql_type.element, typmod, modes, optional)
+        element = sql_type.element
+        if element.base is not None or element.name in _NO_ARRAYS or element.name in _SHAPES:
+            return None
+        items = type_schema(element, typmod, modes)
+        return None if items is None else Schema("array", optional, items=items)
     if sql_type.kind == "e":
         allowed = (("allowed", ",".join(sql_type.labels)),)
         return Schema("string", optional, f"{DEBEZIUM}.Enum", 1, allowed)
@@ -193,13 +197,6 @@ def type_schema(sql_type: SqlType, typmod: int, modes: HandlingModes, optional: 
 
 
 _NO_ARRAYS = frozenset({"money", "interval", "xml", "tsvector", "bit", "varbit", "name", "vector"})
-
-
-def _array_schema(element: SqlType, typmod: int, modes: HandlingModes, optional: bool) -> Schema | None:
-    if element.base is not None or element.name in _NO_ARRAYS or element.name in _SHAPES:
-        return None
-    items = type_schema(element, typmod, modes)
-    return None if items is None else Schema("array", optional, items=items)
 
 
 _FIXED: Mapping[str, tuple[str, str | None]] = {
@@ -331,14 +328,10 @@ def _structured(
 
 
 _DOUBLE = Schema("double")
-_POINT = (
-    Field("x", _DOUBLE),
-    Field("y", _DOUBLE),
-    Field("wkb", Schema("bytes", True)),
-    Field("srid", Schema("int32", True)),
-)
+_SRID = Field("srid", Schema("int32", True))
+_POINT = (Field("x", _DOUBLE), Field("y", _DOUBLE), Field("wkb", Schema("bytes", True)), _SRID)
 _EXTENSIONS = Schema("map", True, keys=Schema("string"), values=TEXT)
-_GEOMETRY = (Field("wkb", Schema("bytes")), Field("srid", Schema("int32", True)), Field("extensions", _EXTENSIONS))
+_GEOMETRY = (Field("wkb", Schema("bytes")), _SRID, Field("extensions", _EXTENSIONS))
 _CIRCLE = (Field("center", Schema("struct", False, f"{GEOMETRY}.Point", 1, fields=_POINT)), Field("radius", _DOUBLE))
 _SHAPES: Mapping[str, tuple[str, tuple[Field, ...]]] = {
     "point": ("Point", _POINT),

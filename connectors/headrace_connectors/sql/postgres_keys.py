@@ -24,28 +24,34 @@ EXACT_DIGITS = 15
 """Decimal digits that a double preserves."""
 _TIME_UNITS = {"Time": 1000, "MicroTime": 1}
 _INFINITE_MICROS = {count: text for counts in (INFINITE_COUNTS, INFINITE_MILLIS) for text, count in counts.items()}
+_INFINITE_DAYS = {count: text for text, count in INFINITE_DAYS.items()}
 _NUMBERS: Mapping[str, str] = {name: text for text, name in NUMERIC_SPECIALS.items()}
 
 
-def key_texts(column: Column, known: CatalogColumn, modes: HandlingModes) -> list[str | None]:
+def key_texts(column: Column, stored: CatalogColumn, modes: HandlingModes) -> list[str | None]:
     """Return one text per row. Raises Fatal for a type that cannot be compared exactly."""
     kind = column.values.type
     if pa.types.is_timestamp(kind) or pa.types.is_date32(kind):
-        truncated = (column.schema.name or "").endswith("data.Timestamp") and _digits(known) > 3
+        truncated = (column.schema.name or "").endswith("data.Timestamp") and _digits(stored) > 3
         if pa.types.is_timestamp(kind) and truncated:
-            raise inexact_key(column.name, column.schema, known)
+            raise inexact_key(column.name, column.schema, stored)
         counts = column.values.view(pa.int64() if pa.types.is_timestamp(kind) else pa.int32()).to_pylist()
         write: Writer = _timestamp_text if pa.types.is_timestamp(kind) else _date_text
         return [None if count is None else write(count) for count in counts]
-    write = _writer(column, known, modes)
+    write = _writer(column, stored, modes)
     return [None if value is None else write(value) for value in column.values.to_pylist()]
 
 
-def _writer(column: Column, known: CatalogColumn, modes: HandlingModes) -> Writer:
+def _writer(column: Column, stored: CatalogColumn, modes: HandlingModes) -> Writer:
     kind, semantic = column.values.type, (column.schema.name or "").rpartition(".")[2]
-    base = known.type.resolved().name
+    base = stored.type.resolved().name
     if semantic in ("Time", "MicroTime", "NanoTime"):
-        return _time_writer(column, known, semantic)
+        if (column.schema.name or "").startswith("org.apache.kafka") and _digits(stored) > 3:
+            raise inexact_key(column.name, column.schema, stored)
+        if semantic == "NanoTime":
+            return lambda nanos: clock(nanos // 1000) + fraction(nanos // 1000)
+        unit = _TIME_UNITS[semantic]
+        return lambda count: clock(count * unit) + fraction(count * unit)
     if pa.types.is_boolean(kind):
         return lambda value: "t" if value else "f"
     if pa.types.is_integer(kind):
@@ -55,22 +61,16 @@ def _writer(column: Column, known: CatalogColumn, modes: HandlingModes) -> Write
     if pa.types.is_binary(kind) and base == "bytea":
         return lambda value: "\\x" + value.hex()
     # A double distinguishes all values of ``numeric`` with up to 15 digits.
-    digits = ((known.typmod - 4) >> 16) & 0xFFFF if known.typmod >= 4 else EXACT_DIGITS + 1
+    digits = ((stored.typmod - 4) >> 16) & 0xFFFF if stored.typmod >= 4 else EXACT_DIGITS + 1
     if pa.types.is_floating(kind) and (base in ("float4", "float8") or (base == "numeric" and digits <= EXACT_DIGITS)):
         return repr
     if pa.types.is_string(kind):
-        return _text_writer(base, modes)
-    raise inexact_key(column.name, column.schema, known)
-
-
-def _text_writer(base: str, modes: HandlingModes) -> Writer:
-    if base == "bytea":
-        return lambda text: "\\x" + bytes_of(text, modes).hex()
-    if base == "numeric":
-        return lambda text: _NUMBERS.get(str(text), str(text))
-    if base in ("date", "timestamp"):
-        return _iso_text
-    return str
+        if base == "bytea":
+            return lambda text: "\\x" + bytes_of(text, modes).hex()
+        if base == "numeric":
+            return lambda text: _NUMBERS.get(str(text), str(text))
+        return _iso_text if base in ("date", "timestamp") else str
+    raise inexact_key(column.name, column.schema, stored)
 
 
 def _iso_text(text: str) -> str:
@@ -82,22 +82,12 @@ def _iso_text(text: str) -> str:
     return f"{int(year) + 1:04d}-{rest} BC"
 
 
-def _time_writer(column: Column, known: CatalogColumn, semantic: str) -> Writer:
-    if (column.schema.name or "").startswith("org.apache.kafka") and _digits(known) > 3:
-        raise inexact_key(column.name, column.schema, known)
-    if semantic == "NanoTime":
-        return lambda nanos: clock(nanos // 1000) + fraction(nanos // 1000)
-    unit = _TIME_UNITS[semantic]
-    return lambda count: clock(count * unit) + fraction(count * unit)
-
-
-def _digits(known: CatalogColumn) -> int:
-    return known.typmod if known.typmod >= 0 else 6
+def _digits(column: CatalogColumn) -> int:
+    return column.typmod if column.typmod >= 0 else 6
 
 
 def _date_text(days: int) -> str:
-    infinite = next((text for text, count in INFINITE_DAYS.items() if count == days), None)
-    return infinite or _civil(days)
+    return _INFINITE_DAYS.get(days) or _civil(days)
 
 
 def _timestamp_text(micros: int) -> str:

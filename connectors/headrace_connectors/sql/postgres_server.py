@@ -81,7 +81,7 @@ class PostgresServer:
             reconnect_timeout=CONNECT_SECONDS,
             max_idle=IDLE_SECONDS,
             max_lifetime=LIFETIME_SECONDS,
-            configure=self._accepted,
+            configure=lambda connection: self._login.accept(),
             check=psycopg_pool.ConnectionPool.check_connection,
             open=False,
         )
@@ -89,9 +89,9 @@ class PostgresServer:
     def check(self) -> None:
         """Connect once. Raises ConfigError for permanent errors (password, database, standby), Retriable for others."""
         try:
-            with self._translated(), self._connect() as connection:
+            with self._translating_errors(), self._connect() as connection:
                 version, encoding = connection.info.server_version, connection.info.parameter_status("server_encoding")
-                self._accepted(connection)
+                self._login.accept()
         except Retriable as error:
             if "hot standby" not in str(error):
                 raise
@@ -112,7 +112,7 @@ class PostgresServer:
 
         Raises Unreachable at once while the circuit breaker is open.
         """
-        with self._breaker.guard(), self._translated():
+        with self._breaker.guard(), self._translating_errors():
             self._pool.open()
             try:
                 with self._pool.connection() as connection:
@@ -132,40 +132,34 @@ class PostgresServer:
         self._pool.close()
 
     @contextmanager
-    def _translated(self) -> Iterator[None]:
+    def _translating_errors(self) -> Iterator[None]:
         try:
-            with translated(self.where, lambda: certificate_problem(self._database)):
+            with translate_errors(self.where, lambda: certificate_problem(self._database)):
                 yield
         except RefusedConnection as error:
-            self._login.refused(error)
+            self._login.refuse(error)
             raise
 
     def _connect(self) -> Connection:
         return psycopg.connect(self._conninfo(), **self._arguments)
 
-    def _accepted(self, _: Connection) -> None:
-        self._login.accepted()
-
     def _conninfo(self) -> str:
-        return _conninfo(self._database, self.role, self._login.password())
-
-
-def _conninfo(database: DatabaseOptions, role: Role, password: str) -> str:
-    given: dict[str, Any] = {
-        "host": ",".join(host for host, _ in database.servers),
-        "port": ",".join(str(port) for _, port in database.servers),
-        "user": database.user,
-        "password": password,
-        "dbname": database.dbname,
-        "sslmode": database.sslmode,
-        "sslrootcert": database.sslrootcert,
-        "sslcert": database.sslcert,
-        "sslkey": database.sslkey,
-        "sslpassword": database.sslpassword,
-        "target_session_attrs": role.value,
-    }
-    options = {key: value for key, value in given.items() if value}
-    return make_conninfo(**options, connect_timeout=CONNECT_SECONDS, application_name="headrace-reselect")
+        database = self._database
+        given: dict[str, Any] = {
+            "host": ",".join(host for host, _ in database.servers),
+            "port": ",".join(str(port) for _, port in database.servers),
+            "user": database.user,
+            "password": self._login.password(),
+            "dbname": database.dbname,
+            "sslmode": database.sslmode,
+            "sslrootcert": database.sslrootcert,
+            "sslcert": database.sslcert,
+            "sslkey": database.sslkey,
+            "sslpassword": database.sslpassword,
+            "target_session_attrs": self.role.value,
+        }
+        options = {key: value for key, value in given.items() if value}
+        return make_conninfo(**options, connect_timeout=CONNECT_SECONDS, application_name="headrace-reselect")
 
 
 _GONE = re.compile(r"08|57P0|53300")
@@ -223,7 +217,7 @@ _CORRECT = "correct reselect.database.* (user, password, dbname) and send the co
 
 
 @contextmanager
-def translated(where: str, certificate_problem: Callable[[], str] = str) -> Iterator[None]:
+def translate_errors(where: str, certificate_problem: Callable[[], str] = str) -> Iterator[None]:
     """Raise Headrace's errors instead of the driver's. ``where`` names the database in the message.
 
     ``certificate_problem`` finds out why the server's certificate is not trusted, which libpq does not report.
@@ -257,8 +251,8 @@ def _translate(error: psycopg.Error, where: str, certificate_problem: Callable[[
 
 def _refusal(where: str, message: str) -> RefusedConnection | None:
     """Return the error of a connection that the server or libpq refuses; None if the server does not answer."""
-    known = dict(_OF_SERVER) if _CUT.search(message) else {**_OF_SERVER, **_OF_TLS}
-    for pattern, (option, remedy) in known.items():
+    causes = dict(_OF_SERVER) if _CUT.search(message) else {**_OF_SERVER, **_OF_TLS}
+    for pattern, (option, remedy) in causes.items():
         if re.search(pattern, message):
             error_class = RefusedLogin if _OF_LOGIN.search(message) else RefusedConnection
             text = f"{where} refuses the connection: {message}; {remedy} and send the configuration again"
@@ -284,20 +278,18 @@ _SECONDS = 5.0
 
 def certificate_problem(database: DatabaseOptions) -> str:
     """Return OpenSSL's reason for the first server whose certificate is not trusted; empty if there is none."""
-    return next(filter(None, (_problem(address, database) for address in database.servers)), "")
-
-
-def _problem(address: tuple[str, int], database: DatabaseOptions) -> str:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False  # libpq reports another name itself
-    try:
-        context.load_verify_locations(database.sslrootcert)
-        with socket.create_connection(address, _SECONDS) as connection:
-            connection.sendall(_SSL_REQUEST)
-            if connection.recv(1) == b"S":
-                context.wrap_socket(connection).close()
-    except ssl.SSLCertVerificationError as error:
-        return error.verify_message
-    except (OSError, ValueError):
-        return ""
+    for address in database.servers:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False  # libpq reports another name itself
+        try:
+            context.load_verify_locations(database.sslrootcert)
+            with socket.create_connection(address, _SECONDS) as connection:
+                connection.sendall(_SSL_REQUEST)
+                if connection.recv(1) == b"S":
+                    context.wrap_socket(connection).close()
+        except ssl.SSLCertVerificationError as error:
+            if error.verify_message:
+                return error.verify_message
+        except (OSError, ValueError):
+            continue
     return ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from headrace_connectors.sql.civil import CivilDate
@@ -21,6 +21,7 @@ _TIMESTAMP = re.compile(r"(\d{4,}-\d\d-\d\d) (\d\d:\d\d:\d\d(?:\.\d{1,6})?)([+-]
 _INTERVAL_UNIT = re.compile(r"([+-]?\d+) (year|mon|day)s?", re.ASCII)
 _INTERVAL_TIME = re.compile(r"([+-]?)(\d+):(\d\d):(\d\d)(?:\.(\d{1,6}))?$", re.ASCII)
 _HSTORE = re.compile(r'"((?:[^"\\]|\\.)*)"=>(?:NULL|"((?:[^"\\]|\\.)*)")(?:, |$)', re.DOTALL)
+_ELEMENT = re.compile(r'"((?:[^"\\]|\\.)*)"|([^",{}]+)', re.DOTALL)
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*(?:[eE][+-]?\d+)?|Infinity|NaN)", re.ASCII)
 
 
@@ -36,14 +37,14 @@ class Interval:
 
 def parse_date(text: str) -> CivilDate:
     """``2024-02-29``, ``4713-01-01 BC``."""
-    match = _matched(_DATE, text)
+    match = _full_match(_DATE, text)
     year = int(match[1])
     return CivilDate(1 - year if match[4] else year, int(match[2]), int(match[3]))
 
 
 def parse_time(text: str) -> int:
     """``13:14:15.123456`` as microseconds; ``24:00:00`` is a whole day."""
-    match = _matched(_TIME, text)
+    match = _full_match(_TIME, text)
     seconds = int(match[1]) * 3600 + int(match[2]) * 60 + int(match[3])
     return seconds * 1_000_000 + int((match[4] or "").ljust(6, "0"))
 
@@ -51,14 +52,14 @@ def parse_time(text: str) -> int:
 def parse_time_zone(text: str) -> tuple[int, int]:
     """``13:14:15.5+02:30`` as microseconds of the day and the offset in seconds."""
     split = max(text.rfind("+"), text.rfind("-"))
-    match = _matched(_ZONE, text[split:])
+    match = _full_match(_ZONE, text[split:])
     offset = int(match[2]) * 3600 + int(match[3] or 0) * 60 + int(match[4] or 0)
     return parse_time(text[:split]), -offset if match[1] == "-" else offset
 
 
 def parse_timestamp(text: str) -> tuple[CivilDate, int]:
     """``2024-02-29 13:14:15.5`` as date and microseconds of the day. With a zone it must be UTC, as sessions are."""
-    match = _matched(_TIMESTAMP, text)
+    match = _full_match(_TIMESTAMP, text)
     if match[3] and parse_time_zone("00:00:00" + match[3])[1]:
         raise ValueError("a timestamp with time zone that was not read in UTC")
     return parse_date(match[1] + (match[4] or "")), parse_time(match[2])
@@ -98,7 +99,7 @@ def parse_hstore(text: str) -> dict[str, str | None]:
         match = _HSTORE.match(text, end)
         if match is None:
             raise ValueError("not an hstore")
-        pairs[_unescaped(match[1])] = None if match[2] is None else _unescaped(match[2])
+        pairs[_unescape(match[1])] = None if match[2] is None else _unescape(match[2])
         end = match.end()
     return pairs
 
@@ -108,18 +109,18 @@ def java_order(pairs: dict[str, str | None]) -> dict[str, str | None]:
     buckets = 16
     while len(pairs) > buckets * 3 // 4:
         buckets *= 2
-    return dict(sorted(pairs.items(), key=lambda pair: _java_bucket(pair[0], buckets)))
+
+    def bucket(pair: tuple[str, str | None]) -> int:
+        code = 0  # of String.hashCode
+        units = pair[0].encode("utf-16-be", "surrogatepass")
+        for unit in struct.unpack(f">{len(units) // 2}H", units):
+            code = (code * 31 + unit) & 0xFFFFFFFF
+        return (code ^ (code >> 16)) & (buckets - 1)
+
+    return dict(sorted(pairs.items(), key=bucket))
 
 
-def _java_bucket(text: str, buckets: int) -> int:
-    number = 0
-    units = text.encode("utf-16-be", "surrogatepass")
-    for unit in struct.unpack(f">{len(units) // 2}H", units):
-        number = (number * 31 + unit) & 0xFFFFFFFF
-    return (number ^ (number >> 16)) & (buckets - 1)
-
-
-def _unescaped(text: str) -> str:
+def _unescape(text: str) -> str:
     return re.sub(r"\\(.)", r"\1", text, flags=re.DOTALL)
 
 
@@ -132,28 +133,21 @@ def parse_array(text: str) -> list[str | None]:
         text = text.partition("=")[2]
     if not text.startswith("{") or not text.endswith("}"):
         raise ValueError("not an array")
-    return list(_elements(text[1:-1])) if len(text) > 2 else []
-
-
-_ELEMENT = re.compile(r'"((?:[^"\\]|\\.)*)"|([^",{}]+)', re.DOTALL)
-
-
-def _elements(text: str) -> Iterator[str | None]:
-    end = 0
-    while True:
-        match = _ELEMENT.match(text, end)
+    body, end = text[1:-1], 0
+    elements: list[str | None] = []
+    while body:
+        match = _ELEMENT.match(body, end)
         if match is None:
             raise ValueError("an array of several dimensions, or not an array")
-        if match[1] is not None:
-            yield _unescaped(match[1])
-        else:
-            yield None if match[2].upper() == "NULL" else _unescaped(match[2])
+        is_null = match[1] is None and match[2].upper() == "NULL"
+        elements.append(None if is_null else _unescape(match[2] if match[1] is None else match[1]))
         end = match.end()
-        if end == len(text):
-            return
-        if text[end] != ",":
+        if end == len(body):
+            break
+        if body[end] != ",":
             raise ValueError("not an array")
         end += 1
+    return elements
 
 
 # -- shapes -----------------------------------------------------------------------------------------------------------
@@ -198,7 +192,7 @@ def _wkb_points(line: list[Point]) -> bytes:
     return struct.pack("<I", len(line)) + b"".join(struct.pack("<dd", *point) for point in line)
 
 
-def _matched(pattern: re.Pattern[str], text: str) -> re.Match[str]:
+def _full_match(pattern: re.Pattern[str], text: str) -> re.Match[str]:
     match = pattern.fullmatch(text)
     if match is None:
         raise ValueError("not in PostgreSQL's ISO form")

@@ -21,7 +21,8 @@ from typing import Any, Literal
 from headrace.core.model.catalog import CatalogColumn, HandlingModes, SqlType
 from headrace.core.model.schema import Schema
 from headrace_connectors.sql.cells import Reader, bytes_writer, truncating
-from headrace_connectors.sql.civil import DAY_MICROS, CivilDate, clock, fraction
+from headrace_connectors.sql.civil import DAY_MICROS, MONTH_MICROS, CivilDate, clock, fraction
+from headrace_connectors.sql.postgres_catalog import without_domains
 from headrace_connectors.sql.postgres_text import (
     box_ring,
     java_order,
@@ -81,8 +82,6 @@ INFINITE_DATES = {"infinity": "+5877611-06-21Z", "-infinity": "-5877611-06-22Z"}
 INFINITE_MILLIS = {"infinity": 9223372036825200000, "-infinity": -9223372036832400000}
 INFINITE_COUNTS = {"infinity": 2**63 - 1, "-infinity": -(2**63)}
 INFINITE_ISO = {"infinity": "+292278994-08-16T23:00:00Z", "-infinity": "-292275055-05-16T23:00:00Z"}
-MONTH_MICROS = 2_629_800_000_000
-"""365.25 / 12 days."""
 
 
 def _date_reader(target: Target) -> Reader:
@@ -307,11 +306,7 @@ NUMERIC_SPECIALS = {"NaN": "NAN", "Infinity": POSITIVE_INFINITY, "-Infinity": NE
 
 def reader(schema: Schema, column: CatalogColumn, modes: HandlingModes) -> Reader:
     """Return the conversion for a column with the event schema ``schema``."""
-    kind, typmod = column.type, column.typmod
-    while kind.base is not None:
-        kind, typmod = kind.base, kind.typmod if typmod < 0 else typmod
-    read = _reader(Target(schema, kind, typmod, modes))
-    return truncating(read, schema)
+    return truncating(_reader(Target(schema, *without_domains(column.type, column.typmod), modes)), schema)
 
 
 def _reader(target: Target) -> Reader:
@@ -333,10 +328,7 @@ def _array_reader(target: Target) -> Reader:
     declared, items_schema = target.kind.element, target.schema.items
     if declared is None or items_schema is None:
         raise ValueError("an array without the type of its elements")
-    element, typmod = declared, target.typmod
-    while element.base is not None:
-        element, typmod = element.base, element.typmod if typmod < 0 else typmod
-    items = Target(items_schema, element, typmod, target.modes, element=True)
+    items = Target(items_schema, *without_domains(declared, target.typmod), target.modes, element=True)
     read = _unknown_reader(items) if declared.base is not None else _reader(items)
     precise = items.semantic in ("Decimal", "VariableScaleDecimal")
 

@@ -117,7 +117,7 @@ def test_refused_password_is_not_sent_again_until_it_changes() -> None:
     login = Login(source.read, source.time)
     assert login.password() == "first"
     refusal = RefusedLogin("wrong")
-    login.refused(refusal)
+    login.refuse(refusal)
     with pytest.raises(RefusedLogin) as caught:
         login.password()
     assert caught.value is refusal
@@ -131,16 +131,16 @@ def test_refusal_after_an_accepted_login_is_retriable() -> None:
     """A login that has worked is refused while its password is being changed; an initial refusal is permanent."""
     login = Login(Source().read)
     login.password()
-    login.refused(RefusedLogin("wrong"))
-    login.accepted()
+    login.refuse(RefusedLogin("wrong"))
+    login.accept()
     with pytest.raises(Retriable, match="Earlier connections were accepted"):
-        login.refused(RefusedLogin("wrong"))
+        login.refuse(RefusedLogin("wrong"))
 
 
 def test_accepted_login_ends_the_refusal() -> None:
     """After an accepted login the password is sent again."""
     login = Login(Source().read)
     login.password()
-    login.refused(RefusedLogin("wrong"))
-    login.accepted()
+    login.refuse(RefusedLogin("wrong"))
+    login.accept()
     assert login.password() == "first"

@@ -9,11 +9,11 @@ from fake_oracle.driver import error
 
 from headrace.core.model.errors import Fatal, HeadraceError, Retriable
 from headrace_connectors.sql.availability import RefusedConnection, RefusedLogin, Unreachable
-from headrace_connectors.sql.oracle_errors import connection_lost, error_codes, translated
+from headrace_connectors.sql.oracle_errors import connection_lost, error_codes, translate_errors
 
 
 def translation(raised: BaseException) -> HeadraceError:
-    with pytest.raises(HeadraceError) as found, translated("db"):
+    with pytest.raises(HeadraceError) as found, translate_errors("db"):
         raise raised
     return found.value
 

@@ -7,7 +7,7 @@ import pytest
 
 from headrace.core.model.errors import ConfigError, Fatal, HeadraceError, Retriable, TimedOut
 from headrace_connectors.sql.availability import RefusedConnection, RefusedLogin, Unreachable
-from headrace_connectors.sql.postgres_server import translated
+from headrace_connectors.sql.postgres_server import translate_errors
 
 _AT = 'connection failed: connection to server at "10.0.0.1", port 5432 failed: '
 
@@ -67,6 +67,6 @@ def test_errors_are_classified_by_sqlstate(error: type[psycopg.Error], expected:
 
 
 def _raised(error: psycopg.Error) -> HeadraceError:
-    with pytest.raises(HeadraceError) as raised, translated("shop"):
+    with pytest.raises(HeadraceError) as raised, translate_errors("shop"):
         raise error
     return raised.value
