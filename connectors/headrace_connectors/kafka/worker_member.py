@@ -178,8 +178,8 @@ class KafkaWorkerMember:
             await asyncio.gather(self._running, return_exceptions=True)
         await self._close_consumer()
 
-    async def _open_consumer(self) -> None:
-        self._consumer = aiokafka.AIOKafkaConsumer(
+    async def _open_consumer(self) -> aiokafka.AIOKafkaConsumer:
+        self._consumer = consumer = aiokafka.AIOKafkaConsumer(
             **self._arguments,
             **self._timeouts,
             group_id=self._group,
@@ -189,10 +189,11 @@ class KafkaWorkerMember:
             enable_auto_commit=False,
             auto_offset_reset="latest",
         )
-        pace_requests(self._consumer)
-        await self._consumer.start()
+        pace_requests(consumer)
+        await consumer.start()
         self._subscribe()
         self._stable_at = self._coordinated_at = time.monotonic()
+        return consumer
 
     async def _close_consumer(self) -> None:
         consumer, self._consumer = self._consumer, None
@@ -204,34 +205,29 @@ class KafkaWorkerMember:
         while True:
             await asyncio.sleep(_POLL_SECONDS)
             try:
-                if self._consumer is None:
-                    await self._open_consumer()
-                await self._check(self._consumer)
+                consumer = self._consumer or await self._open_consumer()
+                check_alive(consumer)
+                now = time.monotonic()
+                # A poll of a partition that is never assigned returns no records, but raises the coordinator's errors.
+                # It waits during a rebalance.
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_POLL_SECONDS):
+                        await consumer.getmany(_NOWHERE, timeout_ms=0)
+                        self._stable_at = now
+                # Without a coordinator for the session timeout, the membership is lost. Then a new client is needed: it
+                # uses the configured addresses, this one only the last known ones.
+                if consumer._coordinator.coordinator_id is not None:
+                    self._coordinated_at = now
+                elif now - self._coordinated_at > self._timeouts["session_timeout_ms"] / 1000:
+                    raise GroupCoordinatorNotAvailableError
+                if now - self._stable_at > _STABLE_REQUESTS * self._request_ms / 1000:
+                    raise KafkaTimeoutError
             except Exception as error:
                 hint = _OTHERS if isinstance(error, InconsistentGroupProtocolError) else ""
                 name = type(error).__name__
                 log.warning("Group %s: the membership failed; the worker joins again: %s%s", self._group, name, hint)
                 await self._close_consumer()
                 await asyncio.sleep(_RETRY_SECONDS)
-
-    async def _check(self, consumer: aiokafka.AIOKafkaConsumer) -> None:
-        """Poll a partition that is never assigned: it returns no records, but raises the coordinator's errors.
-
-        The poll waits during a rebalance. If no coordinator is found within the session timeout, the membership
-        is lost. Then a new client is needed: it uses the configured addresses, this one only the last known ones.
-        """
-        check_alive(consumer)
-        now = time.monotonic()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_POLL_SECONDS):
-                await consumer.getmany(_NOWHERE, timeout_ms=0)
-                self._stable_at = now
-        if consumer._coordinator.coordinator_id is not None:
-            self._coordinated_at = now
-        elif now - self._coordinated_at > self._timeouts["session_timeout_ms"] / 1000:
-            raise GroupCoordinatorNotAvailableError
-        if now - self._stable_at > _STABLE_REQUESTS * self._request_ms / 1000:
-            raise KafkaTimeoutError
 
     def _subscribe(self) -> None:
         if self._consumer is not None:

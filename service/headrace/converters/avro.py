@@ -87,7 +87,15 @@ def connect_schema(avro: Any, named: Named, namespace: str = "") -> Schema:
     if kind in _NAMED:
         return _definition(avro, kind, named, namespace)
     if kind == "array":
-        return _array(avro, named, namespace)
+        items = connect_schema(avro["items"], named, namespace)
+        called = avro["items"] if isinstance(avro["items"], str) else full_name(avro["items"], namespace)
+        if named.find(called, namespace) in named.entries:
+            return _with_properties(Schema("map", keys=items.field("key"), values=items.field("value")), avro)
+        if _is_empty(items):
+            raise BadRecord(
+                "the Avro schema has an array of items without bytes: five bytes could mean a billion items"
+            )
+        return _with_properties(Schema("array", items=items), avro)
     if kind == "map":
         values = connect_schema(avro["values"], named, namespace)
         return _with_properties(Schema("map", keys=Schema("string"), values=values), avro)
@@ -130,16 +138,6 @@ def _definition(avro: Mapping[str, Any], type_name: str, named: Named, namespace
         schema = _scalar(avro, type_name)
     named.schemas[name] = schema
     return schema
-
-
-def _array(avro: Mapping[str, Any], named: Named, namespace: str) -> Schema:
-    items = connect_schema(avro["items"], named, namespace)
-    called = avro["items"] if isinstance(avro["items"], str) else full_name(avro["items"], namespace)
-    if named.find(called, namespace) in named.entries:
-        return _with_properties(Schema("map", keys=items.field("key"), values=items.field("value")), avro)
-    if _is_empty(items):
-        raise BadRecord("the Avro schema has an array of items without bytes: five bytes could mean a billion items")
-    return _with_properties(Schema("array", items=items), avro)
 
 
 def _is_empty(schema: Schema) -> bool:

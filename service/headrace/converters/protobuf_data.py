@@ -288,7 +288,12 @@ class FieldReaders:
 
     def _single(self, field: Any, declared: FieldDescriptorProto, within: tuple[str, ...]) -> FieldReader:
         if field.enum_type is not None:
-            return self._enum(field.enum_type)
+            enum, key = field.enum_type, f"{_OURS}.Enum"
+            values = ((f"{key}.{value.name}", str(value.number)) for value in enum.values)
+            parameters = tuple(sorted(((key, enum.name), *values)))
+            kind = "int32" if self._options.int_for_enums else "string"
+            schema = Schema(kind, optional=True, name=self._name(enum), parameters=parameters)
+            return FieldReader(schema, same if self._options.int_for_enums else enum_name(enum))
         if field.message_type is None:
             return self._plain(field, declared)
         logical = LOGICAL.get(field.message_type.full_name)
@@ -311,14 +316,6 @@ class FieldReaders:
         other = kind in ("int32", "int64") and name != kind
         parameters = ((f"{_OURS}.Type", name),) if other else ()
         return FieldReader(Schema(kind, parameters=parameters), scalar(field))
-
-    def _enum(self, enum: Any) -> FieldReader:
-        key = f"{_OURS}.Enum"
-        values = ((f"{key}.{value.name}", str(value.number)) for value in enum.values)
-        parameters = tuple(sorted(((key, enum.name), *values)))
-        kind = "int32" if self._options.int_for_enums else "string"
-        schema = Schema(kind, optional=True, name=self._name(enum), parameters=parameters)
-        return FieldReader(schema, same if self._options.int_for_enums else enum_name(enum))
 
     def _map(self, entry: Any, within: tuple[str, ...]) -> FieldReader:
         described = DescriptorProto()

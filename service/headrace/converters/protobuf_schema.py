@@ -112,29 +112,26 @@ def parse_schema_text(text: str, name: str) -> FileDescriptorProto:
     # The parser accepts comments between statements only. Line numbers stay, for error messages.
     plain = _TEXT_OR_COMMENT.sub(lambda match: match[1] or " " + "\n" * match[0].count("\n"), text)
     try:
-        return _described_file(Parser(setup_lexer=refuse, setup_parser=refuse).parse(plain), name)
+        parsed = Parser(setup_lexer=refuse, setup_parser=refuse).parse(plain)
+        if parsed.edition:
+            raise BadRecord(f"the Protobuf schema has edition {parsed.edition}; only proto2 and proto3 are supported")
+        proto3 = parsed.syntax == "proto3"
+        file = FileDescriptorProto(name=name, syntax="proto3" if proto3 else "proto2")
+        for element in parsed.file_elements:
+            if isinstance(element, ast.Package):
+                file.package = element.name
+            elif isinstance(element, ast.Import):
+                if element.public:
+                    file.public_dependency.append(len(file.dependency))
+                file.dependency.append(element.name)
+            elif isinstance(element, ast.Message):
+                file.message_type.append(_message(element, proto3))
+            elif isinstance(element, ast.Enum):
+                file.enum_type.append(_enum(element))
     except BadRecord:
         raise
     except (ValueError, TypeError, AttributeError, RecursionError) as error:  # the parser's errors for some literals
         raise BadRecord(f"the registry's schema is not a valid Protobuf schema ({type(error).__name__})") from error
-
-
-def _described_file(parsed: ast.File, name: str) -> FileDescriptorProto:
-    if parsed.edition:
-        raise BadRecord(f"the Protobuf schema has edition {parsed.edition}; only proto2 and proto3 are supported")
-    proto3 = parsed.syntax == "proto3"
-    file = FileDescriptorProto(name=name, syntax="proto3" if proto3 else "proto2")
-    for element in parsed.file_elements:
-        if isinstance(element, ast.Package):
-            file.package = element.name
-        elif isinstance(element, ast.Import):
-            if element.public:
-                file.public_dependency.append(len(file.dependency))
-            file.dependency.append(element.name)
-        elif isinstance(element, ast.Message):
-            file.message_type.append(_message(element, proto3))
-        elif isinstance(element, ast.Enum):
-            file.enum_type.append(_enum(element))
     return file
 
 
@@ -147,7 +144,10 @@ def _message(parsed: ast.Message, proto3: bool) -> DescriptorProto:
         if isinstance(element, ast.Field):
             message.field.append(_field(element))
         elif isinstance(element, ast.MapField):
-            entries.append(_entry(element))
+            key, value = _field_of_type("key", 1, element.key_type), _field_of_type("value", 2, element.value_type)
+            entry = DescriptorProto(name=entry_name(element.name), field=(key, value))
+            entry.options.map_entry = True
+            entries.append(entry)
             field = _field_of_type(element.name, element.number, entry_name(element.name))
             field.label = FieldDescriptorProto.LABEL_REPEATED
             message.field.append(field)
@@ -214,13 +214,6 @@ def _field_of_type(name: str, number: int, type_name: str) -> FieldDescriptorPro
 def entry_name(name: str) -> str:
     """Return the name of the message of a map's entries."""
     return "".join(part[:1].upper() + part[1:] for part in name.split("_")) + "Entry"
-
-
-def _entry(parsed: ast.MapField) -> DescriptorProto:
-    entry = DescriptorProto(name=entry_name(parsed.name))
-    entry.field.extend((_field_of_type("key", 1, parsed.key_type), _field_of_type("value", 2, parsed.value_type)))
-    entry.options.map_entry = True
-    return entry
 
 
 def _enum(parsed: ast.Enum) -> EnumDescriptorProto:

@@ -75,20 +75,10 @@ def check_replacement(pattern: re.Pattern[str], replacement: str) -> str | None:
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TOKEN = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|[^A-Za-z']+")
-_MONTHS = [
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-]
+_MONTHS = (
+    *("January", "February", "March", "April", "May", "June"),
+    *("July", "August", "September", "October", "November", "December"),
+)
 _WEEKDAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
 _LETTERS = frozenset("yMdHhkKmsSaEDXZz")
 _ZONE = r"(?:Z|UTC|GMT|(?:GMT)?[+-]\d{2}(?::?\d{2})?)"
@@ -189,9 +179,16 @@ def _time(parts: dict[str, str]) -> int:
     day = datetime(year + years, months + 1, 1, tzinfo=UTC)
     if "D" in numbers and "M" not in fields:
         day += timedelta(days=numbers["D"] - 1)
+    if "H" in numbers:
+        hour = numbers["H"]
+    elif "k" in numbers:
+        hour = numbers["k"] % 24
+    else:
+        hour = numbers["h"] % 12 if "h" in numbers else numbers.get("K", 0)
+        hour += 12 if "a" in fields and fields["a"][1].upper() == "PM" else 0
     day += timedelta(
         days=numbers.get("d", 1) - 1,
-        hours=_hour(numbers, is_afternoon="a" in fields and fields["a"][1].upper() == "PM"),
+        hours=hour,
         minutes=numbers.get("m", 0),
         seconds=numbers.get("s", 0),
         milliseconds=numbers.get("S", 0),
@@ -201,12 +198,3 @@ def _time(parts: dict[str, str]) -> int:
         offset = timedelta(hours=int(digits[:2]), minutes=int(digits[2:] or 0))
         day -= -offset if "-" in zone else offset
     return (day - EPOCH) // timedelta(milliseconds=1)
-
-
-def _hour(numbers: dict[str, int], *, is_afternoon: bool) -> int:
-    if "H" in numbers:
-        return numbers["H"]
-    if "k" in numbers:
-        return numbers["k"] % 24
-    hour = numbers["h"] % 12 if "h" in numbers else numbers.get("K", 0)
-    return hour + 12 if is_afternoon else hour

@@ -219,7 +219,12 @@ class TimezoneConverter:
         schema, values = record.value.schema, record.value.value
         if values is None or schema is None or not is_envelope(schema):
             return record
-        named = self._named_fields((values.get("source") or {}).get("table"), record.topic)
+        table = (values.get("source") or {}).get("table")
+        if self._include is not None:
+            named = self._include.fields(table, record.topic)
+        else:
+            excluded = None if self._exclude is None else self._exclude.fields(table, record.topic)
+            named = set() if excluded is None else excluded or None
         if named is None:
             return record
         made = {
@@ -231,15 +236,6 @@ class TimezoneConverter:
             },
         }
         return Side.VALUE.put(record, SchemaAndValue(schema, made))
-
-    def _named_fields(self, table: str | None, topic: str) -> set[str] | None:
-        """The fields that a rule names for an event; None for an event that does not change."""
-        if self._include is not None:
-            return self._include.fields(table, topic)
-        excluded = self._exclude.fields(table, topic) if self._exclude is not None else None
-        if excluded is None:
-            return set()
-        return excluded or None
 
     @staticmethod
     def _by_image(named: set[str]) -> dict[str, set[str] | None]:
@@ -264,10 +260,17 @@ class TimezoneConverter:
                 schema_name = member.schema.name or ""
                 if schema_name in _LOCAL:
                     made[member.name] = self._local(value, _LOCAL[schema_name])
-                elif schema_name == _ZONED_TIMESTAMP:
-                    made[member.name] = self._with_offset(value)
+                elif schema_name == _ZONED_TIMESTAMP:  # the digits of its fraction stay
+                    fraction, moment = _FRACTION.search(value), _parse(datetime, value)
+                    there = moment.astimezone(timezone(self._offset(moment.replace(tzinfo=None))))
+                    seconds = there.strftime("%Y-%m-%dT%H:%M:%S").rjust(19, "0")
+                    made[member.name] = _text(seconds, fraction, there)
                 elif schema_name == _ZONED_TIME:
-                    made[member.name] = self._time_of_day(value, record.timestamp)
+                    fraction, time_of_day = _FRACTION.search(value), _parse(time, value)
+                    now = EPOCH + timedelta(milliseconds=record.timestamp)
+                    offset = now.astimezone(self._zone).utcoffset() or timedelta()
+                    there = datetime.combine(now.date(), time_of_day).astimezone(timezone(offset))
+                    made[member.name] = _text(there.strftime("%H:%M:%S"), fraction, there)
                 else:
                     made.setdefault(member.name, None)
         return made
@@ -282,19 +285,6 @@ class TimezoneConverter:
         except OverflowError as error:
             raise unusable("a time is after the year 9999") from error
         return int(value - round(self._offset(local).total_seconds()) * per_second)
-
-    def _with_offset(self, value: str) -> str:
-        """A time with the zone's offset; the digits of its fraction stay."""
-        fraction, moment = _FRACTION.search(value), _parse(datetime, value)
-        there = moment.astimezone(timezone(self._offset(moment.replace(tzinfo=None))))
-        return _text(there.strftime("%Y-%m-%dT%H:%M:%S").rjust(19, "0"), fraction, there)
-
-    def _time_of_day(self, value: str, milliseconds: int) -> str:
-        fraction, given = _FRACTION.search(value), _parse(time, value)
-        now = EPOCH + timedelta(milliseconds=milliseconds)
-        offset = now.astimezone(self._zone).utcoffset() or timedelta()
-        there = datetime.combine(now.date(), given).astimezone(timezone(offset))
-        return _text(there.strftime("%H:%M:%S"), fraction, there)
 
 
 def _parse(time_class: Any, value: str) -> Any:
