@@ -128,21 +128,17 @@ def _check_groups(changes: Changes, last: _Group, gaps: Ints) -> _Group:
         group = _Group(bytes(places[begin]), bool(complete[begin]))
         if number == 0 and follows:
             group = replace(last, contents=dict(last.contents), highest=dict(last.highest))
-        _add_all(group, changes, index[begin:end], torn[begin:end])
+        keys = changes.key.take(index[begin:end]).to_pylist()
+        for event, key, gap in zip(index[begin:end].tolist(), keys, torn[begin:end].tolist(), strict=True):
+            row = bytes(changes.version.position[event][-BINLOG_ROW_WIDTH:])
+            group.complete &= not gap
+            # A hash distinguishes a change from others of its row. Without schemas, the other records of a fetch decide
+            # which columns a change has and whether a number is an integer: so nulls are ignored, and 1 equals 1.0.
+            cells = {column.name: column.values[event].as_py() for column in changes.columns}
+            if not group.add((changes.table, key), row, hash(repr((int(changes.operation[event]), _plain(cells))))):
+                raise BadRecord(REFUSAL, index=event)
     group.gap = bool(gaps[-1] > gaps[index[-1]])
     return group
-
-
-def _add_all(group: _Group, changes: Changes, index: Ints, torn: npt.NDArray[np.bool_]) -> None:
-    keys = changes.key.take(index).to_pylist()
-    for event, key, gap in zip(index.tolist(), keys, torn.tolist(), strict=True):
-        row = bytes(changes.version.position[event][-BINLOG_ROW_WIDTH:])
-        group.complete &= not gap
-        # A hash distinguishes a change from others of its row. Without schemas, the other records of a fetch decide
-        # which columns a change has and whether a number is an integer: so nulls are ignored, and 1 equals 1.0.
-        cells = {column.name: column.values[event].as_py() for column in changes.columns}
-        if not group.add((changes.table, key), row, hash(repr((int(changes.operation[event]), _plain(cells))))):
-            raise BadRecord(REFUSAL, index=event)
 
 
 def _plain(value: Any) -> Any:

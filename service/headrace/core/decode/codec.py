@@ -47,9 +47,8 @@ class HeaderKeys:
         row = Schema("struct", fields=tuple(map(Field, names, schemas)))
         # proven: decimal-header
         row_types = (row_type(row, names, numeric_decimals=numeric) for numeric in (False, True))
-        self._decoders = [
-            msgspec.json.Decoder[Any](row_type_) for row_type_ in row_types
-        ]  # decimals as base64, or as numbers
+        # Decimals are base64, or numbers.
+        self._decoders = [msgspec.json.Decoder[Any](row_type_) for row_type_ in row_types]
 
     def texts(self, documents: Mapping[int, bytes]) -> dict[int, str]:
         """Return the canonical text of each document that can be parsed, by its index."""
@@ -66,7 +65,11 @@ class HeaderKeys:
     def _row(self, document: bytes) -> tuple[Any, ...] | None:
         """The values of the key's columns; None if the document does not have all of them."""
         try:
-            payload = _payload(document)
+            # The key as JSON without its schema; numbers keep all digits.
+            plain = json.loads(document, strict=False, parse_int=Decimal, parse_float=Decimal, parse_constant=str)
+            if isinstance(plain, dict) and plain.keys() == {"schema", "payload"} and isinstance(plain["payload"], dict):
+                plain = plain["payload"]
+            payload = _encoder.encode(plain)
             for decoder in self._decoders:
                 try:
                     row: tuple[Any, ...] = msgspec.structs.astuple(decoder.decode(payload))
@@ -83,14 +86,6 @@ class HeaderKeys:
         columns = zip(*rows.values(), strict=True)
         arrays = [build_array(schema, values) for schema, values in zip(self._schemas, columns, strict=True)]
         return dict(zip(rows, canonical_keys(arrays).to_pylist(), strict=True))
-
-
-def _payload(document: bytes) -> bytes:
-    """Return the key as JSON without its schema; numbers keep all digits."""
-    plain = json.loads(document, strict=False, parse_int=Decimal, parse_float=Decimal, parse_constant=str)
-    if isinstance(plain, dict) and plain.keys() == {"schema", "payload"} and isinstance(plain["payload"], dict):
-        plain = plain["payload"]
-    return _encoder.encode(plain)
 
 
 CUT = "timestamps with a time zone have digits beyond the microsecond, which are cut (docs/types.md)"
@@ -165,16 +160,6 @@ def source_with(field: str) -> type[Source]:
     return cast(type[Source], ordered)
 
 
-def _steady_source(names: Names, base: type[Source]) -> type[Source]:
-    """Return the type of sources with exactly these names: decoding other sources fails."""
-    members: list[Any] = []
-    for name, constant in zip(SOURCE_NAMES, names, strict=True):
-        kind = None if constant is None else Literal[constant]
-        members.append((name, kind, constant) if constant == getattr(Source(), name) else (name, kind))
-    steady = msgspec.defstruct("SteadySource", members, bases=(base,), kw_only=True, gc=False, frozen=True)
-    return cast(type[Source], steady)
-
-
 @dataclass(frozen=True, slots=True)
 class ColumnCells:
     """The cells of a column. ``absent`` marks rows without a schema that do not have it; None where all have it.
@@ -209,10 +194,16 @@ class Codec:
         _refuse_own_names(self.names)
         self._decimals_as_numbers = False
         self._after = after
-        self._key_types = [_key_type(name, after, key_schema) for name in key_fields]
+        # The type in the event's row, if it has the column, so that key and row agree.
+        schemas = [schema for schema in (after, key_schema) if schema is not None]
+        self._key_types = [next(filter(None, (schema.field(name) for schema in schemas)), None) for name in key_fields]
         self._decoder = self._make_decoder()
         self._steady: tuple[Names, PayloadDecoder[Any]] | None = None
-        self._key_decoder = self._make_key_decoder()
+        self._key_decoder: PayloadDecoder[Any] | None = None
+        typed = [key_type for key_type in self._key_types if key_type is not None]
+        if typed and len(typed) == len(key_fields):
+            fields = tuple(Field(name, key_type) for name, key_type in zip(key_fields, typed, strict=True))
+            self._key_decoder = PayloadDecoder(row_type(Schema("struct", fields=fields), key_fields))
         self.notes: set[Note] = set()
         """Notes on differences between the tables of this schema and the events."""
         self._header_keys: tuple[tuple[Schema, ...], HeaderKeys] | None = None
@@ -238,15 +229,8 @@ class Codec:
         )
         return PayloadDecoder(list[envelope])  # type: ignore[valid-type] # built at run time
 
-    def _make_key_decoder(self) -> PayloadDecoder[Any] | None:
-        typed = [kind for kind in self._key_types if kind is not None]
-        if not typed or len(typed) < len(self.key_fields):
-            return None
-        fields = tuple(Field(name, kind) for name, kind in zip(self.key_fields, typed, strict=True))
-        return PayloadDecoder(row_type(Schema("struct", fields=fields), self.key_fields))
-
     def decode_all(self, payloads: Sequence[Payload]) -> tuple[list[Any], Names | None]:
-        """The envelopes of all payloads, in one call, and the names in all their sources, if that is known.
+        """The envelopes of all payloads, in one call, and the names that all their sources have, if they do.
 
         Raises msgspec.DecodeError if any of them is bad.
         """
@@ -284,35 +268,40 @@ class Codec:
         if not all(sources) or len(names := {source.names for source in sources}) != 1:
             return None
         (common,) = names
-        return common, self._make_decoder(_steady_source(common, self.source))
+        # A type of sources with exactly these names: decoding other sources fails.
+        members: list[Any] = []
+        for name, constant in zip(SOURCE_NAMES, common, strict=True):
+            name_type = None if constant is None else Literal[constant]
+            members.append((name, name_type, constant) if constant == getattr(Source(), name) else (name, name_type))
+        steady = msgspec.defstruct("SteadySource", members, bases=(self.source,), kw_only=True, gc=False, frozen=True)
+        return common, self._make_decoder(cast(type[Source], steady))
 
     def key_row(self, payload: Payload) -> Sequence[Any]:
         """A row with only the key's values. Raises BadRecord (stage KEY_CONVERTER)."""
-        values = self._key_values(payload)
+        # A key that is a single value is that of the only key column; its text may be a number.
+        lenient = isinstance(payload, SchemaAndValue) and not isinstance(payload.value, dict)
+        lenient = lenient and len(self.key_fields) == 1
+        if lenient and isinstance(payload, SchemaAndValue):
+            payload = SchemaAndValue(None, {self.key_fields[0]: payload.value})
+        values: Sequence[Any]
+        if self._key_decoder is not None:
+            try:
+                values = msgspec.structs.astuple(self._key_decoder.decode(payload, strict=not lenient))
+            except msgspec.DecodeError as error:
+                raise BadRecord(
+                    f"the record's key does not fit its table: {error}", stage=Stage.KEY_CONVERTER
+                ) from error
+        else:
+            plain = parse_plain(payload)
+            if not isinstance(plain, dict):
+                raise BadRecord("the record's key is not a struct", stage=Stage.KEY_CONVERTER)
+            values = [plain.get(name) for name in self.key_fields]
         if self.schemaless:
             return dict(zip(self.key_fields, values, strict=True))  # type: ignore[return-value] # schemaless rows are dicts
         row: list[Any] = [None] * len(self._fields)
         for place, value in zip(self.key_places, values, strict=True):
             row[place] = value
         return row
-
-    def _key_values(self, payload: Payload) -> Sequence[Any]:
-        # A key that is a single value is that of the only key column; its text may be a number.
-        lenient = isinstance(payload, SchemaAndValue) and not isinstance(payload.value, dict)
-        lenient = lenient and len(self.key_fields) == 1
-        if lenient and isinstance(payload, SchemaAndValue):
-            payload = SchemaAndValue(None, {self.key_fields[0]: payload.value})
-        if self._key_decoder is not None:
-            try:
-                return msgspec.structs.astuple(self._key_decoder.decode(payload, strict=not lenient))
-            except msgspec.DecodeError as error:
-                raise BadRecord(
-                    f"the record's key does not fit its table: {error}", stage=Stage.KEY_CONVERTER
-                ) from error
-        plain = parse_plain(payload)
-        if not isinstance(plain, dict):
-            raise BadRecord("the record's key is not a struct", stage=Stage.KEY_CONVERTER)
-        return [plain.get(name) for name in self.key_fields]
 
     def columns(self, rows: Sequence[Any] | ColumnRows, catalog_schema: Schema | None) -> Iterator[ColumnCells]:
         """The cells of each column; ``catalog_schema`` is the table's schema for rows that come without one.
@@ -385,13 +374,6 @@ def _from_plain(schema: Schema, value: Any, index: int) -> Any:
     except msgspec.ValidationError as error:
         raise BadRecord("a value does not fit the type of its database column", index=index) from error
     return msgspec.structs.astuple(row)[0]
-
-
-def _key_type(name: str, after: Schema | None, key_schema: Schema | None) -> Schema | None:
-    """Return the type of a key column: the type in the event's row, if it has one, so that key and row agree."""
-    if after is not None and after.field(name) is not None:
-        return after.field(name)
-    return None if key_schema is None else key_schema.field(name)
 
 
 def _refuse_own_names(names: Iterable[str], index: int | None = None) -> None:

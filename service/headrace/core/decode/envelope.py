@@ -116,7 +116,7 @@ class TopicDecoder:
         self._source = source_with(by.field) if by is not None and by.of_source else Source
         self._codecs: LRUCache[int, tuple[Schema | None, Codec | None]] = LRUCache(_CODECS)
         self._last: Codec | None = None
-        self._plain_kind: bool | None = None
+        self._plain_is_flat: bool | None = None
         self._noted: set[Note] = set()
         self._notes: list[Note] = []
         self._tables = TopicTables(topic, options.tables_apart, self._reader.key_schema_name)
@@ -171,7 +171,7 @@ class TopicDecoder:
 
     def decode_block(self, block: Block) -> Decoded | None:
         """Decode records of one value schema column by column; None if they have to be decoded one by one."""
-        _, codec = self._codecs.get(id(self._values.one(block.schema)), (None, None))
+        _, codec = self._codecs.get(id(self._values.intern(block.schema)), (None, None))
         if type(codec) is not Codec:  # no envelope of this schema has been decoded before
             return None
         try:
@@ -292,7 +292,7 @@ class TopicDecoder:
                 raise BadRecord(f"the value is {schema.name or schema.type} instead of a row; {_ADVICE}")
             else:
                 compiled = self._compile(schema, records, run)
-                if not compiled.key_fields or (schema is None and self._plain_kind is None):
+                if not compiled.key_fields or (schema is None and self._plain_is_flat is None):
                     return compiled  # perhaps only truncates or tombstones so far: a later record shows the key
             self._codecs[key] = (schema, compiled)  # holds the schema, so that its id stays unique
         codec = self._codecs[key][1]
@@ -303,7 +303,7 @@ class TopicDecoder:
         self, schema: Schema | None, records: Sequence[KafkaRecord], run: Run
     ) -> Sequence[TableAltered]:
         """Return the schema changes in a run; without schemas, only before the first row of the topic."""
-        if not ((schema.name or "").endswith(_SCHEMA_CHANGE) if schema is not None else self._plain_kind is None):
+        if not ((schema.name or "").endswith(_SCHEMA_CHANGE) if schema is not None else self._plain_is_flat is None):
             return ()
         altered = []
         for index, payload in zip(run.indexes, run.payloads, strict=True):
@@ -323,7 +323,7 @@ class TopicDecoder:
     def _compile(self, schema: Schema | None, records: Sequence[KafkaRecord], run: Run) -> Codec:
         key_schema, names = self._reader.key_shape(records[index] for index in run.indexes)
         key_fields = self._options.key_fields or names
-        if is_flattened(schema) if schema is not None else self._plain_is_flattened(records, run):
+        if is_flattened(schema) if schema is not None else self._are_flattened(records, run):
             return FlatCodec(schema, key_schema, key_fields, self._options.added)
         after = None if schema is None else schema.field("after")
         if after is not None and after.type != "struct":
@@ -332,17 +332,17 @@ class TopicDecoder:
             )
         return Codec(after, key_schema, key_fields, self._source)
 
-    def _plain_is_flattened(self, records: Sequence[KafkaRecord], run: Run) -> bool:
+    def _are_flattened(self, records: Sequence[KafkaRecord], run: Run) -> bool:
         """Whether the topic's values are flattened; the first value that is recognized decides.
 
         Nulls are if the transform added a header to one of them.
         """
-        if run.only_tombstones and self._plain_kind is None:
+        if run.only_tombstones and self._plain_is_flat is None:
             return any(self._options.added.in_headers(records[index].headers) for index in run.indexes)
-        for payload in run.payloads if self._plain_kind is None else ():
-            if payload is not None and self._plain_kind is None:
-                self._plain_kind = plain_is_flattened(payload)
-        return bool(self._plain_kind)
+        for payload in run.payloads if self._plain_is_flat is None else ():
+            if payload is not None and self._plain_is_flat is None:
+                self._plain_is_flat = plain_is_flattened(payload)
+        return bool(self._plain_is_flat)
 
     def _note(self, note: Note) -> None:
         if note not in self._noted:
@@ -371,9 +371,17 @@ class TopicDecoder:
             self._tables.enter(events, begin)
             end = self._end_of_piece(events, begin) if mixed else len(events)
             piece = events.slice(begin, end)
-            is_truncate = events.operations[begin] is Operation.TRUNCATE
-            out.add(self._truncate(piece) if is_truncate else self._changes(codec, piece))
             begin = end
+            if piece.operations[0] is not Operation.TRUNCATE:
+                out.add(self._changes(codec, piece))
+                continue
+            try:
+                version = self._builder.versions(piece)
+            except BadRecord as error:
+                out.errant.append(Errant(piece.indexes[0], Stage.TASK_PUT, error))
+                continue
+            truncate = Truncate(self._tables.current, version.row(0), log_servers(piece.sources, version.position))
+            out.messages.append(RoutedEvents(self._topic, truncate))
         self._tables.remember(codec, events)
         return out
 
@@ -395,14 +403,6 @@ class TopicDecoder:
             if events.sources[index] is not NO_SOURCE and events.sources[index].names != self._tables.tail.names:
                 return index
         return len(events)
-
-    def _truncate(self, events: Events) -> Decoded:
-        try:
-            version = self._builder.versions(events)
-        except BadRecord as error:
-            return Decoded(errant=[Errant(events.indexes[0], Stage.TASK_PUT, error)])
-        servers = log_servers(events.sources, version.position)
-        return Decoded([RoutedEvents(self._topic, Truncate(self._tables.current, version.row(0), servers))])
 
     def _changes(self, codec: Codec, events: Events) -> Decoded:
         """Return the changes of one table, without the events that do not fit, and those as bad records."""

@@ -58,9 +58,9 @@ def block_events(block: Block, codec: Codec, key_row: Callable[[Codec, Key], Seq
     values = block.values({"op": None, "source": source, "after": dict.fromkeys(codec.names), "before": {}})
     op = values.columns.get("op")
     _require(isinstance(op, pa.StringArray))
-    known_operations: list[Any] = list(map(ROW_CHANGES.get, in_python(op)))
-    _require(None not in known_operations)
-    operations: list[Operation] = _with_others(known_operations, with_value, count, Operation.TOMBSTONE)
+    operations_with_value: list[Any] = list(map(ROW_CHANGES.get, in_python(op)))
+    _require(None not in operations_with_value)
+    operations: list[Operation] = _with_others(operations_with_value, with_value, count, Operation.TOMBSTONE)
     after = values.columns.get("after")
     if not isinstance(after, Struct):
         raise Unsuited
@@ -70,13 +70,16 @@ def block_events(block: Block, codec: Codec, key_row: Callable[[Codec, Key], Seq
     _require(len(with_row) + len(gone) == count and not set(gone).intersection(with_row.tolist()))
     sources, common = _sources(codec.source, values, with_value, count)
     keys = dict(zip(gone, (key_row(codec, key) for key in block.keys(gone, codec.key_fields)), strict=True))
+    may_have_before, before = np.ones(count, np.bool_), values.columns.get("before")
+    if isinstance(before, Struct) and before.present is not None:  # a null: the event does not have the earlier row
+        may_have_before[np.delete(with_value, before.present)] = False
     return Events(
         indexes=list(range(count)),
         records=list(records),
         operations=operations,
         sources=sources,
         rows=_with_keys(codec, after.columns, with_row, count, keys),
-        before=_before(values, with_value, count),
+        before=may_have_before.tolist(),
         common=common,
     )
 
@@ -98,14 +101,6 @@ def _with_keys(
 def _require(suits: bool) -> None:
     if not suits:
         raise Unsuited
-
-
-def _before(values: Struct, with_value: Places, count: int) -> list[bool]:
-    """Which records do not say that they know nothing of the row as it was."""
-    may_have_before, before = np.ones(count, np.bool_), values.columns.get("before")
-    if isinstance(before, Struct) and before.present is not None:
-        may_have_before[np.delete(with_value, before.present)] = False
-    return may_have_before.tolist()
 
 
 def _with_others(those: list[Any], places: Places, count: int, other: Any) -> list[Any]:

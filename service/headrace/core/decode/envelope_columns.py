@@ -36,7 +36,6 @@ from headrace.core.model.positions import (
     position_format,
     positions,
 )
-from headrace.core.model.schema import Schema
 from headrace.core.model.unavailable import Placeholder
 
 NEW_KEY_HEADER = "__debezium.newkey"
@@ -54,6 +53,11 @@ _MISSING_NAMED = (
 _MISSING = (
     "the record's key has the column(s) {missing}, which the event's row does not have; set message.key.columns at the "
     "source, or primary.key.fields, to columns of the row"
+)
+_NOT_A_STRUCT = (
+    "the record's key {problem}, so it names no key columns; set key.converter to the converter with which the "
+    "source connector writes its keys (Debezium's default is org.apache.kafka.connect.json.JsonConverter), or "
+    "primary.key.fields to the columns that identify a row"
 )
 _UNORDERED = (
     "ordering.field names the column {field}, which the rows do not have, so their changes apply in order of arrival, "
@@ -193,7 +197,17 @@ class ChangesBuilder:
 
     def _plain_cells(self, table: TableId, codec: Codec, events: Events) -> Iterable[ColumnCells]:
         """Cells of JSON without schemas. A row is rejected only if it does not match the table's current types."""
-        cached = self._types(table, events)
+        cached = self._catalog.schema(table)
+        if cached is not None:
+            unlisted = self._unlisted.setdefault(table, set())
+            names = set[str]().union(*events.rows)
+            if names - unlisted - {member.name for member in cached.fields}:
+                # Events have a column that the catalog did not have before. Its type would be guessed from its values,
+                # and the lake's column would keep that type. So the catalog is read again.
+                cached = self._catalog.schema_now(table)
+                listed = set[str]() if cached is None else {member.name for member in cached.fields}
+                unlisted |= names  # a dropped column, which later events still have, is queried once
+                unlisted -= listed
         try:
             return list(codec.columns(events.rows, cached))
         except BadRecord:
@@ -201,23 +215,6 @@ class ChangesBuilder:
             if now == cached:
                 raise
         return list(codec.columns(events.rows, now))
-
-    def _types(self, table: TableId, events: Events) -> Schema | None:
-        """The types in the catalog, read again where events have a column that it did not have before.
-
-        The type of such a column would be guessed from its values, and the lake's column would keep that type.
-        """
-        cached = self._catalog.schema(table)
-        if cached is None:
-            return None
-        unlisted = self._unlisted.setdefault(table, set())
-        names = set[str]().union(*events.rows)
-        if names - unlisted - {member.name for member in cached.fields}:
-            cached = self._catalog.schema_now(table)
-            listed = set[str]() if cached is None else {member.name for member in cached.fields}
-            unlisted |= names  # a dropped column, which later events still have, is queried once
-            unlisted -= listed
-        return cached
 
     def _note_unordered(self, events: Events, columns: Mapping[str, Column]) -> None:
         """Add a note if rows do not have the column that has to order them. A delete may have only its key."""
@@ -233,7 +230,13 @@ class ChangesBuilder:
         offset = np.array([record.offset for record in events.records], np.int64)
         source_time = _source_times(events.sources, events.records)
         if self._ordering is None or form is not NO_FORMAT:
-            position = self._positions(form, events)
+            # Snapshot reads and tombstones have no position (``merge.md`` sections 2.2, 2.3).
+            sources = events.sources
+            if Operation.READ in events.operations:  # proven: reads-without-position
+                pairs = zip(sources, events.operations, strict=True)
+                sources = [NO_SOURCE if operation is Operation.READ else source for source, operation in pairs]
+            fields = [list(map(attrgetter(part.field), sources)) for part in form.parts]
+            position = positions(form, self._position_epoch, fields, len(events))
         else:
             values = _ordering_values(self._ordering, events, columns)
             position = ordered_positions(self._ordering, self._position_epoch, values, source_time, offset)
@@ -256,15 +259,6 @@ class ChangesBuilder:
                 index=next(index for index, source in enumerate(events.sources) if source is not NO_SOURCE),
             )
         return NO_FORMAT if connector is None else position_format(connector)
-
-    def _positions(self, form: PositionFormat, events: Events) -> npt.NDArray[np.bytes_]:
-        """Positions of streamed events. Snapshot reads and tombstones have none (``merge.md`` section 2.2, 2.3)."""
-        sources = events.sources
-        if Operation.READ in events.operations:  # proven: reads-without-position
-            pairs = zip(sources, events.operations, strict=True)
-            sources = [NO_SOURCE if operation is Operation.READ else source for source, operation in pairs]
-        values = [list(map(attrgetter(part.field), sources)) for part in form.parts]
-        return positions(form, self._position_epoch, values, len(events))
 
     def _classify(
         self,
@@ -348,8 +342,12 @@ def _refuse_without_key(codec: Codec, events: Events, *, named: bool) -> None:
     ``named`` is whether they are those of primary.key.fields.
     """
     names = codec.key_fields
-    if not names:
-        raise BadRecord(_not_a_struct(events.records[0].key), index=0)  # nor is the key of any other event
+    if not names:  # the key is not a struct, such as one that StringConverter reads; nor is that of any other event
+        key, problem = events.records[0].key, "is not a struct with columns"
+        if isinstance(key, SchemaAndValue) and not isinstance(key.value, dict):
+            type_name = key.schema.type if key.schema is not None else type(key.value).__name__
+            problem = f"is of type {type_name}, not a struct"
+        raise BadRecord(_NOT_A_STRUCT.format(problem=problem), index=0)
     columns = set[str]().union(*events.rows) if codec.schemaless else set(codec.names)
     if not columns.issuperset(names):
         missing = ", ".join(name for name in names if name not in columns)
@@ -365,18 +363,6 @@ def _row_keys(names: Sequence[str], columns: dict[str, Column]) -> pa.StringArra
         index = int(np.flatnonzero(np.asarray(key.is_null()))[0])
         raise BadRecord("a key column is null", index=index, stage=Stage.TASK_PUT)
     return key
-
-
-def _not_a_struct(key: bytes | SchemaAndValue | None) -> str:
-    """What is wrong with a key that names no columns, such as one that StringConverter reads."""
-    what = "is not a struct with columns"
-    if isinstance(key, SchemaAndValue) and not isinstance(key.value, dict):
-        what = f"is of type {key.schema.type if key.schema is not None else type(key.value).__name__}, not a struct"
-    return (
-        f"the record's key {what}, so it names no key columns; set key.converter to the converter with which the "
-        "source connector writes its keys (Debezium's default is org.apache.kafka.connect.json.JsonConverter), or "
-        "primary.key.fields to the columns that identify a row"
-    )
 
 
 def _refuse_deletes_of_kept_rows(names: Sequence[str], key: pa.StringArray, new_keys: Mapping[int, str]) -> None:
@@ -397,15 +383,12 @@ def _transactions(sources: Sequence[Source]) -> npt.NDArray[np.int64]:
     -1 for an event without it.
     """
     if any(source.commit_scn for source in sources):
-        return np.array([_commit_scn(source) for source in sources], np.int64)
+        texts = [str(source.commit_scn) for source in sources]
+        # Another text is rejected when the position is built, which a snapshot read does not have.
+        are_numbers = [text.isascii() and text.isdigit() and len(text) < _DIGITS for text in texts]
+        numbers = [int(text) if is_number else -1 for text, is_number in zip(texts, are_numbers, strict=True)]
+        return np.array([number if number <= _LARGEST else -1 for number in numbers], np.int64)
     return np.array([source.txId if isinstance(source.txId, int) else -1 for source in sources], np.int64)
-
-
-def _commit_scn(source: Source) -> int:
-    text = str(source.commit_scn)
-    if not (text.isascii() and text.isdigit()):
-        return -1  # rejected when the position is built, which a snapshot read does not have
-    return int(text) if len(text) < _DIGITS and int(text) <= _LARGEST else -1
 
 
 def _source_times(sources: Sequence[Source], records: Sequence[KafkaRecord]) -> npt.NDArray[np.int64]:

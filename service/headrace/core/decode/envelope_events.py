@@ -1,7 +1,7 @@
 """The content of Debezium's envelopes in lists, the step between bytes and columns.
 
 Nearly every run of records holds nothing but sound row changes of one table. Those are read list by list; only where a
-run holds something else is it read record by record, which says of each record what it is or what is wrong with it.
+run holds something else is it read record by record, which classifies each record or reports its error.
 
 Tests: ``tests/unit/core/decode/test_envelope.py``, ``test_hostile_records.py``.
 """
@@ -106,8 +106,8 @@ class Events:
     """The events of a run: their records, operations, sources, and values in the order of the codec's columns.
 
     Of a delete or a tombstone the values are the key's, otherwise None. ``rows`` is a list, or ColumnRows. ``before``
-    is False for those that say that they do not know the row as it was. ``common`` are the names in all sources, or
-    None where that is not known.
+    is False for those whose ``before`` is null. ``common`` are the names in all sources, or
+    None if they may have different names.
     """
 
     indexes: list[int] = field(default_factory=list)
@@ -225,17 +225,17 @@ class EventReader:
         run_records = [records[index] for index in run.indexes]
         operations: list[Any] = [ROW_CHANGES.get(envelope.op) for envelope in envelopes]
         rows = [None if envelope.after is None else codec.row(envelope.after) for envelope in envelopes]
-        gone = [place for place, row in enumerate(rows) if row is None]
+        without_row = [place for place, row in enumerate(rows) if row is None]
         sources = [envelope.source for envelope in envelopes]
         keys = [record.key for record in run_records]
-        sound = all(operations) and all(sources) and all(keys)
+        are_changes = all(operations) and all(sources) and all(keys)
         removals = operations.count(Operation.DELETE) + operations.count(Operation.TOMBSTONE)
-        if not sound or run.payloads[0] is None or removals != len(gone):
+        if not are_changes or run.payloads[0] is None or removals != len(without_row):
             return None
-        if any(operations[place] in WITH_ROW for place in gone):
+        if any(operations[place] in WITH_ROW for place in without_row):
             return None
         try:
-            for place in gone:
+            for place in without_row:
                 rows[place] = self._key_row(codec, run_records[place])
         except BadRecord:
             return None

@@ -17,7 +17,7 @@ from typing import Any, TypedDict
 import msgspec
 from cachetools import LRUCache
 
-from headrace.core.decode.payload import KnownSchemas, Payload, PayloadDecoder, read_json
+from headrace.core.decode.payload import InternedSchemas, Payload, PayloadDecoder, read_json
 from headrace.core.model.arrow_columns import DECIMAL
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.errors import BadRecord
@@ -45,7 +45,7 @@ _like_a_document = re.compile(rb'\s*\{\s*"(?:schema|payload)"').match
 
 
 @dataclass(frozen=True, slots=True)
-class _KnownSchema:
+class _SchemaPart:
     """A schema and the bytes before the payload in every document with this schema."""
 
     schema: Schema | None
@@ -56,11 +56,11 @@ class _KnownSchema:
 class Document(msgspec.Struct, frozen=True, gc=False):
     """A document without its schema part, which other documents share. ``bytes`` returns the complete document."""
 
-    known: _KnownSchema
+    schema_part: _SchemaPart
     payload: bytes
 
     def __bytes__(self) -> bytes:
-        return self.known.prefix + self.payload + b"}"
+        return self.schema_part.prefix + self.payload + b"}"
 
     def __len__(self) -> int:
         """The bytes that only this document holds."""
@@ -75,16 +75,16 @@ def whole(document: bytes | Document | None) -> bytes | None:
 class JsonConverter:
     """Split documents into schema and payload. Not thread-safe.
 
-    It remembers the last ``remembered`` schemas: one topic has a handful, a consumer a handful for each of its topics.
+    It caches the last ``cache_size`` schemas: one topic has a handful, a consumer a handful for each of its topics.
     """
 
-    def __init__(self, schemas_enable: bool, remembered: int = 64) -> None:
+    def __init__(self, schemas_enable: bool, cache_size: int = 64) -> None:
         self._schemas_enable = schemas_enable
-        self._remembered = remembered
-        self._known: list[_KnownSchema] = []  # most recent first
-        self._newest: _KnownSchema | None = None
-        self._by_text: LRUCache[bytes, Schema] = LRUCache(remembered)
-        self._converted = KnownSchemas(remembered)
+        self._cache_size = cache_size
+        self._schema_parts: list[_SchemaPart] = []  # most recent first
+        self._newest: _SchemaPart | None = None
+        self._by_text: LRUCache[bytes, Schema] = LRUCache(cache_size)
+        self._interned = InternedSchemas(cache_size)
 
     def divide(self, document: bytes | None) -> Document | bytes | None:
         """Return the document without its schema part, if that repeats; otherwise the document itself.
@@ -93,33 +93,31 @@ class JsonConverter:
         """
         newest = self._newest
         if newest is None or document is None or not document.startswith(newest.prefix):
-            newest = self._schema_of(document)
-        if newest is None or document is None or document[-1:] != b"}":
+            # The document has another schema than the last one, which is cached if the document has its usual layout.
+            if document is None or not self._schemas_enable:
+                return document
+            try:
+                self._split(document)
+            except BadRecord:
+                return document  # reported when it is decoded
+            newest = self._newest
+            if newest is None or not document.startswith(newest.prefix):
+                return document
+        if document[-1:] != b"}":
             return document
         return Document(newest, document[newest.length : -1])
-
-    def _schema_of(self, document: bytes | None) -> _KnownSchema | None:
-        """The schema of a document with another schema than the last one, if it can be cached."""
-        if document is None or not self._schemas_enable:
-            return None
-        try:
-            self._split(document)
-        except BadRecord:
-            return None  # reported when it is decoded
-        newest = self._newest
-        return newest if newest is not None and document.startswith(newest.prefix) else None
 
     def split(self, document: bytes | Document | SchemaAndValue) -> tuple[Schema | None, Payload]:
         """The schema (None for schemaless) and the payload; Connect data contains its schema. Raises BadRecord."""
         if isinstance(document, Document):
-            return document.known.schema, document.payload
+            return document.schema_part.schema, document.payload
         if isinstance(document, SchemaAndValue):
-            return self.one(document.schema), document
+            return self.intern(document.schema), document
         return self._split(document)
 
-    def one(self, schema: Schema | None) -> Schema | None:
+    def intern(self, schema: Schema | None) -> Schema | None:
         """The one object for equal schemas of Connect data."""
-        return self._converted.one(schema)
+        return self._interned.intern(schema)
 
     def _split(self, document: bytes) -> tuple[Schema | None, bytes]:
         if not self._schemas_enable:
@@ -131,11 +129,11 @@ class JsonConverter:
             return self._split_unseen(document)
         if newest is not None and document.startswith(newest.prefix):
             return newest.schema, document[newest.length : -1]
-        for position, remembered in enumerate(self._known):
-            if document.startswith(remembered.prefix):
-                self._known.insert(0, self._known.pop(position))  # a topic changes its schema rarely
-                self._newest = remembered
-                return remembered.schema, document[remembered.length : -1]
+        for position, schema_part in enumerate(self._schema_parts):
+            if document.startswith(schema_part.prefix):
+                self._schema_parts.insert(0, self._schema_parts.pop(position))  # a topic changes its schema rarely
+                self._newest = schema_part
+                return schema_part.schema, document[schema_part.length : -1]
         return self._split_unseen(document)
 
     def split_alike(
@@ -153,27 +151,31 @@ class JsonConverter:
             return None, [*plain]
         if not isinstance(first, Document):
             return None
-        known = first.known
-        if False in [
-            document is None or (type(document) is Document and document.known is known) for document in documents
-        ]:
+        shared = first.schema_part
+        if False in [other is None or (type(other) is Document and other.schema_part is shared) for other in documents]:
             return None
-        return known.schema, [None if document is None else document.payload for document in documents]  # type: ignore[union-attr] # as was just checked
+        return shared.schema, [None if document is None else document.payload for document in documents]  # type: ignore[union-attr] # as was just checked
 
     def _split_unseen(self, document: bytes) -> tuple[Schema | None, bytes]:
         try:
             parts = read_json(_document, document)
             text, payload = bytes(parts.schema), bytes(parts.payload)
             schema = self._schema(text)
+        except msgspec.ValidationError as error:
+            raise BadRecord(ENVELOPE_ADVICE) from error
         except msgspec.DecodeError as error:
-            raise BadRecord(_json_error(document, error)) from error
+            # With the position but not the text: a message must not contain data.
+            problem = f"{error} ({len(document)} bytes)"
+            raise BadRecord(
+                f"Converting byte[] to Kafka Connect data failed due to serialization error: {problem}"
+            ) from error
         if _bare(document) != _bare(text) + _bare(payload) + _ENVELOPE:
             raise BadRecord(ENVELOPE_ADVICE)  # schema or payload is repeated: which one counts would be undefined
         prefix = b'{"schema":' + text + b',"payload":'
         if document == prefix + payload + b"}":  # JsonConverter's own layout, without spaces
-            self._newest = _KnownSchema(schema, prefix, len(prefix))
-            self._known.insert(0, self._newest)
-            del self._known[self._remembered :]
+            self._newest = _SchemaPart(schema, prefix, len(prefix))
+            self._schema_parts.insert(0, self._newest)
+            del self._schema_parts[self._cache_size :]
         return schema, payload
 
     def _schema(self, text: bytes) -> Schema | None:
@@ -211,13 +213,6 @@ def _bare(document: bytes) -> int:
     return len(document.translate(None, b" \t\r\n"))
 
 
-def _json_error(document: bytes, error: msgspec.DecodeError) -> str:
-    if isinstance(error, msgspec.ValidationError):
-        return ENVELOPE_ADVICE
-    # With the position but not the text: a message must not contain data.
-    return f"Converting byte[] to Kafka Connect data failed due to serialization error: {error} ({len(document)} bytes)"
-
-
 def parse_plain(document: Payload) -> Any:
     """Decode a JSON document, or Connect data, to plain Python values. Raises BadRecord."""
     if isinstance(document, SchemaAndValue):
@@ -243,7 +238,6 @@ def json_type(schema: Schema, *, numeric_decimals: bool = False) -> Any:
 
 
 def _value_type(schema: Schema, numeric_decimals: bool) -> Any:
-    """Return the type of values that are not null."""
     if schema.type == "array" and schema.items is not None:
         items = json_type(schema.items, numeric_decimals=numeric_decimals)
         return list[items]  # type: ignore[valid-type] # built at run time
@@ -328,7 +322,12 @@ class JsonData:
         """Decode a payload of a schema, or a plain document. Raises BadRecord."""
         if schema is None:
             return SchemaAndValue(None, parse_plain(payload))
-        _, decoder, numeric = self._decoders_of(schema)
+        decoders = self._decoders.get(id(schema))
+        if decoders is None:
+            numbers = json_type(schema, numeric_decimals=True)
+            decoders = schema, PayloadDecoder[Any](json_type(schema)), PayloadDecoder[Any](numbers)
+            self._decoders[id(schema)] = decoders
+        _, decoder, numeric = decoders
         try:
             return SchemaAndValue(schema, decoder.decode(payload))
         except msgspec.DecodeError as error:
@@ -339,14 +338,6 @@ class JsonData:
             raise BadRecord(
                 f"Converting byte[] to Kafka Connect data failed due to serialization error: {first}"
             ) from first
-
-    def _decoders_of(self, schema: Schema) -> _Decoders:
-        decoders = self._decoders.get(id(schema))
-        if decoders is None:
-            numeric = json_type(schema, numeric_decimals=True)
-            decoders = schema, PayloadDecoder[Any](json_type(schema)), PayloadDecoder[Any](numeric)
-            self._decoders[id(schema)] = decoders
-        return decoders
 
 
 class FixedSchema:

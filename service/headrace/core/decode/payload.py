@@ -2,7 +2,7 @@
 
 JsonConverter's documents stay bytes until a type that was compiled from their schema decodes them, which is fast. The
 results of other converters and of transforms are Connect data (``SchemaAndValue``). ``msgspec.convert`` converts them
-to the same types, so that all decoded values have one form.
+to the first types, so that all decoded values have one form.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class PayloadDecoder(Generic[T]):
         Without ``strict``, text in Connect data may be converted to a number or a boolean.
         """
         if isinstance(document, SchemaAndValue):
-            return msgspec.convert(document.value, self._value_type, strict=strict)  # type: ignore[no-any-return] # known at run time
+            return msgspec.convert(document.value, self._value_type, strict=strict)  # type: ignore[no-any-return] # a type of run time
         return read_json(self._json, document)
 
 
@@ -64,21 +64,21 @@ def one_each(values: list[T], payloads: Sequence[Payload]) -> list[T]:
     return values
 
 
-class KnownSchemas:
+class InternedSchemas:
     """One object for equal schemas, so that decoders can identify them by their identity."""
 
     def __init__(self, cache_size: int) -> None:
-        self._same: LRUCache[Schema, Schema] = LRUCache(cache_size)
+        self._first: LRUCache[Schema, Schema] = LRUCache(cache_size)
         self._by_id: LRUCache[int, tuple[Schema, Schema]] = LRUCache(
             cache_size
         )  # holds it, so that its id stays unique
 
-    def one(self, schema: Schema | None) -> Schema | None:
+    def intern(self, schema: Schema | None) -> Schema | None:
         """Return the first of all equal schemas."""
         if schema is None:
             return None
         entry = self._by_id.get(id(schema))
         if entry is None:
-            same = self._same.setdefault(schema, schema)
-            entry = self._by_id[id(schema)] = schema, same
+            first = self._first.setdefault(schema, schema)
+            entry = self._by_id[id(schema)] = schema, first
         return entry[1]

@@ -60,21 +60,18 @@ class RecordDecoder:
 
     def decode(self, records: Sequence[KafkaRecord]) -> Decoded:
         """See ``Decoder``."""
-        if self._undecided:
-            self._choose(records)
+        first = (
+            next((record.value for record in records if record.value is not None), None) if self._undecided else None
+        )
+        if first is not None:
+            connector = _connector(first, self._undecided)
+            if connector is not None:
+                self._decoder, self.envelopes = self._undecided[connector](self._topic, self._options), None
+            self._undecided.clear()
         decoded = self._decoder.decode(records)
         if decoded.errant:
             decoded.errant = [self.key_fault_first(records[errant.index], errant) for errant in decoded.errant]
         return decoded
-
-    def _choose(self, records: Sequence[KafkaRecord]) -> None:
-        first = next((record.value for record in records if record.value is not None), None)
-        if first is None:
-            return
-        connector = _connector(first, self._undecided)
-        if connector is not None:
-            self._decoder, self.envelopes = self._undecided[connector](self._topic, self._options), None
-        self._undecided.clear()
 
     def key_fault_first(self, record: KafkaRecord, errant: Errant) -> Errant:
         """Report a key that JsonConverter cannot convert before other faults: Kafka Connect converts the key first.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
@@ -95,10 +95,17 @@ def parse_alteration(ddl: str) -> Altered | None:
         return Altered() if words else None
     if words[0] != "ALTER" or "TABLE" not in words[:4]:
         return None
-    read = [_clause(clause) for clause in _split(_behind_name(tokens[words.index("TABLE") + 1 :]))]
-    clauses = [clause for clause in read if clause is not None]
-    if len(clauses) < len(read):
-        return None
+    tokens = tokens[words.index("TABLE") + 1 :]
+    if [token.word for token in tokens[:2]] == ["IF", "EXISTS"]:
+        tokens = tokens[2:]
+    begin = 1
+    while begin < len(tokens) and tokens[begin].mark == ".":  # the name of the table may be qualified
+        begin += 2
+    clauses = []
+    for clause in map(_clause, _split(tokens[begin:])):
+        if clause is None:
+            return None
+        clauses.append(clause)
     return Altered(
         tuple(column for clause in clauses for column in clause.added),
         tuple(names for clause in clauses for names in clause.renamed),
@@ -119,16 +126,6 @@ def _tokens(ddl: str) -> Iterator[_Token]:
             yield _Token(number=text)
         elif match["text"]:
             yield _Token(text=text[1:-1].replace("''", "'"))
-
-
-def _behind_name(tokens: Sequence[_Token]) -> Sequence[_Token]:
-    """Return the clauses after a table's name, which may be qualified."""
-    if [token.word for token in tokens[:2]] == ["IF", "EXISTS"]:
-        tokens = tokens[2:]
-    place = 1
-    while place < len(tokens) and tokens[place].mark == ".":
-        place += 2
-    return tokens[place:]
 
 
 def _split(tokens: Sequence[_Token]) -> Iterator[Sequence[_Token]]:
@@ -229,7 +226,7 @@ _PART = re.compile(r'"((?:[^"]|"")*)"')
 
 @dataclass(frozen=True, slots=True)
 class SchemaChange:
-    """What one record says of one table. ``notes`` are for the operator; so are ``unless_filled``, if nobody fills in
+    """The change of one table in a record. ``notes`` are for the operator; so are ``unless_filled``, if nobody fills in
     the ``defaults``. ``source`` is the record's source block.
     """
 
@@ -272,25 +269,21 @@ def _schema_change(value: Mapping[str, Any], change: Mapping[str, Any]) -> Schem
         return SchemaChange(table)
     columns = _dicts((change.get("table") or {}).get("columns"))  # after the change
     by_name = {str(column.get("name")).lower(): column for column in columns}  # statements may use any case
-    return _with_alterations(SchemaChange(table, source), str(value.get("ddl") or ""), by_name)
-
-
-def _with_alterations(change: SchemaChange, ddl: str, columns: Mapping[str, Mapping[str, Any]]) -> SchemaChange:
-    name = f"{change.table.schema or change.table.database}.{change.table.table}"
-    alteration = parse_alteration(ddl)
+    name = f"{table.schema or table.database}.{table.table}"
+    alteration = parse_alteration(str(value.get("ddl") or ""))
     if alteration is None:
-        return replace(change, notes=(Note(UNREAD, name),))
+        return SchemaChange(table, source, notes=(Note(UNREAD, name),))
     defaults, unless_filled, notes = [], [], []
     for added in alteration.added:
-        column = columns.get(added.name.lower(), {})
+        column = by_name.get(added.name.lower(), {})
         default, note = _default(added, column), Note(ADDED, f"{name}.{column.get('name', added.name)}")
         if default is not None:
             defaults.append(default)
             unless_filled.append(note)
         elif added.reads != "null" or column.get("optional") is not True or column.get("generated") is True:
             notes.append(note)
-    notes += [Note(RENAMED, f"{name}.{columns.get(new.lower(), {}).get('name', new)}") for _, new in alteration.renamed]
-    return replace(change, defaults=tuple(defaults), unless_filled=tuple(unless_filled), notes=tuple(notes))
+    notes += [Note(RENAMED, f"{name}.{by_name.get(new.lower(), {}).get('name', new)}") for _, new in alteration.renamed]
+    return SchemaChange(table, source, tuple(defaults), tuple(unless_filled), tuple(notes))
 
 
 def _dicts(value: Any) -> Sequence[dict[str, Any]]:
@@ -299,15 +292,15 @@ def _dicts(value: Any) -> Sequence[dict[str, Any]]:
 
 def _default(added: Added, column: Mapping[str, Any]) -> ColumnDefault | None:
     """Return the column's default, if statement and connector agree and events show it as the statement does."""
-    said, kind = column.get("defaultValueExpression"), str(column.get("typeName") or "").upper().partition(" ")[0]
+    expression, kind = column.get("defaultValueExpression"), str(column.get("typeName") or "").upper().partition(" ")[0]
     name = str(column.get("name"))
-    if not added.reads or added.reads == "null" or said is None:
+    if not added.reads or added.reads == "null" or expression is None:
         return None
     if kind in _TEXTS:
-        sound = added.reads == TEXT and said == added.default and not said.endswith(" ")
-        return ColumnDefault(name, TEXT, added.default) if sound else None
+        is_same = added.reads == TEXT and expression == added.default and not expression.endswith(" ")
+        return ColumnDefault(name, TEXT, added.default) if is_same else None
     number = _exactly(added.default, column.get("scale") or 0) if kind in _NUMBERS else None
-    if number is None or _exactly(str(said), column.get("scale") or 0) != number:
+    if number is None or _exactly(str(expression), column.get("scale") or 0) != number:
         return None
     return ColumnDefault(name, NUMBER, number)
 

@@ -76,7 +76,9 @@ def check_columns(table: str, table_format: str, layout: TableLayout, schema: pa
 
     ``schema`` has all columns of the table, in lake types. Names are compared with their case, as Spark does.
     """
-    for option, column, transform in _uses(layout):
+    uses = [(PARTITION_BY, field.column, field.transform) for field in layout.partition]
+    uses += [(SORT_BY, field.column, "identity") for field in layout.sort]
+    for option, column, transform in uses:
         if column not in schema.names:
             shown = [*schema.names[:_SHOWN], *(["…"] if len(schema.names) > _SHOWN else [])]
             raise ConfigError(
@@ -91,12 +93,6 @@ def check_columns(table: str, table_format: str, layout: TableLayout, schema: pa
                 f"{table}: {option} has {use}, whose type {data_type} does not fit; choose another column or transform",
                 option,
             )
-
-
-def _uses(layout: TableLayout) -> Iterator[tuple[str, str, str]]:
-    """The option, column and transform of each field."""
-    yield from ((PARTITION_BY, field.column, field.transform) for field in layout.partition)
-    yield from ((SORT_BY, field.column, "identity") for field in layout.sort)
 
 
 def _fits(data_type: pa.DataType, transform: str, *, clusters: bool) -> bool:
@@ -123,7 +119,16 @@ def partition_fields(text: str) -> tuple[PartitionField, ...]:
 
 def sort_fields(text: str) -> tuple[SortField, ...]:
     """Parse ``table.sort.by``. Raises ConfigError that contains the invalid entry."""
-    return tuple(_sort_field(entry) for entry in _entries(text, SORT_BY))
+    fields = []
+    for entry in _entries(text, SORT_BY):
+        column, _, direction = entry.rpartition(" ")
+        if column and direction.lower() in ("asc", "desc"):
+            fields.append(SortField(column.strip(), direction.lower() == "desc"))
+        elif "(" in entry:
+            raise ConfigError(f"{SORT_BY}: {entry!r} is not a column, optionally followed by ASC or DESC", SORT_BY)
+        else:
+            fields.append(SortField(entry))
+    return tuple(fields)
 
 
 def _entries(text: str, key: str) -> Iterator[str]:
@@ -152,15 +157,6 @@ def _partition_field(entry: str) -> PartitionField:
         "truncate(n, column)",
         PARTITION_BY,
     )
-
-
-def _sort_field(entry: str) -> SortField:
-    column, _, direction = entry.rpartition(" ")
-    if column and direction.lower() in ("asc", "desc"):
-        return SortField(column.strip(), direction.lower() == "desc")
-    if "(" in entry:
-        raise ConfigError(f"{SORT_BY}: {entry!r} is not a column, optionally followed by ASC or DESC", SORT_BY)
-    return SortField(entry)
 
 
 class Maintenance(StrEnum):

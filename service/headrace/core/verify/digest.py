@@ -10,7 +10,7 @@ digests.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,69 +27,59 @@ def row_digests(columns: Sequence[pa.Array]) -> Digests:
     """Return a digest per row of at least one column; the order of the columns counts."""
     total = np.zeros(len(columns[0]), np.uint64)
     for column in columns:
-        total = _mixed(total + _STEP + cell_digests(column))
+        total = _mix(total + _STEP + cell_digests(column))
     return total
 
 
 def cell_digests(column: pa.Array) -> Digests:
     """Return a digest per cell. Null differs from every value, NaN equals NaN, and maps have no order."""
-    digests = _of_values(column)
+    digests = _value_digests(column)
     if column.null_count:
         digests = np.where(np.asarray(column.is_null()), _NULL, digests)
     return digests
 
 
-def _of_values(column: pa.Array) -> Digests:
+def _value_digests(column: pa.Array) -> Digests:
     kind = column.type
     if pa.types.is_floating(kind):
         numbers = np.array(column.cast(pa.float64()).fill_null(0.0), np.float64)
         numbers[np.isnan(numbers)] = np.nan  # one of the many bit patterns of NaN
-        return _mixed(numbers.view(np.uint64))
+        return _mix(numbers.view(np.uint64))
     if pa.types.is_decimal128(kind):
         words = np.frombuffer(column.buffers()[1], np.uint64, 2 * len(column), 16 * column.offset).reshape(-1, 2)
-        return _mixed(_mixed(words[:, 0]) + words[:, 1])
+        return _mix(_mix(words[:, 0]) + words[:, 1])
     if pa.types.is_nested(kind):
-        counted = _counted(kind)  # as counts: Python's date and time types end at the year 9999
+        counted = _with_counts(kind)  # as counts: Python's date and time types end at the year 9999
         cells = (column if counted == kind else column.cast(counted)).to_pylist()
-        return _hashed([None if cell is None else repr(_plain(kind, cell)) for cell in cells])
-    if _is_text(kind):
-        return _hashed(column.to_pylist())
+        return _hash([None if cell is None else repr(_plain(kind, cell)) for cell in cells])
+    if isinstance(column, pa.StringArray | pa.LargeStringArray | pa.BinaryArray | pa.LargeBinaryArray):
+        return _hash(column.to_pylist())
     if pa.types.is_null(kind):
         return np.zeros(len(column), np.uint64)
     counts = column.view(_count_type(column.type)) if pa.types.is_temporal(column.type) else column
     filled = counts.cast(pa.int64()).fill_null(0)
-    return _mixed(np.asarray(filled).view(np.uint64))
+    return _mix(np.asarray(filled).view(np.uint64))
 
 
-def _is_text(arrow_type: pa.DataType) -> bool:
-    tests: tuple[Callable[[pa.DataType], bool], ...] = (
-        pa.types.is_string,
-        pa.types.is_large_string,
-        pa.types.is_binary,
-        pa.types.is_large_binary,
-    )
-    return any(test(arrow_type) for test in tests)
-
-
-def _hashed(cells: Sequence[Any]) -> Digests:
+def _hash(cells: Sequence[Any]) -> Digests:
     hashes = np.fromiter(map(hash, cells), np.int64, len(cells))
-    return _mixed(hashes.view(np.uint64))
+    return _mix(hashes.view(np.uint64))
 
 
 def _count_type(arrow_type: pa.DataType) -> pa.DataType:
     return pa.int32() if arrow_type.bit_width == 32 else pa.int64()
 
 
-def _counted(arrow_type: pa.DataType) -> pa.DataType:
+def _with_counts(arrow_type: pa.DataType) -> pa.DataType:
     """Return a nested type with integers instead of dates and times."""
     if pa.types.is_temporal(arrow_type):
         return _count_type(arrow_type)
     if pa.types.is_list(arrow_type):
-        return pa.list_(_counted(arrow_type.value_type))
+        return pa.list_(_with_counts(arrow_type.value_type))
     if pa.types.is_map(arrow_type):
-        return pa.map_(_counted(arrow_type.key_type), _counted(arrow_type.item_type))
+        return pa.map_(_with_counts(arrow_type.key_type), _with_counts(arrow_type.item_type))
     if pa.types.is_struct(arrow_type):
-        return pa.struct([(member.name, _counted(member.type)) for member in arrow_type])
+        return pa.struct([(member.name, _with_counts(member.type)) for member in arrow_type])
     return arrow_type
 
 
@@ -106,7 +96,7 @@ def _plain(arrow_type: pa.DataType, cell: Any) -> Any:
     return cell
 
 
-def _mixed(words: Digests) -> Digests:
+def _mix(words: Digests) -> Digests:
     """Apply the finalizer of SplitMix64: every bit of a word affects every bit of its digest."""
     mixed: Digests = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -156,7 +146,7 @@ def portions(ranges: Ints, source: RangeChecksums, lake: RangeChecksums, rows: i
         yield ranges[begin:]
 
 
-def unmatched(keys: Digests, rows: Digests, other_keys: Digests, other_rows: Digests) -> Ints:
+def find_unmatched(keys: Digests, rows: Digests, other_keys: Digests, other_rows: Digests) -> Ints:
     """Return the indexes of rows that the other side does not have with equal cells, or whose key is not unique."""
     pairs, others = _pairs(keys, rows), _pairs(other_keys, other_rows)
     distinct, counts = np.unique(keys, return_counts=True)

@@ -73,7 +73,7 @@ def repair_changes(wanted: Comparison, source: Rows, gone: pa.Table, repair: Rep
     )
 
 
-def overtaken(changes: Changes, ledger: Mapping[str, RowVersion]) -> list[int]:
+def find_overtaken(changes: Changes, ledger: Mapping[str, RowVersion]) -> list[int]:
     """Return the indexes of rows that a delete or a truncate removed after the events of ``changes``.
 
     Offsets decide, because a repaired row has no position to compare with that of a delete.

@@ -46,7 +46,6 @@ class Comparison:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The compared columns."""
         return tuple(member.name for member in self.fields)
 
     @property
@@ -96,7 +95,6 @@ class Rows:
         return len(self.key)
 
     def keys(self, key_fields: Sequence[str]) -> pa.Table:
-        """The key columns."""
         return pa.table({name: self.columns[name] for name in key_fields})
 
 
@@ -180,8 +178,10 @@ def sightings(wanted: Comparison, source: Rows, lake: Rows) -> dict[int, Sightin
     in_source, in_lake = _index_by_key(source), _index_by_key(lake)
     keys, counts = np.unique(lake.key, return_counts=True)
     twice = frozenset(keys[counts > 1].tolist())
-    states = _lake_states(lake)
-    found = {
+    states: list[int] = lake.cells.tolist()
+    if lake.version and len(lake):  # a row whose version has changed is in another state, also with equal cells
+        states = (row_digests(list(lake.version.values())) * np.uint64(3) + lake.cells).tolist()
+    differing = {
         key: Sighting(Where.SOURCE, int(source.cells[index]), None)
         for key, index in in_source.items()
         if key not in in_lake
@@ -190,40 +190,27 @@ def sightings(wanted: Comparison, source: Rows, lake: Rows) -> dict[int, Sightin
         at_source = in_source.get(key)
         source_state = None if at_source is None else int(source.cells[at_source])
         if key in twice:
-            found[key] = Sighting(Where.TWICE, source_state, states[index])
+            differing[key] = Sighting(Where.TWICE, source_state, states[index])
         elif at_source is None:
-            found[key] = Sighting(Where.LAKE, None, states[index], position=_position(lake, index))
+            differing[key] = Sighting(Where.LAKE, None, states[index], position=_position(lake, index))
         elif source.cells[at_source] != lake.cells[index]:
-            columns = _differing_columns(wanted, source, at_source, lake, index)
-            found[key] = Sighting(Where.BOTH, source_state, states[index], columns, _position(lake, index))
-    return found
+            columns = tuple(
+                name
+                for name in wanted.names
+                if cell_digests(source.columns[name][at_source : at_source + 1])
+                != cell_digests(lake.columns[name][index : index + 1])
+            )
+            differing[key] = Sighting(Where.BOTH, source_state, states[index], columns, _position(lake, index))
+    return differing
 
 
 def _index_by_key(rows: Rows) -> dict[int, int]:
     return {key: index for index, key in enumerate(rows.key.tolist())}
 
 
-def _lake_states(lake: Rows) -> list[int]:
-    if not lake.version or len(lake) == 0:
-        return lake.cells.tolist()  # type: ignore[no-any-return] # numpy's tolist is Any
-    versions = row_digests(list(lake.version.values()))
-    return (versions * np.uint64(3) + lake.cells).tolist()  # type: ignore[no-any-return] # as above
-
-
 def _position(lake: Rows, index: int) -> bytes:
     text = lake.version[POSITION][index].as_py() if POSITION in lake.version else None
     return (text or "").encode()
-
-
-def _differing_columns(
-    wanted: Comparison, source: Rows, source_index: int, lake: Rows, lake_index: int
-) -> tuple[str, ...]:
-    return tuple(
-        name
-        for name in wanted.names
-        if cell_digests(source.columns[name][source_index : source_index + 1])
-        != cell_digests(lake.columns[name][lake_index : lake_index + 1])
-    )
 
 
 # -- temporary or real ------------------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from headrace.core.model.events import RowVersion
 from headrace.core.model.keys import canonical_keys
 from headrace.core.reselect.options import ReselectOptions
 from headrace.core.reselect.unresolved import NO_DATABASE, Resolved
-from headrace.core.verify.repair import Repair, overtaken, repair_changes
+from headrace.core.verify.repair import Repair, find_overtaken, repair_changes
 from headrace.core.verify.verification import VERSION, Verdict, Where
 from headrace.ports import Commit
 from headrace.runtime.pipeline.pipeline_parts import PipelineOptions
@@ -145,7 +145,7 @@ class TableRepair:
             self._pipeline.write(changes, Commit(0, self._sink.connector))  # 0: of no batch of the connector
         except (Retriable, UnexplainedCounts) as error:
             raise _Overtaken(str(error)) from error
-        if dead := overtaken(changes, self._table.lake.ledger()):
+        if dead := find_overtaken(changes, self._table.lake.ledger()):
             surplus.update(source.key[dead].tolist())
             raise _Overtaken(f"{self._sink.table_name}: {len(dead)} row(s) were deleted while they were written")
 

@@ -29,10 +29,10 @@ from headrace.core.verify.digest import (
     Ints,
     RangeChecksums,
     differing_ranges,
+    find_unmatched,
     portions,
     range_of,
     row_digests,
-    unmatched,
 )
 from headrace.core.verify.verification import (
     Comparison,
@@ -326,8 +326,8 @@ class TableVerifier:
 
 def _suspects(source: pa.Table, lake: pa.Table, names: Sequence[str]) -> pa.Table:
     in_source, in_lake = (digests(source, KEY), digests(source, ROW)), (digests(lake, KEY), digests(lake, ROW))
-    only_in_source = source.take(pa.array(unmatched(*in_source, *in_lake)))
-    only_in_lake = lake.take(pa.array(unmatched(*in_lake, *in_source)))
+    only_in_source = source.take(pa.array(find_unmatched(*in_source, *in_lake)))
+    only_in_lake = lake.take(pa.array(find_unmatched(*in_lake, *in_source)))
     both = pa.concat_tables([only_in_source, only_in_lake])
     _, first = np.unique(digests(both, KEY), return_index=True) if len(both) else (None, np.empty(0, np.int64))
     return both.take(pa.array(first)).select(list(names))

@@ -17,10 +17,10 @@ from headrace.core.verify.digest import (
     RangeChecksums,
     cell_digests,
     differing_ranges,
+    find_unmatched,
     portions,
     range_of,
     row_digests,
-    unmatched,
 )
 
 NUMBERS = st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1))
@@ -119,8 +119,8 @@ def test_every_row_that_differs_is_in_a_range_that_differs(
     wrong = {key for key in source.keys() | lake.keys() if source.get(key) != lake.get(key)}
     ranges = set(differing_ranges(checksums(source), checksums(lake)).tolist())
     assert {int(place) for place in range_of(np.array(sorted(wrong), np.uint64))} == ranges
-    ahead = {int(columns(source)[0][place]) for place in unmatched(*columns(source), *columns(lake))}
-    behind = {int(columns(lake)[0][place]) for place in unmatched(*columns(lake), *columns(source))}
+    ahead = {int(columns(source)[0][place]) for place in find_unmatched(*columns(source), *columns(lake))}
+    behind = {int(columns(lake)[0][place]) for place in find_unmatched(*columns(lake), *columns(source))}
     assert ahead | behind == wrong
 
 
@@ -137,7 +137,7 @@ def test_checksums_do_not_depend_on_order_or_pieces(rows: dict[int, int], cut: i
 def test_a_row_that_is_stored_twice_is_unmatched() -> None:
     """A row that one side has twice is unmatched, although the other side has an equal row."""
     twice, once = np.array([7, 7, 8], np.uint64), np.array([7, 8], np.uint64)
-    assert unmatched(twice, twice, once, once).tolist() == [0, 1]
+    assert find_unmatched(twice, twice, once, once).tolist() == [0, 1]
 
 
 @given(sizes=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=20), limit=st.integers(1, 20))

@@ -10,7 +10,7 @@ import pytest
 from headrace.core.model.events import NO_POSITION, Changes, Operation, RowVersion, TableId
 from headrace.core.model.keys import FLOOR_KEY
 from headrace.core.model.schema import Field, Schema
-from headrace.core.verify.repair import Repair, overtaken, repair_changes
+from headrace.core.verify.repair import Repair, find_overtaken, repair_changes
 from headrace.core.verify.verification import comparison, source_rows
 
 TABLE = TableId("shop", "shop", "public", "item")
@@ -76,4 +76,4 @@ def test_a_row_stays_in_its_partition() -> None:
 )
 def test_rows_deleted_after_the_read_are_overtaken(ledger: Mapping[str, RowVersion], indexes: list[int]) -> None:
     """A delete or truncate in the ledger behind the read overtakes the repair of a row; an earlier one does not."""
-    assert overtaken(changes({}, {0: 10}), ledger) == indexes
+    assert find_overtaken(changes({}, {0: 10}), ledger) == indexes
