@@ -17,7 +17,7 @@ from headrace.core.tables.table_layout import table_layout
 from headrace_connectors.lakehouse import compaction_plan, upkeep
 from headrace_connectors.lakehouse.compaction_plan import DataFile
 from headrace_connectors.lakehouse.failures import Conflict
-from headrace_connectors.lakehouse.iceberg_compaction import IcebergCompaction, Rewritten
+from headrace_connectors.lakehouse.iceberg_compaction import IcebergCompaction, RewriteResult
 
 pytestmark = pytest.mark.spark
 
@@ -81,7 +81,7 @@ def history(warehouse: Warehouse, unique: Callable[[str], str]) -> Callable[...,
     return make
 
 
-def rewritten(compaction: IcebergCompaction, files: list[DataFile] | None = None) -> Rewritten:
+def rewritten(compaction: IcebergCompaction, files: list[DataFile] | None = None) -> RewriteResult:
     """Rewrite files, by default all."""
     return compaction.rewrite(compaction.files() if files is None else files)
 
@@ -228,7 +228,7 @@ def test_a_conflict_of_upkeep_fails_nothing(history: Callable[..., History], mon
     table = history(commits=6)
     rewrite = IcebergCompaction.rewrite
 
-    def overtaken(self: IcebergCompaction, files: list[DataFile]) -> Rewritten:
+    def overtaken(self: IcebergCompaction, files: list[DataFile]) -> RewriteResult:
         monkeypatch.setattr(IcebergCompaction, "rewrite", rewrite)
         done = rewrite(self, files)
         other = table.compaction()

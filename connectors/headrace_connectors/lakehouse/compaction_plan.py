@@ -64,7 +64,6 @@ class Rewrite:
 
     @property
     def cost(self) -> int:
-        """Bytes that it writes."""
         return sum(file.live_size for file in self.files)
 
     @property

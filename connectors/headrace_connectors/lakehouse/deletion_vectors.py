@@ -33,7 +33,6 @@ def decode(blob: bytes) -> Positions:
 
 
 def encode(positions: Positions) -> bytes:
-    """Return the blob of a vector."""
     bitmap = _MAGIC + bytes(BitMap64(positions.tolist()).serialize())
     return len(bitmap).to_bytes(_FRAME, "big") + bitmap + zlib.crc32(bitmap).to_bytes(_FRAME, "big")
 

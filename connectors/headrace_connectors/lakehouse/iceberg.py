@@ -63,11 +63,9 @@ class IcebergFormat:
         }
 
     def sql_name(self, path: TablePath) -> str:
-        """Return ``catalog.namespace.name``, quoted."""
         return f"{quoted(self._catalog)}.{_within_catalog(path)}"
 
     def create_namespace(self, namespace: str) -> Sequence[str]:
-        """Create it in the catalog."""
         return [f"CREATE NAMESPACE IF NOT EXISTS {quoted(self._catalog)}.{quoted(namespace)}"]
 
     def create(self, path: TablePath, schema: pa.Schema, properties: Mapping[str, str]) -> Sequence[str]:
@@ -93,7 +91,6 @@ class IcebergFormat:
         ]
 
     def properties(self, session: TableSession, path: TablePath) -> Mapping[str, str]:
-        """Read them from the table's metadata."""
         return IcebergTable(session, self.sql_name(path)).properties()
 
     def append_to_ledger(self, session: TableSession, path: TablePath, rows: pa.Table) -> int:
@@ -104,11 +101,9 @@ class IcebergFormat:
         return ledger.sequence()
 
     def commits(self, session: TableSession, path: TablePath) -> int:
-        """Return the sequence number."""
         return IcebergTable(session, self.sql_name(path)).sequence()
 
     def widen(self, path: TablePath, column: pa.Field) -> Sequence[str]:
-        """Use the format's own type promotion."""
         return [f"ALTER TABLE {self.sql_name(path)} ALTER COLUMN {quoted(column.name)} TYPE {sql_type(column.type)}"]
 
     def commit_settings(self, properties: Mapping[str, str]) -> Mapping[str, str]:
@@ -150,11 +145,9 @@ class IcebergFormat:
         return bool(properties)
 
     def version(self, session: TableSession, path: TablePath) -> str:
-        """Return the snapshot's id."""
         return IcebergTable(session, self.sql_name(path)).version()
 
     def history(self, session: TableSession, path: TablePath) -> Iterator[Mapping[str, str]]:
-        """Read them from the table's snapshots."""
         yield from (snapshot.summary for snapshot in IcebergTable(session, self.sql_name(path)).snapshots())
 
     def compact(self, session: TableSession, path: TablePath, budget: float, committing: ExclusiveCommit) -> int:

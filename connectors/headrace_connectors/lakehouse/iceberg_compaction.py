@@ -64,7 +64,6 @@ class IcebergCompaction:
 
     @property
     def is_possible(self) -> bool:
-        """Whether this table can be rewritten beside its writer."""
         with self._session.calling():
             version = java_member(self._jvm, "org.apache.iceberg.TableUtil.formatVersion")(self._table)
             return int(version) >= _VECTORS_SINCE and bool(self._table.sortOrder().isUnsorted())

@@ -41,7 +41,6 @@ class Snapshot(NamedTuple):
 
     @property
     def is_first(self) -> bool:
-        """Whether the table was empty before."""
         return self.parent is None and self.sequence <= 1
 
 

@@ -80,7 +80,6 @@ class SparkLakehouse:
 
     @property
     def engine(self) -> EngineStatus:
-        """The status of Spark."""
         return self._engine.status
 
     def table(self, namespace: str, name: str, options: TableOptions) -> SparkTable:

@@ -38,7 +38,6 @@ _NAMES = ", ".join(map(quoted, _SCHEMA.names))
 
 
 def ledger_path(path: TablePath) -> TablePath:
-    """Return the path of a table's ledger."""
     return TablePath(path.namespace, path.name + SUFFIX)
 
 
@@ -68,7 +67,6 @@ class TombstoneLedger:
         return self._session.schema(self._table) is not None and EARLY in self.properties()
 
     def properties(self) -> Mapping[str, str]:
-        """Return the properties of the ledger, which exists."""
         return self._format.properties(self._session, self._path)
 
     def begin_early(self, properties: Mapping[str, str]) -> None:

@@ -31,7 +31,6 @@ def scan(session: TableSession, table: str, columns: Sequence[str]) -> Iterator[
 
 
 def topics(session: TableSession, table: str) -> list[str]:
-    """Return the topics of the rows of ``table`` (quoted)."""
     rows = session.rows(f"SELECT DISTINCT {TOPIC} AS topic FROM {table} WHERE {TOPIC} IS NOT NULL")
     return [row.topic for row in rows]
 

@@ -124,7 +124,6 @@ def sql_type(data_type: pa.DataType) -> str:
 
 
 def column_list(schema: Iterable[pa.Field]) -> str:
-    """Return the columns of a schema as DDL."""
     return ", ".join(f"{quoted(column.name)} {sql_type(column.type)}" for column in schema)
 
 
@@ -248,6 +247,5 @@ def fits(narrow: pa.DataType, wide: pa.DataType) -> bool:
 
 
 def apply_evolution(stored: pa.Schema, change: Evolution) -> pa.Schema:
-    """Return ``stored`` after ``change``."""
     wider = {column.name: column for column in (*change.widened, *change.grown)}
     return pa.schema([*(wider.get(column.name, column) for column in stored), *change.added])

@@ -211,7 +211,6 @@ class SparkJvm:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the process has ended, for any reason."""
         return self._is_killed or self.process.poll() is not None
 
     def kill(self) -> None:
@@ -231,7 +230,6 @@ class SparkJvm:
 
     @property
     def ran_out_of_memory(self) -> bool:
-        """Whether the process has ended for lack of memory in its heap."""
         return self.process.poll() == _OUT_OF_MEMORY
 
     def cause(self) -> str:

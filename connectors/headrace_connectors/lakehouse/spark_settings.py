@@ -109,7 +109,6 @@ class TrustStore:
             self.path.write_bytes(self._content)
 
     def remove(self) -> None:
-        """Remove the file. Idempotent."""
         self.path.unlink(missing_ok=True)
 
 
@@ -255,7 +254,6 @@ def settings(
 
 
 def memory(spark: Mapping[str, str], available: int | None) -> JvmMemory:
-    """Return the memory of the JVM by part."""
     return JvmMemory.plan(spark.get("spark.driver.memory"), spark.get(_JAVA_OPTIONS, ""), available)
 
 

@@ -134,7 +134,6 @@ class TableFormat(Protocol):
 
 
 def property_list(properties: Mapping[str, str]) -> str:
-    """Return table properties as DDL."""
     return ", ".join(f"{text_literal(name)} = {text_literal(value)}" for name, value in properties.items())
 
 
@@ -149,5 +148,4 @@ def unset_properties(table: str, names: Iterable[str]) -> str:
 
 
 def key_property(key_fields: Sequence[str]) -> Mapping[str, str]:
-    """Return the value of ``KEY_FIELDS`` as a property."""
     return {KEY_FIELDS: json.dumps(list(key_fields))}

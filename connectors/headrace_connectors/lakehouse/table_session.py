@@ -195,5 +195,4 @@ class TableSession:
                 self._spark.conf.unset(name)
 
     def setting(self, name: str) -> str:
-        """Return a setting of ``with_settings``."""
         return str(self._spark.conf.get(name))

@@ -86,12 +86,13 @@ class Upkeep:
         return UpkeepReport(files, share, self._merged, self._rewritten)
 
     def ledger_grew(self) -> None:
-        """Register that tombstones were added."""
         self._ledger_commits += 1
 
     def is_due(self, now: int) -> bool:
-        """Return whether ``run`` has something to do."""
-        return self._ledger_is_due(now) or self._compaction_is_due or self._expiry_is_due(now)
+        ledger_is_due = (
+            self._ledger_commits >= LEDGER_COMMITS_UNTIL_COMPACTION or self._ledger_expired_on != now // _DAY
+        )
+        return ledger_is_due or self._compaction_is_due or self._expiry_is_due(now)
 
     @property
     def _compaction_is_due(self) -> bool:
@@ -105,9 +106,6 @@ class Upkeep:
         if self._maintenance is Maintenance.OFF:
             return False
         return self._expired_at is None or now - self._expired_at >= _EXPIRY_INTERVAL
-
-    def _ledger_is_due(self, now: int) -> bool:
-        return self._ledger_commits >= LEDGER_COMMITS_UNTIL_COMPACTION or self._ledger_expired_on != now // _DAY
 
     def run(self, now: int, tombstone_retention: int) -> None:
         """Do what is due. Times in microseconds. A conflict with another writer is no error."""

@@ -156,7 +156,6 @@ class Login:
         return password
 
     def accept(self) -> None:
-        """Register a connection that the database has accepted."""
         with self._lock:
             self._accepted, self._refused = True, None
 

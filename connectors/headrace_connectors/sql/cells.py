@@ -46,12 +46,10 @@ class Wanted(Protocol):
     """A column with the name and type in its events: ``events.Column`` or ``schema.Field``."""
 
     @property
-    def name(self) -> str:
-        """The name in the events."""
+    def name(self) -> str: ...
 
     @property
-    def schema(self) -> Schema:
-        """The schema in the events."""
+    def schema(self) -> Schema: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +98,6 @@ class ReadableColumns:
 
     @property
     def names(self) -> list[str]:
-        """The columns' names in the table."""
         return [column.catalog.name for column in self.columns]
 
     def values(self, given: Sequence[Sequence[Any]], rows: int) -> tuple[Sequence[Any], ...]:

@@ -24,7 +24,6 @@ class CivilDate:
 
     @property
     def epoch_days(self) -> int:
-        """Return the days since 1970-01-01."""
         return days_from_civil(self.year, self.month, self.day)
 
     @property
@@ -53,6 +52,5 @@ def fraction(micros: int, digits: int | None = None) -> str:
 
 
 def clock(micros: int) -> str:
-    """Return hours, minutes and seconds of a day."""
     seconds = micros // 1_000_000
     return f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"

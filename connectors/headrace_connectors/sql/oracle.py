@@ -81,7 +81,6 @@ class OracleRowSource:
         return self._ask(lambda server: self._catalog_of(server, table))
 
     def schema(self, catalog: CatalogTable) -> Schema:
-        """Return the ``after`` schema of the table's events."""
         return connect_schema(catalog, self._options.modes)
 
     def fetch(self, catalog: CatalogTable, request: RowRequest) -> RowAnswer:
@@ -108,11 +107,9 @@ class OracleRowSource:
             return log_position(connection)
 
     def connections(self) -> Connections:
-        """Return the connections to all servers."""
         return sum((server.connections() for server in self._servers), Connections())
 
     def close(self) -> None:
-        """Close the pools. Idempotent."""
         for server in self._servers:
             server.close()
 
@@ -253,7 +250,6 @@ class OracleRead:
 
     @property
     def where(self) -> str:
-        """Return the table's name for messages."""
         return f"{self.catalog.table.schema}.{self.catalog.table.table}"
 
     @property

@@ -79,7 +79,24 @@ def read_catalog(connection: Any, table: TableId) -> CatalogTable | None:
     if not entry:
         return None
     rows = [_Row(*row) for row in _rows(connection, _COLUMNS, table)]
-    columns = tuple(map(_column, rows))
+    columns = []
+    for row in rows:
+        kind = _DECLARED.sub("", row.data_type)
+        large = kind in _LARGE or row.length > _LONGEST_INLINE.get(kind, row.length)
+        integer = kind == "NUMBER" and row.precision is None and row.scale is not None
+        columns.append(
+            CatalogColumn(
+                name=row.name,
+                number=row.number,
+                type=SqlType(0, "SYS", kind),
+                attlen=-1 if large else row.length,
+                attstorage="x" if large else "p",
+                not_null=row.nullable == "N",
+                generated=row.generated == "YES",
+                precision=INTEGER_PRECISION if integer else row.precision,
+                scale=row.scale,
+            )
+        )
     primary = _key_names(_rows(connection, _PRIMARY_KEY, table), columns, unique=False)
     names = primary or _key_names(_rows(connection, _UNIQUE_INDEXES, table), columns, unique=True)
     folding = {row.name for row in rows if row.collation not in (None, "USING_NLS_COMP", "BINARY")}
@@ -88,7 +105,7 @@ def read_catalog(connection: Any, table: TableId) -> CatalogTable | None:
         table=table,
         relkind="r",
         replica_identity="d",
-        columns=columns,
+        columns=tuple(columns),
         key=tuple(KeyColumn(name, type_of[name], "SYS", "=", deterministic=name not in folding) for name in names),
         primary_key=bool(primary),
         version=str(entry[0][0]),
@@ -125,23 +142,6 @@ def _rows(connection: Any, statement: str, table: TableId) -> list[tuple[Any, ..
         ]
 
 
-def _column(row: _Row) -> CatalogColumn:
-    kind = _DECLARED.sub("", row.data_type)
-    large = kind in _LARGE or row.length > _LONGEST_INLINE.get(kind, row.length)
-    number = kind == "NUMBER"
-    return CatalogColumn(
-        name=row.name,
-        number=row.number,
-        type=SqlType(0, "SYS", kind),
-        attlen=-1 if large else row.length,
-        attstorage="x" if large else "p",
-        not_null=row.nullable == "N",
-        generated=row.generated == "YES",
-        precision=INTEGER_PRECISION if number and row.precision is None and row.scale is not None else row.precision,
-        scale=row.scale,
-    )
-
-
 def _key_names(rows: Sequence[tuple[Any, ...]], columns: Sequence[CatalogColumn], *, unique: bool) -> list[str]:
     """The columns of the primary key, or of the first unique index whose columns all exist and are never null."""
     by_key: dict[str, list[str]] = {}
@@ -175,7 +175,10 @@ def column_schema(column: CatalogColumn, modes: HandlingModes) -> Schema | None:
 def _number(column: CatalogColumn, modes: HandlingModes, optional: bool) -> Schema:
     scale, precision = column.scale, column.precision
     if column.type.name == "FLOAT" or scale is None or precision is None:
-        return _variable_scale(modes, optional)
+        if modes.decimal != "precise":
+            return _inexact(modes, optional)
+        members = (Field("scale", Schema("int32")), Field("value", Schema("bytes")))
+        return Schema("struct", optional, f"{DEBEZIUM}.VariableScaleDecimal", 1, fields=members)
     if scale == 0 and modes.decimal != "precise":  # since DBZ-7882
         return _inexact(modes, optional)
     digits = precision - scale
@@ -185,13 +188,6 @@ def _number(column: CatalogColumn, modes: HandlingModes, optional: bool) -> Sche
         return _inexact(modes, optional)
     parameters = (("connect.decimal.precision", str(precision)), ("scale", str(scale)))
     return Schema("bytes", optional, f"{CONNECT}.Decimal", 1, parameters)
-
-
-def _variable_scale(modes: HandlingModes, optional: bool) -> Schema:
-    if modes.decimal != "precise":
-        return _inexact(modes, optional)
-    members = (Field("scale", Schema("int32")), Field("value", Schema("bytes")))
-    return Schema("struct", optional, f"{DEBEZIUM}.VariableScaleDecimal", 1, fields=members)
 
 
 def _inexact(modes: HandlingModes, optional: bool) -> Schema:

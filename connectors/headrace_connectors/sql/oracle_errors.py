@@ -117,7 +117,10 @@ def _translate(error: BaseException, where: str) -> HeadraceError:
     shown = ", ".join(codes) or type(error).__name__
     settings = next((_SETTINGS[code] for code in codes if code in _SETTINGS), None)
     if settings is None and "DPY-6005" in codes:
-        settings = _tls_problem(" ".join(map(str, _chain(error))))
+        text = " ".join(map(str, _chain(error)))
+        unverified = _UNVERIFIED.search(text)
+        problem = next((problem for pattern, problem in _TLS.items() if re.search(pattern, text)), "")
+        settings = problem.format(cause=unverified[1].strip() if unverified else "unknown") or None
     if settings is not None:
         refusal = RefusedLogin if REFUSED_LOGIN in codes else RefusedConnection
         return refusal(f"{where} refuses the connection ({shown}): {settings}; {_CORRECT}", "reselect.database.user")
@@ -129,15 +132,6 @@ def _translate(error: BaseException, where: str) -> HeadraceError:
         return Retriable(f"{where} failed for now ({shown})")
     remedy = next((_REFUSED[code] for code in codes if code in _REFUSED), "see Oracle's documentation of the code")
     return Fatal(f"{where} refuses the query ({shown}): {remedy}")
-
-
-def _tls_problem(text: str) -> str | None:
-    """Return the cause in the texts of an error of the handshake; None for other errors."""
-    cause = _UNVERIFIED.search(text)
-    for pattern, problem in _TLS.items():
-        if re.search(pattern, text):
-            return problem.format(cause=cause[1].strip() if cause else "unknown")
-    return None
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

@@ -102,7 +102,6 @@ class OracleServer:
             connection.close()
 
     def connections(self) -> Connections:
-        """Return the state of the pool and of the circuit breaker."""
         with self._lock:  # a closed pool has no statistics
             open_, used = (0, 0) if self._pool is None else (self._pool.opened, self._pool.busy)
         return Connections(open_ - used, used, int(self._breaker.state is CircuitState.OPEN))
@@ -174,7 +173,6 @@ BIND_TYPES: Mapping[str, Any] = {
 
 
 def bind_type(type_name: str) -> Any:
-    """Return the driver's type for the binds of a key column."""
     return BIND_TYPES.get(type_name, oracledb.DB_TYPE_VARCHAR)
 
 

@@ -70,7 +70,6 @@ class PostgresRowSource:
             return read_catalog(connection, table)
 
     def schema(self, catalog: CatalogTable) -> Schema:
-        """Return the ``after`` schema of the table's events."""
         return connect_schema(catalog, self._options.modes)
 
     def fetch(self, catalog: CatalogTable, request: RowRequest) -> RowAnswer:
@@ -99,11 +98,9 @@ class PostgresRowSource:
             return log_position(connection)
 
     def connections(self) -> Connections:
-        """Return the connections to all servers."""
         return sum((server.connections() for server in self._servers), Connections())
 
     def close(self) -> None:
-        """Close the pools. Idempotent."""
         for server in self._servers:
             server.close()
 

@@ -122,13 +122,11 @@ class PostgresServer:
                 raise
 
     def connections(self) -> Connections:
-        """Return the state of the pool and of the circuit breaker."""
         stats = {} if self._pool.closed else self._pool.get_stats()
         open_, idle = stats.get("pool_size", 0), stats.get("pool_available", 0)
         return Connections(idle, open_ - idle, int(self._breaker.state is CircuitState.OPEN))
 
     def close(self) -> None:
-        """Close the pool. Idempotent."""
         self._pool.close()
 
     @contextmanager
@@ -233,7 +231,11 @@ def translate_errors(where: str, certificate_problem: Callable[[], str] = str) -
 
 
 def _translate(error: psycopg.Error, where: str, certificate_problem: Callable[[], str]) -> HeadraceError:
-    state, message = error.sqlstate, _message(error)
+    # The server's primary message, because details may contain values of cells; without one, libpq's message. libpq
+    # writes the cause of a failed connection and hints to different lines, and repeats them with and without TLS.
+    lines = filter(None, (line.strip(" \t-") for line in str(error).splitlines()))
+    message = error.diag.message_primary or " ".join(dict.fromkeys(lines)) or type(error).__name__
+    state = error.sqlstate
     if state is None and isinstance(error, psycopg.OperationalError):
         if _UNVERIFIED in message and (problem := certificate_problem()):
             message = message.replace(_UNVERIFIED, f"{_UNVERIFIED}: {problem}")
@@ -258,17 +260,6 @@ def _refusal(where: str, message: str) -> RefusedConnection | None:
             text = f"{where} refuses the connection: {message}; {remedy} and send the configuration again"
             return error_class(text, f"reselect.database.{option}")
     return None
-
-
-def _message(error: psycopg.Error) -> str:
-    """The server's primary message, because details may contain values of cells; without one, libpq's message.
-
-    libpq writes the cause of a failed connection and hints to different lines, and repeats them with and without TLS.
-    """
-    if error.diag.message_primary:
-        return error.diag.message_primary
-    lines = (line.strip(" \t-") for line in str(error).splitlines())
-    return " ".join(dict.fromkeys(filter(None, lines))) or type(error).__name__
 
 
 _SSL_REQUEST = bytes.fromhex("0000000804d2162f")

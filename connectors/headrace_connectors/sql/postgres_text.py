@@ -156,12 +156,10 @@ Point = tuple[float, float]
 
 
 def numbers(text: str) -> list[float]:
-    """Return all numbers of a shape or vector, in order."""
     return [float(number) for number in _NUMBER.findall(text)]
 
 
 def points(text: str) -> list[Point]:
-    """Return the points of a shape."""
     flat = numbers(text)
     return list(zip(flat[::2], flat[1::2], strict=True))
 

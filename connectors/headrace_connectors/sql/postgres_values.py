@@ -72,7 +72,6 @@ Choice = Callable[[Target], Reader]
 
 
 def always(read: Reader) -> Choice:
-    """The selection for targets without a conversion."""
     return lambda target: read
 
 
@@ -96,7 +95,13 @@ def _time_reader(target: Target) -> Reader:
     """Elements of arrays are read through JDBC's ``Time``, which has only milliseconds."""
     unit = 1000 if target.element else 1
     if target.schema.type == "struct":
-        return lambda text: _structured_time(parse_time(text) // unit * unit, target.digits)
+
+        def read(text: str) -> dict[str, int] | None:
+            micros = parse_time(text) // unit * unit
+            # The connector has no form for 24:00, and writes null.
+            return None if micros == DAY_MICROS else {**_time_parts(micros), "precision": target.digits}
+
+        return read
     if target.schema.type == "string":
         return lambda text: _iso_time(parse_time(text) // unit * unit % DAY_MICROS)
     if target.semantic == "MicroTime":
@@ -112,7 +117,12 @@ def _iso_time(micros: int) -> str:
 
 def _zoned_time_reader(target: Target) -> Reader:
     if target.schema.type == "struct":
-        return lambda text: _structured_zoned_time(*parse_time_zone(text), target.digits)
+
+        def read_parts(text: str) -> dict[str, int]:
+            micros, offset = parse_time_zone(text)
+            return {**_time_parts(micros), "offsetSeconds": offset, "precision": target.digits}
+
+        return read_parts
 
     def read(text: str) -> str:
         micros, offset = parse_time_zone(text)
@@ -127,7 +137,14 @@ def _timestamp_reader(target: Target) -> Reader:
     if target.schema.type == "struct":
         return lambda text: _structured_timestamp(text, target.digits)
     if target.schema.type == "string":
-        return _iso_timestamp
+
+        def read(text: str) -> str:
+            if text in INFINITE_ISO:
+                return INFINITE_ISO[text]
+            date, micros = parse_timestamp(text)
+            return f"{date.iso}T{clock(micros)}{fraction(micros)}Z"
+
+        return read
     if target.semantic == "MicroTimestamp":
         return lambda text: INFINITE_COUNTS[text] if text in INFINITIES else _count(text, 1)
     if target.semantic == "NanoTimestamp":
@@ -152,13 +169,6 @@ def _nanos(text: str) -> int | None:
     """Nanoseconds since the epoch; null beyond 64 bits, as the connector writes it."""
     nanos = _micros(text) * 1000
     return nanos if -(2**63) <= nanos < 2**63 else None
-
-
-def _iso_timestamp(text: str) -> str:
-    if text in INFINITE_ISO:
-        return INFINITE_ISO[text]
-    date, micros = parse_timestamp(text)
-    return f"{date.iso}T{clock(micros)}{fraction(micros)}Z"
 
 
 def _zoned_timestamp_reader(target: Target) -> Reader:
@@ -220,15 +230,6 @@ def _time_parts(micros: int) -> dict[str, int]:
         "second": seconds % 60,
         "nanos": micros % 1_000_000 * 1000,
     }
-
-
-def _structured_time(micros: int, digits: int) -> dict[str, int] | None:
-    """The connector has no form for 24:00, and writes null."""
-    return None if micros == DAY_MICROS else {**_time_parts(micros), "precision": digits}
-
-
-def _structured_zoned_time(micros: int, offset: int, digits: int) -> dict[str, int]:
-    return {**_time_parts(micros), "offsetSeconds": offset, "precision": digits}
 
 
 def _structured_timestamp(text: str, digits: int, zone: bool = False) -> dict[str, Any]:
@@ -305,7 +306,6 @@ NUMERIC_SPECIALS = {"NaN": "NAN", "Infinity": POSITIVE_INFINITY, "-Infinity": NE
 
 
 def reader(schema: Schema, column: CatalogColumn, modes: HandlingModes) -> Reader:
-    """Return the conversion for a column with the event schema ``schema``."""
     return truncating(_reader(Target(schema, *without_domains(column.type, column.typmod), modes)), schema)
 
 
@@ -354,7 +354,7 @@ def _unknown_reader(target: Target) -> Reader:
     return lambda text: write(text.encode())
 
 
-def _bytes_reader(target: Target) -> Reader:
+def _bytea_reader(target: Target) -> Reader:
     write = bytes_writer(target.schema, target.modes)
     return lambda text: write(parse_bytea(text))
 
@@ -415,7 +415,7 @@ _BY_SEMANTIC: Mapping[str, Choice] = {
 _BY_KIND: Mapping[str, Choice] = {
     "numeric": _number_reader,
     "money": _number_reader,
-    "bytea": _bytes_reader,
+    "bytea": _bytea_reader,
     "hstore": _hstore_reader,
     "date": _date_reader,
     "time": _time_reader,

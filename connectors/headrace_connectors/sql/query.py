@@ -51,7 +51,6 @@ def select_rows(table: tuple[str, str], key: Sequence[KeyTerm], columns: Sequenc
 
 
 def mask_count(columns: int) -> int:
-    """Return the number of masks for a request of so many columns."""
     return (columns + MASK_BITS - 1) // MASK_BITS
 
 
