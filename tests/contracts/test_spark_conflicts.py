@@ -79,21 +79,21 @@ def waiting_for(pipe: str) -> Callable[[object], bool]:
 def meanwhile(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Meanwhile:
     """Tables opened from now on stage their rows so that a test can pause them."""
     found = Meanwhile(tmp_path / "pipe")
-    staged, run, rows = TableSession.staged, TableSession.run, TableSession.rows
+    staged_view, run, rows = TableSession.staged_view, TableSession.run, TableSession.rows
 
     @contextmanager
     def held(self: TableSession, rows: pa.Table) -> Iterator[str]:
-        with staged(self, rows) as view:
+        with staged_view(self, rows) as view:
             yield found.hold(self, view)
 
     def counted(execute: Callable[..., Any]) -> Callable[..., Any]:
-        def execute_and_count(self: TableSession, statement: str) -> Any:
-            found.merges += statement.startswith("MERGE INTO")
-            return execute(self, statement)
+        def execute_and_count(self: TableSession, *statements: str) -> Any:
+            found.merges += sum(statement.startswith("MERGE INTO") for statement in statements)
+            return execute(self, *statements)
 
         return execute_and_count
 
-    monkeypatch.setattr(TableSession, "staged", held)
+    monkeypatch.setattr(TableSession, "staged_view", held)
     monkeypatch.setattr(TableSession, "run", counted(run))
     monkeypatch.setattr(TableSession, "rows", counted(rows))
     return found

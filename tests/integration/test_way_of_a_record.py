@@ -78,7 +78,7 @@ def traced(way: Way, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         noting(TopicDecoder, "decode")
         noting(TableLane, "put")
         noting(TableLane, "_write")
-        noting(TableSession, "run", lambda session, statement: statement.startswith("MERGE"))
+        noting(TableSession, "run", lambda session, *statements: any(text.startswith("MERGE") for text in statements))
         yield
 
 
