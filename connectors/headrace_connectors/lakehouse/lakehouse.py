@@ -24,7 +24,7 @@ from headrace_connectors.lakehouse.failures import translate_errors
 from headrace_connectors.lakehouse.iceberg import IcebergFormat
 from headrace_connectors.lakehouse.schema import quoted
 from headrace_connectors.lakehouse.spark_engine import SparkEngine
-from headrace_connectors.lakehouse.spark_jvm import environment
+from headrace_connectors.lakehouse.spark_environment import environment
 from headrace_connectors.lakehouse.spark_settings import (
     SHUFFLE_PARTITIONS,
     TrustStore,

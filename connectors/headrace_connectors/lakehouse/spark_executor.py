@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
-from headrace_connectors.lakehouse.spark_jvm import user_environment
+from headrace_connectors.lakehouse.spark_environment import user_environment
 from headrace_connectors.lakehouse.spark_settings import LOG_CONFIG
 
 _MAIN = "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend"

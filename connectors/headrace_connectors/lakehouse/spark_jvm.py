@@ -1,8 +1,8 @@
-"""Spark's JVM as a child process: its user, environment, start and end, and PySpark's session in it.
+"""Spark's JVM as a child process: its start, output and end, and PySpark's session in it.
 
 PySpark would start the JVM with every ``spark.*`` setting in the process arguments, which each user of the machine can
 read, and with all environment variables of the worker. Here the settings are in a file that only the worker's user can
-read and that is removed after the start, and the environment has no variable that may be a secret (``environment``).
+read and that is removed after the start. ``spark_environment.py`` passes no variable that may be a secret.
 
 This is the only code that knows where PySpark keeps JVM and session. pyspark is imported when Spark starts: it takes
 half a second and 60 MB, which a command or a test without tables does not need.
@@ -10,10 +10,8 @@ half a second and 60 MB, which a command or a test without tables does not need.
 
 from __future__ import annotations
 
-import atexit
 import logging
 import os
-import pwd
 import re
 import select
 import shutil
@@ -23,47 +21,18 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
-from headrace.core.model.errors import ConfigError, HeadraceError, Retriable
+from headrace.core.model.errors import HeadraceError, Retriable
+from headrace_connectors.lakehouse.spark_environment import user_environment
 
 log = logging.getLogger(__name__)
 
-_PASSWD = Path("/etc/passwd")
-_WRAPPER = "libnss_wrapper.so"  # the dynamic linker finds it by this name
 _STANDARD_ERROR = 2
 _DRAIN_SECONDS = 5.0
-
-
-def user_environment(uid: int, wrapper: str = _WRAPPER) -> Mapping[str, str]:
-    """Return the variables with which child processes find a user name for ``uid``; none if the system has one.
-
-    Raises ConfigError if nss_wrapper is not installed.
-    """
-    try:
-        pwd.getpwuid(uid)
-    except KeyError:
-        folder = Path(tempfile.mkdtemp(prefix="headrace-user-"))
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
-        home = os.environ.get("HOME") or str(folder)
-        passwd = folder / "passwd"
-        passwd.write_text(f"headrace:x:{uid}:{os.getgid()}::{home}:/usr/sbin/nologin\n{_PASSWD.read_text()}")
-        variables = {
-            "LD_PRELOAD": f"{wrapper} {os.environ.get('LD_PRELOAD', '')}".strip(),
-            "NSS_WRAPPER_PASSWD": str(passwd),
-            "NSS_WRAPPER_GROUP": "/etc/group",
-        }
-        lookup = subprocess.run(["getent", "passwd", str(uid)], env={**os.environ, **variables}, capture_output=True)
-        if lookup.returncode == 0:
-            return variables
-        raise ConfigError(
-            f"Spark: does not start: user id {uid} has no entry in {_PASSWD}, and Hadoop requires a user name; "
-            f"add an entry, run the worker as another user, or install libnss-wrapper ({wrapper})"
-        ) from None
-    return {}
 
 
 @contextmanager
@@ -138,35 +107,12 @@ START_SECONDS = 120.0
 
 PACKAGES_SECONDS = 600.0
 
-_PASSED = {
-    *("PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "HOSTNAME"),
-    *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"),
-    "GOOGLE_APPLICATION_CREDENTIALS",  # the path of a file
-}
-_PASSED_PREFIXES = (
-    *("LC_", "LD_", "NSS_WRAPPER_", "JAVA_", "JDK_", "_JAVA_", "SPARK_", "PYSPARK_", "HADOOP_", "YARN_", "KRB5"),
-    *("AWS_", "AZURE_", "KUBERNETES_", "SSL_CERT_"),
-)
-_SECRET = ("SECRET", "PASSWORD", "PASSWD", "TOKEN", "CREDENTIAL", "ACCESS_KEY")
-_FILES = ("_FILE", "_PATH", "_DIR")  # AWS_WEB_IDENTITY_TOKEN_FILE names a file
-
 JAVA_CREDENTIALS = {
     "AWS_ACCESS_KEY_ID": "aws.accessKeyId",
     "AWS_SECRET_ACCESS_KEY": "aws.secretAccessKey",
     "AWS_SESSION_TOKEN": "aws.sessionToken",
 }
 """System properties that AWS's SDK reads before these variables; they are set over the connection to the JVM."""
-
-
-def environment(variables: Mapping[str, str], extra: Collection[str] = ()) -> dict[str, str]:
-    """Return the variables that the JVM receives: known ones without secrets, and those in ``extra``."""
-
-    passed = {}
-    for name, value in variables.items():
-        is_secret = any(word in name for word in _SECRET) and not name.endswith(_FILES)
-        if name in extra or ((name in _PASSED or name.startswith(_PASSED_PREFIXES)) and not is_secret):
-            passed[name] = value
-    return passed
 
 
 class SparkJvm:

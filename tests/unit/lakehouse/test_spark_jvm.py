@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from headrace_connectors.lakehouse.spark_jvm import SparkJvm, environment, java_properties
+from headrace_connectors.lakehouse.spark_environment import environment
+from headrace_connectors.lakehouse.spark_jvm import SparkJvm, java_properties
 
 
 def test_the_environment_of_the_jvm_has_no_secrets() -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from headrace.core.model.errors import ConfigError
-from headrace_connectors.lakehouse.spark_jvm import held_standard_error, user_environment
+from headrace_connectors.lakehouse.spark_environment import user_environment
+from headrace_connectors.lakehouse.spark_jvm import held_standard_error
 
 UNKNOWN = 1_000_680_000  # as OpenShift assigns them
 
