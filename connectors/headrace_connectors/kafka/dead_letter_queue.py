@@ -11,12 +11,7 @@ from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
-from aiokafka.errors import (
-    InvalidReplicationFactorError,
-    KafkaError,
-    MessageSizeTooLargeError,
-    RecordListTooLargeError,
-)
+from aiokafka.errors import InvalidReplicationFactorError, KafkaError, MessageSizeTooLargeError, RecordListTooLargeError
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from headrace.config.framework import DeadLetterSettings

@@ -62,10 +62,7 @@ class KafkaFeed:
     """``headrace.ports.Feed`` over Kafka. Its methods are called on the worker's loop."""
 
     def __init__(
-        self,
-        settings: ConsumerSettings,
-        consumers: LoopThread,
-        revoke_seconds: float = REVOKE_SECONDS,
+        self, settings: ConsumerSettings, consumers: LoopThread, revoke_seconds: float = REVOKE_SECONDS
     ) -> None:
         self._settings = settings
         self._consumers = consumers

@@ -11,9 +11,7 @@ before it, because a partition gets a new epoch when its leader ends. So the log
 - if records come again that were read already, which is what aiokafka does if its offset is behind the end of the log;
 - every few seconds with the topic's id.
 
-aiokafka has no requests for topic ids and leader epochs. Metadata version 10 reports the id of a topic (KIP-516,
-brokers since 2.8) and OffsetForLeaderEpoch the end of what a leader has written (KIP-320). Both need the right to
-describe the topic, which every reader has.
+Both requests (``protocol.py``) need the right to describe the topic, which every reader has.
 
 Tests: ``tests/unit/kafka/test_log.py``, ``tests/contracts/feed_suite.py``.
 """
@@ -25,176 +23,16 @@ import time
 import uuid
 import zlib
 from collections.abc import Collection, Mapping, Sequence
-from io import BytesIO
 from typing import Any, NamedTuple
 
 from aiokafka.errors import IncompatibleBrokerVersion, KafkaError, for_code
-from aiokafka.protocol.abstract import AbstractType
-from aiokafka.protocol.api import Request, RequestStruct, Response
-from aiokafka.protocol.types import (
-    Array,
-    Boolean,
-    CompactArray,
-    CompactString,
-    Int16,
-    Int32,
-    Int64,
-    Schema,
-    String,
-    TaggedFields,
-)
 
 from headrace.core.batch.offsets import LogPosition, ReadLogs
 from headrace.core.decode.json_converter import whole
 from headrace.core.model.errors import Retriable
 from headrace.ports import OffsetNote, TopicPartition
+from headrace_connectors.kafka.protocol import NO_ID, OffsetForLeaderEpochRequest, TopicIdsRequest
 from headrace_connectors.kafka.records import FetchedRecord
-
-_METADATA, _OFFSET_FOR_LEADER_EPOCH = 3, 23
-_NO_ID = bytes(16)
-_CONSUMER = -1
-_UNKNOWN = -1
-
-
-class Uuid(AbstractType[bytes]):
-    """16 bytes."""
-
-    @classmethod
-    def encode(cls, value: bytes) -> bytes:
-        return value
-
-    @classmethod
-    def decode(cls, data: BytesIO) -> bytes:
-        return data.read(16)
-
-
-class MetadataResponse_v10(Response):  # noqa: N801 - aiokafka's naming convention
-    """Brokers, and the topics with their ids and leaders."""
-
-    API_KEY = _METADATA
-    API_VERSION = 10
-    SCHEMA = Schema(
-        ("throttle_time_ms", Int32),
-        (
-            "brokers",
-            CompactArray(
-                ("node_id", Int32),
-                ("host", CompactString("utf-8")),
-                ("port", Int32),
-                ("rack", CompactString("utf-8")),
-                ("tags", TaggedFields),
-            ),
-        ),
-        ("cluster_id", CompactString("utf-8")),
-        ("controller_id", Int32),
-        (
-            "topics",
-            CompactArray(
-                ("error_code", Int16),
-                ("topic", CompactString("utf-8")),
-                ("topic_id", Uuid),
-                ("is_internal", Boolean),
-                (
-                    "partitions",
-                    CompactArray(
-                        ("error_code", Int16),
-                        ("partition", Int32),
-                        ("leader", Int32),
-                        ("leader_epoch", Int32),
-                        ("replicas", CompactArray(Int32)),
-                        ("isr", CompactArray(Int32)),
-                        ("offline_replicas", CompactArray(Int32)),
-                        ("tags", TaggedFields),
-                    ),
-                ),
-                ("authorized_operations", Int32),
-                ("tags", TaggedFields),
-            ),
-        ),
-        ("cluster_authorized_operations", Int32),
-        ("tags", TaggedFields),
-    )
-
-
-class MetadataRequest_v10(RequestStruct):  # noqa: N801
-    """The names of topics, which are not created."""
-
-    API_KEY = _METADATA
-    API_VERSION = 10
-    FLEXIBLE_VERSION = True
-    RESPONSE_TYPE = MetadataResponse_v10
-    SCHEMA = Schema(
-        ("topics", CompactArray(("topic_id", Uuid), ("topic", CompactString("utf-8")), ("tags", TaggedFields))),
-        ("allow_auto_topic_creation", Boolean),
-        ("include_cluster_authorized_operations", Boolean),
-        ("include_topic_authorized_operations", Boolean),
-        ("tags", TaggedFields),
-    )
-
-
-class TopicIdsRequest(Request[MetadataRequest_v10]):
-    """Builds the Metadata request for these topics."""
-
-    API_KEY = _METADATA
-
-    def __init__(self, topics: Collection[str]) -> None:
-        self._topics = topics
-
-    def build(self, request_struct_class: type[MetadataRequest_v10]) -> MetadataRequest_v10:
-        topics: list[tuple[bytes, str, dict[int, bytes]]] = [(_NO_ID, topic, {}) for topic in self._topics]
-        return request_struct_class(topics, False, False, False, {})
-
-
-class OffsetForLeaderEpochResponse_v3(Response):  # noqa: N801
-    """The epoch that was found for each partition, and the offset at which it ends."""
-
-    API_KEY = _OFFSET_FOR_LEADER_EPOCH
-    API_VERSION = 3
-    SCHEMA = Schema(
-        ("throttle_time_ms", Int32),
-        (
-            "topics",
-            Array(
-                ("topic", String("utf-8")),
-                (
-                    "partitions",
-                    Array(("error_code", Int16), ("partition", Int32), ("leader_epoch", Int32), ("end_offset", Int64)),
-                ),
-            ),
-        ),
-    )
-
-
-class OffsetForLeaderEpochRequest_v3(RequestStruct):  # noqa: N801
-    """Partitions of one leader, each with the epoch whose end is requested."""
-
-    API_KEY = _OFFSET_FOR_LEADER_EPOCH
-    API_VERSION = 3
-    RESPONSE_TYPE = OffsetForLeaderEpochResponse_v3
-    SCHEMA = Schema(
-        ("replica_id", Int32),
-        (
-            "topics",
-            Array(
-                ("topic", String("utf-8")),
-                ("partitions", Array(("partition", Int32), ("current_leader_epoch", Int32), ("leader_epoch", Int32))),
-            ),
-        ),
-    )
-
-
-class OffsetForLeaderEpochRequest(Request[OffsetForLeaderEpochRequest_v3]):
-    """Builds the request for one partition."""
-
-    API_KEY = _OFFSET_FOR_LEADER_EPOCH
-
-    def __init__(self, partition: TopicPartition, leader_epoch: int) -> None:
-        self._partition = partition
-        self._leader_epoch = leader_epoch
-
-    def build(self, request_struct_class: type[OffsetForLeaderEpochRequest_v3]) -> OffsetForLeaderEpochRequest_v3:
-        topic, number = self._partition
-        return request_struct_class(_CONSUMER, [(topic, [(number, _UNKNOWN, self._leader_epoch)])])
 
 
 class Leader(NamedTuple):
@@ -225,7 +63,7 @@ async def topic_logs(client: Any, topics: Collection[str]) -> Mapping[str, Topic
         return {}
     return {
         topic: TopicLogs(
-            str(uuid.UUID(bytes=topic_id)) if topic_id != _NO_ID else "",
+            str(uuid.UUID(bytes=topic_id)) if topic_id != NO_ID else "",
             {number: Leader(leader, epoch) for _, number, leader, epoch, *_ in partitions if leader >= 0},
         )
         for error_code, topic, topic_id, _, partitions, *_ in response.topics

@@ -202,10 +202,7 @@ def _times(text: str) -> tuple[float | None, float | None]:
     if not isinstance(claims, dict):
         return None, None
     begins, ends = (claims.get(name) for name in ("iat", "exp"))
-    return (
-        begins if isinstance(begins, int | float) else None,
-        ends if isinstance(ends, int | float) else None,
-    )
+    return (begins if isinstance(begins, int | float) else None, ends if isinstance(ends, int | float) else None)
 
 
 Properties = Mapping[str, str]

@@ -214,8 +214,7 @@ async def _check_protocol(host: str, port: int, address: str, arguments: Mapping
         if mechanism == "OAUTHBEARER":
             advice = arguments["sasl_oauth_token_provider"].advice
             raise ConfigError(
-                f"Kafka broker {address}: rejects the token: {_status(error)}; {advice}",
-                "sasl.mechanism",
+                f"Kafka broker {address}: rejects the token: {_status(error)}; {advice}", "sasl.mechanism"
             ) from error
         raise ConfigError(
             f"Kafka broker {address}: rejects the login by {mechanism}: invalid user or password; correct "

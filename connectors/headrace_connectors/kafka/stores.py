@@ -129,7 +129,6 @@ class KafkaStores(KafkaCluster):
 
 
 def _topic_settings(properties: Mapping[str, str], storage: str) -> dict[str, str]:
-    """Kafka's settings of a topic that the worker creates."""
     return {name: text for name, text in below(properties, f"{storage}.").items() if name not in _OWN_SETTINGS}
 
 

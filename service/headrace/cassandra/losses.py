@@ -70,7 +70,6 @@ class Losses:
         self._new_counts[loss] += events
 
     def drain(self) -> tuple[list[Note], Counter[str]]:
-        """Return the notes, and the counts by kind, that were added since the last call."""
         notes, counts = self._notes, +self._new_counts
         self._notes, self._new_counts = [], Counter()
         return notes, counts

@@ -148,12 +148,7 @@ def _is_new(row: RowState, stored: CellWrites | None, now: int) -> bool:
 # -- rows to write ----------------------------------------------------------------------------------------------------
 
 
-def _actions(
-    batch: CassandraWrites,
-    rows: Mapping[Key, RowState],
-    stored: pa.Schema,
-    now: int,
-) -> Actions:
+def _actions(batch: CassandraWrites, rows: Mapping[Key, RowState], stored: pa.Schema, now: int) -> Actions:
     keys, states = list(rows), list(rows.values())
     delete = np.array([row.visible(now) is None for row in states], np.bool_)
     columns = []

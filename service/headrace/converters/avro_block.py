@@ -99,7 +99,6 @@ class Payloads:
         return pa.Array.from_buffers(pa.binary(), len(begins), buffers)
 
     def floats(self, at: Positions, dtype: str) -> pa.Array:
-        """Read numbers of four or eight bytes."""
         words = self._words[at]
         at += np.dtype(dtype).itemsize
         return pa.array(words.view(dtype)[:: 8 // np.dtype(dtype).itemsize])

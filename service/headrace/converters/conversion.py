@@ -140,7 +140,6 @@ class Conversion:
 
     @property
     def reads_blocks(self) -> bool:
-        """Whether the values' converter reads many records at once."""
         return isinstance(self.value, BlockConverter) and self.value.reads_blocks
 
     def _keys(self, records: Sequence[KafkaRecord], indexes: Sequence[int], names: Sequence[str]) -> Sequence[Any]:

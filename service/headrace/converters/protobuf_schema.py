@@ -16,15 +16,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from antlr4.error.ErrorListener import ErrorListener
-from google.protobuf import (
-    any_pb2,
-    duration_pb2,
-    empty_pb2,
-    field_mask_pb2,
-    struct_pb2,
-    timestamp_pb2,
-    wrappers_pb2,
-)
+from google.protobuf import any_pb2, duration_pb2, empty_pb2, field_mask_pb2, struct_pb2, timestamp_pb2, wrappers_pb2
 from google.protobuf.descriptor_pb2 import (
     DESCRIPTOR,
     DescriptorProto,
@@ -65,14 +57,12 @@ _Options = _options()
 
 
 def encode_params(params: Mapping[str, str]) -> bytes:
-    """Encode field options that contain only these parameters."""
     options = _Options()
     options.field_meta.params.update(params)
     return bytes(options.SerializeToString())
 
 
 def params(options: bytes) -> dict[str, str]:
-    """Return the parameters in a field's options."""
     return dict(_Options.FromString(options).field_meta.params)
 
 

@@ -96,11 +96,7 @@ class RegistryConverter:
     """
 
     def __init__(
-        self,
-        schema_of: SchemaOf,
-        framing: Framing,
-        compile: Callable[[RegisteredSchema], Read],
-        cache_size: int = 1000,
+        self, schema_of: SchemaOf, framing: Framing, compile: Callable[[RegisteredSchema], Read], cache_size: int = 1000
     ) -> None:
         self._schema_of = schema_of
         self._framing = framing

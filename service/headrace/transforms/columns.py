@@ -141,7 +141,6 @@ def _with_json(schema: Schema, members: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _number(schema: Schema, value: Any) -> str:
-    """As Java writes it."""
     return "null" if value is None else str(cast(SchemaAndValue(schema, value), "string"))
 
 

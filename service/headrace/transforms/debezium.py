@@ -51,7 +51,7 @@ SCRIPTS = {
 
 _AT_THE_SOURCE = "it is for source connectors and has no effect on rows of a table; remove it"
 OF_THE_JDBC_SINK = {
-    f"{_JDBC}ConvertCloudEventToSaveableForm": "CloudEvents are not supported; use Debezium's converters for the topic",
+    f"{_JDBC}ConvertCloudEventToSaveableForm": "CloudEvents are not supported; use Debezium's converters for the topic"
 }
 """A transform of Debezium's JDBC sink that is rejected, and the remedy."""
 

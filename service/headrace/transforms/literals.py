@@ -166,7 +166,6 @@ class _Structure:
         return is_next
 
     def _move(self, to: int) -> None:
-        """Move to a position and skip white space."""
         space = _SPACE.match(self._text, to)
         self._at = space.end() if space else to
 

@@ -56,10 +56,7 @@ class Selection:
         "Alias of the predicate that selects the records which the transform applies to.",
     )
     negate: bool = typed_options.option(
-        "negate",
-        Type.BOOLEAN,
-        False,
-        "Whether the transform applies to the other records instead.",
+        "negate", Type.BOOLEAN, False, "Whether the transform applies to the other records instead."
     )
 
 

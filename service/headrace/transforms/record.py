@@ -112,10 +112,7 @@ _JAVA_CLASSES = {
     "map": "java.util.HashMap",
     "struct": "org.apache.kafka.connect.data.Struct",
 }
-_LOGICAL_CLASSES = {
-    DECIMAL: "java.math.BigDecimal",
-    **dict.fromkeys((DATE, TIME, TIMESTAMP), "java.util.Date"),
-}
+_LOGICAL_CLASSES = {DECIMAL: "java.math.BigDecimal", **dict.fromkeys((DATE, TIME, TIMESTAMP), "java.util.Date")}
 
 
 def schemaless_type(value: Any) -> str:
@@ -164,7 +161,6 @@ def cell(values: dict[str, Any], member: Field, *, default: bool = True) -> Any:
 
 
 def cells(schema: Schema, values: dict[str, Any], *, default: bool = True) -> dict[str, Any]:
-    """Return all members of a struct."""
     return {member.name: cell(values, member, default=default) for member in schema.fields}
 
 

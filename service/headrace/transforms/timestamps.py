@@ -52,13 +52,7 @@ class TimestampConverter:
     """Convert one field, or a complete key or value."""
 
     def __init__(
-        self,
-        side: Side,
-        field: str,
-        target: str,
-        pattern: str,
-        precision: str = "milliseconds",
-        default: bool = True,
+        self, side: Side, field: str, target: str, pattern: str, precision: str = "milliseconds", default: bool = True
     ) -> None:
         self._side, self._field, self._target, self._default = side, field, target, default
         self._dates = DateFormat(pattern) if pattern else None

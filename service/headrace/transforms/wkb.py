@@ -29,7 +29,6 @@ def add_srid(wkb: bytes, srid: int) -> bytes:
 
 
 def remove_srid(wkb: bytes) -> bytes:
-    """Remove the SRID from an extended geometry."""
     order = _order(wkb)
     return wkb[:1] + struct.pack(f"{order}I", _type(wkb) & ~_HAS_SRID) + wkb[_HEAD + 4 :]
 
