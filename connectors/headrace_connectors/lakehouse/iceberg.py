@@ -18,13 +18,7 @@ from headrace_connectors.lakehouse.iceberg_compaction import IcebergCompaction
 from headrace_connectors.lakehouse.iceberg_table import IcebergTable
 from headrace_connectors.lakehouse.merge import text_literal
 from headrace_connectors.lakehouse.schema import column_list, quoted, sql_type
-from headrace_connectors.lakehouse.table_format import (
-    WRITE_ID,
-    CommitResult,
-    ExclusiveCommit,
-    TablePath,
-    property_list,
-)
+from headrace_connectors.lakehouse.table_format import WRITE_ID, CommitResult, ExclusiveCommit, TablePath, property_list
 from headrace_connectors.lakehouse.table_properties import FORMAT, FORMAT_VERSION, GROUP
 from headrace_connectors.lakehouse.table_session import TableSession
 

@@ -30,11 +30,7 @@ SOFT_COLUMNS = pa.schema([*VERSION_COLUMNS, (DELETED, pa.bool_())])
 """The additional own column of a table that keeps deleted rows: whether the row is deleted."""
 
 HISTORY_COLUMNS = pa.schema(
-    [
-        *VERSION_COLUMNS,
-        (f"{OWN_PREFIX}operation", pa.string()),
-        (f"{OWN_PREFIX}unavailable", pa.list_(pa.string())),
-    ]
+    [*VERSION_COLUMNS, (f"{OWN_PREFIX}operation", pa.string()), (f"{OWN_PREFIX}unavailable", pa.list_(pa.string()))]
 )
 """The own columns of a history: also the operation, and the names of columns with unavailable values."""
 

@@ -29,14 +29,7 @@ from headrace_connectors.lakehouse.append import append_history_sql, history_row
 from headrace_connectors.lakehouse.compaction_plan import WriteBudget
 from headrace_connectors.lakehouse.failures import Conflict, NotThere, naming_the_file
 from headrace_connectors.lakehouse.ledger import TombstoneLedger, ledger_path, row_versions
-from headrace_connectors.lakehouse.merge import (
-    append_sql,
-    fill_sql,
-    live_sql,
-    merge_sql,
-    stored_sql,
-    truncate_sql,
-)
+from headrace_connectors.lakehouse.merge import append_sql, fill_sql, live_sql, merge_sql, stored_sql, truncate_sql
 from headrace_connectors.lakehouse.schema import (
     DELETED,
     HISTORY_COLUMNS,

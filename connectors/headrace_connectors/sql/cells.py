@@ -18,7 +18,7 @@ from headrace.core.model.events import TableId
 from headrace.core.model.schema import Schema
 from headrace.core.reselect.rows import UNREADABLE
 
-Reader = Callable[[Any], Any]
+Reader = Callable[[Any], object]
 """Makes the Connect value of a driver's value; raises ValueError for one that the target type cannot contain."""
 
 
@@ -27,10 +27,10 @@ class FoundRows:
 
     def __init__(self, table: TableId, rows: int, columns: int) -> None:
         self.found = np.zeros(rows, np.bool_)
-        self.values: list[list[Any]] = [[None] * rows for _ in range(columns)]
+        self.values: list[list[object]] = [[None] * rows for _ in range(columns)]
         self._table = table
 
-    def put(self, index: int, values: Sequence[Any]) -> None:
+    def put(self, index: int, values: Sequence[object]) -> None:
         """Take the row that answers request ``index``. Raises Fatal if there is one already."""
         if self.found[index]:
             raise Fatal(
@@ -60,7 +60,7 @@ class ReadableColumn:
     catalog: CatalogColumn
     read: Reader
 
-    def values(self, given: Sequence[Any]) -> list[Any]:
+    def values(self, given: Sequence[object]) -> list[object]:
         """Return the Connect values of the driver's values; UNREADABLE for those that do not fit the event's type."""
         values = []
         for value in given:
@@ -100,9 +100,9 @@ class ReadableColumns:
     def names(self) -> list[str]:
         return [column.catalog.name for column in self.columns]
 
-    def values(self, given: Sequence[Sequence[Any]], rows: int) -> tuple[Sequence[Any], ...]:
+    def values(self, given: Sequence[Sequence[object]], rows: int) -> tuple[Sequence[object], ...]:
         """Return the Connect values of all wanted columns, from the driver's values of the readable ones."""
-        values: list[Sequence[Any]] = [[UNREADABLE] * rows] * self.wanted
+        values: list[Sequence[object]] = [[UNREADABLE] * rows] * self.wanted
         for column, given_values in zip(self.columns, given, strict=True):
             values[column.place] = column.values(given_values)
         return tuple(values)
@@ -131,7 +131,7 @@ def truncating(read: Reader, schema: Schema) -> Reader:
     if length is None:
         return read
 
-    def cut(given: Any) -> Any:
+    def cut(given: object) -> object:
         value = read(given)
         if not isinstance(value, str):
             return value
@@ -144,10 +144,10 @@ def bytes_writer(schema: Schema, modes: HandlingModes) -> Callable[[bytes], byte
     """Return a conversion of bytes by ``binary.handling.mode``."""
     if schema.type == "bytes":
         return bytes
-    return {
-        "hex": bytes.hex,
-        "base64-url-safe": lambda data: base64.urlsafe_b64encode(data).decode(),
-    }.get(modes.binary, lambda data: base64.b64encode(data).decode())
+    if modes.binary == "hex":
+        return bytes.hex
+    encode = base64.urlsafe_b64encode if modes.binary == "base64-url-safe" else base64.b64encode
+    return lambda data: encode(data).decode()
 
 
 def bytes_of(text: str, modes: HandlingModes) -> bytes:

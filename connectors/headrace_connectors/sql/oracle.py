@@ -94,7 +94,7 @@ class OracleRowSource:
         values = read.readable.values(rows.values, len(request))
         return RowAnswer(rows.found, values, proven=read.scn >= 0, flashback_fallbacks=fallbacks)
 
-    def scan(self, catalog: CatalogTable, columns: Sequence[Field]) -> Iterator[Sequence[Sequence[Any]]]:
+    def scan(self, catalog: CatalogTable, columns: Sequence[Field]) -> Iterator[Sequence[Sequence[object]]]:
         """Yield every row as of the beginning of the scan. Raises Retriable if undo does not last that long."""
         readable = readable_columns(catalog, columns, self._options.modes)
         with self._ask(self._usable).connection() as connection:
@@ -202,8 +202,8 @@ class Statement:
     begin: int
     slots: int
     text: str
-    binds: dict[str, Any]
-    bind_types: dict[str, Any]
+    binds: dict[str, object]
+    bind_types: dict[str, oracledb.DbType]
 
 
 def readable_columns(catalog: CatalogTable, wanted: Sequence[Wanted], modes: HandlingModes) -> ReadableColumns:
@@ -228,8 +228,8 @@ class OracleRead:
     readable: ReadableColumns
     cells: tuple[str, ...]
     key: tuple[KeyBind, ...]
-    key_types: tuple[Any, ...]
-    keys: tuple[Sequence[Any], ...]
+    key_types: tuple[oracledb.DbType, ...]
+    keys: tuple[Sequence[object], ...]
     needs: tuple[Sequence[int], ...]
 
     @staticmethod
@@ -264,9 +264,9 @@ class OracleRead:
         for begin in range(0, len(self.request), SLOTS[-1]):
             end = min(begin + SLOTS[-1], len(self.request))
             slots = slots_for(end - begin)
-            binds: dict[str, Any] = {SCN: self.scn} if as_of_scn else {}
+            binds: dict[str, object] = {SCN: self.scn} if as_of_scn else {}
             # A type for every bind, also for a null one: other types would need other cursors of the statement.
-            types: dict[str, Any] = {}
+            types: dict[str, oracledb.DbType] = {}
             for slot in range(1, slots + 1):
                 row = begin + slot - 1
                 used = row < end  # slots without a row have null keys, which match nothing
@@ -283,7 +283,7 @@ CURRENT_SCN = "SELECT current_scn FROM v$database"
 """The connector's own user may read it; other sources of the exact SCN need a grant."""
 
 
-def table_values(connection: Any, catalog: CatalogTable, readable: ReadableColumns) -> Iterator[list[Sequence[Any]]]:
+def table_values(connection: Any, catalog: CatalogTable, readable: ReadableColumns) -> Iterator[list[Sequence[object]]]:
     """Yield the driver's values of every row, column by column, some hundred rows at a time."""
     cells = (
         ", ".join(cell_expression(column.catalog.name, column.catalog.type.name) for column in readable.columns)

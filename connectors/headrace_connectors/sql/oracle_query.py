@@ -135,7 +135,7 @@ _TEMPLATES: Mapping[str, str] = {
     "INTERVAL DAY TO SECOND": "NUMTODSINTERVAL({}, 'SECOND')",
 }
 
-Writer = Callable[[Any], Any]
+Writer = Callable[[Any], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +163,7 @@ def key_bind_sql(column: Column, catalog: CatalogColumn) -> KeyBind:
     return KeyBind(catalog.name, template)
 
 
-def key_values(column: Column, catalog: CatalogColumn, modes: HandlingModes) -> list[Any]:
+def key_values(column: Column, catalog: CatalogColumn, modes: HandlingModes) -> list[object]:
     """Return one bind value per row. Raises Fatal for a type that cannot be compared exactly."""
     choose = _BY_KIND.get(catalog.type.name)
     write = None if choose is None else choose(_Source(column, catalog, modes))

@@ -158,7 +158,7 @@ STATEMENTS = 40
 SETTINGS = "ALTER SESSION SET TIME_ZONE = '+00:00' NLS_CALENDAR = 'GREGORIAN' NLS_COMP = 'BINARY'"
 """Local time zones are UTC, times print in the calendar of the events, and keys are equal if their bytes are."""
 
-BIND_TYPES: Mapping[str, Any] = {
+BIND_TYPES: Mapping[str, oracledb.DbType] = {
     **dict.fromkeys(("NUMBER", "FLOAT"), oracledb.DB_TYPE_NUMBER),
     "BINARY_FLOAT": oracledb.DB_TYPE_BINARY_FLOAT,
     "BINARY_DOUBLE": oracledb.DB_TYPE_BINARY_DOUBLE,
@@ -172,13 +172,13 @@ BIND_TYPES: Mapping[str, Any] = {
 """By the key column's type; all others are bound as text (``oracle_keys.py``)."""
 
 
-def bind_type(type_name: str) -> Any:
+def bind_type(type_name: str) -> oracledb.DbType:
     return BIND_TYPES.get(type_name, oracledb.DB_TYPE_VARCHAR)
 
 
-def connect_parameters(database: DatabaseOptions, address: tuple[str, int], password: str) -> dict[str, Any]:
+def connect_parameters(database: DatabaseOptions, address: tuple[str, int], password: str) -> dict[str, object]:
     """Return arguments of ``oracledb.connect``. Raises ConfigError for certificates that cannot be read."""
-    parameters: dict[str, Any] = {
+    parameters: dict[str, object] = {
         "user": database.user,
         "password": password,
         "host": address[0],
@@ -195,11 +195,8 @@ def connect_parameters(database: DatabaseOptions, address: tuple[str, int], pass
 
 
 def pool_parameters(
-    database: DatabaseOptions,
-    address: tuple[str, int],
-    password: str,
-    prepare: Callable[[Any, str | None], None],
-) -> dict[str, Any]:
+    database: DatabaseOptions, address: tuple[str, int], password: str, prepare: Callable[[Any, str | None], None]
+) -> dict[str, object]:
     """Return arguments of ``oracledb.create_pool``: connections are made on demand, and tested before use.
 
     ``prepare`` is called with every new connection.

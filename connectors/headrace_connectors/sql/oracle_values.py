@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import ROUND_DOWN, Decimal
-from typing import Any
 
 from headrace.core.model.catalog import CatalogColumn, HandlingModes
 from headrace.core.model.schema import Schema
@@ -82,7 +81,7 @@ class Target:
 
 
 def _refusing_reader(target: Target) -> Reader:
-    def refuse(value: Any) -> Any:
+    def refuse(value: object) -> object:
         raise ValueError("a type that Debezium's Oracle connector has no converter for")
 
     return refuse
@@ -128,7 +127,7 @@ def _plain(number: Decimal, scale: int) -> str:
 
 
 def _text_reader(target: Target) -> Reader:
-    def read(value: Any) -> str:
+    def read(value: object) -> str:
         if not isinstance(value, str):
             raise ValueError("not a text")
         return value

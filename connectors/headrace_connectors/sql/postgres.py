@@ -37,11 +37,9 @@ from headrace.ports import Connections, LogPosition
 from headrace_connectors.sql.cells import FoundRows, ReadableColumns, Wanted, key_column
 from headrace_connectors.sql.postgres_catalog import connect_schema, read_catalog
 from headrace_connectors.sql.postgres_keys import key_texts
-from headrace_connectors.sql.postgres_server import PostgresServer, Role
+from headrace_connectors.sql.postgres_server import Connection, PostgresServer, Role
 from headrace_connectors.sql.postgres_values import reader
 from headrace_connectors.sql.query import KeyTerm, array_literal, masks, quoted, select_rows
-
-Connection = psycopg.Connection[Any]
 
 log = logging.getLogger(__name__)
 
@@ -85,7 +83,7 @@ class PostgresRowSource:
                 log.info("Reselect: a replica failed, the primary is read: %s", error)
         return self._fetch_from(last, catalog, request)
 
-    def scan(self, catalog: CatalogTable, columns: Sequence[Field]) -> Iterator[Sequence[Sequence[Any]]]:
+    def scan(self, catalog: CatalogTable, columns: Sequence[Field]) -> Iterator[Sequence[Sequence[object]]]:
         """Yield every row in one snapshot, which stays open until the last row."""
         readable = self._readable(catalog, columns)
         with self._servers[-1].connection() as connection:

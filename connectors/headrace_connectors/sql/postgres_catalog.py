@@ -14,16 +14,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, LiteralString
 
-import psycopg
 from psycopg.rows import namedtuple_row
 
 from headrace.core.model.catalog import CatalogColumn, CatalogTable, HandlingModes, KeyColumn, SqlType
 from headrace.core.model.errors import ConfigError
 from headrace.core.model.events import TableId
 from headrace.core.model.schema import Field, Schema
+from headrace_connectors.sql.postgres_server import Connection
 from headrace_connectors.sql.query import quoted
-
-Connection = psycopg.Connection[Any]
 
 _TABLE: LiteralString = """
 SELECT c.oid, c.relkind::text AS kind, c.relreplident::text AS identity,

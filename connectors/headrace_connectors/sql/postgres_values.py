@@ -16,7 +16,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, Literal
+from typing import Literal
 
 from headrace.core.model.catalog import CatalogColumn, HandlingModes, SqlType
 from headrace.core.model.schema import Schema
@@ -212,7 +212,7 @@ def _signed(sign: str, number: int) -> str:
 # -- time.precision.mode=structured -----------------------------------------------------------------------------------
 
 
-def _structured_date(text: str) -> dict[str, Any]:
+def _structured_date(text: str) -> dict[str, object]:
     if text in INFINITIES:
         return {"year": None, "month": None, "day": None, "specialValue": INFINITIES[text]}
     return {**_date_parts(parse_date(text)), "specialValue": None}
@@ -232,10 +232,10 @@ def _time_parts(micros: int) -> dict[str, int]:
     }
 
 
-def _structured_timestamp(text: str, digits: int, zone: bool = False) -> dict[str, Any]:
+def _structured_timestamp(text: str, digits: int, zone: bool = False) -> dict[str, object]:
     infinite = text in INFINITIES
     names = ("year", "month", "day", "hour", "minute", "second", "nanos")
-    parts: Mapping[str, Any] = dict.fromkeys(names)
+    parts: Mapping[str, object] = dict.fromkeys(names)
     if not infinite:
         date, micros = parse_timestamp(text)
         parts = {**_date_parts(date), **_time_parts(micros)}
@@ -258,7 +258,7 @@ def _structured_duration(text: str, digits: int) -> dict[str, int]:
     }
 
 
-def _point(text: str) -> dict[str, Any]:
+def _point(text: str) -> dict[str, object]:
     ((x, y),) = points(text)
     return {"x": x, "y": y, "wkb": wkb_point((x, y)), "srid": None}
 
@@ -268,12 +268,12 @@ def _line(text: str) -> dict[str, float]:
     return {"a": a, "b": b, "c": c}
 
 
-def _circle(text: str) -> dict[str, Any]:
+def _circle(text: str) -> dict[str, object]:
     x, y, radius = numbers(text)
     return {"center": _point(f"({x!r},{y!r})"), "radius": radius}
 
 
-def _shape(wkb: bytes, type_name: str, **extensions: str) -> dict[str, Any]:
+def _shape(wkb: bytes, type_name: str, **extensions: str) -> dict[str, object]:
     return {"wkb": wkb, "srid": None, "extensions": {"type": type_name, **extensions}}
 
 
@@ -287,7 +287,7 @@ def _shape_reader(target: Target) -> Reader:
     return shapes.get(target.kind.name, _postgis)
 
 
-def _postgis(text: str) -> dict[str, Any]:
+def _postgis(text: str) -> dict[str, object]:
     """Parse PostGIS's EWKB in hex; the spatial reference, if any, is in its fifth to ninth byte."""
     wkb = bytes.fromhex(text)
     order: Literal["little", "big"] = "little" if wkb[0] == 1 else "big"
@@ -295,7 +295,7 @@ def _postgis(text: str) -> dict[str, Any]:
     return {"wkb": wkb, "srid": int.from_bytes(wkb[5:9], order) if has_srid else None}
 
 
-def _sparse_vector(text: str) -> dict[str, Any]:
+def _sparse_vector(text: str) -> dict[str, object]:
     """``{1:1.5,3:2}/5``."""
     pairs, _, dimensions = text.strip("{").partition("}/")
     entries = [pair.split(":") for pair in pairs.split(",") if pair]
@@ -332,7 +332,7 @@ def _array_reader(target: Target) -> Reader:
     read = _unknown_reader(items) if declared.base is not None else _reader(items)
     precise = items.semantic in ("Decimal", "VariableScaleDecimal")
 
-    def read_all(text: str) -> list[Any] | None:
+    def read_all(text: str) -> list[object] | None:
         texts = parse_array(text)
         if precise and any(part in NUMERIC_SPECIALS for part in texts):
             return None  # the connector cannot write them: the complete array is null
