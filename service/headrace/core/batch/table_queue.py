@@ -242,28 +242,7 @@ class TableQueue:
         return self._waiting[0].origin.since + self._policy.linger * (CATCH_UP_LINGERS if catching_up else 1)
 
     def _close(self, trigger: Trigger) -> Batch:
-        items, content = self._take()
-        offsets: dict[TopicPartition, int] = {}
-        for origin in (item.origin for item in items):
-            offsets[origin.partition] = max(origin.end, offsets.get(origin.partition, 0))
-        for partition in offsets:
-            if (offset := self._held.first_offset(partition)) is not None:
-                offsets[partition] = min(offset, offsets[partition])  # proven: offset-of-held
-        first = items[0]
-        return Batch(
-            self._next_id,
-            self._table,
-            content,
-            offsets,
-            trigger,
-            first.origin.since,
-            tuple(item.origin for item in items),
-            sum(item.size for item in items),
-            first.source_time,
-        )
-
-    def _take(self) -> tuple[list[_Waiting], Content]:
-        """Return the items of the next batch, and their contents as one: as many as fit together and into a batch."""
+        # As many items as fit together and into a batch; parts that are joined fit in any case.
         first = self._pop()
         items, run = [first], Run(first.content)
         records, size = len(first.content), first.size
@@ -275,7 +254,23 @@ class TableQueue:
                 break
             items.append(self._pop())
             records, size = records + len(items[-1].content), size + items[-1].size
-        return items, run.content()
+        offsets: dict[TopicPartition, int] = {}
+        for origin in (item.origin for item in items):
+            offsets[origin.partition] = max(origin.end, offsets.get(origin.partition, 0))
+        for partition in offsets:
+            if (offset := self._held.first_offset(partition)) is not None:
+                offsets[partition] = min(offset, offsets[partition])  # proven: offset-of-held
+        return Batch(
+            self._next_id,
+            self._table,
+            run.content(),
+            offsets,
+            trigger,
+            first.origin.since,
+            tuple(item.origin for item in items),
+            size,
+            first.source_time,
+        )
 
 
 def _item(content: Content, origin: Origin, arrival: int, *, joined: bool = False) -> _Waiting:

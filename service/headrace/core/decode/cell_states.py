@@ -41,9 +41,18 @@ def null_may_hide(connector: str, schema: Schema, column: CatalogColumn | None, 
     """Return whether a null in an update of ``connector`` may hide a value that did not change."""
     if connector in _WITHOUT_DOUBT:
         return False
-    if connector == "oracle":
-        return not modes.lob_enabled and _may_be_lob(schema, column)
-    return hides_value(schema, column, modes)
+    if connector != "oracle":
+        return hides_value(schema, column, modes)
+    if modes.lob_enabled:
+        return False
+    if column is not None:  # ``omittable`` is also a text whose declared length is stored out of line
+        return column.omittable or column.type.name.upper() in _LOBS
+    propagated = schema.parameter(SOURCE_TYPE)
+    if propagated is not None:
+        source_type, length = propagated.upper(), schema.parameter(SOURCE_LENGTH) or ""
+        is_extended = length.isdecimal() and int(length) > _LONGEST_INLINE.get(source_type, int(length))
+        return source_type in _LOBS or is_extended
+    return schema.type in ("string", "bytes", "null") and schema.name in _LOB_NAMES
 
 
 def schema_with_doubt(connector: str, schema: Schema, modes: HandlingModes) -> Schema:
@@ -51,19 +60,6 @@ def schema_with_doubt(connector: str, schema: Schema, modes: HandlingModes) -> S
     if connector == "oracle" and schema.parameters == INFERRED and not modes.lob_enabled:
         return replace(schema, parameters=MAYBE_LOB)
     return schema
-
-
-def _may_be_lob(schema: Schema, column: CatalogColumn | None) -> bool:
-    if column is not None and column.omittable:  # also a text whose declared length is stored out of line
-        return True
-    if column is not None:
-        return column.type.name.upper() in _LOBS
-    propagated = schema.parameter(SOURCE_TYPE)
-    if propagated is not None:
-        source_type, length = propagated.upper(), schema.parameter(SOURCE_LENGTH) or ""
-        is_extended = length.isdecimal() and int(length) > _LONGEST_INLINE.get(source_type, int(length))
-        return source_type in _LOBS or is_extended
-    return schema.type in ("string", "bytes", "null") and schema.name in _LOB_NAMES
 
 
 def with_states(

@@ -242,7 +242,20 @@ class Codec:
             except msgspec.ValidationError:
                 self._steady = None  # another table, or a bad envelope: the general decoder distinguishes them
         envelopes = one_each(self._decode(document), payloads)
-        self._steady = self._steady_decoder(envelopes)
+        sources = [envelope.source for envelope in envelopes]
+        if all(sources) and len(names_in_sources := {source.names for source in sources}) == 1:
+            # The next events are likely to be of the same table: decode them to a type of sources with exactly these
+            # names, which are compared without creating texts. Decoding another source fails.
+            (common,) = names_in_sources
+            members: list[Any] = []
+            for name, constant in zip(SOURCE_NAMES, common, strict=True):
+                name_type = None if constant is None else Literal[constant]
+                is_default = constant == getattr(Source(), name)
+                members.append((name, name_type, constant) if is_default else (name, name_type))
+            steady = msgspec.defstruct(
+                "SteadySource", members, bases=(self.source,), kw_only=True, gc=False, frozen=True
+            )
+            self._steady = common, self._make_decoder(cast(type[Source], steady))
         return envelopes, None
 
     def decode(self, payload: Payload) -> Any:
@@ -261,20 +274,6 @@ class Codec:
         envelopes: list[Any] = numeric.decode(document)
         self._decoder, self._decimals_as_numbers = numeric, True
         return envelopes
-
-    def _steady_decoder(self, envelopes: Sequence[Any]) -> tuple[Names, PayloadDecoder[Any]] | None:
-        """A decoder for events of the same table, which compares the names without creating texts."""
-        sources = [envelope.source for envelope in envelopes]
-        if not all(sources) or len(names := {source.names for source in sources}) != 1:
-            return None
-        (common,) = names
-        # A type of sources with exactly these names: decoding other sources fails.
-        members: list[Any] = []
-        for name, constant in zip(SOURCE_NAMES, common, strict=True):
-            name_type = None if constant is None else Literal[constant]
-            members.append((name, name_type, constant) if constant == getattr(Source(), name) else (name, name_type))
-        steady = msgspec.defstruct("SteadySource", members, bases=(self.source,), kw_only=True, gc=False, frozen=True)
-        return common, self._make_decoder(cast(type[Source], steady))
 
     def key_row(self, payload: Payload) -> Sequence[Any]:
         """A row with only the key's values. Raises BadRecord (stage KEY_CONVERTER)."""

@@ -5,7 +5,7 @@ Cells are physical values (``core/model/connect_data.py``): in Arrow, or in a li
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -71,13 +71,11 @@ def fill_rows(cells: Cells, places: Places, count: int, others: Mapping[int, Any
     rows[places] = np.arange(len(places))
     if others:
         rows[list(others)] = len(places) + np.arange(len(others))
-        cells = _followed_by(cells, list(others.values()))
+        values = list(others.values())
+        if isinstance(cells, list):
+            cells = [*cells, *values]
+        elif pa.types.is_null(cells.type):  # its type is unknown
+            cells = pa.array([*cells.to_pylist(), *values])
+        else:
+            cells = pa.concat_arrays([cells, pa.array(values, cells.type)])
     return take_rows(cells, rows)
-
-
-def _followed_by(cells: Cells, others: Sequence[Any]) -> Cells:
-    if isinstance(cells, list):
-        return [*cells, *others]
-    if pa.types.is_null(cells.type):  # its type is unknown
-        return pa.array([*cells.to_pylist(), *others])
-    return pa.concat_arrays([cells, pa.array(others, cells.type)])

@@ -111,8 +111,17 @@ class TopicTables:
         unknown = []
         for index in deletes:
             record, source = events.records[index], events.sources[index]
-            fitting = [names for names in tables if _agree(source.names, names)]
-            if source.names not in tables and len(fitting) == 1 and self._is_of(record, fitting[0], tables):
+            fitting = [  # the tables whose names agree with those that the source block has
+                names
+                for names in tables
+                if all(not given or given == name for given, name in zip(source.names, names, strict=True))
+            ]
+            is_of_table = len(fitting) == 1 and (
+                not self._apart
+                or record.offset - self.tail.begin >= RECENT
+                or self._is_proven(record, fitting[0], len(tables) == 1)
+            )
+            if source.names not in tables and is_of_table:
                 events.sources[index] = structs.replace(source, **dict(zip(SOURCE_NAMES, fitting[0], strict=True)))
             elif source.table is None and self._apart and len(tables) == len(self._seen | of_rows):
                 unknown.append(index)
@@ -124,12 +133,6 @@ class TopicTables:
         """Whether names are of flattened records that contain none, so that the topic's name replaces the table's."""
         name, _, database, schema, table = names
         return table == self._topic and not (name or database or schema)
-
-    def _is_of(self, record: KafkaRecord, names: Names, tables: Sequence[Names]) -> bool:
-        """Whether a delete that agrees with one table, ``names``, of the known ``tables`` is of that table."""
-        if not self._apart or record.offset - self.tail.begin >= RECENT:
-            return True
-        return self._is_proven(record, names, len(tables) == 1)
 
     def see(self, events: Events) -> None:
         """Register the tables of events that are not split by table yet."""
@@ -239,11 +242,6 @@ def key_identity(record: KafkaRecord) -> Hashable:
     """Return a hash of a key in one partition; converted keys are hashed in their original form."""
     key = getattr(record, "original_key", record.key)
     return repr(key.value) if isinstance(key, SchemaAndValue) else key
-
-
-def _agree(given: Names, names: Names) -> bool:
-    """Return whether names of which some are not given may be ``names``."""
-    return all(not mine or mine == theirs for mine, theirs in zip(given, names, strict=True))
 
 
 def _is_named_after(text: str, names: Names) -> bool:

@@ -119,7 +119,15 @@ def _actions(
     oldest[dependent] = rows.begin[dependent] - 1
     oldest[rows.deleted] = rows.last[rows.deleted]
     last_index = rows.index[rows.last]
-    version = replace(changes.version.take(last_index), position=_row_positions(changes, rows))
+    # The source position of a row: an event without one never lowers it (``merge.md`` section 2.2). A row that was
+    # created after a delete does not continue from the delete's position: that delete, delivered again, must be able to
+    # remove it, and the ledger blocks older events.
+    position = changes.version.position[rows.index]
+    if len(rows.last):
+        positioned = latest(position != NO_POSITION)[rows.last]
+        # proven: row-without-position
+        position = np.where(positioned >= rows.alive, position[positioned], NO_POSITION)
+    version = replace(changes.version.take(last_index), position=position)
     first = changes.version.take(rows.index[oldest])
     origin = np.full(len(rows.last), NONE, np.int64)  # the action whose stored row supplies CARRIED cells
     for action, row in carried.items():
@@ -248,18 +256,6 @@ def _within(flags: Bools, rows: Incarnations) -> Bools:
 def _firsts(rows: Incarnations) -> Ints:
     """The position of each key's first event in ``Incarnations.index``."""
     return np.concatenate([[0], rows.last[:-1] + 1]) if len(rows.last) else rows.last
-
-
-def _row_positions(changes: Changes, rows: Incarnations) -> npt.NDArray[np.bytes_]:
-    """The source position of each row: an event without one never lowers it (``merge.md`` section 2.2).
-
-    A row that was created after a delete does not continue from the delete's position: that delete, delivered again,
-    must be able to remove it, and the ledger blocks older events.
-    """
-    position = changes.version.position[rows.index]
-    positioned = latest(position != NO_POSITION)[rows.last]
-    # proven: row-without-position
-    return np.where(positioned >= rows.alive, position[positioned], NO_POSITION) if len(rows.last) else position
 
 
 def _first_positions(version: Versions, rows: Incarnations, oldest: Ints) -> npt.NDArray[np.bytes_]:

@@ -141,7 +141,14 @@ class _Sources:
         self._images = ~np.isin(changes.operation[self._order], _DELETES)
         self._losses = changes.losses()[self._order]
         self._resolved = {} if last is None else {column.name: column for column in last.columns}
-        self._actions = {} if last is None else _actions_of_events(changes, last)
+        self._actions: dict[int, int] = {}  # of each event that is the last of its row
+        if last is not None:
+            coordinates = zip(last.version.partition.tolist(), last.version.offset.tolist(), strict=True)
+            action_at = {coordinate: action for action, coordinate in enumerate(coordinates)}
+            coordinates = zip(changes.version.partition.tolist(), changes.version.offset.tolist(), strict=True)
+            for event, coordinate in enumerate(coordinates):
+                if coordinate in action_at:
+                    self._actions[event] = action_at[coordinate]
 
     def fill(self, column: Column) -> tuple[pa.Array, Bools]:
         """Return the column's values, and which of them are unknown."""
@@ -155,7 +162,14 @@ class _Sources:
         source[self._order] = np.where(supplied, self._order[certain], -1)
         source[column.states == CellState.ABSENT] = -1
         open_cells = (source < 0) & np.isin(column.states, _OPEN)
-        return self._with_resolved(column, source, open_cells)
+        resolved = self._resolved.get(column.name)
+        if resolved is None or resolved.values.type != column.values.type:
+            return column.values.take(pa.array(source, mask=source < 0)), open_cells
+        for event, action in self._actions.items():
+            if open_cells[event] and (resolved.states is None or resolved.states[action] in _CERTAIN):
+                source[event], open_cells[event] = self._count + action, False
+        values = pa.concat_arrays([column.values, resolved.values])
+        return values.take(pa.array(source, mask=source < 0)), open_cells
 
     def _implies(self, column: Column, states: npt.NDArray[np.uint8], certain: Ints) -> Bools:
         """Whether the last certain cell is also the cell of a later event that omits it.
@@ -168,29 +182,6 @@ class _Sources:
         value: Bools = omitted & (states[certain] == CellState.VALUE) & (latest(doubted) < certain)
         null: Bools = doubted & (states[certain] == CellState.NULL) & (latest(omitted) < certain)
         return value if column.schema.parameter("truncateLength") is not None else value | null
-
-    def _with_resolved(self, column: Column, source: Ints, open_cells: Bools) -> tuple[pa.Array, Bools]:
-        resolved = self._resolved.get(column.name)
-        if resolved is None or resolved.values.type != column.values.type:
-            return column.values.take(pa.array(source, mask=source < 0)), open_cells
-        for event, action in self._actions.items():
-            if open_cells[event] and (resolved.states is None or resolved.states[action] in _CERTAIN):
-                source[event], open_cells[event] = self._count + action, False
-        values = pa.concat_arrays([column.values, resolved.values])
-        return values.take(pa.array(source, mask=source < 0)), open_cells
-
-
-def _actions_of_events(changes: Changes, last: Actions) -> dict[int, int]:
-    """The index of the action of each event that is the last of its row."""
-    actions = {
-        (int(partition), int(offset)): action
-        for action, (partition, offset) in enumerate(zip(last.version.partition, last.version.offset, strict=True))
-    }
-    coordinates = zip(changes.version.partition, changes.version.offset, strict=True)
-    action_of_event = (
-        (event, actions.get((int(partition), int(offset)))) for event, (partition, offset) in enumerate(coordinates)
-    )
-    return {event: action for event, action in action_of_event if action is not None}
 
 
 def _select_events(changes: Changes, index: Ints) -> Changes:

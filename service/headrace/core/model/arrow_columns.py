@@ -227,29 +227,23 @@ def _small_decimals(target: pa.DataType, encoded: pa.BinaryArray) -> pa.Array:
     if pc.any(pc.equal(pc.binary_length(encoded), 0)).as_py():
         raise ValueError("the decimal has no bytes")
     limit = 10**target.precision
-    low = _signed_numbers(encoded)
+    # Big-endian two's complements as numbers, null as 0.
+    ends = np.frombuffer(encoded.buffers()[1], np.int32, len(encoded) + 1)
+    widths = np.diff(ends)
+    if widths.max(initial=0) > _WORD_BYTES:
+        numbers = [int.from_bytes(text or b"", "big", signed=True) for text in encoded.to_pylist()]
+        low = np.array(numbers, np.int64)  # raises an error for more than 64 bits
+    else:
+        low = np.zeros(len(encoded), np.int64)
+        for position in range(widths.max(initial=0)):
+            longer = widths > position
+            # The first byte contains the sign.
+            heap = np.frombuffer(encoded.buffers()[2], np.int8 if position == 0 else np.uint8)
+            low[longer] = (low[longer] << 8) | heap[ends[:-1][longer] + position]
     if ((low >= limit) | (low <= -limit)).any():
         raise ValueError("the decimal has more digits than the column's precision")
     words = np.stack([low, low >> 63], axis=1).astype("<i8", copy=False)
     return pa.Array.from_buffers(target, len(encoded), [encoded.buffers()[0], pa.py_buffer(words.tobytes())])
-
-
-def _signed_numbers(encoded: pa.BinaryArray) -> npt.NDArray[np.int64]:
-    """Convert big-endian two's complements to numbers, null to 0. Raises an error for more than 64 bits."""
-    ends = np.frombuffer(encoded.buffers()[1], np.int32, len(encoded) + 1)
-    widths = np.diff(ends)
-    if widths.max(initial=0) > _WORD_BYTES:
-        return np.array(
-            [int.from_bytes(encoded_number or b"", "big", signed=True) for encoded_number in encoded.to_pylist()],
-            np.int64,
-        )
-    low = np.zeros(len(encoded), np.int64)
-    for position in range(widths.max(initial=0)):
-        longer = widths > position
-        # The first byte contains the sign.
-        heap = np.frombuffer(encoded.buffers()[2], np.int8 if position == 0 else np.uint8)
-        low[longer] = (low[longer] << 8) | heap[ends[:-1][longer] + position]
-    return low
 
 
 def _decimal_of_bytes(value: bytes, scale: int) -> Decimal:

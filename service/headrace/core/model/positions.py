@@ -122,7 +122,25 @@ def positions(form: PositionFormat, epoch: int, values: Sequence[Sequence[Any]],
     """
     if not form.parts:
         return np.full(count, NO_POSITION, "S1")
-    parts = [_part_texts(part, column) for part, column in zip(form.parts, values, strict=True)]
+    parts = []
+    for part, column in zip(form.parts, values, strict=True):
+        texts = part.text(column)
+        if part.pattern is None:
+            # A negative number, or one with more digits than the part's width, would sort wrongly.
+            numbers = pa.array(column, pa.int64())
+            fits = pc.greater_equal(numbers, 0)
+            if 10**part.width < 2**63:
+                fits = pc.and_(fits, pc.less(numbers, 10**part.width))
+        else:
+            has_form = pc.match_substring_regex(texts, part.pattern)
+            fits = pc.and_(has_form, pc.less_equal(pc.utf8_length(texts), part.width))
+        others = np.flatnonzero(~np.asarray(fits.fill_null(True)))
+        if len(others):
+            raise BadRecord(
+                f"source.{part.field} does not have its connector's format, so the event cannot be ordered",
+                index=int(others[0]),
+            )
+        parts.append(pc.utf8_lpad(texts, part.width, "0"))
     return fixed_width(pc.binary_join_element_wise(EPOCH % epoch, *parts, "."), form.width)
 
 
@@ -134,25 +152,6 @@ def fixed_width(texts: pa.Array, width: int) -> npt.NDArray[np.bytes_]:
     encoded = np.frombuffer(filled.buffers()[2], f"S{width}", len(filled), filled.offset * width).copy()
     encoded[~present] = NO_POSITION
     return encoded
-
-
-def _part_texts(part: PositionPart, values: Sequence[Any]) -> pa.Array:
-    texts = part.text(values)
-    if part.pattern is None:
-        # A negative number, or one with more digits than the part's width, would sort wrongly.
-        numbers = pa.array(values, pa.int64())
-        fits = pc.greater_equal(numbers, 0)
-        if 10**part.width < 2**63:
-            fits = pc.and_(fits, pc.less(numbers, 10**part.width))
-    else:
-        fits = pc.and_(pc.match_substring_regex(texts, part.pattern), pc.less_equal(pc.utf8_length(texts), part.width))
-    others = np.flatnonzero(~np.asarray(fits.fill_null(True)))
-    if len(others):
-        raise BadRecord(
-            f"source.{part.field} does not have its connector's format, so the event cannot be ordered",
-            index=int(others[0]),
-        )
-    return pc.utf8_lpad(texts, part.width, "0")
 
 
 # -- ordering.field ----------------------------------------------------------------------------------------------------

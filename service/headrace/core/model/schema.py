@@ -7,7 +7,7 @@ fingerprints can be keyed by them. The JSON form is JsonConverter's (``connect.m
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -97,23 +97,20 @@ def schema_from_json(document: Mapping[str, Any], depth: int = 0) -> Schema:
     if kind in PRIMITIVES:
         return _schema(document, kind)
     if kind == "struct":
-        return _schema(document, kind, fields=_members(document["fields"], within))
+        children = document["fields"]
+        _check_fields(len(children))
+        members = tuple(Field(child["field"], schema_from_json(child, within)) for child in children)
+        if not all(isinstance(member.name, str) for member in members):
+            raise BadRecord("Struct schema's field name not specified properly")
+        if len({member.name for member in members}) < len(members):
+            raise BadRecord("a struct schema has two fields of one name")
+        return _schema(document, kind, fields=members)
     if kind == "array":
         return _schema(document, kind, items=schema_from_json(document["items"], within))
     if kind == "map":
         keys, values = (schema_from_json(document[part], within) for part in ("keys", "values"))
         return _schema(document, kind, keys=keys, values=values)
     raise BadRecord(f"unknown schema type {kind!r}")
-
-
-def _members(children: Sequence[Mapping[str, Any]], depth: int) -> tuple[Field, ...]:
-    _check_fields(len(children))
-    members = tuple(Field(child["field"], schema_from_json(child, depth)) for child in children)
-    if not all(isinstance(member.name, str) for member in members):
-        raise BadRecord("Struct schema's field name not specified properly")
-    if len({member.name for member in members}) < len(members):
-        raise BadRecord("a struct schema has two fields of one name")
-    return members
 
 
 def _schema(document: Mapping[str, Any], type_name: str, **nested: Any) -> Schema:

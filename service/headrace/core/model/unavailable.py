@@ -114,7 +114,16 @@ class Placeholder:
     def _list_mask(self, schema: Schema, values: pa.Array, embedded: bool) -> Mask | None:
         elements = values.flatten()
         if pa.types.is_integer(elements.type) or pa.types.is_date32(elements.type):
-            return self._octet_list_mask(values)
+            # The placeholder's bytes as signed numbers; in a ``date[]`` as epoch days.
+            width = len(self.signed)
+            rows = np.flatnonzero(_equals(pc.list_value_length(values), width))
+            if len(rows) == 0 or width == 0:
+                return None
+            elements = values.take(pa.array(rows)).flatten()
+            numbers = elements.cast(pa.int32()) if pa.types.is_date32(elements.type) else elements
+            valid = np.asarray(numbers.is_valid()).reshape(-1, width)
+            equal = np.asarray(numbers.fill_null(0)).reshape(-1, width) == self.signed
+            return _mask_of(rows[(valid & equal).all(axis=1)], len(values))
         if _is_text(elements.type):
             mask = self._element_texts.mask(elements)
         elif schema.items is None:
@@ -125,18 +134,6 @@ class Placeholder:
             return None
         parents = np.asarray(pc.list_parent_indices(values))
         return _mask_of(parents[mask], len(values))
-
-    def _octet_list_mask(self, values: pa.Array) -> Mask | None:
-        """Return which lists are the placeholder's bytes as signed numbers, in a ``date[]`` as epoch days."""
-        width = len(self.signed)
-        rows = np.flatnonzero(_equals(pc.list_value_length(values), width))
-        if len(rows) == 0 or width == 0:
-            return None
-        elements = values.take(pa.array(rows)).flatten()
-        numbers = elements.cast(pa.int32()) if pa.types.is_date32(elements.type) else elements
-        valid = np.asarray(numbers.is_valid()).reshape(-1, width)
-        equal = np.asarray(numbers.fill_null(0)).reshape(-1, width) == self.signed
-        return _mask_of(rows[(valid & equal).all(axis=1)], len(values))
 
     def _map_mask(self, values: pa.MapArray) -> Mask | None:
         offsets = np.asarray(values.offsets)
@@ -239,7 +236,11 @@ def _type_loses_value(sql_type: SqlType, typmod: int, modes: HandlingModes) -> b
 
 def _schema_loses_value(schema: Schema, modes: HandlingModes) -> bool:
     if schema.type == "array":
-        return _array_schema_loses_value(schema.items, modes)
+        if (items := schema.items) is None:
+            return True
+        if name := (items.name or "").rpartition(".")[2]:
+            return name not in ("Uuid", "Date") or items.name == "org.apache.kafka.connect.data.Date"
+        return not (items.type == "int32" or (items.type == "bytes" and modes.binary == "bytes"))
     name = (schema.name or "").rpartition(".")[2]
     if schema.type == "string":
         return schema.name is None and modes.binary.startswith("base64")
@@ -250,15 +251,6 @@ def _schema_loses_value(schema: Schema, modes: HandlingModes) -> bool:
     if schema.type == "double":
         return modes.decimal == "double"
     return schema.type == "struct" and name in _LOSING_STRUCTS
-
-
-def _array_schema_loses_value(items: Schema | None, modes: HandlingModes) -> bool:
-    if items is None:
-        return True
-    name = (items.name or "").rpartition(".")[2]
-    if name:
-        return name not in ("Uuid", "Date") or items.name == "org.apache.kafka.connect.data.Date"
-    return not (items.type == "int32" or (items.type == "bytes" and modes.binary == "bytes"))
 
 
 def _truncation(schema: Schema) -> int | None:

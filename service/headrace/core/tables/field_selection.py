@@ -86,19 +86,15 @@ def field_selection(
         raise ConfigError(
             "field.include.list and field.exclude.list exclude each other; set one of them", "field.exclude.list"
         )
-    return FieldSelection(
-        frozenset(include), frozenset(exclude), tuple(_parse_added_field(entry, prefix) for entry in add)
-    )
-
-
-def _parse_added_field(entry: str, prefix: str) -> AddedField:
-    """Parse ``field``, ``source.field`` or ``field:new_name``."""
-    name, _, renamed = entry.partition(":")
-    field = f"source.{name}" if name in _BARE else name
-    if field not in _FIELDS:
-        fields = ", ".join(_FIELDS)
-        raise ConfigError(f"{METADATA}: {name} is not a metadata field; use one of: {fields}", METADATA)
-    return AddedField(field, prefix + (renamed or name.replace(".", "_")))
+    added = []
+    for entry in add:  # ``field``, ``source.field`` or ``field:new_name``
+        name, _, new_name = entry.partition(":")
+        field = f"source.{name}" if name in _BARE else name
+        if field not in _FIELDS:
+            fields = ", ".join(_FIELDS)
+            raise ConfigError(f"{METADATA}: {name} is not a metadata field; use one of: {fields}", METADATA)
+        added.append(AddedField(field, prefix + (new_name or name.replace(".", "_"))))
+    return FieldSelection(frozenset(include), frozenset(exclude), tuple(added))
 
 
 def _constant(changes: Changes, text: str) -> pa.Array:

@@ -109,7 +109,7 @@ def other_catalogs(spark: Mapping[str, str]) -> list[str]:
 def check_catalog(name: str, table_format: str, others: Sequence[str] | None) -> None:
     """Raise ConfigError for a catalog that the worker does not have, or that the format cannot use.
 
-    ``others`` are ``other_catalogs``, None where they are not known.
+    ``others`` are ``other_catalogs``, None without a worker file.
     """
     if name == LAKE:
         return

@@ -19,7 +19,7 @@ _REMEDY = (
 class TableSource:
     """A source table whose rows a connector writes to a lake table, and the Kafka topic that contains them.
 
-    The lake table stores it, so that it is known to other connectors, to other workers and after a restart. ``table``
+    The lake table stores it, for other connectors, for other workers and for the time after a restart. ``table``
     has an empty ``name`` while no record has named its source table (tombstones, flattened records). ``group`` is the
     consumer group, "" if there is none (a replay of dead letters). ``topic_id`` is Kafka's id of the topic, "" if it is
     unknown.

@@ -103,10 +103,16 @@ def source_rows(wanted: Comparison, values: Sequence[Sequence[Any]]) -> Rows:
 
     Raises Fatal, naming the column, where a value of the source does not fit the lake's type.
     """
-    columns = {
-        member.name: _in_lake_type(member, source_array(member.schema, cells), kind)
-        for member, kind, cells in zip(wanted.fields, wanted.types, values, strict=True)
-    }
+    columns = {}
+    for member, lake_type, cells in zip(wanted.fields, wanted.types, values, strict=True):
+        array = source_array(member.schema, cells)
+        try:
+            columns[member.name] = array if array.type == lake_type else array.cast(lake_type)
+        except pa.ArrowException as error:
+            raise Fatal(
+                f"column {member.name!r}: type {array.type} of the source cannot be converted to {lake_type} of the "
+                "lake; recreate the lake's column"
+            ) from error
     return _rows(wanted, columns)
 
 
@@ -134,16 +140,6 @@ def source_array(schema: Schema, values: Sequence[Any]) -> pa.Array:
 def _rows(wanted: Comparison, columns: Mapping[str, pa.Array]) -> Rows:
     key = row_digests([columns[name] for name in wanted.key_fields])
     return Rows(columns, key, row_digests([columns[name] for name in wanted.names]))
-
-
-def _in_lake_type(member: Field, values: pa.Array, lake_type: pa.DataType) -> pa.Array:
-    try:
-        return values if values.type == lake_type else values.cast(lake_type)
-    except pa.ArrowException as error:
-        raise Fatal(
-            f"column {member.name!r}: type {values.type} of the source cannot be converted to {lake_type} of the lake; "
-            "recreate the lake's column"
-        ) from error
 
 
 # -- a row on both sides ----------------------------------------------------------------------------------------------

@@ -284,7 +284,10 @@ class TableVerifier:
                 key: judge(before.get(key), now, seen.passed, again.get(key)) for key, now in seen.sightings.items()
             }
             if (waits and not seen.passed) or self._clock.now() >= deadline:
-                verdicts = self._judge_at_the_end(seen, before, verdicts)
+                form = position_format(seen.position.connector)
+                end = bytes(positions(form, self._options.epoch, [[part] for part in seen.position.end], 1)[0])
+                for key in [key for key, verdict in verdicts.items() if verdict is Verdict.OPEN]:
+                    verdicts[key] = judge_at_the_end(before.get(key), seen.sightings[key], end)
             decided = {key for key, verdict in verdicts.items() if verdict is not Verdict.OPEN}
             for row, key in _rows_under(keys, decided):
                 now = seen.sightings[key]
@@ -312,16 +315,6 @@ class TableVerifier:
             for column, cells in zip(values, answer.values, strict=True):
                 column += [cells[row] for row in np.flatnonzero(answer.found).tolist()]
         return source_rows(table.wanted, values)
-
-    def _judge_at_the_end(
-        self, seen: Round, before: Mapping[int, Sighting], verdicts: Mapping[int, Verdict]
-    ) -> dict[int, Verdict]:
-        form = position_format(seen.position.connector)
-        end = bytes(positions(form, self._options.epoch, [[part] for part in seen.position.end], 1)[0])
-        return {
-            key: judge_at_the_end(before.get(key), seen.sightings[key], end) if verdict is Verdict.OPEN else verdict
-            for key, verdict in verdicts.items()
-        }
 
 
 def _suspects(source: pa.Table, lake: pa.Table, names: Sequence[str]) -> pa.Table:
