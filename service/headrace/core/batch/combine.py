@@ -136,7 +136,6 @@ class Run:
         return True
 
     def content(self) -> Content:
-        """Return the contents as one."""
         return combine(self._changes) if self._changes else self._last
 
 

@@ -52,7 +52,6 @@ class ColumnRows:
 
 
 def in_python(cells: Cells) -> list[Any]:
-    """The cells as Python's values."""
     return cells if isinstance(cells, list) else cells.to_pylist()
 
 

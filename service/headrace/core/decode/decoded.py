@@ -83,12 +83,10 @@ class Decoded:
     dropped: list[int] = field(default_factory=list)
 
     def of(self, message_type: type[M]) -> list[M]:
-        """The messages of one type, in order."""
         return [message for message in self.messages if isinstance(message, message_type)]
 
     @property
     def events(self) -> list[TableEvents]:
-        """The events of tables, in order."""
         return [message.events for message in self.of(RoutedEvents)]
 
     @property

@@ -92,12 +92,10 @@ class Run:
 
     @property
     def values(self) -> list[int]:
-        """The indexes of the records with a value."""
         return [index for index, payload in zip(self.indexes, self.payloads, strict=True) if payload is not None]
 
     @property
     def only_tombstones(self) -> bool:
-        """Whether no record has a value."""
         return not any(payload is not None for payload in self.payloads)
 
 

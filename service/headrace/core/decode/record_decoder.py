@@ -59,7 +59,6 @@ class RecordDecoder:
         self._keys = JsonData(options.key_schemas)
 
     def decode(self, records: Sequence[KafkaRecord]) -> Decoded:
-        """See ``Decoder``."""
         first = (
             next((record.value for record in records if record.value is not None), None) if self._undecided else None
         )

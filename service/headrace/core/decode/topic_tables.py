@@ -91,7 +91,6 @@ class TopicTables:
         self.tail = tail
 
     def end(self, records: Sequence[KafkaRecord]) -> None:
-        """End the records of ``begin``, which have been decoded."""
         self.tail.next_offset = records[-1].offset + 1
 
     def complete(self, events: Events) -> list[int]:

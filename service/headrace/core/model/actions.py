@@ -192,7 +192,6 @@ def with_absent_cells_kept(actions: Actions) -> Actions:
 
 
 def with_state(columns: Iterable[Column], old: CellState, new: CellState) -> tuple[Column, ...]:
-    """Return the columns with one state of cells replaced by another."""
     return _with_states(columns, lambda states: np.where(states == old, np.uint8(new), states))
 
 

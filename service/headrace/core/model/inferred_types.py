@@ -44,7 +44,6 @@ _MAYBE_NUMBER = replace(_STRING, name="NaN or text")
 
 
 def is_inferred(schema: Schema) -> bool:
-    """Return whether ``infer_schema`` made the schema of a column."""
     return schema.parameters in (INFERRED, MAYBE_LOB)
 
 

@@ -43,7 +43,6 @@ def zoned_micros(text: str) -> int:
 
 
 def days_in_month(year: int, month: int) -> int:
-    """Return the days of a month in the proleptic Gregorian calendar."""
     begins = days_from_civil(year, month, 1)
     return days_from_civil(year + month // 12, month % 12 + 1, 1) - begins
 

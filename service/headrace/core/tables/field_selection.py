@@ -72,7 +72,6 @@ class FieldSelection:
         return replace(changes, columns=tuple(columns))
 
     def wants(self, topic: str, column: str, key_fields: Sequence[str]) -> bool:
-        """Return whether the table of a topic has a column of the events."""
         names = {column, f"{topic}:{column}"}
         listed = not names & self.exclude and (not self.include or bool(names & self.include))
         return column in key_fields or listed

@@ -77,7 +77,6 @@ def check_table_path(namespace: str, name: str) -> None:
 
 
 def namespace(name: str, value: Any) -> None:
-    """Validate the option ``table.namespace``."""
     if value is not None and (problem := path_problem(value)):
         raise InvalidValue(f"Invalid value {value[:_SHOWN]} for configuration {name}: the name {problem}")
 
@@ -150,7 +149,6 @@ def location_problems(properties: Mapping[str, str], warehouse: str | None) -> d
 
 
 def check_locations(properties: Mapping[str, str], warehouse: str | None) -> None:
-    """Raise ConfigError for the first problem that ``location_problems`` returns."""
     for name, problem in location_problems(properties, warehouse).items():
         raise ConfigError(f"table.properties.{problem}", f"table.properties.{name}")
 

@@ -124,12 +124,10 @@ class RangeChecksums:
 
 
 def range_of(keys: Digests) -> Ints:
-    """Return the range of each key."""
     return (keys >> _SHIFT).astype(np.int64)
 
 
 def differing_ranges(source: RangeChecksums, lake: RangeChecksums) -> Ints:
-    """Return the ranges in which the rows of the two sides differ."""
     return np.flatnonzero((source.counts != lake.counts) | (source.sums != lake.sums))
 
 

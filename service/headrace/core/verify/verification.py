@@ -50,7 +50,6 @@ class Comparison:
 
     @property
     def lake_names(self) -> tuple[str, ...]:
-        """The compared columns that the lake has."""
         return tuple(name for name in self.names if name not in self.missing)
 
 

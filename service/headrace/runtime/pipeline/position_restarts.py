@@ -88,7 +88,6 @@ def _server(text: str) -> str:
 
 
 def _place(position: bytes) -> str:
-    """Return a position of a binary log for a reader."""
     _, file, place, _ = position.decode().split(".")
     return f"binary log file {int(file)}, position {int(place)}"
 

@@ -114,7 +114,6 @@ class Reselect:
             self._metrics.count(changes.table, "resolved", ("fold", column), cells)
 
     def count_contradictions(self, table: TableId, contradiction: str, rows: int) -> None:
-        """Count rows that indicate missing events, by the kind of contradiction."""
         if rows:
             self._metrics.count(table, "contradictions", (contradiction,), rows)
 

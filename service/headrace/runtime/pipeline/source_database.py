@@ -106,7 +106,6 @@ class SourceReader:
         return self._retrying()(self._source.catalog, table)
 
     def schema(self, catalog: CatalogTable) -> Schema:
-        """Return the ``after`` schema that Debezium sends for the table."""
         return self._source.schema(catalog)
 
     def read(self, catalog: CatalogTable, request: RowRequest, *, divisible: bool = False) -> ReadRows:
@@ -227,7 +226,6 @@ class SourceCatalog:
         return catalog
 
     def schema(self, table: TableId) -> Schema | None:
-        """Return the ``after`` schema that Debezium would send for a table, for JSON without schemas."""
         catalog = self.table(table)
         return None if catalog is None or self._source is None else self._source.schema(catalog)
 

@@ -138,7 +138,6 @@ class TablePipeline:
         return self._table.maintenance_due(self._now())
 
     def maintain(self) -> None:
-        """Compact the table, expire snapshots and ledger entries, if due."""
         with self._stages("maintain"):
             self._table.maintain(self._now(), self._options.tombstone_retention)
 

@@ -66,7 +66,6 @@ class VersionedWritesPipeline:
         return self._table.maintenance_due(self._now())
 
     def maintain(self) -> None:
-        """Compact the table, expire snapshots and ledger entries, if due."""
         self._table.maintain(self._now(), self._tombstone_retention)
 
     def _write(self, batch: VersionedWrites, commit: Commit) -> None:

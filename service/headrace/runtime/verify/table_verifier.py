@@ -95,7 +95,6 @@ class DigestFile:
 
 
 def digests(rows: pa.Table, name: str) -> Digests:
-    """Return a column of digests."""
     return np.asarray(rows[name].combine_chunks())
 
 
