@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -141,7 +140,7 @@ def _check_groups(changes: Changes, last: _Group, gaps: Ints) -> _Group:
     return group
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     if isinstance(value, Mapping):
         return sorted((name, _plain(member)) for name, member in value.items() if member is not None)
     if isinstance(value, list | tuple):

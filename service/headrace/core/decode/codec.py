@@ -275,7 +275,7 @@ class Codec:
         self._decoder, self._decimals_as_numbers = numeric, True
         return envelopes
 
-    def key_row(self, payload: Payload) -> Sequence[Any]:
+    def key_row(self, payload: Payload) -> Sequence[object]:
         """A row with only the key's values. Raises BadRecord (stage KEY_CONVERTER)."""
         # A key that is a single value is that of the only key column; its text may be a number.
         lenient = isinstance(payload, SchemaAndValue) and not isinstance(payload.value, dict)
@@ -364,7 +364,7 @@ class Codec:
 _ENCODED = frozenset({"bytes", "struct", "array", "map"})  # types whose JSON form is not the Connect value yet
 
 
-def _from_plain(schema: Schema, value: Any, index: int) -> Any:
+def _from_plain(schema: Schema, value: object, index: int) -> object:
     """Convert a schemaless JSON value to the Connect value of a schema from the catalog."""
     if value is None:
         return None

@@ -356,7 +356,7 @@ class FixedSchema:
         return JsonConverter(True).split(b'{"schema":' + self._text + b',"payload":null}')[0]
 
 
-def _to_unscaled(schema: Schema, value: Any) -> Any:
+def _to_unscaled(schema: Schema, value: Any) -> object:
     """Convert the Decimals of a value, which were numbers in JSON, to Connect's form."""
     if value is None:
         return None

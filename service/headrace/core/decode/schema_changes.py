@@ -286,7 +286,7 @@ def _schema_change(value: Mapping[str, Any], change: Mapping[str, Any]) -> Schem
     return SchemaChange(table, source, tuple(defaults), tuple(unless_filled), tuple(notes))
 
 
-def _dicts(value: Any) -> Sequence[dict[str, Any]]:
+def _dicts(value: object) -> Sequence[dict[str, object]]:
     return [member for member in value if isinstance(member, dict)] if isinstance(value, list) else []
 
 

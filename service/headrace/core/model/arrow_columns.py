@@ -74,7 +74,7 @@ def arrow_type(schema: Schema) -> pa.DataType:
     return _PRIMITIVES[schema.type]
 
 
-def build_array(schema: Schema, values: Sequence[Any] | pa.Array) -> pa.Array:
+def build_array(schema: Schema, values: Sequence[object] | pa.Array) -> pa.Array:
     """Return the column of ``values``, of type ``arrow_type(schema)``.
 
     ``values`` may also be an Arrow array of the physical type. Raises BadRecord with the index of a value that does not
@@ -90,7 +90,7 @@ def build_array(schema: Schema, values: Sequence[Any] | pa.Array) -> pa.Array:
         raise BadRecord(f"a value does not fit {described}", index=_culprit(build, schema, values)) from error
 
 
-def _in_arrow(values: Sequence[Any], arrow_type: pa.DataType) -> pa.Array:
+def _in_arrow(values: Sequence[object], arrow_type: pa.DataType) -> pa.Array:
     return values.cast(arrow_type) if isinstance(values, pa.Array) else pa.array(values, arrow_type)
 
 
@@ -98,7 +98,7 @@ def _in_python(values: Sequence[Any]) -> Sequence[Any]:
     return values.to_pylist() if isinstance(values, pa.Array) else values
 
 
-def _culprit(build: Builder, schema: Schema, values: Sequence[Any]) -> int | None:
+def _culprit(build: Builder, schema: Schema, values: Sequence[object]) -> int | None:
     """Return the index of the first value that cannot be converted."""
     for position, value in enumerate(_in_python(values)):
         try:
@@ -108,7 +108,7 @@ def _culprit(build: Builder, schema: Schema, values: Sequence[Any]) -> int | Non
     return None
 
 
-Builder = Callable[[Schema, Sequence[Any]], pa.Array]
+Builder = Callable[[Schema, Sequence[object]], pa.Array]
 
 
 def _builder(schema: Schema) -> Builder:
@@ -125,7 +125,7 @@ def _builder(schema: Schema) -> Builder:
     return _plain
 
 
-def _plain(schema: Schema, values: Sequence[Any]) -> pa.Array:
+def _plain(schema: Schema, values: Sequence[object]) -> pa.Array:
     target = arrow_type(schema)
     if pa.types.is_date32(target):
         return _whole_numbers(values, pa.int32()).view(target)
@@ -134,7 +134,7 @@ def _plain(schema: Schema, values: Sequence[Any]) -> pa.Array:
     return _whole_numbers(values, target) if pa.types.is_integer(target) else _in_arrow(values, target)
 
 
-def _whole_numbers(values: Sequence[Any], arrow_type: pa.DataType) -> pa.Array:
+def _whole_numbers(values: Sequence[object], arrow_type: pa.DataType) -> pa.Array:
     """Convert integers, also those with a decimal point in JSON. Arrow would truncate fractions."""
     if not isinstance(values, pa.Array) and {float, Decimal} & set(map(type, values)):
         values = [_whole(value) if isinstance(value, float | Decimal) else value for value in values]
@@ -153,7 +153,7 @@ def _whole(number: float | Decimal) -> int:
     return whole
 
 
-def _millis(schema: Schema, values: Sequence[Any]) -> pa.Array:
+def _millis(schema: Schema, values: Sequence[object]) -> pa.Array:
     millis = _whole_numbers(values, pa.int64())
     infinite = pc.or_(pc.equal(millis, INFINITY_MICROS), pc.equal(millis, NEGATIVE_INFINITY_MICROS))
     if pc.any(infinite).as_py():  # infinity has the same count in every unit
@@ -162,7 +162,7 @@ def _millis(schema: Schema, values: Sequence[Any]) -> pa.Array:
     return pc.multiply_checked(millis, 1000).view(arrow_type(schema))
 
 
-def _floats(schema: Schema, values: Sequence[Any]) -> pa.Array:
+def _floats(schema: Schema, values: Sequence[object]) -> pa.Array:
     kinds = () if isinstance(values, pa.Array) else set(map(type, values))
     if bool in kinds:
         raise TypeError("a boolean is not a number")
@@ -290,7 +290,7 @@ def _zoned_timestamps(schema: Schema, values: Sequence[Any]) -> pa.Array:
     return pa.array(micros, pa.int64()).view(target)
 
 
-def cut_instants(schema: Schema, values: Sequence[Any]) -> npt.NDArray[np.bool_] | None:
+def cut_instants(schema: Schema, values: Sequence[object]) -> npt.NDArray[np.bool_] | None:
     """Return which ZonedTimestamps have nanosecond digits, which are truncated; None if none has."""
     if schema.name != ZONED_TIMESTAMP:
         return None
@@ -336,7 +336,7 @@ def _structs(schema: Schema, values: Sequence[Any]) -> pa.Array:
     return pa.StructArray.from_arrays(children, fields=list(target), mask=_nulls(values))
 
 
-def _nulls(values: Sequence[Any]) -> pa.Array:
+def _nulls(values: Sequence[object]) -> pa.Array:
     return pa.array([value is None for value in values], pa.bool_())
 
 

@@ -47,12 +47,12 @@ def is_inferred(schema: Schema) -> bool:
     return schema.parameters in (INFERRED, MAYBE_LOB)
 
 
-def infer_schema(values: Iterable[Any]) -> Schema:
+def infer_schema(values: Iterable[object]) -> Schema:
     """Return the narrowest schema of all values. Raises BadRecord with the indexes of the values that conflict."""
     return replace(_without_maybe_number(_infer(values)), parameters=INFERRED)
 
 
-def _infer(values: Iterable[Any], depth: int = 0) -> Schema:
+def _infer(values: Iterable[object], depth: int = 0) -> Schema:
     """Return the schema of values at a depth. Raises BadRecord with the indexes of ``values`` that do not fit it."""
     common, conflicts, message = _NULL, [], ""
     for index, value in enumerate(values):

@@ -39,20 +39,20 @@ from headrace.core.model.instants import zoned_micros
 EPOCH = "%05d"
 
 
-def _number(values: Sequence[Any]) -> pa.Array:
+def _number(values: Sequence[object]) -> pa.Array:
     return pc.cast(pa.array(values, pa.int64()), pa.string())
 
 
-def _decimal_text(values: Sequence[Any]) -> pa.Array:
+def _decimal_text(values: Sequence[object]) -> pa.Array:
     return pa.array([None if value is None else str(value) for value in values], pa.string())
 
 
-def _binlog_suffix(values: Sequence[Any]) -> pa.Array:
+def _binlog_suffix(values: Sequence[object]) -> pa.Array:
     """Return the number of a binlog file (``mysql-bin.000003``): names do not sort after ``.999999``."""
     return pc.replace_substring_regex(pa.array(values, pa.string()), r"^.*\.", "")
 
 
-def _log_sequence_number(values: Sequence[Any]) -> pa.Array:
+def _log_sequence_number(values: Sequence[object]) -> pa.Array:
     """Return SQL Server's LSN in lower case: ``00000027:00000ac0:0002`` has fixed widths and sorts as text."""
     return pc.utf8_lower(pa.array(values, pa.string()))
 
@@ -67,7 +67,7 @@ class PositionPart:
 
     field: str
     width: int
-    text: Callable[[Sequence[Any]], pa.Array] = _number
+    text: Callable[[Sequence[object]], pa.Array] = _number
     pattern: str | None = None
 
 
@@ -114,7 +114,9 @@ def position_format(connector: str) -> PositionFormat:
     return POSITION_FORMATS.get(connector, NO_FORMAT)
 
 
-def positions(form: PositionFormat, epoch: int, values: Sequence[Sequence[Any]], count: int) -> npt.NDArray[np.bytes_]:
+def positions(
+    form: PositionFormat, epoch: int, values: Sequence[Sequence[object]], count: int
+) -> npt.NDArray[np.bytes_]:
     """Return the positions of ``count`` events, NO_POSITION where a part is null.
 
     ``values`` are the source fields of ``form.parts``, in that order. Raises BadRecord with the index of an event whose
@@ -216,7 +218,7 @@ def ordered_positions(
     return fixed_width(joined, len(EPOCH % 0) + 2 + width + 2 * (1 + len(_COUNT % 0)))
 
 
-def field_values(values: Sequence[Any]) -> pa.Array:
+def field_values(values: Sequence[object]) -> pa.Array:
     """Return a field of source blocks as a column. Raises BadRecord with the index of a value of another type."""
     for index, value in enumerate(values):
         if value is not None and (isinstance(value, bool) or not isinstance(value, int | str)):

@@ -61,7 +61,7 @@ def _value_digests(column: pa.Array) -> Digests:
     return _mix(np.asarray(filled).view(np.uint64))
 
 
-def _hash(cells: Sequence[Any]) -> Digests:
+def _hash(cells: Sequence[object]) -> Digests:
     hashes = np.fromiter(map(hash, cells), np.int64, len(cells))
     return _mix(hashes.view(np.uint64))
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -97,7 +96,7 @@ class Rows:
         return pa.table({name: self.columns[name] for name in key_fields})
 
 
-def source_rows(wanted: Comparison, values: Sequence[Sequence[Any]]) -> Rows:
+def source_rows(wanted: Comparison, values: Sequence[Sequence[object]]) -> Rows:
     """Convert Connect values, by column of ``wanted``, to the form in which the lake stores them.
 
     Raises Fatal, naming the column, where a value of the source does not fit the lake's type.
@@ -125,7 +124,7 @@ def lake_rows(wanted: Comparison, table: pa.Table) -> Rows:
     return replace(_rows(wanted, columns), version=version)
 
 
-def source_array(schema: Schema, values: Sequence[Any]) -> pa.Array:
+def source_array(schema: Schema, values: Sequence[object]) -> pa.Array:
     """Return values of the source as the column of an event; a value that no event can contain is null."""
     cells = [None if value is UNREADABLE else value for value in values]
     for _ in range(len(cells)):

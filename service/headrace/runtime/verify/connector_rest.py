@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 from headrace.config import WorkerConfig
@@ -87,7 +86,7 @@ class ConnectorRest:
             return set()
         return {status["connector"]["state"], *(task["state"] for task in status["tasks"])}
 
-    def _request(self, method: str, path: str) -> Any:
+    def _request(self, method: str, path: str) -> object:
         """Return the answer's JSON, ``{}`` if it is empty, and None after an error or without an answer."""
         try:
             answer = self._http.send(method, f"{self._url}/{path}", self._headers)
