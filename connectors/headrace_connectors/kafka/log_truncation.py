@@ -23,8 +23,9 @@ import time
 import uuid
 import zlib
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import IncompatibleBrokerVersion, KafkaError, for_code
 
 from headrace.core.batch.offsets import LogPosition, ReadLogs
@@ -49,8 +50,8 @@ class TopicLogs(NamedTuple):
     leaders: Mapping[int, Leader]
 
 
-async def topic_logs(client: Any, topics: Collection[str]) -> Mapping[str, TopicLogs]:
-    """Return the ids and leaders of topics as an aiokafka ``client`` learns them now; without those that do not exist.
+async def topic_logs(client: AIOKafkaClient, topics: Collection[str]) -> Mapping[str, TopicLogs]:
+    """Return the ids and leaders of topics as the ``client`` learns them now; without those that do not exist.
 
     Empty if the brokers do not know topic ids. Raises KafkaError.
     """
@@ -71,7 +72,7 @@ async def topic_logs(client: Any, topics: Collection[str]) -> Mapping[str, Topic
     }
 
 
-async def epoch_end(client: Any, leader: Leader, partition: TopicPartition, leader_epoch: int) -> int | None:
+async def epoch_end(client: AIOKafkaClient, leader: Leader, partition: TopicPartition, leader_epoch: int) -> int | None:
     """Return the offset behind the last record that was written up to a leader epoch, as the log is now.
 
     None if the leader does not know. Raises KafkaError, also if it is not the leader any more.
@@ -93,7 +94,7 @@ _PAUSE_SECONDS = 0.5
 class LogTruncation:
     """The logs of one member's assignment. Everything runs on the consumer thread; ``client`` is aiokafka's."""
 
-    def __init__(self, client: Any) -> None:
+    def __init__(self, client: AIOKafkaClient) -> None:
         self._client = client
         self.topic_ids: dict[str, str] = {}
         self._noted_ids: set[tuple[str, str]] = set()  # topics and ids in the notes of committed offsets

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
 from aiokafka.abc import AbstractTokenProvider
@@ -215,8 +215,8 @@ _EXTENSION = "extension_"
 _LOW = Importance.LOW
 
 
-def _share(lowest: float, highest: float) -> Any:
-    def check(name: str, value: Any) -> None:
+def _share(lowest: float, highest: float) -> Callable[[str, float], None]:
+    def check(name: str, value: float) -> None:
         if not lowest <= value <= highest:
             raise InvalidValue(f"Invalid value {value} for configuration {name}: it must be {lowest:g} to {highest:g}")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from google.protobuf.descriptor import Descriptor, FileDescriptor
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
@@ -21,7 +22,7 @@ from headrace.core.model.errors import BadRecord
 _NAME_TAG = 0x0A
 _NO_MESSAGE = "the document's message type is not in its Protobuf schema"
 
-Find = Callable[[Any, bytes], tuple[Any, int]]
+Find = Callable[[FileDescriptor, bytes], tuple[Descriptor, int]]
 """Takes a file and a payload; returns the message's descriptor, and where in the payload the message begins."""
 
 
@@ -57,7 +58,7 @@ def _reader(registered: RegisteredSchema, options: ProtobufOptions, find: Find) 
     return read
 
 
-def _by_index(file: Any, payload: bytes) -> tuple[Any, int]:
+def _by_index(file: FileDescriptor, payload: bytes) -> tuple[Descriptor, int]:
     """Confluent's format: a count, then as many indexes, outermost first; a single zero is the file's first message."""
     count, begin = _zigzag(payload, 0)
     if count < 0:
@@ -75,7 +76,7 @@ def _by_index(file: Any, payload: bytes) -> tuple[Any, int]:
     return message, begin
 
 
-def _by_name(file: Any, payload: bytes) -> tuple[Any, int]:
+def _by_name(file: FileDescriptor, payload: bytes) -> tuple[Descriptor, int]:
     """Apicurio's format: a length, then a message that contains the name."""
     length, begin = _varint(payload, 0)
     head = payload[begin : begin + length]
@@ -105,7 +106,7 @@ def _varint(payload: bytes, begin: int) -> tuple[int, int]:
     raise BadRecord("the document ends before its Protobuf message begins")
 
 
-def _message_reader(descriptor: Any, fields: FieldReaders) -> Read:
+def _message_reader(descriptor: Descriptor, fields: FieldReaders) -> Read:
     reader = fields.of(descriptor)
     parse: Callable[[bytes], Any] = GetMessageClass(descriptor).FromString
 

@@ -16,6 +16,7 @@ from datetime import date
 from operator import itemgetter
 from typing import Any
 
+from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor, OneofDescriptor
 from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto
 
 from headrace.converters.protobuf_schema import params
@@ -81,7 +82,7 @@ def same(value: Any) -> Any:
     return value
 
 
-def scalar(field: Any) -> Value:
+def scalar(field: FieldDescriptor) -> Value:
     """Convert a scalar: unsigned numbers of 64 bits wrap around, because Java has only signed ones."""
     is_unsigned = TYPE_NAMES[field.type] in ("uint64", "fixed64")
     return (lambda value: value - (1 << 64) if value >> 63 else value) if is_unsigned else same
@@ -91,7 +92,7 @@ def wrapper_value(inner: Value) -> Value:
     return lambda message: inner(message.value)
 
 
-def enum_name(enum: Any) -> Value:
+def enum_name(enum: EnumDescriptor) -> Value:
     """Read the name of an enum's number; an unknown number gets the name that Java's library gives it."""
     names = {value.number: value.name for value in reversed(enum.values)}
     return lambda number: names.get(number) or f"UNKNOWN_ENUM_VALUE_{enum.name}_{number}"
@@ -214,7 +215,7 @@ class FieldReaders:
         self._options = options
         self._parts = 0
 
-    def of(self, message: Any, within: tuple[str, ...] = ()) -> FieldReader:
+    def of(self, message: Descriptor, within: tuple[str, ...] = ()) -> FieldReader:
         """The reader of a message. Raises BadRecord for a message that contains itself."""
         if message.full_name in within:
             raise BadRecord(f"the Protobuf message {message.full_name} contains itself")
@@ -223,7 +224,7 @@ class FieldReaders:
             return FieldReader(Schema(kind), wrapper_value(scalar(message.fields_by_name["value"])))
         return self._struct(message, (*within, message.full_name))
 
-    def _struct(self, message: Any, within: tuple[str, ...]) -> FieldReader:
+    def _struct(self, message: Descriptor, within: tuple[str, ...]) -> FieldReader:
         described = DescriptorProto()
         message.CopyToProto(described)
         descriptors = {field.name: field for field in described.field}
@@ -241,13 +242,13 @@ class FieldReaders:
         schema = Schema("struct", fields=tuple(Field(name, of) for name, of, _ in members), name=self._name(message))
         return FieldReader(schema, struct_value([(name, get) for name, _, get in members]))
 
-    def _name(self, described: Any) -> str:
+    def _name(self, described: Descriptor | EnumDescriptor | OneofDescriptor) -> str:
         return str(described.full_name if self._options.full_names else described.name)
 
     # -- choices -------------------------------------------------------------------------------------------
 
     def _unions(
-        self, message: Any, descriptors: Mapping[str, FieldDescriptorProto], within: tuple[str, ...]
+        self, message: Descriptor, descriptors: Mapping[str, FieldDescriptorProto], within: tuple[str, ...]
     ) -> Iterable[tuple[str, Schema, Value]]:
         for index, union in enumerate(message.oneofs):
             if any(descriptors[member.name].proto3_optional for member in union.fields):
@@ -267,7 +268,7 @@ class FieldReaders:
     # -- fields --------------------------------------------------------------------------------------------
 
     def _field(
-        self, field: Any, declared: FieldDescriptorProto, within: tuple[str, ...], *, chosen: bool = False
+        self, field: FieldDescriptor, declared: FieldDescriptorProto, within: tuple[str, ...], *, chosen: bool = False
     ) -> FieldReader:
         self._parts += 1
         if self._parts > MOST_PARTS:
@@ -286,7 +287,7 @@ class FieldReaders:
         optional = schema.optional or chosen or nullable
         return FieldReader(replace(schema, optional=optional, parameters=tagged), reader.value)
 
-    def _single(self, field: Any, declared: FieldDescriptorProto, within: tuple[str, ...]) -> FieldReader:
+    def _single(self, field: FieldDescriptor, declared: FieldDescriptorProto, within: tuple[str, ...]) -> FieldReader:
         if field.enum_type is not None:
             enum, key = field.enum_type, f"{_OURS}.Enum"
             values = ((f"{key}.{value.name}", str(value.number)) for value in enum.values)
@@ -305,7 +306,7 @@ class FieldReaders:
         reader = self.of(field.message_type, within)
         return replace(reader, schema=replace(reader.schema, optional=True))
 
-    def _plain(self, field: Any, declared: FieldDescriptorProto) -> FieldReader:
+    def _plain(self, field: FieldDescriptor, declared: FieldDescriptorProto) -> FieldReader:
         name = TYPE_NAMES[field.type]
         if name not in _KINDS:
             raise BadRecord(f"the Protobuf schema has a {name} ({field.full_name}), which has no equivalent in Connect")
@@ -317,7 +318,7 @@ class FieldReaders:
         parameters = ((f"{_OURS}.Type", name),) if other else ()
         return FieldReader(Schema(kind, parameters=parameters), scalar(field))
 
-    def _map(self, entry: Any, within: tuple[str, ...]) -> FieldReader:
+    def _map(self, entry: Descriptor, within: tuple[str, ...]) -> FieldReader:
         described = DescriptorProto()
         entry.CopyToProto(described)
         key, value = (self._field(entry.fields_by_name[field.name], field, within) for field in described.field)
@@ -328,7 +329,7 @@ class FieldReaders:
         return FieldReader(schema, pairs(key, value, described.options.map_entry))
 
 
-def _is_declared_optional(field: Any, declared: FieldDescriptorProto) -> bool:
+def _is_declared_optional(field: FieldDescriptor, declared: FieldDescriptorProto) -> bool:
     """Whether a field that is not a message is declared ``optional``, which gives it presence."""
     alone = field.has_presence and field.message_type is None and field.containing_oneof is None
     return bool(declared.proto3_optional or (alone and declared.label == FieldDescriptorProto.LABEL_OPTIONAL))

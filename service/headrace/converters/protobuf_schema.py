@@ -17,6 +17,7 @@ from typing import Any
 
 from antlr4.error.ErrorListener import ErrorListener
 from google.protobuf import any_pb2, duration_pb2, empty_pb2, field_mask_pb2, struct_pb2, timestamp_pb2, wrappers_pb2
+from google.protobuf.descriptor import FileDescriptor
 from google.protobuf.descriptor_pb2 import (
     DESCRIPTOR,
     DescriptorProto,
@@ -265,14 +266,14 @@ _BUILT_IN = {
 """Files that schemas import without a reference, because converters contain them."""
 
 
-def load_schema(registered: RegisteredSchema) -> Any:
+def load_schema(registered: RegisteredSchema) -> FileDescriptor:
     """Return a schema as a ``FileDescriptor``. Raises BadRecord for a schema that cannot be loaded."""
     pool = DescriptorPool()
     _add(pool, registered, ROOT, set())
     return pool.FindFileByName(ROOT)
 
 
-def _add(pool: Any, registered: RegisteredSchema, name: str, added: set[str]) -> None:
+def _add(pool: DescriptorPool, registered: RegisteredSchema, name: str, added: set[str]) -> None:
     """Add a schema and its imports to the pool, imports first."""
     if name in added:
         return
@@ -294,7 +295,7 @@ def _add(pool: Any, registered: RegisteredSchema, name: str, added: set[str]) ->
     _put(pool, file)
 
 
-def _put(pool: Any, file: FileDescriptorProto) -> None:
+def _put(pool: DescriptorPool, file: FileDescriptorProto) -> None:
     try:
         pool.Add(file)
         pool.FindFileByName(file.name)
