@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin import NewTopic
 from aiokafka.errors import InvalidReplicationFactorError, KafkaError, MessageSizeTooLargeError, RecordListTooLargeError
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
@@ -22,7 +22,7 @@ from headrace.runtime.threads import LoopThread
 from headrace_connectors.errant_headers import context_headers
 from headrace_connectors.kafka.aiokafka_patches import position, stop_client
 from headrace_connectors.kafka.errors import headrace_error, is_transient
-from headrace_connectors.kafka.topics import create_topic
+from headrace_connectors.kafka.topics import admin_client, create_topic
 
 TOPIC = "errors.deadletterqueue.topic.name"
 REPLICATION = "errors.deadletterqueue.topic.replication.factor"
@@ -94,13 +94,9 @@ class KafkaDeadLetterQueue:
         await self._loop.call(self._close())
 
     async def _start(self) -> None:
-        admin = AIOKafkaAdminClient(**self._admin)
-        try:
-            await admin.start()
+        async with admin_client(self._admin) as admin:
             if self._topic not in await admin.list_topics():
                 await create_topic(admin, NewTopic(self._topic, 1, self._replication))
-        finally:
-            await admin.close()
         self._producer = AIOKafkaProducer(**self._arguments, value_serializer=_serialize)
         try:
             await self._producer.start()

@@ -19,7 +19,7 @@ from itertools import chain
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin import NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import InvalidProducerEpoch, KafkaError, ProducerFenced
 
@@ -27,7 +27,7 @@ from headrace.core.model.errors import ConfigError, Fenced, Retriable
 from headrace.ports import LogRecord
 from headrace_connectors.kafka.aiokafka_patches import check_alive, check_heard, pace_requests, position, stop_client
 from headrace_connectors.kafka.errors import headrace_error, is_transient
-from headrace_connectors.kafka.topics import create_topic
+from headrace_connectors.kafka.topics import admin_client, create_topic
 
 log = logging.getLogger(__name__)
 
@@ -200,9 +200,7 @@ class KafkaLog:
 
 async def ensure_topic(topic: LogTopic, arguments: Mapping[str, Any]) -> None:
     """Create the topic, or check that the existing one is compacted. Raises ConfigError, KafkaError and OSError."""
-    admin = AIOKafkaAdminClient(**arguments)
-    await admin.start()
-    try:
+    async with admin_client(arguments) as admin:
         if topic.name in await admin.list_topics():
             # A topic that deletes by age would lose connectors. Connect rejects it as well.
             [response] = await admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic.name)])
@@ -226,8 +224,6 @@ async def ensure_topic(topic: LogTopic, arguments: Mapping[str, Any]) -> None:
                 f"{topic.option.replace('.topic', '.replication.factor')}=1",
                 topic.option,
             ) from error
-    finally:
-        await admin.close()
 
 
 _TRANSACTION_MS = 10_000

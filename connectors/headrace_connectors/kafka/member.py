@@ -233,6 +233,7 @@ class GroupMember(Service):
             for topic in self._created_again:
                 await self._fail_topic(topic, _CREATED_AGAIN.format(topic=topic, group=self._settings.group))
             self._created_again = ()
+
         partitions = self._fetchable()
         if partitions == (NOWHERE,):
             self._gate_moved.clear()
@@ -241,12 +242,14 @@ class GroupMember(Service):
                 async with asyncio.timeout(GATE_SECONDS):
                     await self._gate_moved.wait()
             return
+
         epoch = self._numbering.epoch
         polled = await self._consumer.getmany(*partitions, timeout_ms=POLL_MS, max_records=self._size.records)
         if epoch != self._numbering.epoch:  # of an assignment whose first positions are not decided yet
             for client_partition in polled.keys() & self._consumer.assignment():
                 self._consumer.seek(client_partition, polled[client_partition][0].offset)
             return
+
         # No step between the poll and its positions: both are valid, so ``position`` returns without waiting.
         fetched = []
         for client_partition, records in polled.items():
@@ -254,6 +257,7 @@ class GroupMember(Service):
             # The highwater is that of the newest fetch; offsets of transaction markers before it have no records.
             behind = max(0, (self._consumer.highwater(client_partition) or 0) - end)
             fetched.append((partition, records, end, behind, self._fetched_at(client_partition)))
+
         self._idle = not fetched
         self._undelivered = {partition for partition, *_ in fetched}
         for partition, records, end, behind, fetched_at in fetched:

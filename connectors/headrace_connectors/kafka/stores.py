@@ -12,7 +12,6 @@ from typing import Any
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka import TopicPartition as ClientPartition
-from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 
 from headrace.config.kafka import KafkaSettings
@@ -27,6 +26,7 @@ from headrace_connectors.kafka.group_offsets import KafkaGroupOffsets
 from headrace_connectors.kafka.log import KafkaFencedLog, KafkaLog, LogTopic
 from headrace_connectors.kafka.preflight import check_brokers
 from headrace_connectors.kafka.settings import client_arguments, group_arguments, topic_arguments
+from headrace_connectors.kafka.topics import admin_client
 from headrace_connectors.kafka.worker_member import KafkaWorkerMember
 
 _CONFIG, _STATUS = "config.storage", "status.storage"
@@ -43,15 +43,11 @@ class KafkaTopicOffsets:
     async def ends(self, pattern: str) -> Mapping[TopicPartition, int]:
         """Return the last stable offsets of the matching topics' partitions. Raises Retriable, ConfigError or Fatal."""
         consumer = AIOKafkaConsumer(**self._arguments, isolation_level="read_committed", enable_auto_commit=False)
-        admin = AIOKafkaAdminClient(**self._arguments)  # a consumer knows only its own topics
         try:
             await consumer.start()
-            try:
-                await admin.start()
+            async with admin_client(self._arguments) as admin:  # a consumer knows only its own topics
                 topics = [topic for topic in await admin.list_topics() if re.fullmatch(pattern, topic)]
                 described = await admin.describe_topics(topics) if topics else []
-            finally:
-                await admin.close()
             partitions = [
                 ClientPartition(topic["topic"], partition["partition"])
                 for topic in described
@@ -83,14 +79,11 @@ class KafkaCluster:
 
     async def cluster_id(self) -> str | None:
         """Return the cluster's id for ``GET /``, None if it cannot be read."""
-        admin = AIOKafkaAdminClient(**self._arguments)
         try:
-            await admin.start()
-            answer: dict[str, Any] = await admin.describe_cluster()
+            async with admin_client(self._arguments) as admin:
+                answer: dict[str, Any] = await admin.describe_cluster()
         except (KafkaError, OSError):
             return None
-        finally:
-            await admin.close()
         return answer.get("cluster_id")
 
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from math import inf
 from typing import Any
 
@@ -69,16 +70,23 @@ class CompactedTopics:
         return compacted
 
     async def _read_policy(self, topic: str) -> str:
-        admin = AIOKafkaAdminClient(**self._arguments)
-        try:
-            await admin.start()
+        async with admin_client(self._arguments) as admin:
             [answer] = await admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic, {POLICY: None})])
-        finally:
-            await admin.close()
         [(code, message, _, _, entries)] = answer.resources
         if code:
             raise for_code(code)(message)
         return next((str(entry[1]) for entry in entries if entry[0] == POLICY), "")
+
+
+@asynccontextmanager
+async def admin_client(arguments: Mapping[str, Any]) -> AsyncIterator[AIOKafkaAdminClient]:
+    """Yield a client for admin requests, and close it. Raises KafkaError and OSError."""
+    admin = AIOKafkaAdminClient(**arguments)
+    try:
+        await admin.start()
+        yield admin
+    finally:
+        await admin.close()
 
 
 async def create_topic(admin: AIOKafkaAdminClient, topic: NewTopic) -> None:
