@@ -98,11 +98,9 @@ class SparkTable:
         self._first_sources: Sequence[TableSource] = ()  # of the table that this handle may create
         self._schema: pa.Schema | None = None
         self._key_fields: tuple[str, ...] = ()
-        self._fresh = False
-        self._seen = False
-        self._recreate = options.recreate
-        self._adopt = options.adopt
-        self._layout, self._table_format = options.layout, options.format
+        self._fresh = False  # this handle has created the table, and not written to it
+        self._seen = False  # the table has existed, so that its absence is an error
+        self._options = options
         self._soft = options.soft_delete and not options.history
         self._own_columns = HISTORY_COLUMNS if options.history else SOFT_COLUMNS if self._soft else VERSION_COLUMNS
 
@@ -114,7 +112,7 @@ class SparkTable:
             stored = self._session.schema(self._table)
             if stored is not None:
                 self._schema, self._seen = self._data_columns(stored), True
-            elif self._seen and not self._recreate:
+            elif self._seen and not self._options.recreate:
                 raise TableMissing(f"{self._label}: the table does not exist any more, or the storage does not show it")
         return self._schema
 
@@ -131,7 +129,7 @@ class SparkTable:
             raise Fatal(
                 f"{self._label}: the table was made with another insert.mode or delete.mode; write to another one"
             )
-        if not reserved and not self._adopt:
+        if not reserved and not self._options.adopt:
             raise Fatal(
                 f"{self._label}: the table was not created by Headrace; write to another one, or adopt it with "
                 "table.adopt=true"
@@ -170,13 +168,13 @@ class SparkTable:
                     self._session.run(*self._format.widen(self._path, column))
                 self._schema = apply_evolution(stored, change)
             # An adopted table does not have the property with its key columns yet.
-            if self._adopt and not self.key_fields():
+            if self._options.adopt and not self.key_fields():
                 self._session.run(set_properties(self._table, key_property(key_fields)))
                 self._key_fields = tuple(key_fields)
 
     def _create(self, schema: pa.Schema, key_fields: Sequence[str]) -> None:
         complete = pa.schema([*schema, *self._own_columns])
-        check_columns(self._label, self._table_format, self._layout, complete)
+        check_columns(self._label, self._options.format, self._options.layout, complete)
         self._session.run(*self._format.create_namespace(self._path.namespace))
         properties = {**key_property(key_fields), **source_properties(self.sources())}
         if not self._ledger.is_early():
@@ -309,7 +307,7 @@ class SparkTable:
         """
         self._refuse_unregistered()
         write_id = uuid.uuid4().hex
-        with self._committing, self._forgetting_on_error(), self._naming_the_file():
+        with self._committing, self._discarding_state_on_error(), self._naming_the_file():
             before = self._progress_before(commit)
             properties = {WRITE_ID: write_id, **commit_properties(commit, before)}
             with self._session.with_settings(self._format.commit_settings(properties)):
@@ -337,7 +335,7 @@ class SparkTable:
         return naming_the_file(self._label, lambda: self._format.damaged_file(self._session, self._path))
 
     @contextmanager
-    def _forgetting_on_error(self) -> Iterator[None]:
+    def _discarding_state_on_error(self) -> Iterator[None]:
         """Discard the cached state after an error: the table may have been dropped or recreated."""
         try:
             yield

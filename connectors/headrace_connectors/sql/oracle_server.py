@@ -169,7 +169,7 @@ BIND_TYPES: Mapping[str, oracledb.DbType] = {
     "INTERVAL YEAR TO MONTH": oracledb.DB_TYPE_NUMBER,
     "INTERVAL DAY TO SECOND": oracledb.DB_TYPE_NUMBER,
 }
-"""By the key column's type; all others are bound as text (``oracle_keys.py``)."""
+"""By the key column's type; all others are bound as text (``oracle_query.py``)."""
 
 
 def bind_type(type_name: str) -> oracledb.DbType:
