@@ -88,16 +88,16 @@ class RocksRowStore:
 
     def get(self, key: RowKey) -> Row | None:
         """Return the row and mark it as used. A row that cannot be decoded is deleted, and missing."""
-        written = _run_or_fail(self._db.get, _row_key(key))
-        if written is None:
+        entry = self._entry(key)
+        if entry is None:
             return None
         try:
-            row = decode_row(written[_RANK:])
+            row = decode_row(entry[_RANK:])
         except ValueError:
             self.drop(key)
             return None
-        if self._last_rank - _rank_of(written) >= max(len(self) // 2, 1):
-            self._write(key, written, written[_RANK:])
+        if self._last_rank - _rank_of(entry) >= max(len(self) // 2, 1):
+            self._write(key, entry, entry[_RANK:])
         return row
 
     def put(self, key: RowKey, row: Row) -> None:
@@ -110,7 +110,7 @@ class RocksRowStore:
         if self._limits.max_bytes and len(body) > self._limits.max_bytes:
             self.drop(key)
             return
-        self._write(key, _run_or_fail(self._db.get, _row_key(key)), body)
+        self._write(key, self._entry(key), body)
         limits, table = self._limits, key.table
         while limits.max_table_bytes and table in self._uses and self._uses[table].bytes > limits.max_table_bytes:
             self._evict_first(table)
@@ -120,9 +120,9 @@ class RocksRowStore:
             self._evict_first(min(self._uses, key=lambda candidate: self._first(candidate)[0]))
 
     def drop(self, key: RowKey) -> None:
-        written = _run_or_fail(self._db.get, _row_key(key))
-        if written is not None:
-            self._remove(key.table, _rank_of(written), key, len(written))
+        entry = self._entry(key)
+        if entry is not None:
+            self._remove(key.table, _rank_of(entry), key, len(entry))
 
     def keys(self, table: int | None) -> Collection[RowKey]:
         """Return the keys of a table, or of all tables."""
@@ -161,11 +161,11 @@ class RocksRowStore:
 
     def load(self) -> bytes | None:
         """Read the state of the last process, if it ended cleanly, and remove it from the disk."""
-        written = _run_or_fail(self._db.get, _STATE)
+        entry = _run_or_fail(self._db.get, _STATE)
         _run_or_fail(self._db.delete, _STATE)
         _run_or_fail(self._db.flush_wal, True)
         try:
-            saved = None if written is None else msgspec.msgpack.decode(written, type=_Saved)
+            saved = None if entry is None else msgspec.msgpack.decode(entry, type=_Saved)
         except msgspec.DecodeError:
             return None
         if saved is None:
@@ -189,6 +189,10 @@ class RocksRowStore:
             shutil.rmtree(self._path, ignore_errors=True)
 
     # -- order and bounds ---------------------------------------------------------------------------------------------
+
+    def _entry(self, key: RowKey) -> bytes | None:
+        entry: bytes | None = _run_or_fail(self._db.get, _row_key(key))
+        return entry
 
     def _write(self, key: RowKey, old: bytes | None, body: bytes) -> None:
         """Move the row to the end of the order, in one step."""
@@ -218,8 +222,8 @@ class RocksRowStore:
     def _evict_first(self, table: int) -> None:
         self.evicted += 1
         rank, key = self._first(table)
-        written = _run_or_fail(self._db.get, _row_key(key))
-        self._remove(table, rank, key, len(written or b""))
+        entry = self._entry(key)
+        self._remove(table, rank, key, len(entry or b""))
 
     def _first(self, table: int) -> tuple[int, RowKey]:
         """The rank and key of a table's least recently used row."""
@@ -275,8 +279,8 @@ def _order_key(table: int, rank: int) -> bytes:
     return _ORDER + _number(table) + _long(rank)
 
 
-def _rank_of(written: bytes) -> int:
-    return int.from_bytes(written[:_RANK], "big")
+def _rank_of(entry: bytes) -> int:
+    return int.from_bytes(entry[:_RANK], "big")
 
 
 def _number(table: int) -> bytes:
