@@ -189,7 +189,7 @@ class DeltaFormat:
                     return  # to a point in time: the restored version is unknown
                 newest = int(restored)
 
-    def compact(self, session: TableSession, path: TablePath, budget: float, committing: ExclusiveCommit) -> int:
+    def compact(self, session: TableSession, path: TablePath, budget: float, commit_alone: ExclusiveCommit) -> int:
         """Run OPTIMIZE while the writer waits: beside it, each merge that deletes rows of these files would fail it."""
         files, snapshot = [], self._snapshot(session, path)
         with session.calling():
@@ -205,7 +205,7 @@ class DeltaFormat:
             return 0
         small = max((file.size for rewrite in rewrites for file in rewrite.files if not file.is_worn), default=0)
         settings = {_OPTIMIZE + "minFileSize": str(small + 1), _OPTIMIZE + "maxDeletedRowsRatio": str(WORN)}
-        with committing() as properties, session.with_settings({**self.commit_settings(properties), **settings}):
+        with commit_alone() as properties, session.with_settings({**self.commit_settings(properties), **settings}):
             session.run(f"OPTIMIZE {self.sql_name(path)}")
         return sum(rewrite.cost for rewrite in rewrites)
 

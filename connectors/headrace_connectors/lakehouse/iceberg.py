@@ -144,21 +144,21 @@ class IcebergFormat:
     def history(self, session: TableSession, path: TablePath) -> Iterator[Mapping[str, str]]:
         yield from (snapshot.summary for snapshot in IcebergTable(session, self.sql_name(path)).snapshots())
 
-    def compact(self, session: TableSession, path: TablePath, budget: float, committing: ExclusiveCommit) -> int:
+    def compact(self, session: TableSession, path: TablePath, budget: float, commit_alone: ExclusiveCommit) -> int:
         """Rewrite files beside the writer; sorted tables and those of version 2 by Iceberg's procedure."""
         compaction = IcebergCompaction(session, self.sql_name(path))
         rewrites = plan(compaction.files(), budget)
         if compaction.is_possible:
             for rewrite in rewrites:
                 result = compaction.rewrite(rewrite.files)
-                with committing() as properties:
+                with commit_alone() as properties:
                     compaction.replace(result, properties)
         elif rewrites:
-            self._compact_by_procedure(session, path, rewrites, committing)
+            self._compact_by_procedure(session, path, rewrites, commit_alone)
         return sum(rewrite.cost for rewrite in rewrites)
 
     def _compact_by_procedure(
-        self, session: TableSession, path: TablePath, rewrites: Sequence[Rewrite], committing: ExclusiveCommit
+        self, session: TableSession, path: TablePath, rewrites: Sequence[Rewrite], commit_alone: ExclusiveCommit
     ) -> None:
         """Try it beside the writer; if a merge deletes rows of the files meanwhile, again while the writer waits."""
         small = max((file.size for rewrite in rewrites for file in rewrite.files if not file.is_worn), default=0)
@@ -176,9 +176,9 @@ class IcebergFormat:
         try:
             session.run(statement)
         except Conflict:
-            with committing():
+            with commit_alone():
                 session.run(statement)
-        with committing() as properties:
+        with commit_alone() as properties:
             self.carry(session, path, properties)
 
     def limits(self, session: TableSession, path: TablePath) -> Sequence[str]:

@@ -108,7 +108,7 @@ class TableFormat(Protocol):
     def history(self, session: TableSession, path: TablePath) -> Iterator[Mapping[str, str]]:
         """Return the properties of the stored commits that were not undone, newest first."""
 
-    def compact(self, session: TableSession, path: TablePath, budget: float, committing: ExclusiveCommit) -> int:
+    def compact(self, session: TableSession, path: TablePath, budget: float, commit_alone: ExclusiveCommit) -> int:
         """Rewrite files that are worth it (``compaction_plan.py``) with at most ``budget`` bytes. Return the bytes.
 
         Raises Conflict if another writer changed the table. What was rewritten before stays.

@@ -34,7 +34,7 @@ _DAY = 24 * 3600 * 1_000_000
 class Upkeep:
     """The upkeep of one table and its ledger. ``run`` works in a thread beside the writer's, with its own session.
 
-    ``gate`` is held by each commit of the writer.
+    ``commit_lock`` is held by each commit of the writer.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Upkeep:
         table_format: TableFormat,
         ledger: TombstoneLedger,
         path: TablePath,
-        gate: threading.Lock,
+        commit_lock: threading.Lock,
         budget: WriteBudget,
         maintenance: Maintenance = Maintenance.BACKGROUND,
     ) -> None:
@@ -52,7 +52,7 @@ class Upkeep:
         self._format = table_format
         self._ledger = ledger
         self._path = path
-        self._gate = gate
+        self._commit_lock = commit_lock
         self._budget = budget
         self._maintenance = maintenance
         # A new handle has no times, and considers everything.
@@ -127,7 +127,7 @@ class Upkeep:
 
             if self._ledger_commits >= LEDGER_COMMITS_UNTIL_COMPACTION:
                 self._ledger_commits = 0
-                # No gate: commits to the ledger have no progress to repeat.
+                # Without the lock: commits to the ledger have no progress to repeat.
                 self._format.compact(self._session, ledger, float("inf"), lambda: nullcontext({}))
                 self._format.expire(self._session, ledger)
             if self._ledger_expired_on != today:
@@ -139,6 +139,6 @@ class Upkeep:
     @contextmanager
     def _commit_alone(self) -> Iterator[Mapping[str, str]]:
         """Exclude the writer's commits, and provide the properties that the next commit repeats."""
-        with self._gate:
+        with self._commit_lock:
             progress = progress_of_commits(self._format.history(self._session, self._path)) or NO_PROGRESS
             yield carried_properties(progress)

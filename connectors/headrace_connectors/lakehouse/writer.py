@@ -90,8 +90,8 @@ class SparkTable:
         self._path = path
         self._table = table_format.sql_name(path)
         self._ledger = TombstoneLedger(session, table_format, ledger_path(path), recreate=options.recreate)
-        self._committing = threading.Lock()
-        self._upkeep = Upkeep(session, table_format, self._ledger, path, self._committing, budget, options.maintenance)
+        self._commit_lock = threading.Lock()
+        self._upkeep = Upkeep(session, table_format, self._ledger, path, self._commit_lock, budget, options.maintenance)
         self._commits = 0
         self._notes: Sequence[str] = ()
         self._cached: tuple[str, Progress] | None = None  # the version of the table with this progress
@@ -215,7 +215,7 @@ class SparkTable:
             self._first_sources = list(dict.fromkeys([*kept, source]))
             return
         names = set(map(property_name, replaced)) - {property_name(source)}
-        with self._committing:
+        with self._commit_lock:
             self._session.run(set_properties(self._table, source_properties([source])))
             if names:
                 self._session.run(unset_properties(self._table, sorted(names)))
@@ -307,7 +307,7 @@ class SparkTable:
         """
         self._refuse_unregistered()
         write_id = uuid.uuid4().hex
-        with self._committing, self._discarding_state_on_error(), self._naming_the_file():
+        with self._commit_lock, self._discarding_state_on_error(), self._naming_the_file():
             before = self._progress_before(commit)
             properties = {WRITE_ID: write_id, **commit_properties(commit, before)}
             with self._session.with_settings(self._format.commit_settings(properties)):

@@ -39,7 +39,7 @@ class RecordedFormat(IcebergFormat):
         self.budgets: list[float] = []
         self.error: Exception | None = None
 
-    def compact(self, session: Any, path: TablePath, budget: float, committing: Any) -> int:
+    def compact(self, session: Any, path: TablePath, budget: float, commit_alone: Any) -> int:
         """Record the budget."""
         self.steps.append(f"compact {path.name}")
         self.budgets.append(budget)
