@@ -135,7 +135,7 @@ class KafkaOffsets:
         """Return the end offset of every partition of the topic."""
         return self._runner.run(self._topics.ends(re.escape(topic)))
 
-    def committed(self) -> Mapping[TopicPartition, int]:
+    def committed_offsets(self) -> Mapping[TopicPartition, int]:
         """Return the group's committed offsets."""
         return self._runner.run(self._groups.committed(self._group))
 

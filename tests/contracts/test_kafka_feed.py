@@ -11,7 +11,7 @@ from support.kafka.feed_harness import FeedHarness, Recorder, until
 from support.kafka.kafka_harness import QUICK, KafkaHarness
 from support.kafka.kafka_settings import settings_of
 
-from headrace.core.decode.json_converter import Document, JsonConverter, whole
+from headrace.core.decode.json_converter import Document, JsonConverter, document_bytes
 from headrace.ports import TopicPartition
 from headrace_dev.kafka import Kafka
 
@@ -41,7 +41,7 @@ class TestKafkaFeed(FeedSuite):
 
         asyncio.run(scenario())
         assert [type(value) for value in listener.values] == [Document, bytes, Document]
-        assert [whole(value) for value in listener.values] == documents
+        assert [document_bytes(value) for value in listener.values] == documents
 
     def test_offsets_go_without_a_note_that_brokers_refuse(
         self, harness: KafkaHarness, connector: str, topic: str

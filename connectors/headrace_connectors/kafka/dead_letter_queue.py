@@ -15,7 +15,7 @@ from aiokafka.errors import InvalidReplicationFactorError, KafkaError, MessageSi
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from headrace.config.framework import DeadLetterSettings
-from headrace.core.decode.json_converter import whole
+from headrace.core.decode.json_converter import document_bytes
 from headrace.core.model.errors import ConfigError, Fatal, Retriable
 from headrace.ports import ErrantRecord, Record
 from headrace.runtime.threads import LoopThread
@@ -114,7 +114,7 @@ class KafkaDeadLetterQueue:
             added = context_headers(errant_record, self._connector, self._task) if self._with_context else []
             letter = {
                 "key": record.key,
-                "value": _NULL if record.value is None else whole(record.value),
+                "value": _NULL if record.value is None else document_bytes(record.value),
                 "timestamp_ms": record.timestamp,
                 "headers": [*record.headers, *added],
             }

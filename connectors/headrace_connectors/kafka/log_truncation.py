@@ -29,7 +29,7 @@ from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import IncompatibleBrokerVersion, KafkaError, for_code
 
 from headrace.core.batch.offsets import LogPosition, ReadLogs
-from headrace.core.decode.json_converter import whole
+from headrace.core.decode.json_converter import document_bytes
 from headrace.core.model.errors import Retriable
 from headrace.ports import OffsetNote, TopicPartition
 from headrace_connectors.kafka.protocol import NO_ID, OffsetForLeaderEpochRequest, TopicIdsRequest
@@ -192,5 +192,5 @@ class LogTruncation:
 
 
 def _position(record: FetchedRecord, topic_id: str = "") -> LogPosition:
-    checksum = zlib.crc32(whole(record.value) or b"", zlib.crc32(record.key or b""))
+    checksum = zlib.crc32(document_bytes(record.value) or b"", zlib.crc32(record.key or b""))
     return LogPosition(record.offset, record.timestamp, checksum, record.leader_epoch, topic_id)

@@ -149,7 +149,7 @@ class PostgresRowSource:
 
 def _key_term(catalog: CatalogTable, name: str) -> KeyTerm:
     column = key_column(catalog, name)
-    base = column.type.resolved()
+    base = column.type.base_type()
     part = next((part for part in catalog.key if part.name == column.name), None)
     # Without an index: operators of an extension's types are in the schema of the type.
     operator = (base.schema, "=") if part is None else (part.operator_schema, part.operator)

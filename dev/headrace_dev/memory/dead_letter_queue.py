@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from headrace.core.decode.json_converter import whole
+from headrace.core.decode.json_converter import document_bytes
 from headrace.ports import ErrantRecord
 from headrace_connectors.errant_headers import Headers, context_headers
 
@@ -34,7 +34,9 @@ class MemoryDeadLetterQueue:
         for each in errant:
             added = context_headers(each, self._connector, self._task) if self._with_context else []
             headers = [*each.record.headers, *added]
-            self.letters.append(QueuedLetter(each.record.key, whole(each.record.value), each.record.timestamp, headers))
+            self.letters.append(
+                QueuedLetter(each.record.key, document_bytes(each.record.value), each.record.timestamp, headers)
+            )
 
     async def close(self) -> None:
         """Do nothing."""

@@ -21,7 +21,7 @@ from headrace.config.framework import TopicSettings
 from headrace.config.kafka import KafkaSettings
 from headrace.core.batch.offsets import LogPosition, ReadLogs, with_log_position
 from headrace.core.connect.work import assign_topics
-from headrace.core.decode.json_converter import Document, whole
+from headrace.core.decode.json_converter import Document, document_bytes
 from headrace.core.model.errors import ConfigError, Fatal, Fenced
 from headrace.ports import Chunk, DeadLetterQueue, Divide, FeedListener, Messages, OffsetNote, Record, TopicPartition
 from headrace.runtime.task.asyncio_agent import AsyncioAgent
@@ -124,7 +124,7 @@ class MemoryBroker:
         if not self._removed[partition] <= offset < len(log):
             return None
         record = log[offset]
-        checksum = zlib.crc32(whole(record.value) or b"", zlib.crc32(record.key or b""))
+        checksum = zlib.crc32(document_bytes(record.value) or b"", zlib.crc32(record.key or b""))
         return LogPosition(offset, record.timestamp, checksum, topic_id=self.topic_ids[partition.topic])
 
     def read(self, partition: TopicPartition, start: int, most: int) -> Sequence[Record]:
@@ -372,7 +372,7 @@ def _divided(record: Record, divide: Divide) -> Record:
         record.offset,
         record.timestamp,
         record.key,
-        divide(whole(record.value)),
+        divide(document_bytes(record.value)),
         record.headers,
     )
 

@@ -39,7 +39,7 @@ from headrace.core.model.errors import BadRecord, Stage
 from headrace.core.model.events import RowVersion, TableId
 from headrace.core.model.inferred_types import infer_schema
 from headrace.core.model.schema import Field, Schema
-from headrace.core.model.versioned_writes import Key, joined
+from headrace.core.model.versioned_writes import Key, join_writes
 
 _START, _END = "_range_start", "_range_end"
 _BOUNDS = (_START, _END)
@@ -168,7 +168,7 @@ class CassandraDecoder:
                 batches.append(self._batch(record))
             except BadRecord as error:
                 out.errant.append(Errant(index, error.stage or Stage.TASK_PUT, error))
-        out.messages += [RoutedEvents(self._topic, batch) for batch in joined(batches)]
+        out.messages += [RoutedEvents(self._topic, batch) for batch in join_writes(batches)]
         out.notes, out.losses = self._losses.drain()
         return out
 

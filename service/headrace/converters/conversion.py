@@ -18,7 +18,7 @@ from headrace.core.decode.column_rows import Struct, Wanted, in_python, take_row
 from headrace.core.decode.decoded import Decoded
 from headrace.core.decode.envelope import EnvelopeOptions
 from headrace.core.decode.envelope_block import Block
-from headrace.core.decode.json_converter import Document, whole
+from headrace.core.decode.json_converter import Document, document_bytes
 from headrace.core.decode.record_decoder import Decoder, RecordDecoder, Sources
 from headrace.core.decode.records import Errant, KafkaRecord
 from headrace.core.model.catalog import Catalog
@@ -193,7 +193,7 @@ def _convert_document(
     if converter is None or document is None or isinstance(document, SchemaAndValue):
         return document
     try:
-        data = converter.to_connect_data(whole(document) or b"", headers)
+        data = converter.to_connect_data(document_bytes(document) or b"", headers)
     except BadRecord as error:
         error.stage = stage
         raise

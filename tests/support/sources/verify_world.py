@@ -169,7 +169,7 @@ class World:
         self.step()
         return {PLACE: self.published}
 
-    def committed(self) -> Mapping[TopicPartition, int]:
+    def committed_offsets(self) -> Mapping[TopicPartition, int]:
         self.step()
         return {PLACE: self.applied}
 

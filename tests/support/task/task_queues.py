@@ -94,7 +94,7 @@ class TaskQueues:
 
     def unwritten(self) -> Mapping[str, Unwritten]:
         """Return the oldest unwritten changes, by table."""
-        return {name: found for name, queue in self._queues.items() if (found := queue.unwritten) is not None}
+        return {name: found for name, queue in self._queues.items() if (found := queue.oldest_unwritten) is not None}
 
     def reset(self) -> None:
         """Discard all events that are not complete."""

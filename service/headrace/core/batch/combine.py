@@ -139,16 +139,16 @@ class Run:
         return combine(self._changes) if self._changes else self._last
 
 
-def remaining(changes: Changes, gone: Collection[int]) -> Changes:
-    """Return the events except those at the indexes ``gone``, which count as lost before the others."""
+def without_events(changes: Changes, omitted: Collection[int]) -> Changes:
+    """Return the events except those at the indexes ``omitted``, which count as lost before the others."""
     # A value that a later event reports as unchanged counts only if no event between them was omitted: the omitted one
     # may have changed it.
     newly = np.zeros(len(changes), np.int64)
-    newly[list(gone)] = 1
+    newly[list(omitted)] = 1
     for partition in np.unique(changes.version.partition):
         its = changes.version.partition == partition
         newly[its] = newly[its].cumsum()
-    kept = np.array([index for index in range(len(changes)) if index not in gone], np.int64)
+    kept = np.array([index for index in range(len(changes)) if index not in omitted], np.int64)
     return replace(changes.take(kept), lost=(changes.losses() + newly)[kept])
 
 

@@ -149,13 +149,13 @@ class LogPosition:
     leader_epoch: int = -1
     topic_id: str = ""
 
-    def difference(self, found: LogPosition) -> str | None:
-        """Return why ``found``, read at the same offset, is not the same record; None if it is."""
-        if found.offset < self.offset:
+    def difference(self, record: LogPosition) -> str | None:
+        """Return why ``record``, read at the same offset, is not the same record; None if it is."""
+        if record.offset < self.offset:
             return f"the log ended before offset {self.offset}"
-        if found.offset > self.offset:
+        if record.offset > self.offset:
             return None  # compaction has removed the record
-        if (found.timestamp, found.checksum) != (self.timestamp, self.checksum):
+        if (record.timestamp, record.checksum) != (self.timestamp, self.checksum):
             return f"another record is at offset {self.offset}"
         return None
 

@@ -175,7 +175,7 @@ class TableQueue:
         return self.size + self._held.size + (self._open.size if self._open is not None else 0)
 
     @property
-    def unwritten(self) -> Unwritten | None:
+    def oldest_unwritten(self) -> Unwritten | None:
         """What has waited longest: in the open batch, in the queue, or as half of a key change."""
         if self._open is not None:
             return Unwritten(self._open.opened_at, self._open.source_time)

@@ -56,7 +56,7 @@ def null_may_hide(connector: str, schema: Schema, column: CatalogColumn | None, 
 
 
 def schema_with_doubt(connector: str, schema: Schema, modes: HandlingModes) -> Schema:
-    """Return the schema of an inferred column, marked if its nulls stay doubtful when the table's type is known."""
+    """Return the schema of an inferred column, marked if its nulls stay doubtful whatever type the table has."""
     if connector == "oracle" and schema.parameters == INFERRED and not modes.lob_enabled:
         return replace(schema, parameters=MAYBE_LOB)
     return schema

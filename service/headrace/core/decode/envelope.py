@@ -24,14 +24,14 @@ from headrace.core.decode.flattened import (
     MetadataNames,
     has_no_order,
     is_flattened,
+    lacks_metadata,
     plain_is_flattened,
-    tells_too_little,
 )
 from headrace.core.decode.json_converter import Document, JsonConverter
 from headrace.core.decode.log_servers import log_servers
 from headrace.core.decode.records import Errant, KafkaRecord
 from headrace.core.decode.schema_changes import schema_changes
-from headrace.core.decode.topic_tables import IGNORED_TOMBSTONES, TABLE_UNKNOWN, Astray, TopicTables
+from headrace.core.decode.topic_tables import IGNORED_TOMBSTONES, TABLE_UNKNOWN, TopicTables, Unapplied
 from headrace.core.model.catalog import Catalog, HandlingModes, NoCatalog
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.errors import BadRecord, Stage
@@ -180,7 +180,7 @@ class TopicDecoder:
             return None
         self._tables.begin(block.records)
         self._tables.see(events)
-        if self._tables.astray(events):
+        if self._tables.tombstones_to_omit(events):
             return None
         self._last = codec
         out = self._table_events(codec, events)
@@ -227,7 +227,7 @@ class TopicDecoder:
             events, unread = reader.read(codec, records, run)
             others.add(unread)
         for index in reversed(self._tables.complete(events)) if reader is self._flattened else ():
-            others.add(self._refuse_or_ignore(events.remove(index), Astray.UNKNOWN, True))
+            others.add(self._refuse_or_ignore(events.remove(index), Unapplied.UNKNOWN, True))
         if early.indexes and len(events):
             first, refused = self._early(codec, records, early, events)
             others.add(refused)
@@ -247,7 +247,7 @@ class TopicDecoder:
                 certain.add(index, None)
             else:
                 alone = flattened or self._options.added.in_headers(records[index].headers)
-                others.add(self._refuse_or_ignore(index, Astray.EARLY, alone))
+                others.add(self._refuse_or_ignore(index, Unapplied.EARLY, alone))
         early.clear()
         if codec is None or not certain.indexes:
             return Events(), others
@@ -360,7 +360,7 @@ class TopicDecoder:
         is_flattened = isinstance(codec, FlatCodec)
         if Operation.TOMBSTONE in events.operations:
             # Remove the tombstones that do not belong to the table of the event before them.
-            for index, why in reversed(self._tables.astray(events).items()):
+            for index, why in reversed(self._tables.tombstones_to_omit(events).items()):
                 out.add(self._refuse_or_ignore(events.remove(index), why, is_flattened))
         # Changes have one table, and a truncate is a message of its own. Of the events of a topic that a transform
         # has merged, as c(a.orders), u(a.orders), d(b.orders), tombstone, t(b.orders), c(a.orders), the pieces are
@@ -382,14 +382,14 @@ class TopicDecoder:
                 continue
             truncate = Truncate(self._tables.current, version.row(0), log_servers(piece.sources, version.position))
             out.messages.append(RoutedEvents(self._topic, truncate))
-        self._tables.remember(codec, events)
+        self._tables.store_deletes(codec, events)
         return out
 
-    def _refuse_or_ignore(self, index: int, why: Astray, flattened: bool) -> Decoded:
+    def _refuse_or_ignore(self, index: int, why: Unapplied, flattened: bool) -> Decoded:
         """Return a tombstone that is not applied: a bad record if it may be the delete itself, else a skipped one."""
-        if why is Astray.UNKNOWN or (flattened and why is Astray.EARLY):
+        if why is Unapplied.UNKNOWN or (flattened and why is Unapplied.EARLY):
             return Decoded(errant=[Errant(index, Stage.TASK_PUT, BadRecord(TABLE_UNKNOWN))])
-        if why is Astray.EARLY:
+        if why is Unapplied.EARLY:
             self._note(IGNORED_TOMBSTONES)
         return Decoded(skipped=1)
 
@@ -420,7 +420,7 @@ class TopicDecoder:
                 refused = dict.fromkeys((error.culprit, *error.also), error)
             else:
                 is_flattened = isinstance(codec, FlatCodec)
-                if is_flattened and tells_too_little(changes):
+                if is_flattened and lacks_metadata(changes):
                     out.messages.append(InsufficientMetadata(self._topic))
                 if has_no_order(changes):
                     self._note(NO_ORDER if is_flattened else NO_POSITIONS)

@@ -66,10 +66,12 @@ def block_events(block: Block, codec: Codec, key_row: Callable[[Codec, Key], Seq
         raise Unsuited
     with_row = with_value if after.present is None else with_value[after.present]
     # c and u have a row, d and tombstones do not. Any other record (an update without 'after'…) needs a closer look.
-    gone = [place for place, operation in enumerate(operations) if operation not in WITH_ROW]
-    _require(len(with_row) + len(gone) == count and not set(gone).intersection(with_row.tolist()))
+    without_row = [place for place, operation in enumerate(operations) if operation not in WITH_ROW]
+    _require(len(with_row) + len(without_row) == count and not set(without_row).intersection(with_row.tolist()))
     sources, common = _sources(codec.source, values, with_value, count)
-    keys = dict(zip(gone, (key_row(codec, key) for key in block.keys(gone, codec.key_fields)), strict=True))
+    keys = dict(
+        zip(without_row, (key_row(codec, key) for key in block.keys(without_row, codec.key_fields)), strict=True)
+    )
     may_have_before, before = np.ones(count, np.bool_), values.columns.get("before")
     if isinstance(before, Struct) and before.present is not None:  # a null: the event does not have the earlier row
         may_have_before[np.delete(with_value, before.present)] = False

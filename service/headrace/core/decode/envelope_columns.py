@@ -271,8 +271,8 @@ class ChangesBuilder:
         connector = _connector(events) or ""
         entry = self._catalog.table(table)
         if entry is not None and not entry.published:
-            whole = UNPUBLISHED_ROOT if entry.relkind == "p" else UNPUBLISHED_TABLE
-            self.notes.append(UNPUBLISHED_PARTITION if entry.partition else whole)
+            table_note = UNPUBLISHED_ROOT if entry.relkind == "p" else UNPUBLISHED_TABLE
+            self.notes.append(UNPUBLISHED_PARTITION if entry.partition else table_note)
         by_name = {} if entry is None else {column.name: column for column in entry.columns}
         # Also in snapshot reads: there, a text equal to the placeholder is the row's value.
         may_omit = (operations != Operation.DELETE) & (operations != Operation.TOMBSTONE)

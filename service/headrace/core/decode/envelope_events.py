@@ -171,12 +171,12 @@ class Events:
 class EventReader:
     """Read the runs of one topic: return their events, and their bad and skipped records.
 
-    ``rows_tell_keys`` says that key columns were named, so that an event with a row may come without a key.
+    ``rows_have_keys`` is whether key columns were named, so that an event with a row may come without a key.
     """
 
-    def __init__(self, key_schemas: bool, keyless: bool = False, rows_tell_keys: bool = False) -> None:
+    def __init__(self, key_schemas: bool, keyless: bool = False, rows_have_keys: bool = False) -> None:
         self._keyless = keyless
-        self._rows_tell_keys = rows_tell_keys or keyless
+        self._rows_have_keys = rows_have_keys or keyless
         self._keys = JsonConverter(key_schemas)
 
     def key_schema_name(self, record: KafkaRecord) -> str | None:
@@ -287,7 +287,7 @@ class EventReader:
             raise BadRecord(f"the change event has an unknown operation {str(operation)[:20]!r}")
         if envelope.after is None:
             raise BadRecord(f"the change event with op={operation} has no 'after'")
-        if record.key is None and not self._rows_tell_keys:  # even if other records show the key columns
+        if record.key is None and not self._rows_have_keys:  # even if other records show the key columns
             raise BadRecord(KEYLESS)
         return _UPSERTS[operation], codec.row(envelope.after)
 

@@ -95,14 +95,14 @@ def has_no_order(changes: Changes) -> bool:
     return bool((streamed & (changes.version.position == NO_POSITION)).any())
 
 
-def tells_too_little(changes: Changes) -> bool:
-    """Return whether op, position or table are absent: no reselect, no cache then (``reselect.md`` section 1.1)."""
+def lacks_metadata(changes: Changes) -> bool:
+    """Return whether op, position or table are absent: reselect is impossible then (``reselect.md`` section 1.1)."""
     return not (changes.table.database and changes.table.table) or has_no_order(changes)
 
 
 @dataclass(frozen=True, slots=True)
 class EventMetadata:
-    """The metadata in a flattened record. ``source`` has the known fields of the source block."""
+    """The metadata in a flattened record. ``source`` has the fields of the source block."""
 
     op: str | None
     deleted: bool
@@ -127,7 +127,7 @@ class EventMetadata:
         return self.op or ("r" if is_snapshot else "u")
 
     def source_block(self, connector: str, table: str | None, names: MetadataNames) -> Source:
-        """The source block with the known fields; ``table`` is the name of its table if it is not one of them.
+        """The source block with the fields of ``source``; ``table`` is the name of its table if it is not one of them.
 
         Raises BadRecord for a field of another type than a connector's.
         """
@@ -261,9 +261,9 @@ class FlattenedReader(EventReader):
         topic: str,
         names: MetadataNames,
         keyless: bool = False,
-        rows_tell_keys: bool = False,
+        rows_have_keys: bool = False,
     ) -> None:
-        super().__init__(key_schemas, keyless, rows_tell_keys)
+        super().__init__(key_schemas, keyless, rows_have_keys)
         self._topic = topic
         self._names = names
         self._connector = ""

@@ -1,7 +1,7 @@
 """Decode JsonConverter's documents to typed values, by schema, or to Connect data for transforms.
 
 With ``schemas.enable`` every document carries its schema, byte for byte the same from one record to the next. So the
-schema part is read once, remembered as the document's prefix, and afterwards recognised by comparing bytes; only the
+schema part is read once, cached as the document's prefix, and afterwards recognized by comparing bytes; only the
 payload is decoded, by a msgspec type that was compiled from the schema and names just the fields that are used.
 """
 
@@ -67,7 +67,7 @@ class Document(msgspec.Struct, frozen=True, gc=False):
         return len(self.payload)
 
 
-def whole(document: bytes | Document | None) -> bytes | None:
+def document_bytes(document: bytes | Document | None) -> bytes | None:
     """Return the document as it was in Kafka."""
     return bytes(document) if isinstance(document, Document) else document
 
@@ -145,7 +145,7 @@ class JsonConverter:
         """
         first = next((document for document in documents if document is not None), None)
         if not self._schemas_enable and not isinstance(first, SchemaAndValue):
-            plain: list[bytes | None] = [whole(document) for document in documents]  # type: ignore[arg-type] # all are of one form
+            plain: list[bytes | None] = [document_bytes(document) for document in documents]  # type: ignore[arg-type] # all are of one form
             if any(map(_like_a_document, filter(None, plain))):
                 return None
             return None, [*plain]

@@ -165,8 +165,8 @@ def _without(tokens: Sequence[_Token], word: str) -> Sequence[_Token]:
 def _parse_added(tokens: Sequence[_Token]) -> Altered | None:
     if not tokens:
         return None
-    whole = tokens[1:-1] if tokens[0].mark == "(" and tokens[-1].mark == ")" else tokens
-    definitions = _split(whole) if whole is not tokens else [tokens]
+    is_list = tokens[0].mark == "(" and tokens[-1].mark == ")"
+    definitions = _split(tokens[1:-1]) if is_list else [tokens]
     columns = [
         _column(definition) for definition in definitions if definition[:1] and definition[0].word not in _NO_COLUMNS
     ]

@@ -37,7 +37,7 @@ IGNORED_TOMBSTONES = Note(
 )
 
 
-class Astray(Enum):
+class Unapplied(Enum):
     """Why a tombstone is not applied to the table of the event before it."""
 
     REPEATED = auto()
@@ -156,7 +156,7 @@ class TopicTables:
             name, _, database, schema, table = names
             self.current = TableId(name or "", database or "", schema or "", table or "")
 
-    def remember(self, codec: Codec, events: Events) -> None:
+    def store_deletes(self, codec: Codec, events: Events) -> None:
         """Store the deletes that later tombstones may refer to."""
         deleted, begin = self.tail.deleted, max(0, len(events) - RECENT)
         last = zip(events.records[begin:], events.operations[begin:], events.sources[begin:], strict=True)
@@ -172,7 +172,7 @@ class TopicTables:
 
     @property
     def begins_unknown(self) -> bool:
-        """Whether the table of a tombstone that comes next is unknown, and has to be known."""
+        """Whether a tombstone that comes next has no certain table, and needs one."""
         return self._apart and self.tail.names is None
 
     def certain(self, record: KafkaRecord, events: Events) -> bool:
@@ -202,11 +202,11 @@ class TopicTables:
             del run.indexes[place], run.payloads[place]
         return len(dropped)
 
-    def astray(self, events: Events) -> dict[int, Astray]:
+    def tombstones_to_omit(self, events: Events) -> dict[int, Unapplied]:
         """Return tombstones that may not be of the table of the event before them, by index, in ascending order."""
         if len(self._seen) < 2 and not self._apart:
             return {}
-        astray: dict[int, Astray] = {}
+        omitted: dict[int, Unapplied] = {}
         deleted = {key: names for key, (names, _) in self.tail.deleted.items()}
         names, only = self.tail.names, len(self._seen) == 1
         for place, (record, operation, source) in enumerate(
@@ -220,13 +220,13 @@ class TopicTables:
             if operation is Operation.DELETE:
                 deleted[key] = names
             elif operation is Operation.TOMBSTONE and of is not None:
-                astray[place] = Astray.REPEATED
+                omitted[place] = Unapplied.REPEATED
             elif operation is Operation.TOMBSTONE and self._apart and not self._is_proven(record, names, only):
                 if record.offset - self.tail.begin < RECENT:
-                    astray[place] = Astray.EARLY
+                    omitted[place] = Unapplied.EARLY
                 elif len(self._seen) > 1:
-                    astray[place] = Astray.UNKNOWN
-        return astray
+                    omitted[place] = Unapplied.UNKNOWN
+        return omitted
 
     def _is_proven(self, record: KafkaRecord, names: Names, only: bool) -> bool:
         """Whether a tombstone's key schema, or the topic, has Debezium's name for the table.

@@ -211,7 +211,7 @@ def with_displaced(
         events_by_key[changes.key[index].as_py()].append(index)
     for key, events in events_by_key.items():
         walk.apply(key, events, stored.get(key))
-    return replace(changes, key_changes=replace(changes.key_changes, displaced=walk.displaced)), walk.remembered
+    return replace(changes, key_changes=replace(changes.key_changes, displaced=walk.displaced)), walk.new_entries
 
 
 class _Walk:
@@ -220,7 +220,7 @@ class _Walk:
         self._ledger = ledger
         self._second: dict[tuple[str, int], int] = {}
         self.displaced: dict[int, int] = {}
-        self.remembered: dict[str, RowVersion] = {}
+        self.new_entries: dict[str, RowVersion] = {}
 
     def apply(self, key: str, events: list[int], row: RowVersion | None) -> None:
         """Apply one key's events in order of arrival."""
@@ -240,7 +240,7 @@ class _Walk:
                 if row is not None and event in self._changes.key_changes.old_keys and transaction >= 0:
                     # The row gets a key that another row has.
                     self._second[key, transaction] = event
-                    self._remember(_ledger_key("onto", transaction, key), version)
+                    self._record(_ledger_key("onto", transaction, key), version)
                 row = succeed(version, row)
             before = event
 
@@ -254,7 +254,7 @@ class _Walk:
             return False
         left = self._recorded_version(_ledger_key("from", transaction, key))
         if left is None:
-            self._remember(_ledger_key("from", transaction, key), version)
+            self._record(_ledger_key("from", transaction, key), version)
         return left is None or left.position == version.position
 
     def _second_half_between(self, old_key: str, delete: int, tombstone: int) -> bool:
@@ -269,11 +269,11 @@ class _Walk:
         )
 
     def _recorded_version(self, name: str) -> RowVersion | None:
-        return self.remembered.get(name) or self._ledger.get(name)
+        return self.new_entries.get(name) or self._ledger.get(name)
 
-    def _remember(self, name: str, version: RowVersion) -> None:
+    def _record(self, name: str, version: RowVersion) -> None:
         if self._ledger.get(name) != version:
-            self.remembered[name] = version
+            self.new_entries[name] = version
 
 
 def _ledger_key(what: str, transaction: int, key: str) -> str:

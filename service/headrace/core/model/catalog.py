@@ -72,9 +72,9 @@ class SqlType:
     typmod: int = -1
     labels: tuple[str, ...] = ()
 
-    def resolved(self) -> SqlType:
+    def base_type(self) -> SqlType:
         """Return the base type of a domain, otherwise the type itself."""
-        return self if self.base is None else self.base.resolved()
+        return self if self.base is None else self.base.base_type()
 
 
 @dataclass(frozen=True, slots=True)

@@ -208,7 +208,7 @@ def ordered_positions(
 ) -> npt.NDArray[np.bytes_]:
     """Return the positions of events whose field has ``values``, NO_POSITION where it is null.
 
-    Raises ConfigError for a field without a known order, BadRecord with the index of an event whose value cannot be
+    Raises ConfigError for a field whose type has no order, BadRecord with the index of an event whose value cannot be
     ordered.
     """
     kind, texts, width = _texts(by, values)

@@ -1,6 +1,6 @@
 """Kafka Connect schemas, the types of a converter's values.
 
-A schema is a value: two schemas that say the same are equal and hash alike, so that decoders, columns and cache
+A schema is a value: two schemas with the same content are equal and hash alike, so that decoders, columns and cache
 fingerprints can be keyed by them. The JSON form is JsonConverter's (``connect.md`` section 11).
 """
 

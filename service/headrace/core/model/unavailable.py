@@ -182,7 +182,7 @@ def hides_value(schema: Schema, column: CatalogColumn | None, modes: HandlingMod
     domain, typmod = column.type, column.typmod
     while typmod < 0 and domain.base is not None:  # a domain stores the modifier of its column in its type
         domain, typmod = domain.base, domain.typmod
-    return column.omittable and _type_loses_value(column.type.resolved(), typmod, modes)
+    return column.omittable and _type_loses_value(column.type.base_type(), typmod, modes)
 
 
 LARGEST_INLINE_PRECISION = 28

@@ -75,7 +75,7 @@ class VersionedWrites(Content):
 W = TypeVar("W", bound=VersionedWrites)
 
 
-def joined(writes: Iterable[W]) -> list[W]:
+def join_writes(writes: Iterable[W]) -> list[W]:
     """Join writes, in their order, as far as their tables and schemas allow."""
     result: list[W] = []
     for later in writes:

@@ -162,7 +162,7 @@ def has_exact_key(table: TableId, key: Sequence[Column], catalog: CatalogTable |
 def _is_exact(column: Column, catalog_column: CatalogColumn | None) -> bool:
     if catalog_column is None:
         return False
-    sql_type = catalog_column.type.resolved()
+    sql_type = catalog_column.type.base_type()
     if sql_type.name == "numeric" and column.schema.type == "string":
         return False  # 1.5 and 1.50 are equal, their texts are not
     if column.schema.name in _MILLISECONDS and not 0 <= catalog_column.typmod <= 3:

@@ -43,8 +43,8 @@ class Repair:
     versions: Mapping[str, RowVersion]
 
 
-def repair_changes(wanted: Comparison, source: Rows, gone: pa.Table, repair: Repair) -> Changes:
-    """Return updates for the rows of ``source`` and deletes for the keys of ``gone`` (key columns in lake types).
+def repair_changes(wanted: Comparison, source: Rows, deleted_keys: pa.Table, repair: Repair) -> Changes:
+    """Return updates for the rows of ``source`` and deletes for ``deleted_keys`` (key columns in lake types).
 
     They are updates rather than new images, so that columns that only the lake has are kept. The columns have the types
     of events, which the writer converts as it always does.
@@ -54,14 +54,14 @@ def repair_changes(wanted: Comparison, source: Rows, gone: pa.Table, repair: Rep
         event_type = arrow_type(member.schema)
         updated = source.columns[member.name].cast(event_type)
         deleted = (
-            gone[member.name].combine_chunks().cast(event_type)
-            if member.name in gone.column_names
-            else pa.nulls(len(gone), event_type)
+            deleted_keys[member.name].combine_chunks().cast(event_type)
+            if member.name in deleted_keys.column_names
+            else pa.nulls(len(deleted_keys), event_type)
         )
         columns.append(Column(member.name, member.schema, pa.concat_arrays([updated, deleted])))
     by_name = {column.name: column.values for column in columns}
     key = canonical_keys([by_name[name] for name in wanted.key_fields])
-    operations = [Operation.UPDATE] * len(source) + [Operation.TOMBSTONE] * len(gone)
+    operations = [Operation.UPDATE] * len(source) + [Operation.TOMBSTONE] * len(deleted_keys)
     return Changes(
         table=repair.table,
         key_fields=wanted.key_fields,

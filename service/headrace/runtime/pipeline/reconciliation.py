@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from headrace.core.batch.combine import remaining
+from headrace.core.batch.combine import without_events
 from headrace.core.merge.fold import fold
 from headrace.core.model.actions import (
     OPEN,
@@ -95,7 +95,7 @@ class Reconciler:
                 dead_letters += [
                     change for index, change in unresolved.items() if changes.key[index].as_py() not in deleted
                 ]
-                changes, complete = remaining(changes, unresolved), False
+                changes, complete = without_events(changes, unresolved), False
 
     def _decide_open_cells(self, resolved: Resolved, has_stored: Bools) -> Actions:
         """Apply ``reselect.unresolved.insert.mode`` to cells without a value and without a stored row."""

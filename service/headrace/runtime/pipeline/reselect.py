@@ -41,7 +41,7 @@ from headrace.runtime.pipeline.source_database import NoMetrics, ReselectMetrics
 
 log = logging.getLogger(__name__)
 
-MAY_CACHE: Callable[[str], bool] = lambda topic: True  # noqa: E731 - a default that says what it is
+MAY_CACHE: Callable[[str], bool] = lambda topic: True  # noqa: E731 - a default with a name
 
 
 class Reselect:
@@ -96,7 +96,7 @@ class Reselect:
             self._excluded.add(topic)
             self.cache.exclude_topic(topic)
 
-    def generated(self, table: TableId) -> Sequence[Field] | None:
+    def generated_columns(self, table: TableId) -> Sequence[Field] | None:
         """Return the generated columns of a source table, as snapshot reads have them; None without a catalog entry.
 
         Raises Retriable if the database cannot be queried and the catalog has no earlier entry.

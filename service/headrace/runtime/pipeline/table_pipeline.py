@@ -157,7 +157,7 @@ class TablePipeline:
             self._regression.refuse_blocked(changes, actions.superseded.stale_keys, self._ledger.entries)
         self._reselect.count_folded(changes, actions)
         complete = False
-        if changes.key_changes.old_keys:  # their cells may come from stored rows, which must be known before the merge
+        if changes.key_changes.old_keys:  # their cells may come from stored rows, which are read before the merge
             actions = lake_columns(actions, self._table.schema())
         else:
             try:
@@ -185,7 +185,7 @@ class TablePipeline:
         if not changes.omits_generated:
             return changes, {}
         stored, origins = self._table.schema(), origins_of(changes)
-        generated = self._reselect.generated(changes.table)
+        generated = self._reselect.generated_columns(changes.table)
         if generated is None:
             fields = untyped_fields((self._ledger.origins | origins).only_read)
             self._note(changes, [member.name for member in fields if origins.streamed], UNREAD)
@@ -220,10 +220,10 @@ class TablePipeline:
             # Rows that a successor has written since do not show whose key they took. Its ledger does, which it writes
             # before them; so read it after them.
             self._ledger.refresh()
-            changes, remembered = with_displaced(changes, self._ledger.entries, stored)
-            if remembered:
+            changes, new_entries = with_displaced(changes, self._ledger.entries, stored)
+            if new_entries:
                 self._evolve(lake_columns(actions, self._table.schema()))
-                self._ledger.record(remembered)
+                self._ledger.record(new_entries)
             actions = fold(changes, self._ledger.entries) if changes.key_changes.displaced else actions
         return changes, actions
 

@@ -71,7 +71,7 @@ class VersionedWritesPipeline:
     def _write(self, batch: VersionedWrites, commit: Commit) -> None:
         if self._ledger is None:
             self._ledger = dict(self._table.ledger())
-        merged = batch.merged_with(self._stored(batch), self._ledger, self._now())
+        merged = batch.merged_with(self._read_stored_rows(batch), self._ledger, self._now())
         actions = lake_columns(merged.actions, self._table.schema())
         columns = table_schema(actions)
         if self._table.schema() is not None or set(batch.key_fields) <= set(columns.names):
@@ -89,7 +89,7 @@ class VersionedWritesPipeline:
                 f"{counts.deleted} applied: another writer may write to this table; stop it, then restart the task"
             )
 
-    def _stored(self, batch: VersionedWrites) -> pa.Table:
+    def _read_stored_rows(self, batch: VersionedWrites) -> pa.Table:
         """The stored rows under the keys, or key prefixes, of the batch, each once."""
         schema = self._table.schema()
         if schema is None:

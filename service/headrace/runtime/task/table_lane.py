@@ -233,7 +233,7 @@ class TableLane:
         return 0.0 if self._is_flushing and not self._queue.is_idle else self._queue.due()
 
     def _oldest(self) -> float:
-        unwritten = self._queue.unwritten
+        unwritten = self._queue.oldest_unwritten
         return unwritten.since if unwritten is not None else time.monotonic()
 
     # -- one attempt to write a batch ----------------------------------------------------------------------------------
@@ -397,11 +397,11 @@ class TableLane:
     @property
     def unwritten(self) -> Unwritten | None:
         """What has waited longest of the queue and the open batch."""
-        return self._queue.unwritten
+        return self._queue.oldest_unwritten
 
     def report(self) -> TableReport:
         """Return a report on the table."""
-        oldest, to_epoch = self._queue.unwritten, time.time() - time.monotonic()
+        oldest, to_epoch = self._queue.oldest_unwritten, time.time() - time.monotonic()
         in_batch = len(self._batch.content) if self._batch is not None else 0
         return replace(
             self.table.report(),

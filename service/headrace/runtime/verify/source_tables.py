@@ -3,7 +3,7 @@
 A topic does not always name its source table: Debezium replaces each character that a topic's name cannot have by
 ``_``, and a router at the source may rename topics. The lake table stores which source table its rows are of, as the
 events contain it (``merge.md`` section 11). A table that an earlier release has written stores that with its next
-batch; until then the topic's name is all that is known.
+batch; until then only the topic's name indicates it.
 """
 
 from __future__ import annotations

@@ -136,11 +136,11 @@ class TableRepair:
             raise Fatal(f"topic {self._sink.topic}: does not exist any more: repaired rows need an offset in it")
         read_at = self._now()
         source = self._verifier.fetch(keys)
-        gone = under(keys, (set(key_digests(keys)) - set(source.key.tolist())) & surplus)
-        if not len(source) + len(gone):
+        deleted = under(keys, (set(key_digests(keys)) - set(source.key.tolist())) & surplus)
+        if not len(source) + len(deleted):
             return
         repair = Repair(self._table.id, self._sink.topic, ends, read_at, self._versions_to_succeed(keys))
-        changes = repair_changes(self._table.wanted, source, gone, repair)
+        changes = repair_changes(self._table.wanted, source, deleted, repair)
         try:
             self._pipeline.write(changes, Commit(0, self._sink.connector))  # 0: of no batch of the connector
         except (Retriable, UnexplainedCounts) as error:

@@ -107,7 +107,7 @@ class Offsets(Protocol):
     def ends(self, topic: str) -> Mapping[TopicPartition, int]:
         """Return the next offset of every partition of the topic."""
 
-    def committed(self) -> Mapping[TopicPartition, int]:
+    def committed_offsets(self) -> Mapping[TopicPartition, int]:
         """Return the next offsets that the connector's group has committed."""
 
 
@@ -137,7 +137,7 @@ class LakeProgress:
             if published is not None and published >= position.end:
                 ends = self._offsets.ends(self._topic)
             if ends is not None:
-                committed = self._offsets.committed()
+                committed = self._offsets.committed_offsets()
                 if all(committed.get(partition, 0) >= end for partition, end in ends.items()):
                     return True
             if self._stalled or self._clock() >= deadline:

@@ -8,7 +8,7 @@ from decimal import Decimal
 import msgspec
 import pytest
 
-from headrace.core.decode.json_converter import Document, JsonConverter, row_type, whole
+from headrace.core.decode.json_converter import Document, JsonConverter, document_bytes, row_type
 from headrace.core.model.arrow_columns import DECIMAL
 from headrace.core.model.errors import BadRecord
 from headrace.core.model.schema import Field, Schema, schema_from_json
@@ -99,7 +99,7 @@ def test_a_divided_document_can_be_restored() -> None:
     ]
     divide = JsonConverter(True).divide
     divided = [divide(each) for each in documents]
-    assert [whole(each) for each in divided] == documents
+    assert [document_bytes(each) for each in divided] == documents
     assert [type(each) for each in divided[:2]] == [Document, Document]
     assert divide(good) == divided[0]
 

@@ -21,7 +21,7 @@ from support.records.change_events import (
     version,
 )
 
-from headrace.core.batch.combine import combine, remaining
+from headrace.core.batch.combine import combine, without_events
 from headrace.core.merge.fold import fold
 from headrace.core.model.actions import Actions
 from headrace.core.model.events import CellState
@@ -81,13 +81,13 @@ def test_no_value_is_sure_behind_a_record_that_was_lost(lost: list[int], folded:
 
 
 def test_removed_events_count_as_lost_for_the_rest_of_their_partition() -> None:
-    """``remaining`` adds the removed events to the lost records before each later event of the same partition."""
+    """``without_events`` adds the removed events to the lost records before each later event of the same partition."""
     apart = Event(update(2, 15).operation, 2, 15, {"a": 5}, partition=1)
     run = changes(update(1, 10, a=1), apart, update(1, 20, a=ABSENT), update(1, 30, a=UNCHANGED))
     with_losses = replace(run, lost=np.array([2, 0, 2, 3]))
-    assert remaining(with_losses, {2}).losses().tolist() == [2, 0, 4]
-    assert cell(fold(remaining(run, {2}))) == (CellState.DOUBTFUL, 1)
-    assert remaining(run, {0, 2}).losses().tolist() == [0, 2]
+    assert without_events(with_losses, {2}).losses().tolist() == [2, 0, 4]
+    assert cell(fold(without_events(run, {2}))) == (CellState.DOUBTFUL, 1)
+    assert without_events(run, {0, 2}).losses().tolist() == [0, 2]
 
 
 def test_an_insert_discards_earlier_cells() -> None:

@@ -127,9 +127,9 @@ OLD_ROW = {"=2": version(5, -1)}
 
 def test_the_delete_of_a_taken_key_and_its_tombstone_delete_nothing() -> None:
     """The delete and its tombstone refer to the event that took the key, and the ledger contains both moves."""
-    marked, remembered = with_displaced(SHIFT, {}, OLD_ROW)
+    marked, new_entries = with_displaced(SHIFT, {}, OLD_ROW)
     assert (set(marked.key_changes.displaced), marked.key_changes.displaced[3]) == ({3, 4}, 2)
-    assert remembered == {"-onto:7:=2": SHIFT.version.row(2), "-from:7:=2": SHIFT.version.row(3)}
+    assert new_entries == {"-onto:7:=2": SHIFT.version.row(2), "-from:7:=2": SHIFT.version.row(3)}
     actions = fold(marked)
     rows = dict(zip(actions.key.to_pylist(), actions.delete.tolist(), strict=True))
     assert rows == {"=1": True, "=2": False, "=3": False}
@@ -161,12 +161,12 @@ def test_the_delete_of_a_key_that_was_free_removes_its_row() -> None:
 
 def test_the_ledger_decides_where_the_first_move_was_in_another_batch() -> None:
     """The ledger marks the delete that it contains when that is read again, and no later delete of the same key."""
-    _, remembered = with_displaced(SHIFT, {}, OLD_ROW)
+    _, new_entries = with_displaced(SHIFT, {}, OLD_ROW)
     second = in_transactions(*[7] * 3, events=move(2, 3, 21))
     stored_row = {"=2": version(20, 2)}
-    assert with_displaced(second, remembered, stored_row)[0].key_changes.displaced == {0: -1, 1: -1}
+    assert with_displaced(second, new_entries, stored_row)[0].key_changes.displaced == {0: -1, 1: -1}
     later = in_transactions(*[7] * 3, events=move(2, 4, 22))
-    assert with_displaced(later, remembered, stored_row)[0].key_changes.displaced == {}
+    assert with_displaced(later, new_entries, stored_row)[0].key_changes.displaced == {}
 
 
 def test_sources_without_transactions_have_no_taken_keys() -> None:

@@ -308,7 +308,7 @@ class AdvancingConnector:
         self.queried_topics.append(topic)
         return {ONE: 10, TWO: 0}
 
-    def committed(self) -> Mapping[TopicPartition, int]:
+    def committed_offsets(self) -> Mapping[TopicPartition, int]:
         return {ONE: self.group}
 
     def wait(self, end: int, deadline: float = 60.0) -> bool:
