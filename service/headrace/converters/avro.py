@@ -179,10 +179,7 @@ class AvroReader:
     """Read payloads of one schema. Raises BadRecord for a schema without an equivalent in Connect."""
 
     def __init__(self, registered: RegisteredSchema) -> None:
-        if registered.schema_type.upper() != "AVRO":
-            raise BadRecord(
-                f"the schema with the record's id is of type {registered.schema_type} in the registry, not Avro"
-            )
+        registered.require_type("AVRO", "Avro")
         definitions: dict[str, Any] = {}
         self._parsed, self.schema = _parse_with_references(registered, Named(), definitions)
         self._shape = with_pairs(self.schema)

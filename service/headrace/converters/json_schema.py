@@ -39,10 +39,7 @@ _DEFAULTS = {"integer": "int64", "number": "double", "string": "string", "boolea
 
 def json_schema_reader(registered: RegisteredSchema) -> Read:
     """Return a reader of one JSON Schema. Raises BadRecord for a schema without an equivalent in Connect."""
-    if registered.schema_type.upper() != "JSON":
-        raise BadRecord(
-            f"the schema with the record's id is of type {registered.schema_type} in the registry, not JSON Schema"
-        )
+    registered.require_type("JSON", "JSON Schema")
     schema = _Document(registered, _parse_json(registered.text)).schema()
 
     def read(payload: bytes) -> SchemaAndValue:

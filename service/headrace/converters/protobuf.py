@@ -28,10 +28,7 @@ Find = Callable[[FileDescriptor, bytes], tuple[Descriptor, int]]
 
 def protobuf_reader(registered: RegisteredSchema, options: ProtobufOptions | None = None) -> Read:
     """Return a reader of payloads of Confluent's serializers. Raises BadRecord for a schema that is not Protobuf."""
-    if registered.schema_type.upper() != "PROTOBUF":
-        raise BadRecord(
-            f"the schema with the record's id is of type {registered.schema_type} in the registry, not Protobuf"
-        )
+    registered.require_type("PROTOBUF", "Protobuf")
     return _reader(registered, options or ProtobufOptions(), _by_index)
 
 

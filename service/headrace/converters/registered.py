@@ -55,6 +55,13 @@ class RegisteredSchema:
     schema_type: str = "AVRO"
     references: Mapping[str, RegisteredSchema] = field(default_factory=dict)
 
+    def require_type(self, schema_type: str, name: str) -> None:
+        """Raise BadRecord if the schema is of another type. ``name`` is that of the type in messages."""
+        if self.schema_type.upper() != schema_type:
+            raise BadRecord(
+                f"the schema with the record's id is of type {self.schema_type} in the registry, not {name}"
+            )
+
 
 @dataclass(frozen=True, slots=True)
 class Framing:
@@ -67,10 +74,6 @@ class Framing:
     headers: frozenset[str]
     split: Callable[[bytes, Headers], tuple[SchemaId, bytes]]
     suffix: str = ""
-
-    def __call__(self, document: bytes, headers: Headers) -> tuple[SchemaId, bytes]:
-        """The id of a document's schema, and the payload. Raises BadRecord."""
-        return self.split(document, headers)
 
 
 Read = Callable[[bytes], SchemaAndValue]
@@ -119,7 +122,7 @@ class RegistryConverter:
         prefix, names = self._prefix, self._framing.headers
         if self._reader is not None and document.startswith(prefix) and names.isdisjoint(dict(headers)):
             return self._reader(document[len(prefix) :])  # the usual case: the schema of the last document
-        schema_id, payload = self._framing(document, headers)
+        schema_id, payload = self._framing.split(document, headers)
         if self._subject and schema_id.kind is IdKind.ID:
             schema_id = replace(schema_id, subject=self._subject)
         reader = self._readers.get(schema_id)
@@ -224,7 +227,7 @@ def wrapped_framing(side: str, use_id: IdKind) -> Framing:
 
     def framing(document: bytes, headers: Headers) -> tuple[SchemaId, bytes]:
         if document[:1] != b"{":
-            return before(document, headers)
+            return before.split(document, headers)
         try:
             wrapped = read_json(_wrapped, document)
         except msgspec.DecodeError as error:

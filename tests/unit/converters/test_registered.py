@@ -43,7 +43,7 @@ GUID = uuid.UUID("01a1fd14-7474-7aa6-901a-3243b26be8a7")
 )
 def test_confluents_schema_ids(document: bytes, headers: Headers, schema_id: SchemaId, payload: bytes) -> None:
     """Headers of the own side precede the prefix of the document (``connect.md`` section 13)."""
-    assert confluent_framing("value")(document, headers) == (schema_id, payload)
+    assert confluent_framing("value").split(document, headers) == (schema_id, payload)
 
 
 EIGHT = (7).to_bytes(8, "big")
@@ -73,7 +73,7 @@ def test_apicurios_schema_ids(
     document: bytes, headers: Headers, use_id: IdKind | None, schema_id: SchemaId, payload: bytes
 ) -> None:
     """Schema ids of Apicurio 2 and 3 are read from the prefix of the document or from headers."""
-    assert apicurio_framing("value", use_id)(document, headers) == (schema_id, payload)
+    assert apicurio_framing("value", use_id).split(document, headers) == (schema_id, payload)
 
 
 @pytest.mark.parametrize("document", [b"", b"{}", b"\0\0", b"\1\2\3", b"plain text"])
@@ -81,13 +81,13 @@ def test_documents_without_an_id_are_bad_records(document: bytes) -> None:
     """A document without a magic byte, such as JSON on an Avro topic, raises BadRecord."""
     for framing in (confluent_framing("key"), apicurio_framing("key")):
         with pytest.raises(BadRecord, match="magic byte"):
-            framing(document, ())
+            framing.split(document, ())
 
 
 def test_an_artifact_without_a_version_is_refused() -> None:
     """Headers that identify an artifact without its version raise BadRecord, because the latest version may change."""
     with pytest.raises(BadRecord, match="not its version"):
-        apicurio_framing("value")(b"xyz", VERSION[:2])
+        apicurio_framing("value").split(b"xyz", VERSION[:2])
 
 
 @pytest.mark.parametrize(
@@ -98,14 +98,14 @@ def test_a_header_names_the_protobuf_message(side: str, header: str) -> None:
     named = b"\x05\x0a\x03Row"
     headers = ((f"apicurio.{side}.globalId", EIGHT), (header, b"Row"))
     for document in (b"xyz", named + b"xyz"):
-        assert apicurio_framing(side)(document, headers) == (SchemaId(IdKind.GLOBAL_ID, 7), named + b"xyz")
+        assert apicurio_framing(side).split(document, headers) == (SchemaId(IdKind.GLOBAL_ID, 7), named + b"xyz")
 
 
 def test_avro_as_json_is_refused() -> None:
     """A document whose header declares the encoding JSON raises BadRecord."""
     headers = (("apicurio.value.globalId", EIGHT), ("apicurio.value.encoding", b"JSON"))
     with pytest.raises(BadRecord, match="BINARY"):
-        apicurio_framing("value")(b"{}", headers)
+        apicurio_framing("value").split(b"{}", headers)
 
 
 class Registry:
