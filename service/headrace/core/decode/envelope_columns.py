@@ -172,10 +172,12 @@ class ChangesBuilder:
         by_name = {column.name: column for column in columns}
         self.notes += sorted(codec.notes, key=repr)
         self._note_unordered(events, by_name)
+        key = pa.nulls(len(events), pa.string())
         if codec.key_fields or not self._keyless:
-            key = _row_keys(codec.key_fields, by_name)
-        else:
-            key = pa.nulls(len(events), pa.string())
+            key = canonical_keys([by_name[name].values for name in codec.key_fields])
+            if key.null_count:
+                null = int(np.flatnonzero(np.asarray(key.is_null()))[0])
+                raise BadRecord("a key column is null", index=null, stage=Stage.TASK_PUT)
         old_keys, new_keys = (codec.canonical(documents, by_name) for documents in (old_documents, new_documents))
         if len(old_keys) < len(old_documents) or len(new_keys) < len(new_documents):
             self.notes.append(UNREADABLE_KEYS)
@@ -238,7 +240,15 @@ class ChangesBuilder:
             fields = [list(map(attrgetter(part.field), sources)) for part in form.parts]
             position = positions(form, self._position_epoch, fields, len(events))
         else:
-            values = _ordering_values(self._ordering, events, columns)
+            by = self._ordering
+            if by.of_source:
+                attribute = ordering_attribute(by.field)
+                values = field_values([getattr(source, attribute, None) for source in events.sources])
+            else:  # a delete has only its key
+                values = columns[by.field].values if by.field in columns else pa.nulls(len(events))
+            # A snapshot read has no position.
+            streamed = pa.array([operation is not Operation.READ for operation in events.operations])
+            values = pc.if_else(streamed, values, pa.scalar(None, values.type))
             position = ordered_positions(self._ordering, self._position_epoch, values, source_time, offset)
         return Versions(
             topic=self._topic,
@@ -318,19 +328,6 @@ class ChangesBuilder:
             self.notes.append(Note(HIDDEN_NULL.text, cells.name))
 
 
-def _ordering_values(by: Ordering, events: Events, columns: Mapping[str, Column]) -> pa.Array:
-    """Return the values of ``ordering.field``. A delete has only its key, and a read has no position."""
-    if by.of_source:
-        attribute = ordering_attribute(by.field)
-        values = field_values([getattr(source, attribute, None) for source in events.sources])
-    elif by.field in columns:
-        values = columns[by.field].values
-    else:
-        values = pa.nulls(len(events))
-    streamed = pa.array([operation is not Operation.READ for operation in events.operations])
-    return pc.if_else(streamed, values, pa.scalar(None, values.type))
-
-
 def _connector(events: Events) -> str | None:
     """Return the connector of the events; None if all are tombstones."""
     return next((source.connector for source in events.sources if source is not NO_SOURCE), None)
@@ -355,14 +352,6 @@ def _refuse_without_key(codec: Codec, events: Events, *, named: bool) -> None:
         shown = ", ".join(listed[:_SHOWN]) + (", …" if len(listed) > _SHOWN else "")
         problem = (_MISSING_NAMED if named else _MISSING).format(missing=missing)
         raise BadRecord(f"{problem}; the columns are {shown}", index=0)  # nor does any other event have them
-
-
-def _row_keys(names: Sequence[str], columns: dict[str, Column]) -> pa.StringArray:
-    key = canonical_keys([columns[name].values for name in names])
-    if key.null_count:
-        index = int(np.flatnonzero(np.asarray(key.is_null()))[0])
-        raise BadRecord("a key column is null", index=index, stage=Stage.TASK_PUT)
-    return key
 
 
 def _refuse_deletes_of_kept_rows(names: Sequence[str], key: pa.StringArray, new_keys: Mapping[int, str]) -> None:

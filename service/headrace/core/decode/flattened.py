@@ -256,12 +256,7 @@ class FlattenedReader(EventReader):
     """Read runs of flattened records, in the form of envelopes."""
 
     def __init__(
-        self,
-        key_schemas: bool,
-        topic: str,
-        names: MetadataNames,
-        keyless: bool = False,
-        rows_have_keys: bool = False,
+        self, key_schemas: bool, topic: str, names: MetadataNames, keyless: bool = False, rows_have_keys: bool = False
     ) -> None:
         super().__init__(key_schemas, keyless, rows_have_keys)
         self._topic = topic

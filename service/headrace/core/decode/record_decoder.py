@@ -46,11 +46,7 @@ class RecordDecoder:
     """The decoder of one topic, which is chosen once. ``envelopes`` is None if the topic has no envelopes."""
 
     def __init__(
-        self,
-        topic: str,
-        options: EnvelopeOptions,
-        catalog: Catalog | None = None,
-        sources: Sources | None = None,
+        self, topic: str, options: EnvelopeOptions, catalog: Catalog | None = None, sources: Sources | None = None
     ) -> None:
         self.envelopes: TopicDecoder | None = TopicDecoder(topic, options, catalog, sources or ())
         self._decoder: Decoder = self.envelopes

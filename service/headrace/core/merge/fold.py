@@ -46,9 +46,7 @@ class Incarnations:
 
 
 def fold(
-    changes: Changes,
-    ledger: Mapping[str, RowVersion] = NOTHING,
-    stored: Mapping[str, RowVersion] = NOTHING,
+    changes: Changes, ledger: Mapping[str, RowVersion] = NOTHING, stored: Mapping[str, RowVersion] = NOTHING
 ) -> Actions:
     """Return one action per key that has an applicable event.
 

@@ -173,12 +173,7 @@ class _Walk:
     """The changes of one partition."""
 
     def __init__(
-        self,
-        place: Place,
-        versions: Versions,
-        servers: _Servers,
-        progress: Progress,
-        restarts: Sequence[Restart],
+        self, place: Place, versions: Versions, servers: _Servers, progress: Progress, restarts: Sequence[Restart]
     ) -> None:
         self._place = place
         self._versions = versions

@@ -86,8 +86,15 @@ def build_array(schema: Schema, values: Sequence[object] | pa.Array) -> pa.Array
     try:
         return build(schema, values)
     except (pa.ArrowException, ValueError, ArithmeticError, TypeError, AttributeError, KeyError) as error:
-        described = f"{schema.type} ({schema.name})" if schema.name else schema.type
-        raise BadRecord(f"a value does not fit {described}", index=_culprit(build, schema, values)) from error
+        culprit = None  # the first value that cannot be converted by itself
+        for position, value in enumerate(_in_python(values)):
+            try:
+                build(schema, [value])
+            except (pa.ArrowException, ValueError, ArithmeticError, TypeError, AttributeError, KeyError):
+                culprit = position
+                break
+        type_name = f"{schema.type} ({schema.name})" if schema.name else schema.type
+        raise BadRecord(f"a value does not fit {type_name}", index=culprit) from error
 
 
 def _in_arrow(values: Sequence[object], arrow_type: pa.DataType) -> pa.Array:
@@ -96,16 +103,6 @@ def _in_arrow(values: Sequence[object], arrow_type: pa.DataType) -> pa.Array:
 
 def _in_python(values: Sequence[Any]) -> Sequence[Any]:
     return values.to_pylist() if isinstance(values, pa.Array) else values
-
-
-def _culprit(build: Builder, schema: Schema, values: Sequence[object]) -> int | None:
-    """Return the index of the first value that cannot be converted."""
-    for position, value in enumerate(_in_python(values)):
-        try:
-            build(schema, [value])
-        except (pa.ArrowException, ValueError, ArithmeticError, TypeError, AttributeError, KeyError):
-            return position
-    return None
 
 
 Builder = Callable[[Schema, Sequence[object]], pa.Array]

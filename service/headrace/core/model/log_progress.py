@@ -46,10 +46,7 @@ class LogProgress:
             for server in {**self.numbers, **other.numbers}
         }
         return LogProgress(
-            max(self.position, other.position),
-            numbers,
-            max(self.time, other.time),
-            max(self.offset, other.offset),
+            max(self.position, other.position), numbers, max(self.time, other.time), max(self.offset, other.offset)
         )
 
 

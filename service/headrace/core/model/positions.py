@@ -88,7 +88,7 @@ NO_FORMAT = PositionFormat(())
 
 BINLOG_ROW_WIDTH = 10
 _BINLOG = PositionFormat(
-    (PositionPart("file", 10, _binlog_suffix, _DIGITS), PositionPart("pos", 20), PositionPart("row", BINLOG_ROW_WIDTH)),
+    (PositionPart("file", 10, _binlog_suffix, _DIGITS), PositionPart("pos", 20), PositionPart("row", BINLOG_ROW_WIDTH))
 )
 _ORACLE = PositionFormat((PositionPart("commit_scn", 38, _decimal_text, _DIGITS), PositionPart("txSeq", 20)))
 """An SCN is an Oracle NUMBER of up to 38 digits. ``scn`` would be wrong: events are in the order of commits."""
@@ -200,11 +200,7 @@ def ordering(text: str) -> Ordering | None:
 
 
 def ordered_positions(
-    by: Ordering,
-    epoch: int,
-    values: pa.Array,
-    source_time: npt.NDArray[np.int64],
-    offset: npt.NDArray[np.int64],
+    by: Ordering, epoch: int, values: pa.Array, source_time: npt.NDArray[np.int64], offset: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.bytes_]:
     """Return the positions of events whose field has ``values``, NO_POSITION where it is null.
 

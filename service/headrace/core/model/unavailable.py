@@ -76,7 +76,11 @@ class Placeholder:
         if pa.types.is_null(kind) or len(values) == 0:
             return None
         if _is_text(kind):
-            return self._text_mask(schema, values, embedded)
+            cut = _truncation(schema)
+            if cut is not None and cut < len(self.text):  # proven: N10
+                return _Forms([self.text[:cut]], pa.string()).mask(values) if cut >= SHORTEST_TELLING_CUT else None
+            is_json = schema.name is not None and schema.name.endswith(".Json")
+            return (self._json_texts if is_json or not embedded else self._texts).mask(values)
         if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
             return self._raw.mask(values)
         if pa.types.is_list(kind) or pa.types.is_large_list(kind):
@@ -103,13 +107,6 @@ class Placeholder:
         if isinstance(value, list):
             return value == self.signed.tolist() or any(self.is_form(element) for element in value)
         return False
-
-    def _text_mask(self, schema: Schema, values: pa.Array, embedded: bool) -> Mask | None:
-        cut = _truncation(schema)
-        if cut is not None and cut < len(self.text):  # proven: N10
-            return _Forms([self.text[:cut]], pa.string()).mask(values) if cut >= SHORTEST_TELLING_CUT else None
-        is_json = schema.name is not None and schema.name.endswith(".Json")
-        return (self._json_texts if is_json or not embedded else self._texts).mask(values)
 
     def _list_mask(self, schema: Schema, values: pa.Array, embedded: bool) -> Mask | None:
         elements = values.flatten()

@@ -114,7 +114,24 @@ def _fits(data_type: pa.DataType, transform: str, *, clusters: bool) -> bool:
 
 def partition_fields(text: str) -> tuple[PartitionField, ...]:
     """Parse ``table.partition.by``. Raises ConfigError that contains the invalid entry."""
-    return tuple(_partition_field(entry) for entry in _entries(text, PARTITION_BY))
+    fields = []
+    for entry in _entries(text, PARTITION_BY):
+        call = _CALL.fullmatch(entry)
+        transform, arguments = "identity", [entry]
+        if call is not None:
+            transform, arguments = call[1].lower(), [argument.strip() for argument in call[2].split(",")]
+        is_sized = transform in _SIZED and len(arguments) == 2 and arguments[0].isdecimal() and int(arguments[0]) > 0
+        if is_sized:
+            fields.append(PartitionField(arguments[1], transform, int(arguments[0])))
+        elif (call is None and "(" not in entry) or (transform in _TIMES and len(arguments) == 1 and arguments[0]):
+            fields.append(PartitionField(arguments[0], transform))
+        else:
+            raise ConfigError(
+                f"{PARTITION_BY}: {entry!r} is not column, {'(column), '.join(_TIMES)}(column), bucket(n, column) or "
+                "truncate(n, column)",
+                PARTITION_BY,
+            )
+    return tuple(fields)
 
 
 def sort_fields(text: str) -> tuple[SortField, ...]:
@@ -140,23 +157,6 @@ def _entries(text: str, key: str) -> Iterator[str]:
             raise ConfigError(f"{key}: {text[index:].strip()!r} is not a list of columns", key)
         yield entry[1].strip()
         index = entry.end()
-
-
-def _partition_field(entry: str) -> PartitionField:
-    call = _CALL.fullmatch(entry)
-    if call is None and "(" not in entry:
-        return PartitionField(entry)
-    if call is not None:
-        transform, arguments = call[1].lower(), [argument.strip() for argument in call[2].split(",")]
-        if transform in _TIMES and len(arguments) == 1 and arguments[0]:
-            return PartitionField(arguments[0], transform)
-        if transform in _SIZED and len(arguments) == 2 and arguments[0].isdecimal() and int(arguments[0]) > 0:
-            return PartitionField(arguments[1], transform, int(arguments[0]))
-    raise ConfigError(
-        f"{PARTITION_BY}: {entry!r} is not column, {'(column), '.join(_TIMES)}(column), bucket(n, column) or "
-        "truncate(n, column)",
-        PARTITION_BY,
-    )
 
 
 class Maintenance(StrEnum):

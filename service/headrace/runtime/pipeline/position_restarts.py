@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from headrace.core.merge.position_restarts import Restart, place_changes, with_truncate
+from headrace.core.merge.position_restarts import place_changes, with_truncate
 from headrace.core.model.errors import Fatal
 from headrace.core.model.events import Changes, RowVersion, Truncate, Versions
 from headrace.core.model.keys import FLOOR_KEY
-from headrace.core.model.log_progress import LogProgress, Place, Progress, furthest
+from headrace.core.model.log_progress import Place, Progress, furthest
 from headrace.ports import Commit, LakeTable
 from headrace.runtime.pipeline.table_ledger import TableLedger
 
@@ -58,7 +58,14 @@ class LogEpochs:
         # Recorded before the error, so that the answer (a higher epoch) applies from this record on.
         self._ledger.record_restarts(placed.restarts)
         if placed.unanswered is not None:
-            raise Fatal(self._message(placed.unanswered, placed.before))
+            restart, version, before = placed.unanswered, placed.unanswered.version, placed.before
+            raise Fatal(
+                f"{self._name}: {record_name(version)} is a new change of {_server(restart.server)} at "
+                f"{_place(version.position)}, although records of {' and '.join(map(_server, before.numbers))} before "
+                f"it reached {_place(before.position)}: the source connector reads the log of another server (after a "
+                "failover, a restore or a change of the replica), and positions of two servers cannot be compared; "
+                f"set source.position.epoch to {restart.epoch + 1} and restart the connector"
+            )
         self._progress = placed.progress
         if isinstance(content, Truncate):
             content = replace(content, version=placed.versions.row(0))
@@ -69,17 +76,6 @@ class LogEpochs:
         else:
             content = replace(content, version=placed.versions)
         return content, replace(commit, progress=self._progress)
-
-    def _message(self, restart: Restart, before: LogProgress) -> str:
-        """The error for a record whose position is not higher than that of what was read ``before`` it."""
-        version = restart.version
-        return (
-            f"{self._name}: {record_name(version)} is a new change of {_server(restart.server)} at "
-            f"{_place(version.position)}, although records of {' and '.join(map(_server, before.numbers))} before it "
-            f"reached {_place(before.position)}: the source connector reads the log of another server (after a "
-            "failover, a restore or a change of the replica), and positions of two servers cannot be compared; set "
-            f"source.position.epoch to {restart.epoch + 1} and restart the connector"
-        )
 
 
 def _server(text: str) -> str:

@@ -23,13 +23,7 @@ class VersionedWritesPipeline:
     """Writes the batches of one table, one at a time. Times in microseconds."""
 
     def __init__(
-        self,
-        name: str,
-        table: LakeTable,
-        tombstone_retention: int,
-        now: Callable[[], int],
-        *,
-        new_columns: bool = True,
+        self, name: str, table: LakeTable, tombstone_retention: int, now: Callable[[], int], *, new_columns: bool = True
     ) -> None:
         self._name = name
         self._table = table

@@ -260,7 +260,15 @@ class TableVerifier:
             self.rows = source.rows
             ranges = differing_ranges(source.checksums, lake.checksums)
             for some in portions(ranges, source.checksums, lake.checksums, ROWS_AT_ONCE):
-                yield _suspects(source.select(some), lake.select(some), keys.names)
+                in_source, in_lake = source.select(some), lake.select(some)
+                source_digests = digests(in_source, KEY), digests(in_source, ROW)
+                lake_digests = digests(in_lake, KEY), digests(in_lake, ROW)
+                only_in_source = in_source.take(pa.array(find_unmatched(*source_digests, *lake_digests)))
+                only_in_lake = in_lake.take(pa.array(find_unmatched(*lake_digests, *source_digests)))
+                both = pa.concat_tables([only_in_source, only_in_lake])
+                # A row that differs is in both: each key once.
+                first = np.unique(digests(both, KEY), return_index=True)[1] if len(both) else np.empty(0, np.int64)
+                yield both.take(pa.array(first)).select(keys.names)
 
     # -- compare ------------------------------------------------------------------------------------------------------
 
@@ -306,7 +314,14 @@ class TableVerifier:
     def fetch(self, keys: pa.Table) -> Rows:
         """Return the current rows of the source under ``keys``."""
         table = self._table
-        request = _request(table.id, table.wanted, keys)
+        schemas = {member.name: member.schema for member in table.wanted.fields}
+        key = tuple(
+            Column(name, schemas[name], keys[name].combine_chunks().cast(arrow_type(schemas[name])))
+            for name in table.wanted.key_fields
+        )
+        columns = tuple(Column(name, schema, pa.nulls(0, arrow_type(schema))) for name, schema in schemas.items())
+        needs = np.ones((len(keys), len(columns)), np.bool_)
+        request = RowRequest(table.id, key, columns, needs, np.full(len(keys), -1, np.int64))
         size = max(1, KEYS_AT_ONCE // 4)
         values: list[list[object]] = [[] for _ in table.wanted.names]
         for begin in range(0, len(keys), size):
@@ -314,15 +329,6 @@ class TableVerifier:
             for column, cells in zip(values, answer.values, strict=True):
                 column += [cells[row] for row in np.flatnonzero(answer.found).tolist()]
         return source_rows(table.wanted, values)
-
-
-def _suspects(source: pa.Table, lake: pa.Table, names: Sequence[str]) -> pa.Table:
-    in_source, in_lake = (digests(source, KEY), digests(source, ROW)), (digests(lake, KEY), digests(lake, ROW))
-    only_in_source = source.take(pa.array(find_unmatched(*in_source, *in_lake)))
-    only_in_lake = lake.take(pa.array(find_unmatched(*in_lake, *in_source)))
-    both = pa.concat_tables([only_in_source, only_in_lake])
-    _, first = np.unique(digests(both, KEY), return_index=True) if len(both) else (None, np.empty(0, np.int64))
-    return both.take(pa.array(first)).select(list(names))
 
 
 def _rows_under(keys: pa.Table, wanted: set[int]) -> list[tuple[int, int]]:
@@ -342,18 +348,6 @@ def under(keys: pa.Table, wanted: set[int]) -> pa.Table:
     """Return those of ``keys`` whose digest is wanted."""
     rows = [index for index, _ in _rows_under(keys, wanted)]
     return keys.take(pa.array(rows, pa.int64())).combine_chunks()
-
-
-def _request(table: TableId, wanted: Comparison, keys: pa.Table) -> RowRequest:
-    """A request for every compared column of the rows under ``keys``."""
-    schemas = {member.name: member.schema for member in wanted.fields}
-    key = tuple(
-        Column(name, schemas[name], keys[name].combine_chunks().cast(arrow_type(schemas[name])))
-        for name in wanted.key_fields
-    )
-    columns = tuple(Column(name, schema, pa.nulls(0, arrow_type(schema))) for name, schema in schemas.items())
-    needs = np.ones((len(keys), len(columns)), np.bool_)
-    return RowRequest(table, key, columns, needs, np.full(len(keys), -1, np.int64))
 
 
 def _values(seen: Round, key: int, columns: Sequence[str]) -> Mapping[str, tuple[str, str]]:
