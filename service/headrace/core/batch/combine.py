@@ -147,7 +147,7 @@ def without_events(changes: Changes, omitted: Collection[int]) -> Changes:
     newly[list(omitted)] = 1
     for partition in np.unique(changes.version.partition):
         its = changes.version.partition == partition
-        newly[its] = newly[its].cumsum()
+        newly[its] = newly[its].cumsum()  # u(a=1) [omitted] u(a unchanged): the last event has one loss, the first none
     kept = np.array([index for index in range(len(changes)) if index not in omitted], np.int64)
     return replace(changes.take(kept), lost=(changes.losses() + newly)[kept])
 

@@ -120,6 +120,8 @@ class HeldHalves:
 
     def route(self, changes: Changes, origin: Origin, arrival: int) -> list[Part]:
         """Return the events that continue to the queue when a chunk contains ``changes``, in order."""
+        # One chunk of a partition ends with d(1, to 2), which is held; the next begins with c(2, from 1): both continue,
+        # in one batch.
         followed = self._release_followed_halves(changes, origin.partition)
         if not (self._by_key or followed or changes.key_changes):  # proven: halves-wait
             return [_part(changes, origin, arrival)]
@@ -181,6 +183,8 @@ class HeldHalves:
 
     def release_waiting(self, key: str) -> list[Part]:
         """Release the events of a key up to the first half that has to wait, and their other halves with them."""
+        # Key 1 has d(1, to 2) c(1) u(1) waiting, and c(2, from 1) arrives: the first half continues, joined with the
+        # second, then c(1) and u(1). Then key 2 is free as well, so the events that wait for it continue.
         released: list[Part] = []
         while (held := self._head(key)) is not None:
             other = next((half for half in self._others(held) if half is self._head(half.key)), None)

@@ -21,10 +21,9 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from headrace.core.model.errors import BadRecord
-from headrace.core.model.events import NO_POSITION, Changes, TableId
+from headrace.core.model.events import NO_POSITION, Changes, Ints, TableId
 from headrace.core.model.positions import BINLOG_ROW_WIDTH
 
 CONNECTOR = "mysql"
@@ -39,7 +38,6 @@ REFUSAL = (
     "the topic has already with errors.tolerance=all, and then run headrace verify --repair"
 )
 
-Ints = npt.NDArray[np.int64]
 RowKey = tuple[TableId, str]
 
 

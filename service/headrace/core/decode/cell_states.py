@@ -14,17 +14,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.core.model.catalog import CatalogColumn, HandlingModes
-from headrace.core.model.events import CellState, Column
+from headrace.core.model.events import Bools, CellState, Column
 from headrace.core.model.inferred_types import INFERRED, MAYBE_LOB
 from headrace.core.model.schema import Schema
 from headrace.core.model.unavailable import hides_value
-
-Bools = npt.NDArray[np.bool_]
 
 _WITHOUT_DOUBT = frozenset({"mysql", "mariadb", "sqlserver", "db2"})
 _LOBS = frozenset({"CLOB", "NCLOB", "BLOB", "XMLTYPE", "JSON"})

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.core.decode import binlog_order
-from headrace.core.decode.cell_states import Bools, null_may_hide, schema_with_doubt, with_states
+from headrace.core.decode.cell_states import null_may_hide, schema_with_doubt, with_states
 from headrace.core.decode.codec import Codec, ColumnCells, Source, ordering_attribute
 from headrace.core.decode.envelope_events import NO_SOURCE, OLD_KEY_HEADER, WITH_ROW, Events
 from headrace.core.decode.log_servers import log_servers
@@ -24,7 +24,7 @@ from headrace.core.decode.records import KafkaRecord
 from headrace.core.model.catalog import Catalog, HandlingModes
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.errors import BadRecord, Stage
-from headrace.core.model.events import Changes, Column, KeyChanges, Operation, TableId, Versions
+from headrace.core.model.events import Bools, Changes, Column, KeyChanges, Operation, TableId, Versions
 from headrace.core.model.keys import canonical_keys
 from headrace.core.model.notes import Note
 from headrace.core.model.positions import (

@@ -10,14 +10,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.core.model.events import NO_POSITION, Changes, Operation, RowVersion, Versions, outranks, succeed
+from headrace.core.model.events import (
+    NO_POSITION,
+    Bools,
+    Changes,
+    Ints,
+    Operation,
+    RowVersion,
+    Versions,
+    outranks,
+    succeed,
+)
 from headrace.core.model.keys import FLOOR_KEY
-
-Bools = npt.NDArray[np.bool_]
-Ints = npt.NDArray[np.int64]
 
 NOTHING: Mapping[str, RowVersion] = {}
 

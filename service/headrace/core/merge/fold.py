@@ -17,10 +17,18 @@ import pyarrow as pa
 from headrace.core.merge.applicable_events import NOTHING, Grouped, applicable, group, latest
 from headrace.core.merge.key_changes import STORED, Carried, carried_cells
 from headrace.core.model.actions import Actions, CarriedCells, Gates, Superseded
-from headrace.core.model.events import NO_POSITION, CellState, Changes, Column, Operation, RowVersion, Versions, succeed
-
-Bools = npt.NDArray[np.bool_]
-Ints = npt.NDArray[np.int64]
+from headrace.core.model.events import (
+    NO_POSITION,
+    Bools,
+    CellState,
+    Changes,
+    Column,
+    Ints,
+    Operation,
+    RowVersion,
+    Versions,
+    succeed,
+)
 
 NONE = -1
 """The index of a cell that no event of the batch contains."""
@@ -169,11 +177,12 @@ def _fold_column(
     folded = np.full(len(rows.last), CellState.ABSENT, np.uint8)
     # proven: image-without-column
     folded[rows.fresh] = CellState.NULL  # a new image without the column sets it to null
+    # Each of these lines replaces states of the lines before it: a certain cell has precedence over an omitted one.
     folded[is_omitted] = CellState.UNCHANGED
     folded[is_doubted] = CellState.UNKNOWN
     folded[is_certain] = states[certain][is_certain]  # proven: S32
     folded[is_certain & ((doubted > certain) | contradiction)] = CellState.DOUBTFUL  # proven: contradicted-cells
-    np.minimum(oldest, certain, out=oldest, where=is_certain)
+    np.minimum(oldest, certain, out=oldest, where=is_certain)  # the action contains a cell of this event
     _carry(column, folded, source, carried, states[rows.begin], lost[rows.begin] != lost[omitted])
     folded[rows.deleted] = CellState.NULL
     values = column.values.take(pa.array(source, mask=source == NONE))
@@ -192,9 +201,11 @@ def _carry(
 
     ``broken`` are the rows for which a record may have been lost since the key change.
     """
+    # d(1, to 2) c(2, from 1; a unchanged): the row with key 2 gets a from the last event of the row with key 1 that
+    # contains it. If no event of the batch does, the merge copies the cell of the row stored under key 1 (CARRIED).
     for action, row in carried.items():
         if folded[action] not in (CellState.UNCHANGED, CellState.UNKNOWN):
-            continue
+            continue  # the second half or a later event contains the cell
         if second_half[action] == CellState.ABSENT or column.name not in row.cells:
             folded[action] = CellState.UNCHANGED  # of a fresh row, so it is open
         else:

@@ -19,9 +19,11 @@ from headrace.core.merge.applicable_events import group, latest, plainly_later
 from headrace.core.model.actions import Actions, with_state
 from headrace.core.model.events import (
     NO_KEY_CHANGES,
+    Bools,
     CellState,
     Changes,
     Column,
+    Ints,
     Operation,
     TableId,
     TopicPartition,
@@ -29,9 +31,6 @@ from headrace.core.model.events import (
     Versions,
 )
 from headrace.core.model.inferred_types import INFERRED, to_table_type
-
-Bools = npt.NDArray[np.bool_]
-Ints = npt.NDArray[np.int64]
 
 OPERATIONS = pa.array([None, "c", "u", "d", "r", "t", "d"])
 """Debezium's op by ``Operation``; a tombstone without its delete is a delete."""

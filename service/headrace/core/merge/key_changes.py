@@ -27,15 +27,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.core.batch.event_pairs import paired_halves
-from headrace.core.model.events import NO_POSITION, CellState, Changes, Column, Operation, RowVersion, outranks, succeed
+from headrace.core.model.events import (
+    NO_POSITION,
+    CellState,
+    Changes,
+    Column,
+    Ints,
+    Operation,
+    RowVersion,
+    outranks,
+    succeed,
+)
 from headrace.core.model.keys import TAKEN_PREFIX
-
-Ints = npt.NDArray[np.int64]
 
 STORED = -1
 """The cell is that of the stored row; used instead of an event's index."""

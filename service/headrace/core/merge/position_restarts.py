@@ -22,13 +22,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from headrace.core.model.events import NO_POSITION, LogServers, RowVersion, Versions
+from headrace.core.model.events import NO_POSITION, Bools, Ints, LogServers, RowVersion, Versions
 from headrace.core.model.keys import RESTART_PREFIX
 from headrace.core.model.log_progress import TRUNCATE, LogProgress, Place, Progress, furthest, newest, to_text
 from headrace.core.model.positions import EPOCH
 
-Bools = npt.NDArray[np.bool_]
-Ints = npt.NDArray[np.int64]
 Texts = npt.NDArray[np.bytes_]
 
 _EPOCH_WIDTH = len(EPOCH % 0)

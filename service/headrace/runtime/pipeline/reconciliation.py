@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from headrace.core.batch.combine import without_events
 from headrace.core.merge.fold import fold
@@ -22,15 +21,13 @@ from headrace.core.model.actions import (
     without_hollow_carries,
 )
 from headrace.core.model.errors import Fatal
-from headrace.core.model.events import Changes, RowVersion
+from headrace.core.model.events import Bools, Changes, RowVersion
 from headrace.core.reselect.unresolved import OmittedChange, Resolved, UnresolvedRows, omitted_changes
 from headrace.ports import MergeCounts
 from headrace.runtime.pipeline.pipeline_parts import PipelineOptions, Stages
 from headrace.runtime.pipeline.position_restarts import record_name
 from headrace.runtime.pipeline.reselect import Reselect
 from headrace.runtime.pipeline.table_ledger import TableLedger
-
-Bools = npt.NDArray[np.bool_]
 
 
 class UnexplainedCounts(Fatal):
