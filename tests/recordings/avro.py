@@ -56,7 +56,7 @@ def _conversion(recordings: Path) -> Conversion:
 
 def as_json(record: RecordedRecord, recordings: Path) -> RecordedRecord:
     """An Avro record in the form of JsonConverter."""
-    converted = _conversion(recordings).of(record)
+    converted = _conversion(recordings).convert(record)
     return replace(record, key=_document(record.key, converted.key), value=_document(record.value, converted.value))
 
 

@@ -158,19 +158,19 @@ class CassandraDecoder:
 
     def decode(self, records: Sequence[KafkaRecord]) -> Decoded:
         """Return batches of writes in order of arrival, and the indexes of the records that cannot be used."""
-        out = Decoded()
+        decoded = Decoded()
         batches: list[CassandraWrites] = []
         for index, record in enumerate(records):
             if record.value is None:
-                out.skipped += 1
+                decoded.skipped += 1
                 continue
             try:
                 batches.append(self._batch(record))
             except BadRecord as error:
-                out.errant.append(Errant(index, error.stage or Stage.TASK_PUT, error))
-        out.messages += [RoutedEvents(self._topic, batch) for batch in join_writes(batches)]
-        out.notes, out.losses = self._losses.drain()
-        return out
+                decoded.errant.append(Errant(index, error.stage or Stage.TASK_PUT, error))
+        decoded.messages += [RoutedEvents(self._topic, batch) for batch in join_writes(batches)]
+        decoded.notes, decoded.losses = self._losses.drain()
+        return decoded
 
     def _batch(self, record: KafkaRecord) -> CassandraWrites:
         """Return a batch of one event. Raises BadRecord."""

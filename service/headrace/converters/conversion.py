@@ -7,7 +7,7 @@ converter for such keys or values.
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
@@ -87,15 +87,6 @@ class ConvertedRecord(msgspec.Struct, gc=False):
     original_key: bytes | SchemaAndValue | None = None
 
 
-@dataclass(slots=True)
-class Converted:
-    """Records that were converted, their indexes among the given records, and the records that failed."""
-
-    records: list[KafkaRecord] = field(default_factory=list)
-    indexes: list[int] = field(default_factory=list)
-    errant: list[Errant] = field(default_factory=list)
-
-
 @dataclass(frozen=True, slots=True)
 class Conversion:
     """The converters of a connector; None stands for JsonConverter."""
@@ -115,19 +106,6 @@ class Conversion:
             for converter in (self.key, self.value)
         )
         return replace(self, key=key, value=value)
-
-    def convert(self, records: Sequence[KafkaRecord]) -> Converted:
-        """Convert all records, in their order. After an error the records can be converted again."""
-        out = Converted()
-        for index, record in enumerate(records):
-            try:
-                converted = self.of(record)
-            except BadRecord as error:
-                out.errant.append(Errant(index, error.stage or Stage.VALUE_CONVERTER, error))
-            else:
-                out.records.append(converted)
-                out.indexes.append(index)
-        return out
 
     def block(self, records: Sequence[KafkaRecord]) -> Block | None:
         """The records as one block; None if their values have to be converted one by one."""
@@ -164,7 +142,7 @@ class Conversion:
             for row in range(len(indexes))
         ]
 
-    def of(self, record: KafkaRecord) -> ConvertedRecord:
+    def convert(self, record: KafkaRecord) -> ConvertedRecord:
         """Convert one record. Raises BadRecord with its stage, and what else its converters raise."""
         return ConvertedRecord(
             record.partition,
@@ -225,7 +203,7 @@ class ConvertingDecoder:
 
     def decode(self, records: Sequence[KafkaRecord]) -> Decoded:
         """See ``Decoder``."""
-        out = Decoded()
+        result = Decoded()
         parts = [(0, len(records))]
         try:
             while parts:
@@ -238,12 +216,12 @@ class ConvertingDecoder:
                     continue
                 decoded = decoded or self._decode_each(records[begin:end])
                 decoded.errant = [replace(errant, index=begin + errant.index) for errant in decoded.errant]
-                out.add(decoded)
+                result.add(decoded)
         except Exception:  # the caller passes the same records again: their notes would be missing
             if self._decoder.envelopes is not None:
-                self._decoder.envelopes.discard_notes(out.notes)
+                self._decoder.envelopes.discard_notes(result.notes)
             raise
-        return out
+        return result
 
     def _reads_blocks(self, count: int) -> bool:
         """Whether so many records may be decoded as a block."""
@@ -263,11 +241,19 @@ class ConvertingDecoder:
         return None if block is None else envelopes.decode_block(block)
 
     def _decode_each(self, records: Sequence[KafkaRecord]) -> Decoded:
-        converted = self._conversion.convert(records)
-        errant = converted.errant
+        converted: list[KafkaRecord] = []
+        indexes: list[int] = []
+        errant: list[Errant] = []
+        for index, record in enumerate(records):
+            try:
+                converted.append(self._conversion.convert(record))
+            except BadRecord as error:
+                errant.append(Errant(index, error.stage or Stage.VALUE_CONVERTER, error))
+            else:
+                indexes.append(index)
         if self._conversion.key is None:
             errant = [self._decoder.key_fault_first(records[bad.index], bad) for bad in errant]
-        decoded = self._decoder.decode(converted.records)
-        errant += [replace(bad, index=converted.indexes[bad.index]) for bad in decoded.errant]
+        decoded = self._decoder.decode(converted)
+        errant += [replace(bad, index=indexes[bad.index]) for bad in decoded.errant]
         decoded.errant = sorted(errant, key=lambda bad: bad.index)
         return decoded

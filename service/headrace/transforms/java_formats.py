@@ -26,19 +26,19 @@ def replace_first(pattern: re.Pattern[str], replacement: str, text: str) -> str 
         return None
 
     def expand(match: re.Match[str]) -> str:  # $1, ${name}, and a backslash before a literal character
-        out, index = [], 0
+        parts, index = [], 0
         while index < len(replacement):
             letter = replacement[index]
             if letter == "\\" and index + 1 < len(replacement):
-                out.append(replacement[index + 1])
+                parts.append(replacement[index + 1])
                 index += 2
             elif letter == "$":
                 group, index = _group(match, replacement, index + 1)
-                out.append(match[group] or "")
+                parts.append(match[group] or "")
             else:
-                out.append(letter)
+                parts.append(letter)
                 index += 1
-        return "".join(out)
+        return "".join(parts)
 
     return pattern.sub(expand, text, count=1)
 
