@@ -120,7 +120,7 @@ class HeldHalves:
 
     def route(self, changes: Changes, origin: Origin, arrival: int) -> list[Part]:
         """Return the events that continue to the queue when a chunk contains ``changes``, in order."""
-        # One chunk of a partition ends with d(1, to 2), which is held; the next begins with c(2, from 1): both continue,
+        # One chunk of a partition ends with d(1, to 2), which is held; the next begins with c(2, from 1): both continue
         # in one batch.
         followed = self._release_followed_halves(changes, origin.partition)
         if not (self._by_key or followed or changes.key_changes):  # proven: halves-wait
