@@ -155,6 +155,15 @@ class Login:
             self._sent = password
         return password
 
+    @contextmanager
+    def guard(self) -> Iterator[None]:
+        """Register a refusal that the block raises (``refuse``)."""
+        try:
+            yield
+        except RefusedConnection as error:
+            self.refuse(error)
+            raise
+
     def accept(self) -> None:
         with self._lock:
             self._accepted, self._refused = True, None

@@ -34,7 +34,7 @@ from headrace.config.tls import load_key, store_content
 from headrace.core.model.errors import ConfigError, Retriable
 from headrace.core.reselect.options import DatabaseOptions
 from headrace.ports import Connections
-from headrace_connectors.sql.availability import CircuitBreaker, CircuitState, Login, RefusedConnection
+from headrace_connectors.sql.availability import CircuitBreaker, CircuitState, Login
 from headrace_connectors.sql.oracle_errors import REFUSED_LOGIN, connection_lost, error_codes, translate_errors
 
 OLDEST_VERSION = (12, 2)
@@ -64,7 +64,7 @@ class OracleServer:
 
     def check(self) -> None:
         """Connect once. Raises ConfigError for permanent errors (password, service, version), Retriable for others."""
-        with self._translating_errors():
+        with self._login.guard(), translate_errors(self.where):
             parameters = connect_parameters(self._database, self._address, self._login.password())
             connection = self._driver.connect(**parameters)
             try:
@@ -81,7 +81,7 @@ class OracleServer:
     @contextmanager
     def connection(self) -> Iterator[Any]:
         """Provide a connection of the pool. A lost one is closed with its statements (dbz#2204)."""
-        with self._breaker.guard(), self._translating_errors():
+        with self._breaker.guard(), self._login.guard(), translate_errors(self.where):
             pool = self._open_pool()
             try:
                 connection = pool.acquire()
@@ -130,15 +130,6 @@ class OracleServer:
             self._pool = None
         with suppress(oracledb.Error):  # connections in use stay open until they are released
             pool.close()
-
-    @contextmanager
-    def _translating_errors(self) -> Iterator[None]:
-        try:
-            with translate_errors(self.where):
-                yield
-        except RefusedConnection as error:
-            self._login.refuse(error)
-            raise
 
     def _prepare(self, connection: Any, tag: str | None = None) -> None:
         """Prepare a new connection (``session_callback``)."""

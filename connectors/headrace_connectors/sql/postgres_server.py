@@ -131,12 +131,8 @@ class PostgresServer:
 
     @contextmanager
     def _translating_errors(self) -> Iterator[None]:
-        try:
-            with translate_errors(self.where, lambda: certificate_problem(self._database)):
-                yield
-        except RefusedConnection as error:
-            self._login.refuse(error)
-            raise
+        with self._login.guard(), translate_errors(self.where, lambda: certificate_problem(self._database)):
+            yield
 
     def _connect(self) -> Connection:
         return psycopg.connect(self._conninfo(), **self._arguments)
