@@ -275,7 +275,7 @@ async def test_a_deleted_connector_is_not_in_the_metrics(api: Api) -> None:
     """Its error counters go with it, as JMX metrics do in Connect; a connector that is stopped keeps them."""
     await api.create()
     await api.until("RUNNING", "RUNNING")
-    api.metrics.task("shop", 0, lambda topic: None).errant(1, skipped=False, logged=True)
+    api.metrics.task("shop", 0, lambda topic: None).on_errant_records(1, skipped=False, logged=True)
     counter = b'kafka_connect_task_error_total_record_failures{connector="shop",task="0"} 1.0'
     await api.call("PUT", "/connectors/shop/stop")
     await api.until("STOPPED")

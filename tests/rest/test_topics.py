@@ -30,11 +30,11 @@ async def api() -> AsyncIterator[Api]:
 async def test_a_topic_is_listed_again_with_the_next_record_after_a_reset(api: Api) -> None:
     """The running task lists a topic again with the next record after a reset."""
     task = _task(api, 0)
-    task.decoded(ORDERS, 5, 0)
+    task.on_chunk_decoded(ORDERS, 5, 0)
     assert await _listed(api) == ["shop.public.orders"]
     assert (await api.call("PUT", f"{TOPICS}/reset")).status == 202
     assert await _listed(api) == []
-    task.decoded(ORDERS, 1, 0)
+    task.on_chunk_decoded(ORDERS, 1, 0)
     assert await _listed(api) == ["shop.public.orders"]
 
 
@@ -43,7 +43,7 @@ async def test_the_last_records_of_a_deleted_connector_list_nothing(api: Api) ->
     task = _task(api, 0)
     await api.call("DELETE", "/connectors/shop")
     await api.until("none")
-    task.decoded(ORDERS, 5, 0)
+    task.on_chunk_decoded(ORDERS, 5, 0)
     assert await _listed(api) == []
 
 
@@ -69,7 +69,7 @@ async def test_where_topics_are_not_tracked_none_is_noted() -> None:
     api = Api(**{"topic.tracking.enable": "false"})
     await api.worker.start()
     await api.create()
-    _task(api, 0).decoded(ORDERS, 5, 0)
+    _task(api, 0).on_chunk_decoded(ORDERS, 5, 0)
     assert api.worker.statuses.topics("shop") == []
     await api.worker.stop()
 

@@ -26,68 +26,68 @@ class Observer:
         """
         return nullcontext()
 
-    def assigned(self, partitions: Collection[TopicPartition]) -> None:
+    def on_assignment(self, partitions: Collection[TopicPartition]) -> None:
         """Receive a new assignment. No records of the old one are in memory."""
 
-    def decoded(self, partition: TopicPartition, records: int, skipped: int) -> None:
+    def on_chunk_decoded(self, partition: TopicPartition, records: int, skipped: int) -> None:
         """Receive the number of records of a decoded chunk."""
 
-    def taken(self, partition: TopicPartition, end: int, records: int) -> None:
+    def on_chunk_taken(self, partition: TopicPartition, end: int, records: int) -> None:
         """Receive a chunk that ends before offset ``end`` and waits to be written."""
 
-    def errant(self, records: int, *, skipped: bool, logged: bool) -> None:
+    def on_errant_records(self, records: int, *, skipped: bool, logged: bool) -> None:
         """Receive the number of records that could not be used. They are skipped, or the table or task fails."""
 
-    def dead_letters(self, records: int, *, failed: bool) -> None:
+    def on_dead_letters(self, records: int, *, failed: bool) -> None:
         """Receive the number of records that were sent to the dead letter queue. ``failed``: it did not accept them."""
 
-    def retried(self) -> None:
+    def on_retry(self) -> None:
         """Receive a retry after a retriable error."""
 
-    def noted(self, text: str, location: str) -> None:
+    def on_note(self, text: str, location: str) -> None:
         """Receive a guarantee that does not hold for a topic or one of its columns, once."""
 
     def set_note(self, text: str, locations: Sequence[str]) -> None:
         """Receive all topics to which a note applies at present; none if it applies no more."""
 
-    def lost(self, topic: str, losses: Mapping[str, int]) -> None:
+    def on_losses(self, topic: str, losses: Mapping[str, int]) -> None:
         """Receive how many values the source's connector does not send completely, by the kind of loss."""
 
-    def written(self, batch: Batch, seconds: float, now: float) -> None:
+    def on_batch_durable(self, batch: Batch, seconds: float, now: float) -> None:
         """Receive a batch that is durable. ``now`` is Unix time in seconds, for the freshness of its rows."""
 
-    def committed(self, offsets: Mapping[TopicPartition, int], seconds: float) -> None:
+    def on_commit(self, offsets: Mapping[TopicPartition, int], seconds: float) -> None:
         """Receive the committed offsets, and the duration of the commit."""
 
-    def uncommitted(self, *, refused: bool) -> None:
+    def on_failed_commit(self, *, refused: bool) -> None:
         """Receive a failed commit. ``refused``: the group rejected it because it came too late."""
 
-    def lag(self, lag: Callable[[], Mapping[TopicPartition, int]]) -> None:
+    def watch_lag(self, lag: Callable[[], Mapping[TopicPartition, int]]) -> None:
         """Receive the function that returns the number of records that are not committed, by partition."""
 
-    def unwritten(self, oldest: Callable[[], Mapping[str, Unwritten]]) -> None:
+    def watch_unwritten(self, oldest: Callable[[], Mapping[str, Unwritten]]) -> None:
         """Receive the function that returns the oldest events that are not durable, by table. Other tables have none.
 
         A function, because the answer changes with each chunk, and takes time in proportion to the number of tables.
         """
 
-    def upkeep(self, table: str, report: UpkeepReport) -> None:
+    def on_upkeep(self, table: str, report: UpkeepReport) -> None:
         """Receive the files of a table, and what merges and upkeep have written since it was opened."""
 
-    def left(self, tables: Collection[str]) -> None:
+    def on_tables_left(self, tables: Collection[str]) -> None:
         """Receive tables whose topics are now assigned to another task."""
 
-    def tables(self, blocked: Sequence[TableStatus]) -> None:
+    def on_blocked_tables(self, blocked: Sequence[TableStatus]) -> None:
         """Receive the tables that are retried or have failed. The task's other tables run."""
 
 
 class StateObserver:
     """Receives the states of this worker's connectors and tasks, and ignores them."""
 
-    def connector_state(self, connector: str, state: State) -> None:
+    def on_connector_state(self, connector: str, state: State) -> None:
         """Receive the new state of a connector. A start ends in RUNNING or FAILED."""
 
-    def task_state(self, connector: str, task_number: int, state: State) -> None:
+    def on_task_state(self, connector: str, task_number: int, state: State) -> None:
         """Receive the new state of a task. DESTROYED: this worker does not run it any more."""
 
 

@@ -117,7 +117,7 @@ class TaskSensors:
         if stem in self._rates:
             self._rates[stem].add(amount, self.clock())
 
-    def taken(self, partition: TopicPartition, end: int, records: int) -> None:
+    def on_chunk_taken(self, partition: TopicPartition, end: int, records: int) -> None:
         """Record that the task has accepted records below offset ``end`` and has to write them."""
         self._open[partition].append((end, records))
 
@@ -128,42 +128,42 @@ class TaskSensors:
             while waiting and waiting[0][0] <= offset:
                 waiting.popleft()
 
-    def wrote(self, events: int, seconds: float) -> None:
+    def on_batch_durable(self, events: int, seconds: float) -> None:
         """Record a batch that is durable."""
         self.batches += 1
         self.batch.add(events, self.clock())
         self.put_ms.add(seconds * 1000, self.clock())
 
-    def committed(self, seconds: float) -> None:
+    def on_commit(self, seconds: float) -> None:
         """Record a successful offset commit."""
         self.count("sink_task_offset_commit_seq_no")
         self.count("sink_task_offset_commit_completion_total")
         self.commit_ms.add(seconds * 1000, self.clock())
         self.commit_done.add(1, self.clock())
 
-    def uncommitted(self, *, refused: bool) -> None:
+    def on_failed_commit(self, *, refused: bool) -> None:
         """Record a failed offset commit. ``refused``: the group rejected it because it came too late."""
         self.count("sink_task_offset_commit_seq_no")
         self.count("sink_task_offset_commit_skip_total", int(refused))
         self.commit_done.add(0, self.clock())
 
-    def follows(self, lag: Lag) -> None:
+    def watch_lag(self, lag: Lag) -> None:
         """Set the function that returns the lag."""
         self.lag, self.present = lag, True
 
-    def assigned(self, partitions: Collection[TopicPartition]) -> None:
+    def on_assignment(self, partitions: Collection[TopicPartition]) -> None:
         """Record a new assignment. The task has no records in memory."""
         self._open.clear()
         self.present, self.partitions = True, len(partitions)
 
-    def moved(self, state: State) -> None:
+    def on_state(self, state: State) -> None:
         """Record the new state of the task."""
         now = self.clock()
         if self._state is not None:
             self._in_states[self._state] += now - self._since  # type: ignore[assignment]  # seconds
         self._state, self._since, self.present = state, now, True
 
-    def gone(self) -> None:
+    def on_end(self) -> None:
         """Record that the task does not run here any more. Its counts stay: it may come back to this worker."""
         self.present, self.lag, self._state = False, no_lag, None
         self._open.clear()

@@ -123,7 +123,7 @@ class Metrics(StateObserver):
         """Return the reselect metrics of a task."""
         return ReselectTaskMetrics(self, (connector, str(task_number)))
 
-    def connector_state(self, connector: str, state: State) -> None:
+    def on_connector_state(self, connector: str, state: State) -> None:
         """Record the state, and count a start that ends in RUNNING or FAILED. A deleted connector has no metrics."""
         before = self._connector_states.get(connector)
         if state is State.DESTROYED:
@@ -136,14 +136,14 @@ class Metrics(StateObserver):
         if state is State.FAILED or (state is State.RUNNING and before not in (State.RUNNING, State.PAUSED)):
             self._startups.add("connector", succeeded=state is State.RUNNING)
 
-    def task_state(self, connector: str, task_number: int, state: State) -> None:
+    def on_task_state(self, connector: str, task_number: int, state: State) -> None:
         """Record the state, and count a start that ends in RUNNING, or in FAILED without having run."""
         before = self._task_states.get((connector, task_number), State.UNASSIGNED)
         self._task_states[connector, task_number] = state
-        self._tasks.task(connector, task_number).moved(state)
+        self._tasks.task(connector, task_number).on_state(state)
         if state is State.DESTROYED:
             self._task_states.pop((connector, task_number), None)
-            self._tasks.task(connector, task_number).gone()
+            self._tasks.task(connector, task_number).on_end()
             self._stop_measuring(connector, task_number)
         elif state is State.RUNNING and before is not State.PAUSED:
             self._startups.add("task", succeeded=True)
@@ -286,44 +286,44 @@ class TaskMetrics(Observer):
             self._metrics.stage_cpu.labels(*labels).inc(time.thread_time() - cpu)
             self._metrics.stage.labels(*labels).inc(time.perf_counter() - begin)
 
-    def assigned(self, partitions: Collection[TopicPartition]) -> None:
-        self._sensors.assigned(partitions)
-        self._progress.assigned()
+    def on_assignment(self, partitions: Collection[TopicPartition]) -> None:
+        self._sensors.on_assignment(partitions)
+        self._progress.begin_assignment()
 
-    def decoded(self, partition: TopicPartition, records: int, skipped: int) -> None:
+    def on_chunk_decoded(self, partition: TopicPartition, records: int, skipped: int) -> None:
         self._sensors.count("sink_task_sink_record_read_total", records)
         self._metrics.skipped.labels(*self._labels, partition.topic).inc(skipped)
         if records:
             self._topic_seen(partition.topic)
 
-    def taken(self, partition: TopicPartition, end: int, records: int) -> None:
-        self._sensors.taken(partition, end, records)
+    def on_chunk_taken(self, partition: TopicPartition, end: int, records: int) -> None:
+        self._sensors.on_chunk_taken(partition, end, records)
 
-    def errant(self, records: int, *, skipped: bool, logged: bool) -> None:
+    def on_errant_records(self, records: int, *, skipped: bool, logged: bool) -> None:
         for name in ("total_record_failures", "total_record_errors"):
             self._sensors.count(f"task_error_{name}", records)
         self._sensors.count("task_error_total_records_skipped", records if skipped else 0)
         self._sensors.count("task_error_total_errors_logged", records if logged else 0)
         self._sensors.last_error = int(time.time() * 1000)
 
-    def dead_letters(self, records: int, *, failed: bool) -> None:
+    def on_dead_letters(self, records: int, *, failed: bool) -> None:
         self._sensors.count("task_error_deadletterqueue_produce_requests", records)
         self._sensors.count("task_error_deadletterqueue_produce_failures", records if failed else 0)
 
-    def retried(self) -> None:
+    def on_retry(self) -> None:
         self._sensors.count("task_error_total_retries")
 
-    def noted(self, text: str, location: str) -> None:
+    def on_note(self, text: str, location: str) -> None:
         self._noted(text, location)
 
     def set_note(self, text: str, locations: Sequence[str]) -> None:
         self._set_note(text, locations)
 
-    def lost(self, topic: str, losses: Mapping[str, int]) -> None:
+    def on_losses(self, topic: str, losses: Mapping[str, int]) -> None:
         for loss, values in losses.items():
             self._metrics.losses.labels(*self._labels, topic, loss).inc(values)
 
-    def written(self, batch: Batch, seconds: float, now: float) -> None:
+    def on_batch_durable(self, batch: Batch, seconds: float, now: float) -> None:
         metrics, labels = self._metrics, (*self._labels, batch.table)
         events = len(batch.content)
         self._sensors.count("sink_task_sink_record_send_total", events)
@@ -331,30 +331,30 @@ class TaskMetrics(Observer):
         metrics.batches.labels(*labels, batch.trigger).inc()
         metrics.batch_rows.labels(*labels).observe(events)
         metrics.write.labels(*labels).observe(seconds)
-        self._sensors.wrote(events, seconds)
-        freshness = self._progress.written(batch.table, batch.content.newest_source_time, now)
+        self._sensors.on_batch_durable(events, seconds)
+        freshness = self._progress.record_batch(batch.table, batch.content.newest_source_time, now)
         if freshness is not None:
             metrics.freshness.labels(*labels).observe(freshness)
 
-    def committed(self, offsets: Mapping[TopicPartition, int], seconds: float) -> None:
+    def on_commit(self, offsets: Mapping[TopicPartition, int], seconds: float) -> None:
         self._sensors.offsets_committed(offsets)
-        self._sensors.committed(seconds)
+        self._sensors.on_commit(seconds)
 
-    def uncommitted(self, *, refused: bool) -> None:
-        self._sensors.uncommitted(refused=refused)
+    def on_failed_commit(self, *, refused: bool) -> None:
+        self._sensors.on_failed_commit(refused=refused)
 
-    def lag(self, lag: Callable[[], Mapping[TopicPartition, int]]) -> None:
-        self._sensors.follows(lag)
+    def watch_lag(self, lag: Callable[[], Mapping[TopicPartition, int]]) -> None:
+        self._sensors.watch_lag(lag)
         self._progress.lag = lag
 
-    def unwritten(self, oldest: Callable[[], Mapping[str, Unwritten]]) -> None:
+    def watch_unwritten(self, oldest: Callable[[], Mapping[str, Unwritten]]) -> None:
         self._progress.unwritten = oldest
 
-    def tables(self, blocked: Sequence[TableStatus]) -> None:
+    def on_blocked_tables(self, blocked: Sequence[TableStatus]) -> None:
         self._progress.blocked = {status.table: status.state for status in blocked}
         self._tables(blocked)
 
-    def upkeep(self, table: str, report: UpkeepReport) -> None:
+    def on_upkeep(self, table: str, report: UpkeepReport) -> None:
         metrics, labels = self._metrics, (*self._labels, table)
         before, self._upkeep[table] = self._upkeep.get(table, UpkeepReport()), report
         if report.merged_bytes < before.merged_bytes:  # the table was opened again
@@ -366,8 +366,8 @@ class TaskMetrics(Observer):
         if report.deleted_share is not None:
             metrics.deleted_share.labels(*labels).set(report.deleted_share)
 
-    def left(self, tables: Collection[str]) -> None:
-        self._progress.left(tables)
+    def on_tables_left(self, tables: Collection[str]) -> None:
+        self._progress.remove_tables(tables)
         for table in tables:
             for gauge in (self._metrics.files, self._metrics.deleted_share):
                 gauge.remove_by_labels(dict(zip(_TABLE, (*self._labels, table), strict=True)))

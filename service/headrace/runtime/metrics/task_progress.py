@@ -65,13 +65,13 @@ class TaskProgress:
     blocked: Mapping[str, TableState] = field(default_factory=dict)
     inherited: bool = False
 
-    def assigned(self) -> None:
+    def begin_assignment(self) -> None:
         """Record a new assignment. The task has no records in memory."""
         if self.inherited:
             self.tables.clear()
         self.inherited = False
 
-    def written(self, table: str, source_time: int, now: float) -> float | None:
+    def record_batch(self, table: str, source_time: int, now: float) -> float | None:
         """Return the freshness of a durable batch whose newest event is of ``source_time`` (microseconds), if known."""
         if source_time <= 0:
             return None
@@ -90,7 +90,7 @@ class TaskProgress:
         for table, progress in self.tables.items():
             progress.unwritten = oldest.get(table)
 
-    def left(self, tables: Collection[str]) -> None:
+    def remove_tables(self, tables: Collection[str]) -> None:
         """Remove tables that are now assigned to another task."""
         for table in tables:
             self.tables.pop(table, None)

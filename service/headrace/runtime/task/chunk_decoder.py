@@ -102,7 +102,7 @@ class ChunkDecoder:
         """Decode a chunk. Raises Retriable when all attempts within ``RETRY_SECONDS`` have failed."""
 
         def on_retry(error: BaseException, pause: float) -> None:
-            self._observer.retried()
+            self._observer.on_retry()
             name = self._connector
             log.warning("%s: decoding %s-%d failed and is repeated: %s", name, *chunk.partition, error)
 
@@ -119,8 +119,8 @@ class ChunkDecoder:
         finally:
             for schemas in fetched:
                 schemas.clear()
-        self._observer.decoded(chunk.partition, len(chunk.records), decoded.skipped)
-        self._observer.lost(chunk.partition.topic, decoded.losses)
+        self._observer.on_chunk_decoded(chunk.partition, len(chunk.records), decoded.skipped)
+        self._observer.on_losses(chunk.partition.topic, decoded.losses)
         return decoded
 
     def _decode(self, chunk: Chunk) -> Decoded:

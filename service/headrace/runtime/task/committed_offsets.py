@@ -69,13 +69,13 @@ class CommittedOffsets:
                 await self._in_thread(failpoints.reach, failpoints.BEFORE_OFFSET_COMMIT)
                 began = time.monotonic()
                 await self._feed.commit(offsets)
-                self._observer.committed(offsets, time.monotonic() - began)
+                self._observer.on_commit(offsets, time.monotonic() - began)
                 await self._in_thread(self._mark_durable, offsets)
             except Fenced as error:
-                self._observer.uncommitted(refused=True)
+                self._observer.on_failed_commit(refused=True)
                 log.warning("%s: offsets were refused, the records are read again: %s", self._connector, error)
             except Retriable as error:
-                self._observer.uncommitted(refused=False)
+                self._observer.on_failed_commit(refused=False)
                 log.warning("%s: offsets could not be committed yet: %s", self._connector, error)
                 self._uncommitted = {**offsets, **self._uncommitted}
             except asyncio.CancelledError:

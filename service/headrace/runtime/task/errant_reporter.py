@@ -55,7 +55,7 @@ class ErrantReporter:
         """Warn, with a note in the task's status, if records that cannot be used are skipped without a copy."""
         if self._tolerate_errors and self._dead_letter_queue is None:
             log.warning("%s: %s: %s", self._task, _TOLERANT, DROPS)
-            self._observer.noted(DROPS, _TOLERANT)
+            self._observer.on_note(DROPS, _TOLERANT)
 
     async def report(self, records: Sequence[Record], errants: Sequence[Errant]) -> None:
         """Report bad records; return when the dead letter queue, if there is one, has accepted them.
@@ -71,7 +71,7 @@ class ErrantReporter:
             class_name = self._converters.get(errant.stage, _JSON) if _converts(errant.stage) else _SINK_TASK
             class_name = errant.error.class_name or class_name
             reported.append(ErrantRecord(records[errant.index], errant.stage, class_name, errant.error))
-        self._observer.errant(len(reported), skipped=self._tolerate_errors, logged=self._log_errors)
+        self._observer.on_errant_records(len(reported), skipped=self._tolerate_errors, logged=self._log_errors)
         for record in reported if self._log_errors else ():
             log.error("%s", _log_line(self._task, record, self._log_messages))
         if self._dead_letter_queue is not None:
@@ -80,7 +80,7 @@ class ErrantReporter:
                 await self._dead_letter_queue.report(reported)
                 is_kept = True
             finally:
-                self._observer.dead_letters(len(reported), failed=not is_kept)
+                self._observer.on_dead_letters(len(reported), failed=not is_kept)
         if not self._tolerate_errors:
             raise Fatal(f"Tolerance exceeded in error handler: {_describe(reported[0])}") from reported[0].error
 

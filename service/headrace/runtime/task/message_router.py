@@ -69,4 +69,4 @@ class MessageRouter:
         for note in notes:
             subject = note.subject(topic)
             log.warning("%s: %s: %s", self._connector, subject, note.text)
-            self._observer.noted(note.text, subject)
+            self._observer.on_note(note.text, subject)

@@ -58,8 +58,8 @@ class SinkTask:
         self.waits_for = "the source database"
         await run_in(None, parts.reselect.check)
         self.waits_for = "the brokers, to join its consumer group"
-        parts.observer.lag(self._feed.lag)
-        parts.observer.unwritten(lambda: self._assignment.unwritten())
+        parts.observer.watch_lag(self._feed.lag)
+        parts.observer.watch_unwritten(lambda: self._assignment.unwritten())
         parts.resources.slots.join(connector)
         parts.resources.memory.subscribe(self._throttle)
         self._has_joined = True
@@ -87,7 +87,7 @@ class SinkTask:
     async def _end_assignments(self) -> None:
         """Wait for the writes in progress. No other begins."""
         oldest = self._assignment.unwritten()  # shown until the next run of the task has an assignment
-        self._parts.observer.unwritten(lambda: oldest)
+        self._parts.observer.watch_unwritten(lambda: oldest)
         await self._assignment.end()
         await asyncio.gather(*self._former)
         if self._committer is not None:
@@ -144,7 +144,7 @@ class SinkTask:
         parts.tables.begin_assignment(assignment.partitions)
         self._assignment = assignment
         assignment.throttle()
-        parts.observer.assigned(partitions)
+        parts.observer.on_assignment(partitions)
         log.info("%s: assigned %d partition(s)", self._options.connector, len(partitions))
 
     def _new_assignment(
@@ -206,7 +206,7 @@ class SinkTask:
                     assignment.block(chunk)
                     await self.on_topic_failure(topic, error)
                 return
-            parts.observer.taken(chunk.partition, chunk.end, len(chunk.records))
+            parts.observer.on_chunk_taken(chunk.partition, chunk.end, len(chunk.records))
             await assignment.put(chunk, addressed)
         except Exception as error:
             self.on_failure(error)

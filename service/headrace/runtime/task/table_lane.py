@@ -283,13 +283,13 @@ class TableLane:
         while notes:
             topic, note = notes.pop(0)
             log.warning("%s: %s: %s", self._connector, note.subject(topic), note.text)
-            task.observer.noted(note.text, note.subject(topic))
+            task.observer.on_note(note.text, note.subject(topic))
         if group and (offset_notes := written.written(label, await in_thread(lake.reached, group))):
             task.feed.note(offset_notes)
         return self._on_durable(batch, omitted, time.monotonic() - started)
 
     def _on_durable(self, batch: Batch, omitted: Sequence[OmittedChange], seconds: float) -> Result:
-        self._task.observer.written(batch, seconds, time.time())
+        self._task.observer.on_batch_durable(batch, seconds, time.time())
         self._succeed()
         self._batch = None
         self._queue.complete(batch)
@@ -334,7 +334,7 @@ class TableLane:
         log.warning("%s: writing %s failed and is repeated: %s", self._connector, name, error)
         pause = pause_after(self._failures, BACKOFF if self._isolated else RETRY_SECONDS / 3)
         self._next_attempt = now + pause
-        self._task.observer.retried()
+        self._task.observer.on_retry()
         if takes_long or isinstance(error, EngineFailed):
             self._task.pipelines.discard(name)
         if self._isolated:

@@ -36,12 +36,12 @@ class TableUpkeep:
         """Begin what is due for the table of a durable batch; with ``inline``, wait for its end."""
         _, lake, pipeline = self._pipelines.open_table(batch)  # open already: the batch was written with it
         report = lake.upkeep()
-        self._observer.upkeep(batch.table, report)
+        self._observer.on_upkeep(batch.table, report)
         for note in report.notes:
             if (batch.table, note) not in self._noted:
                 self._noted.add((batch.table, note))
                 log.warning("%s: table %s: %s", self._connector, batch.table, note)
-                self._observer.noted(note, batch.table)
+                self._observer.on_note(note, batch.table)
         if batch.table in self._running or not pipeline.maintenance_due():
             return
         upkeep = asyncio.create_task(self._maintain(batch.table, lake, pipeline.maintain))
@@ -53,7 +53,7 @@ class TableUpkeep:
     async def _maintain(self, table: str, lake: TableWriter, maintain: Callable[[], None]) -> None:
         try:
             await run_in(self._executor, maintain)
-            self._observer.upkeep(table, lake.upkeep())
+            self._observer.on_upkeep(table, lake.upkeep())
         except Exception as error:
             # Whatever it is: the table's writes meet it as well if it concerns them, and report it with the way out.
             log.warning("%s: upkeep of table %s failed and is tried again: %s", self._connector, table, summary(error))

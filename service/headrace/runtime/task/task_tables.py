@@ -111,7 +111,7 @@ class TaskTables:
         self._recovering = {
             name: status for name, status in self._recovering.items() if not set(topics).isdisjoint(status.topics)
         }
-        self._observer.left(elsewhere)
+        self._observer.on_tables_left(elsewhere)
         self.report_states()
 
     def restart(self, name: str) -> bool:
@@ -157,7 +157,7 @@ class TaskTables:
         for name, table in self._tables.items():
             if table.status is not None:  # its own attempt has failed
                 self._recovering.pop(name, None)
-        self._observer.tables(self.statuses())
+        self._observer.on_blocked_tables(self.statuses())
 
     def statuses(self) -> Sequence[TableStatus]:
         """Return the tables that are retried or have failed."""

@@ -168,7 +168,7 @@ class WorkerConnector:
             self._deleted = False
             await self._end_tasks(list(self._tasks), Event.DELETE)
             self._state = State.DESTROYED
-            context.states.connector_state(self.name, self._state)
+            context.states.on_connector_state(self.name, self._state)
             if context.cluster.leads:
                 self._remove_task_statuses(0)
                 context.statuses.reset_topics(self.name)
@@ -309,7 +309,7 @@ class WorkerConnector:
         seen = self._context.statuses.task(self.name, task_number)
         if owned or state is State.DESTROYED or (seen is not None and seen.worker_id == self._context.worker_id):
             self._put_task(task_number, state, trace)
-        self._context.states.task_state(self.name, task_number, state if owned else State.DESTROYED)
+        self._context.states.on_task_state(self.name, task_number, state if owned else State.DESTROYED)
 
     def _put_task(self, task_number: int, state: State, trace: str | None) -> None:
         worker_id, generation = self._context.worker_id, self._context.cluster.generation
@@ -322,7 +322,7 @@ class WorkerConnector:
     def _move(self, event: Event, trace: str | None = None) -> None:
         before = State.UNASSIGNED if self._state is State.DESTROYED else self._state
         self._state = next_state(CONNECTOR, before, event)
-        self._context.states.connector_state(self.name, self._state)
+        self._context.states.on_connector_state(self.name, self._state)
         status = self._instance_status(self._state, trace)
         if status != self._context.statuses.connector(self.name):
             self._context.statuses.put_connector(self.name, status)

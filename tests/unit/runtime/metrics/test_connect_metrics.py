@@ -39,7 +39,7 @@ class Scene:
 
     def write(self, seconds: float) -> None:
         content = Truncate(TABLE, RowVersion(b"", "shop.orders", 0, 1, 0))
-        self.task.written(Batch(1, "orders", content, {ORDERS: 2}, Trigger.AGE, 0.0, ()), seconds, 0.0)
+        self.task.on_batch_durable(Batch(1, "orders", content, {ORDERS: 2}, Trigger.AGE, 0.0, ()), seconds, 0.0)
 
 
 @pytest.fixture
@@ -50,14 +50,14 @@ def scene() -> Scene:
 
 def test_records_are_active_until_their_offsets_are_committed(scene: Scene) -> None:
     """Records are active until their offsets are committed. A new assignment begins with no active records."""
-    scene.task.assigned([ORDERS])
+    scene.task.on_assignment([ORDERS])
     for end, records in ((5, 5), (8, 3)):
-        scene.task.decoded(ORDERS, records, 0)
-        scene.task.taken(ORDERS, end, records)
+        scene.task.on_chunk_decoded(ORDERS, records, 0)
+        scene.task.on_chunk_taken(ORDERS, end, records)
     assert scene.value("sink_task_sink_record_active_count") == 8
-    scene.task.committed({ORDERS: 5}, 0.02)
+    scene.task.on_commit({ORDERS: 5}, 0.02)
     assert scene.value("sink_task_sink_record_active_count") == 3
-    scene.task.assigned([ORDERS, TopicPartition("shop.orders", 1)])
+    scene.task.on_assignment([ORDERS, TopicPartition("shop.orders", 1)])
     assert scene.value("sink_task_sink_record_active_count") == 0
     assert scene.value("sink_task_partition_count") == 2
     assert scene.value("sink_task_sink_record_read_total") == 8
@@ -65,8 +65,8 @@ def test_records_are_active_until_their_offsets_are_committed(scene: Scene) -> N
 
 def test_rates_and_averages_are_those_of_the_last_minute(scene: Scene) -> None:
     """Rates and averages cover the last minute, while totals keep their values."""
-    scene.task.assigned([ORDERS])
-    scene.task.decoded(ORDERS, 120, 0)
+    scene.task.on_assignment([ORDERS])
+    scene.task.on_chunk_decoded(ORDERS, 120, 0)
     scene.write(0.25)
     scene.write(0.75)
     assert scene.value("sink_task_sink_record_read_rate") == 2
@@ -81,11 +81,11 @@ def test_rates_and_averages_are_those_of_the_last_minute(scene: Scene) -> None:
 
 def test_commits_are_counted_by_result(scene: Scene) -> None:
     """The metrics count completed, refused and failed offset commits, and their percentages and times."""
-    scene.task.assigned([ORDERS])
-    scene.task.committed({ORDERS: 1}, 0.02)
-    scene.task.committed({ORDERS: 2}, 0.04)
-    scene.task.uncommitted(refused=False)
-    scene.task.uncommitted(refused=True)
+    scene.task.on_assignment([ORDERS])
+    scene.task.on_commit({ORDERS: 1}, 0.02)
+    scene.task.on_commit({ORDERS: 2}, 0.04)
+    scene.task.on_failed_commit(refused=False)
+    scene.task.on_failed_commit(refused=True)
     assert scene.value("sink_task_offset_commit_seq_no") == 4
     assert scene.value("sink_task_offset_commit_completion_total") == 2
     assert scene.value("sink_task_offset_commit_skip_total") == 1
@@ -98,7 +98,7 @@ def test_commits_are_counted_by_result(scene: Scene) -> None:
 def test_the_time_in_a_state_is_a_ratio(scene: Scene) -> None:
     """The ratio of a state is its share of the time since the task was assigned to the worker."""
     for state, seconds in ((State.UNASSIGNED, 10), (State.RUNNING, 60), (State.PAUSED, 30)):
-        scene.metrics.task_state("shop", 0, state)
+        scene.metrics.on_task_state("shop", 0, state)
         scene.clock.now += seconds
     assert scene.value("connector_task_running_ratio") == 0.6
     assert scene.value("connector_task_pause_ratio") == 0.3
@@ -106,10 +106,10 @@ def test_the_time_in_a_state_is_a_ratio(scene: Scene) -> None:
 
 def test_a_destroyed_task_keeps_only_its_counters(scene: Scene) -> None:
     """A destroyed task keeps its counters, but no gauges, so that alerts on them end."""
-    scene.metrics.task_state("shop", 0, State.RUNNING)
-    scene.task.decoded(ORDERS, 5, 0)
-    scene.task.lag(lambda: {ORDERS: 7})
-    scene.metrics.task_state("shop", 0, State.DESTROYED)
+    scene.metrics.on_task_state("shop", 0, State.RUNNING)
+    scene.task.on_chunk_decoded(ORDERS, 5, 0)
+    scene.task.watch_lag(lambda: {ORDERS: 7})
+    scene.metrics.on_task_state("shop", 0, State.DESTROYED)
     assert scene.value("sink_task_sink_record_lag_max") is None
     assert scene.value("connector_task_running_ratio") is None
     assert scene.value("sink_task_sink_record_read_total") == 5
@@ -118,10 +118,10 @@ def test_a_destroyed_task_keeps_only_its_counters(scene: Scene) -> None:
 def test_starts_are_counted_by_result(scene: Scene) -> None:
     """A task that fails after it was RUNNING counts as a successful start. A resume is not counted."""
     for state in (State.UNASSIGNED, State.FAILED, State.RESTARTING, State.RUNNING, State.PAUSED, State.RUNNING):
-        scene.metrics.task_state("shop", 0, state)
-    scene.metrics.task_state("shop", 0, State.FAILED)
+        scene.metrics.on_task_state("shop", 0, state)
+    scene.metrics.on_task_state("shop", 0, State.FAILED)
     for state in (State.FAILED, State.RUNNING, State.RUNNING):
-        scene.metrics.connector_state("shop", state)
+        scene.metrics.on_connector_state("shop", state)
 
     def started(kind: str, what: str) -> float | None:
         families = scene.metrics._startups.collect()
@@ -166,8 +166,8 @@ async def test_errors_are_counted_by_their_handling(scene: Scene, tolerant: bool
     else:
         with pytest.raises(Fatal):
             await reporter.report(records, errants)
-    scene.task.retried()
-    scene.metrics.task_state("shop", 0, State.RUNNING)
+    scene.task.on_retry()
+    scene.metrics.on_task_state("shop", 0, State.RUNNING)
     seen = 3 if tolerant else 1
     for name in ("total_record_failures", "total_record_errors", "total_errors_logged"):
         assert scene.value(f"task_error_{name}") == seen
@@ -190,9 +190,9 @@ def test_recent_values_expire_after_a_minute() -> None:
 
 def test_every_metric_of_a_task_exists(scene: Scene) -> None:
     """A scrape contains every metric name of a task."""
-    scene.metrics.task_state("shop", 0, State.RUNNING)
-    scene.task.lag(lambda: {ORDERS: 7})
-    scene.task.errant(1, skipped=True, logged=False)
+    scene.metrics.on_task_state("shop", 0, State.RUNNING)
+    scene.task.watch_lag(lambda: {ORDERS: 7})
+    scene.task.on_errant_records(1, skipped=True, logged=False)
     families = text_string_to_metric_families(scene.metrics.exposition()[0].decode())
     shown = {sample.name for family in families for sample in family.samples if sample.labels == TASK}
     assert shown == TASK_METRICS

@@ -32,7 +32,7 @@ def test_freshness_is_the_time_from_the_source_commit_to_the_visible_row() -> No
     """The freshness of a batch is reported as a histogram and as the last value."""
     metrics = Metrics()
     observer = metrics.task("shop", 0, lambda topic: None)
-    observer.written(_batch(1_000_000_000), 0.5, now=1003.0)
+    observer.on_batch_durable(_batch(1_000_000_000), 0.5, now=1003.0)
     labels = {"connector": "shop", "task": "0", "table": "orders"}
     assert _value(metrics, "headrace_freshness_last_seconds", **labels) == 3.0
     assert _value(metrics, "headrace_freshness_seconds_count", **labels) == 1.0
@@ -43,7 +43,7 @@ def test_freshness_is_the_time_from_the_source_commit_to_the_visible_row() -> No
 def test_a_batch_without_source_time_has_no_freshness() -> None:
     """A batch without a source time, as of a snapshot, reports no freshness."""
     metrics = Metrics()
-    metrics.task("shop", 0, lambda topic: None).written(_batch(0), 0.5, now=1003.0)
+    metrics.task("shop", 0, lambda topic: None).on_batch_durable(_batch(0), 0.5, now=1003.0)
     labels = {"connector": "shop", "task": "0", "table": "orders"}
     assert _value(metrics, "headrace_freshness_seconds_count", **labels) is None
 
@@ -53,13 +53,13 @@ def test_written_bytes_are_counted_by_what_wrote_them() -> None:
     metrics = Metrics()
     observer = metrics.task("shop", 0, lambda topic: None)
     for report in (UpkeepReport(3, 0.25, 1000, 0), UpkeepReport(4, 0.5, 1500, 700), UpkeepReport(5, 0.1, 200, 0)):
-        observer.upkeep("orders", report)
+        observer.on_upkeep("orders", report)
     labels = {"connector": "shop", "task": "0", "table": "orders"}
     assert _value(metrics, "headrace_table_written_bytes_total", **labels, by="merge") == 1700
     assert _value(metrics, "headrace_table_written_bytes_total", **labels, by="upkeep") == 700
     assert _value(metrics, "headrace_table_files", **labels) == 5
     assert _value(metrics, "headrace_table_deleted_ratio", **labels) == 0.1
-    observer.left(["orders", "others"])
+    observer.on_tables_left(["orders", "others"])
     assert _value(metrics, "headrace_table_files", **labels) is None
 
 
@@ -68,7 +68,7 @@ def test_the_topic_of_every_chunk_is_reported() -> None:
     seen = list[str]()
     observer = Metrics().task("shop", 0, seen.append)
     for records in (0, 5, 5):
-        observer.decoded(ORDERS, records, 0)
+        observer.on_chunk_decoded(ORDERS, records, 0)
     assert seen == ["shop.orders", "shop.orders"]
 
 
@@ -77,17 +77,17 @@ def test_a_deleted_connector_has_no_metrics() -> None:
     metrics = Metrics()
     for connector in ("shop", "shop-2"):
         observer = metrics.task(connector, 0, lambda topic: None)
-        metrics.task_state(connector, 0, State.RUNNING)
-        observer.errant(3, skipped=True, logged=True)
-        observer.decoded(ORDERS, 5, 1)
-        observer.lost("shop.orders", {"varint": 2})
-        observer.written(_batch(1_000_000_000), 0.5, now=1003.0)
+        metrics.on_task_state(connector, 0, State.RUNNING)
+        observer.on_errant_records(3, skipped=True, logged=True)
+        observer.on_chunk_decoded(ORDERS, 5, 1)
+        observer.on_losses("shop.orders", {"varint": 2})
+        observer.on_batch_durable(_batch(1_000_000_000), 0.5, now=1003.0)
         metrics.reselects(connector, 0).query(TABLE, Query("ok", 5, 0.1, 0.0))
         with observer.stage("orders", "merge"):
             pass
-    metrics.task_state("shop", 0, State.DESTROYED)
+    metrics.on_task_state("shop", 0, State.DESTROYED)
     assert _value(metrics, "kafka_connect_task_error_total_record_failures", connector="shop", task="0") == 3
-    metrics.connector_state("shop", State.DESTROYED)
+    metrics.on_connector_state("shop", State.DESTROYED)
     labels = [sample.labels for family in metrics.complete().collect() for sample in family.samples]
     assert {each["connector"] for each in labels if "connector" in each} == {"shop-2"}
 
@@ -96,9 +96,9 @@ def test_losses_are_counted_and_notes_reported() -> None:
     """The metrics count losses by type. The observer passes notes to the status of the task."""
     metrics, noted = Metrics(), list[tuple[str, str]]()
     observer = metrics.task("shop", 0, lambda topic: None, lambda text, place: noted.append((text, place)))
-    observer.lost("c.hr.t", {"varint": 2})
-    observer.lost("c.hr.t", {"varint": 1})
-    observer.noted("why", "c.hr.t column v")
+    observer.on_losses("c.hr.t", {"varint": 2})
+    observer.on_losses("c.hr.t", {"varint": 1})
+    observer.on_note("why", "c.hr.t column v")
     labels = {"connector": "shop", "task": "0", "topic": "c.hr.t", "kind": "varint"}
     assert _value(metrics, "headrace_source_losses_total", **labels) == 3.0
     assert noted == [("why", "c.hr.t column v")]
@@ -107,7 +107,7 @@ def test_losses_are_counted_and_notes_reported() -> None:
 def test_lag_is_shown_per_partition_and_at_its_largest() -> None:
     """``headrace_lag_records`` has the lag of each partition, Kafka Connect's metric has the largest one."""
     metrics = Metrics()
-    metrics.task("shop", 0, lambda topic: None).lag(lambda: {ORDERS: 4, TopicPartition("shop.orders", 1): 9})
+    metrics.task("shop", 0, lambda topic: None).watch_lag(lambda: {ORDERS: 4, TopicPartition("shop.orders", 1): 9})
     task = {"connector": "shop", "task": "0"}
     assert _value(metrics, "headrace_lag_records", **task, topic="shop.orders", partition="1") == 9.0
     assert _value(metrics, "kafka_connect_sink_task_sink_record_lag_max", **task) == 9.0
@@ -116,9 +116,9 @@ def test_lag_is_shown_per_partition_and_at_its_largest() -> None:
 def test_a_destroyed_task_has_no_lag() -> None:
     """A destroyed task has no lag, so that an alert on a deleted connector ends."""
     metrics = Metrics()
-    metrics.task("shop", 0, lambda topic: None).lag(lambda: {ORDERS: 4})
-    metrics.task("shop", 1, lambda topic: None).lag(lambda: {ORDERS: 5})
-    metrics.task_state("shop", 0, State.DESTROYED)
+    metrics.task("shop", 0, lambda topic: None).watch_lag(lambda: {ORDERS: 4})
+    metrics.task("shop", 1, lambda topic: None).watch_lag(lambda: {ORDERS: 5})
+    metrics.on_task_state("shop", 0, State.DESTROYED)
     assert _value(metrics, "kafka_connect_sink_task_sink_record_lag_max", connector="shop", task="0") is None
     assert _value(metrics, "kafka_connect_sink_task_sink_record_lag_max", connector="shop", task="1") == 5.0
 

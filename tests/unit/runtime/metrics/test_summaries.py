@@ -36,15 +36,15 @@ class Scene:
 
     def run(self, number: int) -> TaskMetrics:
         task = self.metrics.task("shop", number, lambda topic: None)
-        self.metrics.task_state("shop", number, State.RUNNING)
-        task.assigned([])
+        self.metrics.on_task_state("shop", number, State.RUNNING)
+        task.on_assignment([])
         return task
 
     def written(self, task: TaskMetrics, behind: float, table: str = "orders") -> None:
         """Report a batch of one event that was committed at the source ``behind`` seconds ago."""
         source_time = int((self.time.wall() - behind) * 1_000_000)
         content = Truncate(TableId("shop", "shop", "public", table), RowVersion(b"", table, 0, 1, source_time))
-        task.written(Batch(1, table, content, {}, Trigger.AGE, 0.0, ()), 0.5, self.time.wall())
+        task.on_batch_durable(Batch(1, table, content, {}, Trigger.AGE, 0.0, ()), 0.5, self.time.wall())
 
     def minute(self) -> list[tuple[str, str]]:
         """Return level and text of the lines of the next minute."""
@@ -75,7 +75,7 @@ def test_batches_events_and_seconds_behind(scene: Scene) -> None:
 def test_an_event_that_waits(scene: Scene) -> None:
     """A connector that writes nothing, as while Spark starts, shows how old its oldest event is."""
     oldest = {"orders": Unwritten(scene.time.seconds, int(scene.time.wall() * 1_000_000))}
-    scene.task.unwritten(lambda: oldest)
+    scene.task.watch_unwritten(lambda: oldest)
     text = "Connector shop: 0 batch(es) with 0 event(s) committed in the last minute; 60.0 s behind (table orders)"
     assert scene.minute() == [("INFO", text)]
 
@@ -86,7 +86,7 @@ def test_an_idle_connector_is_logged_once(scene: Scene) -> None:
     scene.written(scene.task, 1.0)
     assert len(scene.minute()) == 1
     assert scene.minute() == [("INFO", IDLE)]
-    scene.metrics.task_state("shop", 0, State.PAUSED)
+    scene.metrics.on_task_state("shop", 0, State.PAUSED)
     scene.written(scene.task, 1.0)
     assert scene.minute() == []
 
@@ -99,11 +99,11 @@ def test_failures_are_repeated_every_minute(scene: Scene) -> None:
         TableStatus("orders", TableState.FAILED, "the cause", 0.0),
         TableStatus("items", TableState.RETRYING, "the cause", 0.0),
     ]
-    scene.task.tables(blocked)
+    scene.task.on_blocked_tables(blocked)
     text = "Connector shop: 0 batch(es) with 0 event(s) committed in the last minute"
     tables = "1 table(s) FAILED: orders; 1 table(s) RETRYING: items"
     assert [scene.minute() for _ in range(2)] == [[("WARNING", f"{text}; {tables}")]] * 2
-    scene.metrics.task_state("shop", 0, State.FAILED)
+    scene.metrics.on_task_state("shop", 0, State.FAILED)
     assert scene.minute() == [("WARNING", f"{text}; 1 task(s) FAILED: shop-0")]
 
 
@@ -116,7 +116,7 @@ def test_the_names_of_many_failed_tables_are_cut() -> None:
 def test_a_deleted_connector_is_not_logged(scene: Scene) -> None:
     """Nor one whose tasks have moved to another worker."""
     scene.written(scene.task, 1.0)
-    scene.metrics.task_state("shop", 0, State.DESTROYED)
+    scene.metrics.on_task_state("shop", 0, State.DESTROYED)
     assert scene.minute() == []
 
 
@@ -164,6 +164,6 @@ async def test_the_start_of_a_table_is_logged(harness: Harness, caplog: pytest.L
     lines = [record.getMessage() for record in caplog.records]
     assert created not in lines
     assert sum(line.startswith(first) for line in lines) == 1
-    metrics.task_state("items", 0, State.RUNNING)
+    metrics.on_task_state("items", 0, State.RUNNING)
     (summary,) = metrics.summaries()
     assert (summary.batches, summary.events, summary.is_idle) == (3, 3, False)

@@ -41,7 +41,7 @@ class Scene:
         table_id = TableId("shop", "shop", "public", table)
         content = Truncate(table_id, RowVersion(b"", f"shop.{table}", 0, 1, int(source_time * 1_000_000)))
         batch = Batch(1, table, content, {}, Trigger.AGE, 0.0, ())
-        task.written(batch, 0.5, self.time.wall())
+        task.on_batch_durable(batch, 0.5, self.time.wall())
 
     def value(self, name: str, table: str = "orders") -> float | None:
         return self.metrics.complete().get_sample_value(name, TASK | {"table": table})
@@ -60,13 +60,13 @@ def scene() -> Scene:
 def test_freshness_grows_while_an_event_waits(scene: Scene) -> None:
     """The freshness of a table is that of its last batch, or the age of the oldest waiting event if there is one."""
     task = scene.run()
-    task.assigned([ORDERS, ITEMS])
+    task.on_assignment([ORDERS, ITEMS])
     scene.written(task, scene.time.wall() - 2)
     assert scene.value(FRESHNESS) == 2
     scene.time.seconds += 60
     assert scene.value(FRESHNESS) == 2, "nothing waits: the source may be idle"
     oldest = {"orders": Unwritten(scene.time.seconds, int((scene.time.wall() - 1) * 1_000_000))}
-    task.unwritten(lambda: oldest)
+    task.watch_unwritten(lambda: oldest)
     scene.time.seconds += 300
     assert scene.value(FRESHNESS) == 301
     oldest = {}
@@ -77,9 +77,9 @@ def test_freshness_grows_while_an_event_waits(scene: Scene) -> None:
 def test_age_of_the_oldest_event_that_is_not_durable(scene: Scene) -> None:
     """The gauge has the seconds since the oldest event was read, and 0 if all events are durable."""
     task = scene.run()
-    task.assigned([ORDERS, ITEMS])
+    task.on_assignment([ORDERS, ITEMS])
     oldest = {"orders": Unwritten(scene.time.seconds, 0), "items": Unwritten(scene.time.seconds, 5)}
-    task.unwritten(lambda: oldest)
+    task.watch_unwritten(lambda: oldest)
     scene.time.seconds += 30
     assert (scene.value(OLDEST), scene.value(OLDEST, "items")) == (30, 30)
     assert scene.value(FRESHNESS) is None, "its source time is unknown"
@@ -90,24 +90,24 @@ def test_age_of_the_oldest_event_that_is_not_durable(scene: Scene) -> None:
 def test_a_failed_table_has_no_freshness(scene: Scene) -> None:
     """A failed table is not read: the freshness of its last batch and an age of 0 would show that it is up to date."""
     task = scene.run()
-    task.assigned([ORDERS, ITEMS])
+    task.on_assignment([ORDERS, ITEMS])
     for table in ("orders", "items"):
         scene.written(task, scene.time.wall() - 2, table)
-    task.tables([TableStatus("orders", TableState.FAILED, "the cause", scene.time.wall())])
+    task.on_blocked_tables([TableStatus("orders", TableState.FAILED, "the cause", scene.time.wall())])
     assert [scene.value(name) for name in (FRESHNESS, OLDEST, SOURCE_TIME)] == [None, None, scene.time.wall() - 2]
     assert [scene.value(name, "items") for name in (FRESHNESS, OLDEST)] == [2, 0]
-    task.tables([])
+    task.on_blocked_tables([])
     assert scene.value(FRESHNESS) == 2
 
 
 def test_series_of_a_table_that_has_moved_are_removed(scene: Scene) -> None:
     """A task removes the series of a table when the table moves to another task, which then reports them."""
     task = scene.run()
-    task.assigned([ORDERS, ITEMS])
+    task.on_assignment([ORDERS, ITEMS])
     for table in ("orders", "items"):
         scene.written(task, 1_000, table)
-    task.assigned([ITEMS])
-    task.left(["orders"])
+    task.on_assignment([ITEMS])
+    task.on_tables_left(["orders"])
     for name in (FRESHNESS, SOURCE_TIME, OLDEST):
         assert (scene.value(name) is None, scene.value(name, "items") is None) == (True, False)
 
@@ -115,7 +115,7 @@ def test_series_of_a_table_that_has_moved_are_removed(scene: Scene) -> None:
 def test_series_of_a_partition_that_has_moved_are_removed(scene: Scene) -> None:
     """The lag is read on each scrape, so that a revoked partition has no series."""
     lag: dict[TopicPartition, int] = {ORDERS: 5, ITEMS: 7}
-    scene.run().lag(lambda: lag)
+    scene.run().watch_lag(lambda: lag)
     assert (scene.lag(ORDERS), scene.lag(ITEMS)) == (5, 7)
     del lag[ORDERS]
     assert (scene.lag(ORDERS), scene.lag(ITEMS)) == (None, 7)
@@ -125,16 +125,16 @@ def test_series_of_a_partition_that_has_moved_are_removed(scene: Scene) -> None:
 def test_series_of_a_destroyed_or_failed_task_are_removed(scene: Scene, state: State) -> None:
     """A destroyed or failed task has no series, also if its abandoned run still reports values."""
     task = scene.run()
-    scene.metrics.task_state("shop", 0, State.RUNNING)
-    task.lag(lambda: {ORDERS: 5})
+    scene.metrics.on_task_state("shop", 0, State.RUNNING)
+    task.watch_lag(lambda: {ORDERS: 5})
     scene.written(task, 1_000)
-    scene.metrics.task_state("shop", 0, state)
+    scene.metrics.on_task_state("shop", 0, state)
     scene.written(task, 1_050)
-    task.lag(lambda: {ORDERS: 6})
+    task.watch_lag(lambda: {ORDERS: 6})
     assert [scene.value(name) for name in (FRESHNESS, SOURCE_TIME, OLDEST)] == [None] * 3
     assert scene.lag(ORDERS) is None
     again = scene.run()
-    again.assigned([ORDERS])
+    again.on_assignment([ORDERS])
     scene.written(task, 1_060)
     assert scene.value(SOURCE_TIME) is None, "of the abandoned run"
     scene.written(again, 1_070)
@@ -144,14 +144,14 @@ def test_series_of_a_destroyed_or_failed_task_are_removed(scene: Scene, state: S
 def test_the_age_increases_over_restarts(scene: Scene) -> None:
     """The gauges keep the oldest unwritten event of the last run until the next run has an assignment."""
     task = scene.run()
-    task.assigned([ORDERS, ITEMS])
+    task.on_assignment([ORDERS, ITEMS])
     oldest = {"orders": Unwritten(scene.time.seconds, int((scene.time.wall() - 5) * 1_000_000))}
-    task.unwritten(lambda: oldest)
-    scene.metrics.task_state("shop", 0, State.RESTARTING)
+    task.watch_unwritten(lambda: oldest)
+    scene.metrics.on_task_state("shop", 0, State.RESTARTING)
     scene.time.seconds += 50
     again = scene.run()
     assert (scene.value(OLDEST), scene.value(FRESHNESS)) == (50, 55)
-    again.assigned([ORDERS])
+    again.on_assignment([ORDERS])
     assert scene.value(OLDEST) is None
 
 
@@ -214,7 +214,7 @@ async def test_age_of_an_event_that_a_stopped_task_has_not_written(harness: Harn
     assert ages()[0] > 0
     again = metrics.task("items", 0, lambda topic: None)
     assert ages()[0] > 0
-    again.assigned([])
+    again.on_assignment([])
     assert ages() == []
 
 
