@@ -1,7 +1,7 @@
 """The decoding of the envelopes of one value schema to columns.
 
-A codec is compiled once per schema: a msgspec type that names just the fields that are used, and the schema of each
-column. Rows are tuples in the order of the columns; of JSON without schemas they are dicts, whose types come from the
+A codec is compiled once per schema: a msgspec type with only the fields that are used, and the schema of each column.
+Rows are tuples in the order of the columns. Rows of JSON without schemas are dicts, whose types come from the
 database's catalog or from the values.
 
 Tests: ``tests/unit/core/decode/test_envelope.py``, ``test_header_keys.py``, ``test_schemaless_rows.py``.
@@ -36,19 +36,19 @@ from headrace.core.model.schema import Field, Schema
 _encoder = msgspec.json.Encoder(decimal_format="number")
 
 _UNREADABLE = (ValueError, ArithmeticError, RecursionError, OverflowError, BadRecord)  # proven: unreadable-headers
-"""The errors of the libraries for texts that are not a key."""
+"""The errors that the libraries raise for documents and values that are not a key."""
 
 
 class HeaderKeys:
-    """Parse key documents of headers as keys of one table."""
+    """Parse the key documents in headers as keys of one table."""
 
     def __init__(self, names: Sequence[str], schemas: Sequence[Schema]) -> None:
         self._schemas = schemas
         row = Schema("struct", fields=tuple(map(Field, names, schemas)))
-        # proven: decimal-header
-        row_types = (row_type(row, names, numeric_decimals=numeric) for numeric in (False, True))
         # Decimals are base64, or numbers.
-        self._decoders = [msgspec.json.Decoder[Any](row_type_) for row_type_ in row_types]
+        # proven: decimal-header
+        key_types = (row_type(row, names, numeric_decimals=numeric) for numeric in (False, True))
+        self._decoders = [msgspec.json.Decoder[Any](key_type) for key_type in key_types]
 
     def texts(self, documents: Mapping[int, bytes]) -> dict[int, str]:
         """Return the canonical text of each document that can be parsed, by its index."""
@@ -63,9 +63,9 @@ class HeaderKeys:
             return texts
 
     def _row(self, document: bytes) -> tuple[Any, ...] | None:
-        """The values of the key's columns; None if the document does not have all of them."""
+        """Return the values of the key's columns; None if the document does not have all of them."""
         try:
-            # The key as JSON without its schema; numbers keep all digits.
+            # Encode the key without its schema. Numbers keep all digits, because they are parsed as Decimal.
             plain = json.loads(document, strict=False, parse_int=Decimal, parse_float=Decimal, parse_constant=str)
             if isinstance(plain, dict) and plain.keys() == {"schema", "payload"} and isinstance(plain["payload"], dict):
                 plain = plain["payload"]
@@ -88,14 +88,19 @@ class HeaderKeys:
         return dict(zip(rows, canonical_keys(arrays).to_pylist(), strict=True))
 
 
-CUT = "timestamps with a time zone have digits beyond the microsecond, which are cut (docs/types.md)"
-MAP = (
+CUT_DIGITS_NOTE = "timestamps with a time zone have digits beyond the microsecond, which are cut (docs/types.md)"
+MAP_NOTE = (
     "objects with different members are a map; in JSON without schemas it becomes a STRUCT with a member for every key "
     "that is ever seen. Write JSON with schemas, configure reselect.database.* for the type in the catalog, or set "
     "hstore.handling.mode=json at the source"
 )
 
 Number = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+
+
+SOURCE_NAMES = ("name", "connector", "db", "schema", "table")
+Names = tuple[str | None, ...]
+"""The values of SOURCE_NAMES, which all events of one table share."""
 
 
 class Source(msgspec.Struct, gc=False, frozen=True):
@@ -124,7 +129,7 @@ class Source(msgspec.Struct, gc=False, frozen=True):
 
     @property
     def names(self) -> Names:
-        """The names that all events of one table share."""
+        """The values of SOURCE_NAMES."""
         return self.name, self.connector, self.db, self.schema, self.table
 
 
@@ -134,11 +139,6 @@ class Before(msgspec.Struct, gc=False, frozen=True):
 
 NO_BEFORE = Before()
 """The ``before`` of an envelope without this field."""
-
-
-SOURCE_NAMES = ("name", "connector", "db", "schema", "table")
-Names = tuple[str | None, ...]
-
 
 ORDERING = "ordering"
 """The attribute for a field of the source block in ``ordering.field`` that ``Source`` does not have."""
@@ -174,10 +174,7 @@ class ColumnCells:
 
 
 class Codec:
-    """The decoder of the events of one value schema to columns.
-
-    Without a schema rows are dicts, and the columns' types come from the database's catalog or from the values.
-    """
+    """The decoder of the events of one value schema to columns. ``after`` is None for JSON without schemas."""
 
     def __init__(
         self,
@@ -189,16 +186,17 @@ class Codec:
         self.key_fields = key_fields
         self.source = source
         self.schemaless = after is None
-        self._fields = () if after is None else tuple(member for member in after.fields)
+        self._fields = () if after is None else tuple(after.fields)
         self.names = tuple(member.name for member in self._fields)
         _refuse_own_names(self.names)
         self._decimals_as_numbers = False
         self._after = after
-        # The type in the event's row, if it has the column, so that key and row agree.
+        # The row's type of a key column has priority over the key's, so that keys and rows have equal values.
         schemas = [schema for schema in (after, key_schema) if schema is not None]
         self._key_types = [next(filter(None, (schema.field(name) for schema in schemas)), None) for name in key_fields]
         self._decoder = self._make_decoder()
-        self._steady: tuple[Names, PayloadDecoder[Any]] | None = None
+        self._last_table: tuple[Names, PayloadDecoder[Any]] | None = None
+        """The names of the table whose events were decoded last, and a decoder of its events only."""
         self._key_decoder: PayloadDecoder[Any] | None = None
         typed = [key_type for key_type in self._key_types if key_type is not None]
         if typed and len(typed) == len(key_fields):
@@ -207,9 +205,10 @@ class Codec:
         self.notes: set[Note] = set()
         """Notes on differences between the tables of this schema and the events."""
         self._header_keys: tuple[tuple[Schema, ...], HeaderKeys] | None = None
-        self.key_places = [
+        self.key_indexes = [
             next((i for i, member in enumerate(self._fields) if member.name == name), -1) for name in key_fields
         ]
+        """The index of each key column in a row; -1 if rows do not have it."""
         self.row: Callable[[Any], Any] = (lambda row: row) if self.schemaless else msgspec.structs.astuple
 
     def _make_decoder(self, source: type[Source] | None = None) -> PayloadDecoder[Any]:
@@ -230,17 +229,18 @@ class Codec:
         return PayloadDecoder(list[envelope])  # type: ignore[valid-type] # built at run time
 
     def decode_all(self, payloads: Sequence[Payload]) -> tuple[list[Any], Names | None]:
-        """The envelopes of all payloads, in one call, and the names that all their sources have, if they do.
+        """Decode all payloads in one call. Return their envelopes, and the names of their sources.
 
-        Raises msgspec.DecodeError if any of them is bad.
+        The names are those that all sources have. They are None if the sources differ, and at first for a table, whose
+        names are compared here for the next call. Raises msgspec.DecodeError if any payload is bad.
         """
         document = in_one(payloads)
-        if self._steady is not None:
-            names, decoder = self._steady
+        if self._last_table is not None:
+            names, decoder = self._last_table
             try:
                 return one_each(decoder.decode(document), payloads), names
             except msgspec.ValidationError:
-                self._steady = None  # another table, or a bad envelope: the general decoder distinguishes them
+                self._last_table = None  # another table, or a bad envelope: the general decoder distinguishes them
         envelopes = one_each(self._decode(document), payloads)
         sources = [envelope.source for envelope in envelopes]
         if all(sources) and len(names_in_sources := {source.names for source in sources}) == 1:
@@ -252,14 +252,14 @@ class Codec:
                 name_type = None if constant is None else Literal[constant]
                 is_default = constant == getattr(Source(), name)
                 members.append((name, name_type, constant) if is_default else (name, name_type))
-            steady = msgspec.defstruct(
-                "SteadySource", members, bases=(self.source,), kw_only=True, gc=False, frozen=True
+            table_source = msgspec.defstruct(
+                "TableSource", members, bases=(self.source,), kw_only=True, gc=False, frozen=True
             )
-            self._steady = common, self._make_decoder(cast(type[Source], steady))
+            self._last_table = common, self._make_decoder(cast(type[Source], table_source))
         return envelopes, None
 
     def decode(self, payload: Payload) -> Any:
-        """The envelope of one payload. Raises msgspec.DecodeError."""
+        """Return the envelope of one payload. Raises msgspec.DecodeError."""
         return one_each(self._decode(in_one([payload])), [payload])[0]
 
     def _decode(self, document: Payload) -> list[Any]:
@@ -268,24 +268,26 @@ class Codec:
         except msgspec.ValidationError:
             if self._decimals_as_numbers or self._after is None:
                 raise
+        # Decimals may be numbers (decimal.format=NUMERIC). Decode all later documents like this one, but only if this
+        # attempt succeeds: the document may be bad for another reason.
         self._decimals_as_numbers = True
         numeric = self._make_decoder()
-        self._decimals_as_numbers = False  # until a document was decoded so: it may be bad for another reason
+        self._decimals_as_numbers = False
         envelopes: list[Any] = numeric.decode(document)
         self._decoder, self._decimals_as_numbers = numeric, True
         return envelopes
 
     def key_row(self, payload: Payload) -> Sequence[object]:
-        """A row with only the key's values. Raises BadRecord (stage KEY_CONVERTER)."""
-        # A key that is a single value is that of the only key column; its text may be a number.
-        lenient = isinstance(payload, SchemaAndValue) and not isinstance(payload.value, dict)
-        lenient = lenient and len(self.key_fields) == 1
-        if lenient and isinstance(payload, SchemaAndValue):
-            payload = SchemaAndValue(None, {self.key_fields[0]: payload.value})
+        """Return a row with only the key's values. Raises BadRecord (stage KEY_CONVERTER)."""
+        strict = True
+        if (
+            isinstance(payload, SchemaAndValue) and not isinstance(payload.value, dict) and len(self.key_fields) == 1
+        ):  # a single value is that of the only key column; a number may be a text
+            payload, strict = SchemaAndValue(None, {self.key_fields[0]: payload.value}), False
         values: Sequence[Any]
         if self._key_decoder is not None:
             try:
-                values = msgspec.structs.astuple(self._key_decoder.decode(payload, strict=not lenient))
+                values = msgspec.structs.astuple(self._key_decoder.decode(payload, strict=strict))
             except msgspec.DecodeError as error:
                 raise BadRecord(
                     f"the record's key does not fit its table: {error}", stage=Stage.KEY_CONVERTER
@@ -298,12 +300,12 @@ class Codec:
         if self.schemaless:
             return dict(zip(self.key_fields, values, strict=True))  # type: ignore[return-value] # schemaless rows are dicts
         row: list[Any] = [None] * len(self._fields)
-        for place, value in zip(self.key_places, values, strict=True):
-            row[place] = value
+        for index, value in zip(self.key_indexes, values, strict=True):
+            row[index] = value
         return row
 
     def columns(self, rows: Sequence[Any] | ColumnRows, catalog_schema: Schema | None) -> Iterator[ColumnCells]:
-        """The cells of each column; ``catalog_schema`` is the table's schema for rows that come without one.
+        """Yield the cells of each column; ``catalog_schema`` is the table's schema for rows that come without one.
 
         Raises BadRecord with the index of a row that does not fit.
         """
@@ -319,8 +321,9 @@ class Codec:
 
     def _infer_columns(self, rows: Sequence[dict[str, Any]], catalog_schema: Schema | None) -> Iterator[ColumnCells]:
         names = list(dict.fromkeys(name for row in rows for name in row))
-        for index, row in enumerate(rows) if any(name.startswith(OWN_PREFIX) for name in names) else ():
-            _refuse_own_names(row, index)
+        if any(name.startswith(OWN_PREFIX) for name in names):
+            for index, row in enumerate(rows):  # the error contains the index of the row
+                _refuse_own_names(row, index)
         for name in names:
             values = [row.get(name) for row in rows]
             schema = catalog_schema.field(name) if catalog_schema is not None else None
@@ -332,7 +335,7 @@ class Codec:
                 except BadRecord as error:
                     raise BadRecord(f"column {name!r}: {error}", index=error.index, also=error.also) from error
                 if len({frozenset(value) for value in values if isinstance(value, dict)}) > 1:
-                    self.notes.add(Note(MAP, name))
+                    self.notes.add(Note(MAP_NOTE, name))
             elif schema.type in _ENCODED:
                 values = [_from_plain(schema, value, i) for i, value in enumerate(values)]
             present = np.fromiter((name in row for row in rows), np.bool_, len(rows))
@@ -348,11 +351,11 @@ class Codec:
             problem = "digits beyond the microsecond in a key, without which two rows could be one"
             raise BadRecord(f"column {name!r}: {problem}", index=int(cut.argmax()))
         if cut is not None:
-            self.notes.add(Note(CUT, name))
+            self.notes.add(Note(CUT_DIGITS_NOTE, name))
         return column
 
     def canonical(self, documents: Mapping[int, bytes], columns: Mapping[str, Column]) -> dict[int, str]:
-        """The canonical texts of key documents from headers that can be parsed, with the types of the key columns."""
+        """Return the canonical texts of key documents in headers, by index, without those that cannot be parsed."""
         if not documents or not self.key_fields:
             return {}
         schemas = tuple(columns[name].schema for name in self.key_fields)
@@ -361,7 +364,8 @@ class Codec:
         return self._header_keys[1].texts(documents)
 
 
-_ENCODED = frozenset({"bytes", "struct", "array", "map"})  # types whose JSON form is not the Connect value yet
+_ENCODED = frozenset({"bytes", "struct", "array", "map"})
+"""The types of which JSON without schemas does not contain the Connect value."""
 
 
 def _from_plain(schema: Schema, value: object, index: int) -> object:

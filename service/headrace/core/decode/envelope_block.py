@@ -92,7 +92,7 @@ def _with_keys(
     """Rows of ``after`` at their places of ``count``, and rows that are keys only at theirs."""
     columns = {}
     for at, name in enumerate(codec.names):
-        others = {place: row[at] for place, row in keys.items()} if at in codec.key_places else {}
+        others = {place: row[at] for place, row in keys.items()} if at in codec.key_indexes else {}
         try:
             columns[name] = fill_rows(after.get(name, []), places, count, others)
         except (pa.ArrowException, TypeError, ValueError) as error:

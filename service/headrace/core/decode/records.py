@@ -1,4 +1,4 @@
-"""Records of a topic as the decoder reads them, those that it refuses, and the originals of dead letters."""
+"""The records that the decoder reads, the records that it rejects, and the original records of dead letters."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from headrace.core.decode.json_converter import Document
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.errors import BadRecord, Stage
 
-PREFIX = "__connect.errors."
+HEADER_PREFIX = "__connect.errors."
+"""The prefix of Kafka Connect's context headers (``DeadLetterQueueReporter.HEADER_PREFIX``)."""
 
 
 class KafkaRecord(Protocol):
-    """The attributes of a record that the decoder reads; ``timestamp`` is in milliseconds.
+    """The attributes of a record that the decoder reads.
 
-    Keys and values are JsonConverter's documents, or Connect data: either all keys of a topic or none, and so for the
-    values. Connect data that is null is None here, as in Kafka.
+    Keys are JsonConverter's documents or Connect data, in one form for all keys of a topic. The same applies to values.
+    Connect data that is null is None here, as in Kafka.
     """
 
     @property
@@ -47,16 +48,16 @@ class KafkaRecord(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Errant:
-    """A record that could not be decoded, by its index in the records given."""
+    """A record that could not be decoded. ``index`` is its index in the records that the decoder received."""
 
     index: int
     stage: Stage
     error: BadRecord
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A record at its original coordinate, and why it became a dead letter. Not frozen: ``Record`` has attributes."""
+    """A ``ports.Record`` at its original coordinate, and why it became a dead letter."""
 
     topic: str
     partition: int
@@ -70,17 +71,21 @@ class DeadLetter:
 
 
 def original(record: KafkaRecord, key: bytes | None, value: bytes | Document | None) -> DeadLetter | None:
-    """Return the original of ``record`` in a dead letter queue; None without context headers for its coordinate.
+    """Return the original of ``record``, which is in a dead letter queue. ``key`` and ``value`` are its documents.
 
-    The last of equal headers counts: a queue appends its own to those that the record had.
+    Return None if the context headers do not contain a valid topic, partition and offset. Of headers with one name the
+    last one applies, because Kafka Connect appends its headers to those that the record already has.
     """
-    context = {name.removeprefix(PREFIX): text for name, text in record.headers if name.startswith(PREFIX)}
+    context = {
+        name.removeprefix(HEADER_PREFIX): text for name, text in record.headers if name.startswith(HEADER_PREFIX)
+    }
     partition, offset = _number(context.get("partition")), _number(context.get("offset"))
     topic = _text(context.get("topic"))
     if not topic or partition is None or offset is None:
         return None
-    reason = f"{_text(context.get('stage'))}, {_text(context.get('exception.class.name'))}"  # a message may quote cells
-    headers = [header for header in record.headers if not header[0].startswith(PREFIX)]
+    # Without the exception's message, which may contain cell values.
+    reason = f"{_text(context.get('stage'))}, {_text(context.get('exception.class.name'))}"
+    headers = [header for header in record.headers if not header[0].startswith(HEADER_PREFIX)]
     connector = _text(context.get("connector.name"))
     return DeadLetter(topic, partition, offset, record.timestamp, key, value, headers, connector, reason)
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.records.envelopes import change, key
 
-from headrace.core.decode.codec import MAP
+from headrace.core.decode.codec import MAP_NOTE
 from headrace.core.decode.envelope import EnvelopeOptions, TopicDecoder
 from headrace.core.model.events import CellState, Changes, Operation
 from headrace.core.model.inferred_types import resolve_untyped_nulls, to_table_type
@@ -100,4 +100,4 @@ def test_objects_with_different_members_are_noted_as_a_map() -> None:
     alike = [enveloped(0, "c", {"id": 1, "doc": {"a": "x"}}), enveloped(1, "c", {"id": 2, "doc": {"a": None}})]
     assert decoder.decode(alike).notes == []
     others = [enveloped(2, "c", {"id": 3, "doc": {"a": "x"}}), enveloped(3, "c", {"id": 4, "doc": {"b": "x"}})]
-    assert decoder.decode(others).notes == [Note(MAP, "doc")]
+    assert decoder.decode(others).notes == [Note(MAP_NOTE, "doc")]

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.records.envelopes import change, key
 
-from headrace.core.decode.codec import CUT
+from headrace.core.decode.codec import CUT_DIGITS_NOTE
 from headrace.core.decode.envelope import EnvelopeOptions, TopicDecoder
 from headrace.core.model.arrow_columns import ZONED_TIMESTAMP, build_array
 from headrace.core.model.errors import BadRecord
@@ -164,7 +164,7 @@ def test_digits_beyond_the_microsecond_are_cut_and_noted() -> None:
     zeros = TopicDecoder("t", EnvelopeOptions()).decode(_instants("at", "2020-01-01T00:00:00.123456000Z"))
     assert (zeros.errant, zeros.notes) == ([], [])
     decoded = TopicDecoder("t", EnvelopeOptions()).decode(_instants("at", "2020-01-01T00:00:00.1234567Z"))
-    assert (decoded.errant, decoded.notes) == ([], [Note(CUT, "at")])
+    assert (decoded.errant, decoded.notes) == ([], [Note(CUT_DIGITS_NOTE, "at")])
 
 
 def test_digits_beyond_the_microsecond_in_a_key_are_refused() -> None:

@@ -1,11 +1,11 @@
 """Serialize rows of the column cache, for stores outside of the process's memory (``reselect.md`` section 10).
 
 A decoded value equals the encoded one, including its type: text and bytes are distinct, numbers keep their width and
-decimals their scale (an Arrow array of one row contains its type). Truncated or modified bytes are refused.
+decimals their scale (an Arrow array of one row contains its type). Truncated or modified bytes are rejected.
 
 The state of the cache besides its rows is written when the cache is closed, and removed when it is read. After a crash
-it does not exist, and the rows are dropped. A partition's rows are valid again only if the consumer resumes exactly at
-their end (section 5.4).
+it does not exist, and the cache drops the rows. A partition's rows are valid again only if the consumer resumes exactly
+at their end (section 5.4).
 
 Tests: ``tests/unit/core/reselect/cache/test_cache_codec.py``.
 """
@@ -21,12 +21,12 @@ import pyarrow as pa
 from headrace.core.model.events import TableId
 from headrace.core.reselect.cache.rows import Cell, CellValue, Origin, Partition, Row, Stamp
 
-_CHECKSUM = 4
-_VALUE = "value"
+_CHECKSUM_BYTES = 4
+_VALUE_COLUMN = "value"
 
 
 class _StoredCell(msgspec.Struct, array_like=True, gc=False):
-    """A cell on disk. ``arrow`` is whether ``value`` is an array in Arrow's stream format."""
+    """A cell in a store. ``value`` is an array in Arrow's stream format if ``arrow`` is true."""
 
     column: str
     arrow: bool
@@ -50,18 +50,18 @@ def encode_row(row: Row) -> bytes:
     """Encode a row with its checksum. Raises ValueError for a value or fingerprint that cannot be encoded."""
     try:
         body = _ENCODER.encode([_to_stored(column, cell) for column, cell in row.items()])
-    except (TypeError, pa.ArrowException) as error:  # UnicodeEncodeError is a ValueError
+    except (TypeError, pa.ArrowException) as error:  # UnicodeEncodeError (half of a surrogate pair) is a ValueError
         raise ValueError("the cached value cannot be encoded") from error
-    return zlib.crc32(body).to_bytes(_CHECKSUM, "big") + body
+    return zlib.crc32(body).to_bytes(_CHECKSUM_BYTES, "big") + body
 
 
 def decode_row(data: bytes) -> Row:
     """Decode a row from ``encode_row``. Raises ValueError for anything else."""
-    body = data[_CHECKSUM:]
-    if zlib.crc32(body).to_bytes(_CHECKSUM, "big") != data[:_CHECKSUM]:
+    body = data[_CHECKSUM_BYTES:]
+    if zlib.crc32(body).to_bytes(_CHECKSUM_BYTES, "big") != data[:_CHECKSUM_BYTES]:
         raise ValueError("the cached row is truncated or modified")
     try:
-        return {written.column: _from_stored(written) for written in _DECODER.decode(body)}
+        return {stored_cell.column: _from_stored(stored_cell) for stored_cell in _DECODER.decode(body)}
     except (msgspec.DecodeError, pa.ArrowException) as error:
         raise ValueError("the cached row has another format") from error
 
@@ -73,7 +73,7 @@ def _to_stored(column: str, cell: Cell) -> _StoredCell:
     value: Any = cell.value
     if arrow:
         sink = pa.BufferOutputStream()
-        batch = pa.record_batch([value], [_VALUE])
+        batch = pa.record_batch([value], [_VALUE_COLUMN])
         with pa.ipc.new_stream(sink, batch.schema) as writer:
             writer.write_batch(batch)
         value = bytes(sink.getvalue())
@@ -94,19 +94,20 @@ def _to_stored(column: str, cell: Cell) -> _StoredCell:
     )
 
 
-def _from_stored(written: _StoredCell) -> Cell:
-    value: CellValue | None = written.value
-    if written.arrow:
-        with pa.ipc.open_stream(written.value) as reader:
+def _from_stored(cell: _StoredCell) -> Cell:
+    value: CellValue | None = cell.value
+    if cell.arrow:
+        with pa.ipc.open_stream(cell.value) as reader:
             value = reader.read_next_batch().column(0)
-    stamp = Stamp(Partition(written.topic, written.partition), written.offset, written.position)
-    return Cell(value, written.fingerprint, stamp, written.generation, written.origin, written.stored, written.size)
+    stamp = Stamp(Partition(cell.topic, cell.partition), cell.offset, cell.position)
+    return Cell(value, cell.fingerprint, stamp, cell.generation, cell.origin, cell.stored, cell.size)
 
 
 class ParkedPartition(msgspec.Struct, frozen=True, array_like=True):
-    """A parked partition: the generation of its rows, and the offset of the first event that is not applied to them.
+    """A partition without an assignment whose rows are kept for one that resumes at ``next_offset``.
 
-    Rows from before ``lost``, an event that was not applied, are invalid.
+    All earlier events are applied to the rows, except for lost ones: cells from before ``lost``, the offset of the last
+    of them (-1 for none), are invalid.
     """
 
     topic: str
@@ -140,10 +141,10 @@ class KnownTable(msgspec.Struct, frozen=True, array_like=True):
 
 
 class CacheState(msgspec.Struct, frozen=True):
-    """The state at the end of a process. ``settings`` are the options on which cached values depend.
+    """The state when a process closes its cache. ``settings`` are the options on which cached values depend.
 
-    ``clock`` is the final time of the clock for the store times of cells, in milliseconds, and ``wall`` the Unix time
-    then.
+    ``clock`` is the last time of the cache's clock, by which the ages of cells are measured, and ``wall`` the Unix time
+    at the same moment; both in milliseconds.
     """
 
     settings: str

@@ -5,8 +5,8 @@
     batch.publish() | batch.discard()         after the table commit | when the batch failed
 
 The contract is ``reselect.md`` section 5. The two main laws are: a delete or truncate makes every later get of that row
-a miss, and a real value in an event replaces the cached one before any lookup. A miss is always safe, a missed drop
-never is: when a store cannot drop a row, the row is poisoned until a write succeeds.
+a miss, and a real value in an event replaces the cached one before any lookup. A miss is always safe. A row that should
+have been dropped is never safe: if the store cannot drop it, the row is poisoned until a write succeeds.
 
 A store may outlive the process. It keeps the rows of a revoked partition until an assignment that resumes at exactly
 their end (``resume``), also after a clean restart; after a crash they are dropped.
@@ -47,8 +47,8 @@ from headrace.core.reselect.cache.rows import (
     value_size,
 )
 
-_LOOK_FOR_OLDEST = 10_000
-"""The interval of searches for the oldest cell, in milliseconds."""
+_OLDEST_INTERVAL_MS = 10_000
+"""The interval of searches for the oldest cell, for which a store reads all rows."""
 
 
 class ReselectColumnCache:
@@ -77,14 +77,19 @@ class ReselectColumnCache:
         self._shapes: dict[TableId, object] = {}
         self._epochs: Counter[int] = Counter()
         self._assignments = CacheAssignments()
-        self._markers: dict[RowKey, int] = {}
-        self._open = 0
-        self._evicted = 0
+        self._drop_markers: dict[RowKey, int] = {}
+        """The offset of the last drop of a row, while batches are open that began before the drop.
+
+        Example: batch A queries row 1 for an event at offset 5; batch B publishes the delete of row 1 at offset 8. The
+        row is not stored any more, so only the marker rejects the older value that A publishes later.
+        """
+        self._open_batches = 0
+        self._counted_evictions = 0
         self._settings = settings
         self._wall = wall
         self._clock_base = 0
         self._closed = False
-        self._looked: int | None = None
+        self._oldest_read: int | None = None  # when, by the cache's clock
         self._oldest_stored: int | None = None
         self._restore()
 
@@ -97,7 +102,7 @@ class ReselectColumnCache:
             self.drop_table(table, "schema")  # proven: N13
         self._rows.retry()
         self._shapes[table] = shape
-        self._open += 1
+        self._open_batches += 1
         return CacheBatch(self, self._number(table), fingerprints)
 
     def holds(self, table: TableId) -> bool:
@@ -106,8 +111,9 @@ class ReselectColumnCache:
     def assign(self, partitions: Iterable[Partition]) -> None:
         """Begin an assignment: entries of an earlier one are dropped, or wait for ``resume``."""
         assigned = list(partitions)
-        for partition in () if self._rows.store.durable else assigned:
-            self._drop_partition(partition, "assign")  # proven: S6-assigned
+        if not self._rows.store.durable:
+            for partition in assigned:
+                self._drop_partition(partition, "assign")  # proven: S6-assigned
         self._assignments.begin(assigned)
 
     def resume(self, partition: Partition, position: int) -> None:
@@ -128,8 +134,8 @@ class ReselectColumnCache:
     def lose(self, partition: Partition, offset: int) -> None:
         """Register an event that was not applied (undecodable, dead-lettered): the values that it changed are unknown.
 
-        Its row may be unreadable, so all entries of the partition are dropped; older ones that batches in flight
-        contain are refused (section 5.2).
+        The row that it changed may be unknown, so all entries of the partition are dropped. Older ones that batches in
+        flight contain are rejected (section 5.2).
         """
         self._assignments.lose(partition, offset)
         if not self._rows.store.durable:  # a durable store keeps the rows but does not serve them
@@ -172,11 +178,12 @@ class ReselectColumnCache:
 
     def use(self) -> CacheUse:
         """Return the use of the cache; add the evictions since the last call to ``counts``."""
-        evicted, self._evicted = self._rows.store.evicted - self._evicted, self._rows.store.evicted
-        self.counts["drops", "evicted"] += evicted
+        evicted = self._rows.store.evicted
+        self.counts["drops", "evicted"] += evicted - self._counted_evictions
+        self._counted_evictions = evicted
         now = self._now()
-        if self._looked is None or now - self._looked >= _LOOK_FOR_OLDEST:  # a store reads all rows for it
-            self._looked, self._oldest_stored = now, self._rows.store.oldest()
+        if self._oldest_read is None or now - self._oldest_read >= _OLDEST_INTERVAL_MS:
+            self._oldest_read, self._oldest_stored = now, self._rows.store.oldest()
         oldest = None if self._oldest_stored is None else now - self._oldest_stored
         return CacheUse(len(self), self.size, self._rows.poisoned, oldest)
 
@@ -230,26 +237,27 @@ class ReselectColumnCache:
             return "generation"
         if self.limits.max_value_bytes and value_size(value) > self.limits.max_value_bytes:
             return "size"
-        plain = value[0].as_py() if isinstance(value, pa.Array) and _may_be_form(value) else value
+        plain = value[0].as_py() if isinstance(value, pa.Array) and _may_be_placeholder(value) else value
         return "placeholder" if self._is_placeholder(plain) else None
 
     def apply(self, key: RowKey, pending: PendingRow, valid: bool) -> None:
         """Publish a batch's changes of a row; ``valid`` is False if the table was dropped since the batch began."""
-        afresh = pending.dropped is not None or not valid
-        base: Row | None = {} if afresh else self._rows.base(key)
-        marker = self._markers.get(key, -1)
+        replaces_row = pending.dropped is not None or not valid
+        base: Row | None = {} if replaces_row else self._rows.base(key)
+        dropped_by_others = self._drop_markers.get(key, -1)
         if pending.dropped is not None:
             self.counts["drops", "event"] += 1
-            if self._open > 1:
-                self._markers[key] = max(pending.dropped, self._markers.get(key, -1))
+            if self._open_batches > 1:
+                self._drop_markers[key] = max(pending.dropped, dropped_by_others)
         if not valid or base is None:  # a row that cannot be read may be newer
             self._rows.write(key, {})
             return
 
         merged = dict(base)
         newest = max((cell.stamp.offset for cell in base.values()), default=-1)
+        newest = max(newest, dropped_by_others)
         for column, cell in pending.cells.items():
-            verdict = "invalidated" if cell is None else self._put_verdict(cell, base.get(column), max(newest, marker))
+            verdict = "invalidated" if cell is None else self._put_verdict(cell, base.get(column), newest)
             self.counts["writes", Origin.EVENT if cell is None else cell.origin, verdict] += 1
             if verdict == "position":
                 self._rows.write(key, {})
@@ -263,7 +271,10 @@ class ReselectColumnCache:
         self._rows.write(key, dict(list(merged.items())[excess:]) if excess > 0 else merged)
 
     def _put_verdict(self, cell: Cell, old: Cell | None, newest: int) -> str:
-        """Apply section 5.3 rules 1 and 2."""
+        """Return "stored", or why not (section 5.3 rules 1 and 2).
+
+        ``newest`` is the offset of the newest change of the row that is known.
+        """
         if cell.generation != self._assignments.generation(cell.stamp.partition):  # proven: S7
             return "generation"
         if cell.stamp.offset < self._assignments.lost(cell.stamp.partition):
@@ -277,10 +288,10 @@ class ReselectColumnCache:
         return "position" if _goes_back(old.stamp, cell.stamp) else "stored"
 
     def release(self) -> None:
-        """End a batch; drop markers are kept only for batches that began before the drop."""
-        self._open -= 1
-        if self._open == 0:
-            self._markers.clear()
+        """End a batch. Discard the drop markers when no batch is open that may have begun before a drop."""
+        self._open_batches -= 1
+        if self._open_batches == 0:
+            self._drop_markers.clear()
 
     def drop_row(self, key: RowKey, cause: str) -> None:
         """Remove a row, or poison it if the store cannot."""
@@ -322,11 +333,12 @@ class ReselectColumnCache:
 
 
 def _goes_back(earlier: Stamp, later: Stamp) -> bool:
+    """Return whether the source position decreases from the ``earlier`` offset to the ``later`` one."""
     return bool(earlier.position and later.position and later.position < earlier.position)
 
 
-def _may_be_form(value: pa.Array) -> bool:
-    """Whether the array's type has a placeholder form at all; times and decimals have none."""
+def _may_be_placeholder(value: pa.Array) -> bool:
+    """Return whether the type of the array has a placeholder; times and decimals have none."""
     item = value.type.value_type if pa.types.is_list(value.type) else value.type
     return bool(
         pa.types.is_string(item) or pa.types.is_binary(item) or pa.types.is_integer(item) or pa.types.is_map(item)
