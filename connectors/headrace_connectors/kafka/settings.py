@@ -35,15 +35,17 @@ from headrace_connectors.kafka.client_properties import (
 from headrace_connectors.kafka.oauth import LOGIN, OAUTH_PROPERTIES
 from headrace_connectors.kafka.security import ARGUMENTS, AWS_MSK_IAM, is_msk, is_security, security_arguments
 
+log = logging.getLogger(__name__)
+
 Properties = Mapping[str, str]
 
 BROKERS = "bootstrap.servers"
 _PROTOCOL = "security.protocol"
 _SECRET = "sasl.oauthbearer.client.credentials.client.secret"  # noqa: S105 - a name
 _CREDENTIALS = (LOGIN, _SECRET, "sasl.oauthbearer.client.credentials.client.id")
-"""The properties with the credentials of a login. They count as one: a connector has its own, or the worker's."""
-_OF_THE_MACHINE = (AWS_MSK_IAM, "GSSAPI")
-"""The mechanisms with credentials of the worker's machine, which no property contains."""
+"""The properties with the credentials of a login. A connector overrides all of them or inherits all of them."""
+_MACHINE_MECHANISMS = (AWS_MSK_IAM, "GSSAPI")
+"""The mechanisms whose credentials are those of the worker's machine, and not in a property."""
 _TOKEN_URL = "sasl.oauthbearer.token.endpoint.url"  # noqa: S105 - a name
 _SECURITY_PREFIXES = ("security.protocol", "sasl.", "ssl.")
 _DEFAULTS = {_PROTOCOL: "PLAINTEXT"}
@@ -55,12 +57,12 @@ def client_properties(worker: Properties, client: str, settings: KafkaSettings) 
     Raises ConfigError with the override if the worker's credentials would reach brokers that the connector names, or
     would be sent with other security settings than the worker's.
     """
-    inherited = {**connection(worker), **under(f"{client}.", worker)}
+    inherited = {**connection_properties(worker), **properties_with_prefix(f"{client}.", worker)}
     return with_overrides(inherited, settings, client)
 
 
 def with_overrides(inherited: Properties, settings: KafkaSettings, client: str) -> dict[str, str]:
-    """Return ``inherited`` with the connector's properties below ``prefix``. Raises ConfigError as above."""
+    """Return ``inherited`` with the connector's overrides for ``client``. Raises ConfigError like client_properties."""
     overrides, prefix = settings.overrides(client), f"{client}.override."
     if _is_token_file(overrides):
         raise ConfigError(
@@ -106,20 +108,20 @@ def without_security(properties: Properties) -> dict[str, str]:
     return {key: value for key, value in properties.items() if not key.startswith(_SECURITY_PREFIXES)}
 
 
-def connection(properties: Properties) -> dict[str, str]:
+def connection_properties(properties: Properties) -> dict[str, str]:
     return {key: value for key, value in properties.items() if key.startswith((BROKERS, *_SECURITY_PREFIXES))}
 
 
-def under(prefix: str, properties: Properties) -> dict[str, str]:
-    """Return the properties below ``prefix``, with the prefix removed."""
+def properties_with_prefix(prefix: str, properties: Properties) -> dict[str, str]:
+    """Return the properties whose names begin with ``prefix``, without the prefix."""
     return {key.removeprefix(prefix): value for key, value in properties.items() if key.startswith(prefix)}
 
 
 def _check_inherited_login(inherited: Properties, overrides: Properties, prefix: str) -> None:
     """Reject security settings of the connector with which others could read the worker's password."""
-    sasl = _value({**inherited, **overrides}, _PROTOCOL).startswith("SASL")
-    identity = inherited.get("sasl.mechanism", "").strip() in _OF_THE_MACHINE
-    if not (_has_login(inherited) or identity) or _has_login(overrides) or not sasl:
+    machine_login = inherited.get("sasl.mechanism", "").strip() in _MACHINE_MECHANISMS
+    sends_login = _value({**inherited, **overrides}, _PROTOCOL).startswith("SASL")
+    if not (_has_login(inherited) or machine_login) or _has_login(overrides) or not sends_login:
         return
     for key in overrides:
         if key.startswith(_SECURITY_PREFIXES) and _value(overrides, key) != _value(inherited, key):
@@ -146,8 +148,6 @@ def _addresses(properties: Properties) -> set[str]:
     return {address.strip() for address in properties.get(BROKERS, "").split(",")}
 
 
-log = logging.getLogger(__name__)
-
 _LEADING_FLAGS = re.compile(r"\A(?:\(\?[a-zA-Z]+\))+")
 _TEN_YEARS_MS = 10 * 365 * 24 * 3600 * 1000
 
@@ -166,7 +166,7 @@ CONSUMER_DEFAULTS: Mapping[str, Any] = {
     "max_poll_records": 4_000,
 }
 _JOIN_MARGIN_MS = 5_000
-"""A JoinGroup is answered at the end of the rebalance, and aiokafka gives up on it after ``request.timeout.ms``."""
+"""The broker answers JoinGroup at the end of the rebalance. Until then ``request.timeout.ms`` must not expire."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,8 +188,8 @@ def consumer_settings(worker: Properties, connector: str, task: int, settings: K
         **client_properties(worker, "consumer", settings),
     }
     arguments = {**CONSUMER_DEFAULTS, **_translate(properties, CONSUMER)}
-    shortest = arguments["rebalance_timeout_ms"] + _JOIN_MARGIN_MS
-    arguments["request_timeout_ms"] = max(arguments["request_timeout_ms"], shortest)
+    join_timeout = arguments["rebalance_timeout_ms"] + _JOIN_MARGIN_MS
+    arguments["request_timeout_ms"] = max(arguments["request_timeout_ms"], join_timeout)
     if "group_instance_id" in arguments:  # two members with one id evict each other without an error
         arguments["group_instance_id"] += f"-{task}"
     return ConsumerSettings(
@@ -222,14 +222,14 @@ def group_arguments(worker: Properties, connector: str, settings: KafkaSettings)
     the connector's consumers use other brokers, that is the wrong cluster: these requests go to the consumers' brokers.
     """
     consumer = client_properties(worker, "consumer", settings)
-    admin = under("admin.", worker)
-    inherited = {**connection(worker), **admin}
-    named = BROKERS in admin or BROKERS in settings.admin
-    if not named and consumer.get(BROKERS) != worker.get(BROKERS):
-        operators = {**connection(worker), **under("consumer.", worker)}
-        if names_other_brokers(operators, settings.consumer):
+    admin = properties_with_prefix("admin.", worker)
+    inherited = {**connection_properties(worker), **admin}
+    names_admin_brokers = BROKERS in admin or BROKERS in settings.admin
+    if not names_admin_brokers and consumer.get(BROKERS) != worker.get(BROKERS):
+        worker_consumer = {**connection_properties(worker), **properties_with_prefix("consumer.", worker)}
+        if names_other_brokers(worker_consumer, settings.consumer):  # brokers of the connector, not of the operator
             admin = without_security(admin)
-        inherited = {**connection(consumer), **admin}
+        inherited = {**connection_properties(consumer), **admin}
     properties = with_overrides(inherited, settings, "admin")
     return _translate({"client.id": f"connector-worker-adminclient-{connector}", **properties}, CLIENT)
 
@@ -246,15 +246,16 @@ def check_worker(worker: Properties) -> None:
     """
     for prefix, table in (("consumer.", CONSUMER), ("producer.", PRODUCER), ("admin.", CLIENT)):
         try:
-            _translate({**connection(worker), **under(prefix, worker)}, table)
+            _translate({**connection_properties(worker), **properties_with_prefix(prefix, worker)}, table)
         except ConfigError as error:
-            named = prefix if f"{prefix}{error.key}" in worker else ""
-            raise ConfigError(f"{named}{error}", f"{named}{error.key}") from error
+            # The property is a connection property of the worker if the client has none with its prefix.
+            used_prefix = prefix if f"{prefix}{error.key}" in worker else ""
+            raise ConfigError(f"{used_prefix}{error}", f"{used_prefix}{error.key}") from error
 
 
 def client_arguments(properties: Properties) -> dict[str, Any]:
     """Return aiokafka's connection arguments for client properties, for admin requests. Raises ConfigError."""
-    return _translate(connection(properties), CLIENT)
+    return _translate(connection_properties(properties), CLIENT)
 
 
 def connection_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -277,7 +278,7 @@ def topic_pattern(topics: TopicSettings) -> str:
         unflagged = _LEADING_FLAGS.sub("", regex)
         flags = regex.removesuffix(unflagged)  # before the anchor, because Python accepts them only at the start
         pattern = rf"{flags}\A(?:{unflagged or '|'.join(map(re.escape, names))})\Z"
-        re.compile(regex)
+        re.compile(regex)  # by itself: the anchors would complete the unbalanced groups of "a)|(?:b"
         re.compile(pattern)
     except (re.error, OnlyJava) as error:
         raise ConfigError(f"topics.regex is not a valid regular expression: {error}", "topics.regex") from error
@@ -285,6 +286,7 @@ def topic_pattern(topics: TopicSettings) -> str:
 
 
 def _translate(properties: Properties, table: Mapping[str, Argument]) -> dict[str, Any]:
+    """Return aiokafka's arguments for client properties by ``table``. Raises ConfigError with the property."""
     arguments = security_arguments(properties)
     for key, text in properties.items():
         if key in table:
@@ -300,8 +302,8 @@ def _translate(properties: Properties, table: Mapping[str, Argument]) -> dict[st
         elif key in REFUSED:
             raise ConfigError(f"{key}: cannot be set: {REFUSED[key]}", key)
         else:
-            close = difflib.get_close_matches(key, [*table, LOGIN, *OAUTH_PROPERTIES], n=1)
-            hint = f"; did you mean {close[0]}?" if close else ""
+            similar = difflib.get_close_matches(key, [*table, LOGIN, *OAUTH_PROPERTIES], n=1)
+            hint = f"; did you mean {similar[0]}?" if similar else ""
             raise ConfigError(f"{key}: not a property of this client{hint}", key)
     if "bootstrap_servers" not in arguments:
         raise ConfigError("bootstrap.servers is not set", "bootstrap.servers")

@@ -111,13 +111,16 @@ class SparkTable:
         if self._schema is None:
             stored = self._session.schema(self._table)
             if stored is not None:
-                self._schema, self._seen = self._data_columns(stored), True
+                self._schema, self._seen = self._open(stored), True
             elif self._seen and not self._options.recreate:
                 raise TableMissing(f"{self._label}: the table does not exist any more, or the storage does not show it")
         return self._schema
 
-    def _data_columns(self, stored: pa.Schema) -> pa.Schema:
-        """Return the data columns of a table that exists. Adds Headrace's own columns, or raises Fatal for others."""
+    def _open(self, stored: pa.Schema) -> pa.Schema:
+        """Check an existing table, add Headrace's own columns that it lacks, and return its data columns.
+
+        Raises Fatal for a table of another writer without ``table.adopt``, or of another mode.
+        """
         properties = self._format.properties(self._session, self._path)
         refuse_newer(self._label, properties)
         self._key_fields = tuple(json.loads(properties.get(KEY_FIELDS, "[]")))
@@ -135,7 +138,7 @@ class SparkTable:
                 "table.adopt=true"
             )
         if not reserved:
-            # Adopt the table of another writer. Its rows stay without a version: every change outranks them.
+            # Adopt the table of another writer. Its rows have no version, so that every change outranks them.
             for column in data_schema(self._label, stored):
                 if stored.field(column.name).type in (pa.int8(), pa.int16()):
                     self._session.run(*self._format.widen(self._path, column))
@@ -195,7 +198,11 @@ class SparkTable:
     # -- sources ------------------------------------------------------------------------------------------------------
 
     def sources(self) -> Sequence[TableSource]:
-        """Return the sources that are stored in the properties of the table, or before it exists of its ledger."""
+        """Return the sources in the properties of the table.
+
+        Before it exists, return those of its early ledger and of ``register``. For a table of an earlier release, which
+        has no such properties, return those of its commits.
+        """
         if self.schema() is None:
             early = stored_sources(self._ledger.properties()) if self._ledger.is_early() else ()
             return list(dict.fromkeys([*early, *self._first_sources]))
@@ -229,7 +236,7 @@ class SparkTable:
     # -- the ledger ---------------------------------------------------------------------------------------------------
 
     def ledger(self) -> Mapping[str, RowVersion]:
-        """Return the tombstones by canonical key, the floor of the last truncate under ``""``."""
+        """Return the tombstones by canonical key. The key ``""`` has the floor of the last truncate."""
         if self.schema() is not None:
             return self._ledger.load()
         return self._ledger.read() if self._ledger.is_early() else {}
@@ -257,9 +264,9 @@ class SparkTable:
         Only the last commit contains offsets and batch id, so that they never include missing rows. Without an action
         (all events of the batch are stale) there is no commit.
         """
-        if not len(actions):
-            return MergeCounts(0, 0)
         counts = MergeCounts(0, 0)
+        if not len(actions):
+            return counts
         parts = stages(actions, self._existing_schema(), soft=self._soft)
         marked = 0  # deletes that mark a row; a commit counts them as updates
         if self._soft and not self._fresh and len(deletes := np.flatnonzero(actions.delete)):
@@ -268,7 +275,7 @@ class SparkTable:
         for part in parts:
             part_commit = commit if part is parts[-1] else replace(commit, group="")
             with self._session.staged_view(part.rows) as view:
-                # The worker that created the table may have been overtaken by one that found the table empty.
+                # After this worker created the table, another worker may have written to it.
                 self._fresh = self._fresh and not self._format.commits(self._session, self._path)
                 if self._fresh and not (part.shape.kept or part.shape.carried):
                     done = self._commit(append_sql(self._table, view, part.shape), part_commit)
@@ -346,12 +353,12 @@ class SparkTable:
     # -- progress -----------------------------------------------------------------------------------------------------
 
     def reached(self, group: str) -> Mapping[TopicPartition, int] | None:
-        """Return the offsets in the newest commits with them; read again only after the table's version has changed."""
+        """Return the offsets in the newest commits that have offsets. Cached for one version of the table."""
         progress = self._progress_of(group)
         return None if progress is None else progress.offsets
 
     def log_progress(self, group: str) -> log_progress.Progress:
-        """Return the progress in the logs of the source's servers from the same commits."""
+        """Return the progress in the logs of the source's servers, from the commits that ``reached`` reads."""
         progress = self._progress_of(group)
         return {} if progress is None else progress.logs
 
@@ -375,7 +382,7 @@ class SparkTable:
             return self._cached[1]
 
     def _progress_before(self, commit: Commit) -> Progress:
-        """The progress that a commit repeats: that of its group, or without a group that of the newest commit."""
+        """Return the progress that a commit repeats: its group's, or without a group that of the newest commit."""
         if self._fresh:
             return NO_PROGRESS
         if commit.group:
@@ -393,9 +400,9 @@ class SparkTable:
             yield properties
 
     def offsets(self, group: str) -> Mapping[TopicPartition, int]:
-        """Return ``reached``, or the offsets in the rows if no stored commit contains any.
+        """Return ``reached``, or the offsets in the rows if no stored commit contains offsets.
 
-        The commits with offsets may have expired, or the log was cleaned while no events arrived.
+        The commits with offsets may have expired, or the table's log was cleaned while no events arrived.
         """
         if self.schema() is None or self._fresh:
             return {}
@@ -415,7 +422,7 @@ class SparkTable:
         return dict(zip(rows["key"].to_pylist(), row_versions(rows), strict=True))
 
     def topics(self) -> Collection[str]:
-        """The offsets in the versions of the rows."""
+        """Return the topics in the versions of the rows."""
         return [] if self.schema() is None else reader.topics(self._session, self._live())
 
     def scan(self, columns: Sequence[str]) -> Iterator[pa.Table]:
