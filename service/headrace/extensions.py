@@ -1,9 +1,9 @@
 """Extension points: what other installed packages may add to a worker, by entry points.
 
 Headrace's own parts are imported where they are used. An entry point of a group ``headrace.<group>`` names a function
-of another package, and the Protocol of the group declares what the function accepts and returns. The function is
-checked when it is loaded, and what it returns when it is called, so that an error names the package and not a line of
-Headrace.
+of another package, and the Protocol of the group declares what the function accepts and returns. Loading checks the
+parameters of the function, and each call checks the object that it returns. So an error names the package and not a
+line of Headrace.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ F = TypeVar("F", bound=Callable[..., object])
 class ExtensionPoint(Generic[F]):
     """A group of functions by name: Headrace's (``built_in``), and those of entry points under other names.
 
-    Functions accept as many ``parameters``, and return objects with all members of the Protocol ``returns``.
+    ``parameters`` is the number of arguments that each function accepts. Each function returns an object with all
+    members of the Protocol ``returns``.
     """
 
     group: str
@@ -52,7 +53,7 @@ class ExtensionPoint(Generic[F]):
         return {name: self.load(name) for name in self.names()}
 
     def unusable(self, name: str, problem: str) -> ConfigError:
-        """Return the error for the entry point ``name``."""
+        """Return the error that reports a ``problem`` of the entry point ``name`` with its package."""
         point = _entry_points(self.group)[name]
         package = f"{point.dist.name} {point.dist.version}" if point.dist is not None else "an unknown package"
         return ConfigError(
@@ -70,21 +71,22 @@ class ExtensionPoint(Generic[F]):
         members = _members(self.returns)
 
         def call(*arguments: object) -> object:
-            made = function(*arguments)
-            if missing := [member for member in members if not hasattr(made, member)]:
+            returned = function(*arguments)
+            if missing := [member for member in members if not hasattr(returned, member)]:
                 raise self.unusable(
                     point.name,
-                    f"it returned an object of type {type(made).__name__} without {', '.join(missing)}, which is no "
-                    f"{self.returns.__module__}.{self.returns.__qualname__}",
+                    f"it returned an object of type {type(returned).__name__} without {', '.join(missing)}, "
+                    f"which is no {self.returns.__module__}.{self.returns.__qualname__}",
                 )
-            return made
+            return returned
 
         return cast(F, call)
 
 
 def _accepts(function: Callable[..., object], parameters: int) -> bool:
+    """Return whether the function can be called with as many positional arguments. Does not call it."""
     try:
-        inspect.signature(function).bind(*range(parameters))
+        inspect.signature(function).bind(*range(parameters))  # the values do not matter
     except ValueError:  # a function in C may have no signature
         return True
     except TypeError:
@@ -94,6 +96,7 @@ def _accepts(function: Callable[..., object], parameters: int) -> bool:
 
 def _members(protocol: type[Any]) -> list[str]:
     """Return the methods and attributes that a Protocol declares."""
+    # typing.get_protocol_members exists only since Python 3.13.
     declared = [vars(base) for base in protocol.__mro__ if getattr(base, "_is_protocol", False)]
     names = {name for members in declared for name in (*members, *members.get("__annotations__", ()))}
     return sorted(name for name in names if not name.startswith("_") or name == "__call__")
@@ -101,5 +104,5 @@ def _members(protocol: type[Any]) -> list[str]:
 
 @cache
 def _entry_points(group: str) -> EntryPoints:
-    """The entry points of ``headrace.<group>``. Each search reads the metadata of all installed packages."""
+    """Return the entry points of ``headrace.<group>``. Cached, because a search reads the metadata of all packages."""
     return entry_points(group=f"headrace.{group}")

@@ -27,7 +27,7 @@ _INITIAL_STATES = {
 
 
 class _Number(str):
-    """The source text of a JSON number."""
+    """The source text of a JSON number: a class of its own distinguishes it from a JSON string."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +46,11 @@ async def create_request(request: Request) -> CreateConnectorRequest:
     if document.get("config") is None:
         raise RestError("The request has no config", 500)
     name, config = (_text(document.get("name")) or "").strip(), _texts(document["config"])
-    word = _text(document.get("initial_state"))
-    if word is not None and word.upper() not in _INITIAL_STATES:
+    state = _text(document.get("initial_state"))
+    if state is not None and state.upper() not in _INITIAL_STATES:
         states = ", ".join(_INITIAL_STATES)
-        raise RestError(f"Cannot deserialize value of type InitialState from {word!r}: not one of {states}", 500)
-    return CreateConnectorRequest(name, config, None if word is None else _INITIAL_STATES[word.upper()])
+        raise RestError(f"Cannot deserialize value of type InitialState from {state!r}: not one of {states}", 500)
+    return CreateConnectorRequest(name, config, None if state is None else _INITIAL_STATES[state.upper()])
 
 
 async def string_map(request: Request) -> StringMap:
@@ -91,7 +91,7 @@ async def _json(request: Request) -> object:
     try:
         document = json.loads(body, parse_int=_Number, parse_float=_Number, parse_constant=_reject_constant)
         if b"\\u" in body:
-            # Half of a surrogate pair could be neither stored nor shown.
+            # An escape can be half of a surrogate pair, which cannot be encoded to store or return it.
             json.dumps(document, ensure_ascii=False).encode()
         return document
     except UnicodeEncodeError as error:
@@ -104,8 +104,9 @@ async def _json(request: Request) -> object:
         raise RestError(f"{error.msg}\n at [Source: line: {error.lineno}, column: {error.colno}]", 500) from error
 
 
-def _reject_constant(word: str) -> object:
-    raise RestError(f"Unrecognized token '{word}': was expecting a JSON value", 500)
+def _reject_constant(token: str) -> object:
+    """Reject ``NaN``, ``Infinity`` and ``-Infinity``, which Python's parser accepts."""
+    raise RestError(f"Unrecognized token '{token}': was expecting a JSON value", 500)
 
 
 def _as_object(document: object, java_class: str) -> dict[str, Any]:
@@ -117,7 +118,7 @@ def _as_object(document: object, java_class: str) -> dict[str, Any]:
 
 
 def _check_fields(document: dict[str, Any], java_class: str, *fields: str) -> None:
-    """Raises RestError 500 for a field that is not one of ``fields``."""
+    """Raise RestError 500 for the first field that is not one of ``fields``."""
     unknown = next((field for field in document if field not in fields), None)
     if unknown is not None:
         listed = ", ".join(f'"{field}"' for field in fields)
@@ -131,7 +132,7 @@ def _texts(document: object) -> StringMap:
 
 
 def _text(value: object) -> str | None:
-    if value is None or type(value) is str:
+    if value is None or type(value) is str:  # not a _Number, which is a subclass
         return value
     if isinstance(value, _Number):
         return str(value)
@@ -141,6 +142,7 @@ def _text(value: object) -> str | None:
 
 
 def _mismatch(java_class: str, value: object) -> str:
+    """Return Jackson's message for a value that cannot become a ``java_class``."""
     tokens: dict[type, tuple[str, str]] = {
         dict: ("Object", "START_OBJECT"),
         list: ("Array", "START_ARRAY"),

@@ -70,12 +70,12 @@ def _header_from(side: Side, values: Values) -> HeaderFrom:
 
 
 def _insert_field(side: Side, values: Values) -> InsertField:
-    names = [values[f"{name}.field"] for name in ("topic", "partition", "offset", "timestamp", "static")]
-    if not any(name is not None for name in names):
+    fields = [values[f"{source}.field"] for source in ("topic", "partition", "offset", "timestamp", "static")]
+    if all(field is None for field in fields):
         raise ValueError("No field insertion configured")
     if values["static.field"] is not None and values["static.value"] is None:
         raise ValueError(f"No value specified for static field: {values['static.field']}")
-    topic, partition, offset, timestamp, static = names
+    topic, partition, offset, timestamp, static = fields
     return InsertField(
         side, topic, partition, offset, timestamp, static, values["static.value"], default=values[REPLACE_NULL]
     )
@@ -91,25 +91,26 @@ def _timestamp_converter(side: Side, values: Values) -> TimestampConverter:
     target, pattern, precision = values["target.type"], values["format"], values["unix.precision"]
     if target == "string" and not pattern:
         raise ValueError("TimestampConverter requires format option to be specified when using string timestamps")
-    assert precision in PRECISIONS  # noqa: S101 - its validator checks it
+    assert precision in PRECISIONS  # noqa: S101 - for mypy: the validator has checked it
     return TimestampConverter(side, values["field"], target, pattern, precision, values[REPLACE_NULL])
 
 
-def _renames(name: str, value: Any) -> None:
+def _check_renames(name: str, value: Any) -> None:
     for entry in value or ():
         if entry.count(":") != 1 or entry.startswith(":") or entry.endswith(":"):
             listed = ", ".join(value)
             raise InvalidValue(f"Invalid value [{listed}] for configuration {name}: Invalid rename mapping: {entry}")
 
 
-def _cast_spec(_name: str, value: Any) -> None:
+def _check_cast_spec(_name: str, value: Any) -> None:
     try:
         parse_spec(value or ())
     except ValueError as error:
         raise InvalidValue(str(error)) from error
 
 
-def _syntax_version(name: str, value: Any) -> None:
+def _check_syntax_version(name: str, value: Any) -> None:
+    """Validate ``field.syntax.version``. Unlike ``word``, it accepts lower case."""
     if value is None or value.upper() not in ("V1", "V2"):
         raise InvalidValue(f"Invalid value {value} for configuration {name}: String must be one of: V1, V2")
 
@@ -189,7 +190,7 @@ TRANSFORMS = (
         ),
         option("exclude", Type.LIST, "", "Fields to remove."),
         option("include", Type.LIST, "", "Fields to keep, if set; all others are removed."),
-        option("renames", Type.LIST, "", "New names, as old:new.", validator=_renames),
+        option("renames", Type.LIST, "", "New names, as old:new.", validator=_check_renames),
         replace_null(),
     ),
     *_sides(
@@ -225,7 +226,7 @@ TRANSFORMS = (
     *_sides(
         "Cast",
         lambda side, v: Cast(side, parse_spec(v["spec"]), v[REPLACE_NULL]),
-        required("spec", Type.LIST, "field:type pairs, or one type for the whole value.", validator=_cast_spec),
+        required("spec", Type.LIST, "field:type pairs, or one type for the whole value.", validator=_check_cast_spec),
         replace_null(),
     ),
     *_sides(
@@ -233,7 +234,12 @@ TRANSFORMS = (
         lambda side, v: ExtractField(side, v["field"], v["field.syntax.version"], v[REPLACE_NULL]),
         required("field", Type.STRING, "The field to extract.", MEDIUM),
         option(
-            "field.syntax.version", Type.STRING, "V1", "V2 reads the field as a path with dots.", HIGH, _syntax_version
+            "field.syntax.version",
+            Type.STRING,
+            "V1",
+            "V2 reads the field as a path with dots.",
+            HIGH,
+            _check_syntax_version,
         ),
         replace_null(),
     ),

@@ -1,8 +1,8 @@
 """Decode the chunks of a task in a thread, and fetch the schemas that this needs from registries.
 
 Decoding does no I/O. It raises SchemaMissing at the first document whose schema no converter has read before; the task
-fetches the schema and decodes the chunk again. This is rare, since converters cache what they have compiled from a
-schema, and it costs the other chunks nothing.
+fetches the schema and decodes the chunk again. This is rare, because converters cache the decoders that they compile
+from a schema.
 
 Tests: ``tests/unit/runtime/task/test_sink_task_errors.py``, ``test_conversions.py``.
 """
@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 
 class SchemaMissing(Exception):
-    """Decoding needs a schema: call ``fetch``, and decode the same records again. ``clear`` the schemas afterwards."""
+    """Decoding needs a schema: call ``fetch``, and decode the same records again. Call ``schemas.clear`` afterwards."""
 
     def __init__(self, schemas: FetchedSchemas, schema_id: SchemaId) -> None:
         super().__init__(f"the schema with {schema_id} is not fetched yet")
@@ -67,14 +67,14 @@ class FetchedSchemas:
         return answer
 
     def fetch(self, schema_id: SchemaId) -> None:
-        """Fetch a schema from the registry, or note that there is none. Blocks; raises Retriable or ConfigError."""
+        """Fetch a schema, or register that the registry does not have it. Blocks; raises Retriable or ConfigError."""
         try:
             self._answers[schema_id] = self._registry.fetch(schema_id)
         except BadRecord as error:
             self._answers[schema_id] = error
 
     def clear(self) -> None:
-        """Discard all: converters have compiled what they need, and an id may be registered later."""
+        """Discard all: converters have compiled their decoders, and a missing id may be registered later."""
         self._answers.clear()
 
 
@@ -84,7 +84,10 @@ RETRY_SECONDS = 15.0
 
 @dataclass(slots=True, eq=False)
 class ChunkDecoder:
-    """The decoders of one task's topics, which remember schemas from chunk to chunk."""
+    """The decoders of one task's topics. They keep compiled schemas from chunk to chunk.
+
+    ``_lost`` counts the records of each partition that were lost so far, for ``Changes.lost``.
+    """
 
     _connector: str
     _envelope: EnvelopeOptions
@@ -103,9 +106,9 @@ class ChunkDecoder:
 
         def on_retry(error: BaseException, pause: float) -> None:
             self._observer.on_retry()
-            name = self._connector
-            log.warning("%s: decoding %s-%d failed and is repeated: %s", name, *chunk.partition, error)
+            log.warning("%s: decoding %s-%d failed and is repeated: %s", self._connector, *chunk.partition, error)
 
+        # Pauses of at most a third leave time for several attempts.
         retry = retrying(RETRY_SECONDS / 3, on_retry).copy(stop=stop_after_delay(RETRY_SECONDS))
         fetched: set[FetchedSchemas] = set()
         decoded: Decoded | None = None
@@ -139,17 +142,19 @@ class ChunkDecoder:
                 )
             decoded = self._decoders[topic].decode(chunk.records)
 
-            lost = [chunk.records[0].offset - 1] if chunk.gone else []
-            lost += [chunk.records[index].offset for index in decoded.lost]
+            lost_offsets = [chunk.records[0].offset - 1] if chunk.gone else []  # removed records count as one
+            lost_offsets += [chunk.records[index].offset for index in decoded.lost]
             lost_before = self._lost[chunk.partition]
-            self._lost[chunk.partition] += len(lost)
-            # RecordsLost is first: what is invalidated too early is only read again.
-            messages: list[Message] = [RecordsLost(*chunk.partition, lost[-1])] if lost else []
+            self._lost[chunk.partition] += len(lost_offsets)
+            # RecordsLost comes first, although it may concern later records: a row that is invalidated too early is
+            # only read again.
+            messages: list[Message] = [RecordsLost(*chunk.partition, lost_offsets[-1])] if lost_offsets else []
             for message in decoded.messages:
                 if isinstance(message, RoutedEvents):
                     events = self._fields.apply(message.events)
-                    if isinstance(events, Changes) and (lost_before or lost):
-                        preceding = np.searchsorted(np.array(lost, np.int64), events.version.offset)
+                    if isinstance(events, Changes) and (lost_before or lost_offsets):
+                        # With lost offsets 3 and 7, an event at offset 5 has one lost record before it in this chunk.
+                        preceding = np.searchsorted(np.array(lost_offsets, np.int64), events.version.offset)
                         events = replace(events, lost=lost_before + preceding)
                     message = RoutedEvents(message.topic, events)
                 messages.append(message)

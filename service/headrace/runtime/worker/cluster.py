@@ -29,11 +29,11 @@ _RETRY_SECONDS = 0.5
 _REBALANCE_SECONDS_PER_TASK = 0.001
 """The pause between two rebalances that the leader requests, for each task of the cluster.
 
-A rebalance takes all workers a time in proportion to the tasks. While thousands of connectors are created one after
-another, one for each of them would take a time in proportion to the square.
+The duration of a rebalance is proportional to the number of tasks. Without the pause, a client that creates thousands
+of connectors one after another would cause a rebalance for each of them, and their total duration would be quadratic.
 """
 _RENEWAL_SECONDS = 24 * 3600.0
-"""Far below transactional.id.expiration.ms, 7 days by default."""
+"""The interval at which a leader repeats the steps; far below transactional.id.expiration.ms, 7 days by default."""
 
 
 class RequestTargetError(RestError):
@@ -45,7 +45,7 @@ class RequestTargetError(RestError):
 
 
 class Cluster:
-    """The view of one worker. All methods are called on the worker's event loop."""
+    """The cluster as one worker sees it. Call all methods on the worker's event loop."""
 
     def __init__(self, worker_id: str, member: WorkerMember, configs: ConfigStore) -> None:
         self._worker_id = worker_id
@@ -56,9 +56,10 @@ class Cluster:
         self._joined = asyncio.Event()
         self._term: asyncio.Task[None] | None = None
         self._closed = False
-        self._rebalance_due = 0.0
-        self._rebalance: asyncio.TimerHandle | None = None
+        self._next_rebalance = 0.0  # the earliest time, by the event loop's clock
+        self._rebalance_timer: asyncio.TimerHandle | None = None
         self.leads = False
+        """Whether this worker may write the config topic: it is the leader, and the steps of its term are done."""
 
     async def start(self, on_change: Callable[[], None]) -> None:
         """Join the group. Return when the first assignment is in force, on the leader also when it may write.
@@ -73,8 +74,8 @@ class Cluster:
     async def stop(self) -> None:
         """Leave the group, so that the other workers adopt the tasks. Idempotent."""
         self._closed = True
-        if self._rebalance is not None:
-            self._rebalance.cancel()
+        if self._rebalance_timer is not None:
+            self._rebalance_timer.cancel()
         self._end_term()
         await self._member.stop()
 
@@ -89,7 +90,8 @@ class Cluster:
     def check_leader(self) -> None:
         """Check that this worker may write the config topic.
 
-        Raises RequestTargetError if another worker may, RestError 409 if no leader is known.
+        Raises RequestTargetError if another worker may, RestError 409 if no leader is known or this worker's term has
+        not begun yet.
         """
         if self.leads:
             return
@@ -110,7 +112,7 @@ class Cluster:
         raise RequestTargetError(owner)
 
     def other_owners(self, connector: str | None = None) -> Collection[str]:
-        """Return the workers to which tasks of the connector are assigned, or any tasks, without this one."""
+        """Return the other workers to which tasks of ``connector`` are assigned; without it, tasks of any connector."""
         owners = self._assignment.owners if self._assignment is not None else {}
         workers = {worker for (name, _), worker in owners.items() if connector is None or name == connector}
         return sorted(workers - {self._worker_id})
@@ -118,12 +120,12 @@ class Cluster:
     def refresh(self) -> None:
         """Offer the tasks of the config topic to the group. The leader rebalances if they are not those assigned."""
         self._member.offer(tuple(self._configs.state.tasks()), self._configs.position())
-        if self._must_rebalance and self._rebalance is None:
+        if self._must_rebalance and self._rebalance_timer is None:
             loop = asyncio.get_running_loop()
-            if loop.time() >= self._rebalance_due:
+            if loop.time() >= self._next_rebalance:
                 self._request_rebalance()
             else:
-                self._rebalance = loop.call_at(self._rebalance_due, self._request_rebalance)
+                self._rebalance_timer = loop.call_at(self._next_rebalance, self._request_rebalance)
 
     @property
     def _must_rebalance(self) -> bool:
@@ -131,14 +133,17 @@ class Cluster:
         return self.leads and assigned is not None and assigned.owners.keys() != self._configs.state.tasks()
 
     def _request_rebalance(self) -> None:
-        self._rebalance = None
-        if self._must_rebalance:
+        self._rebalance_timer = None
+        if self._must_rebalance:  # not any more if another rebalance has assigned the tasks since the timer was set
             pause = _REBALANCE_SECONDS_PER_TASK * len(self._configs.state.tasks())
-            self._rebalance_due = asyncio.get_running_loop().time() + pause
+            self._next_rebalance = asyncio.get_running_loop().time() + pause
             self._member.rebalance()
 
     async def write(self, change: Awaitable[T]) -> T:
-        """Await a write of the config topic. A failure ends the term, which may be lost, and begins another."""
+        """Await a write of the config topic. A failure ends the term and begins another one.
+
+        Another worker may have become the leader and fenced this one, so the steps of a term must prove it again.
+        """
         try:
             return await change
         except HeadraceError:
@@ -155,7 +160,7 @@ class Cluster:
             self._end_term()
         elif self._term is None or self._term.done():
             self._term = asyncio.create_task(self._lead(), name="term")
-        if not assignment.leads or self.leads:
+        if not assignment.leads or self.leads:  # otherwise _lead announces it when the term has begun
             self._announce()
 
     def _end_term(self) -> None:
@@ -168,7 +173,7 @@ class Cluster:
         """Begin the term, with retries. Repeat the steps daily, because brokers expire the id of an idle producer."""
         while self._may_lead():
             try:
-                # Not part of the proof: a worker that left the group must not fence others.
+                # Before the three steps: a worker that has left the group must not fence the others.
                 await self._member.confirm()
                 await self._configs.lead()
                 await self._member.confirm()
