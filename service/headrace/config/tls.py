@@ -291,12 +291,14 @@ def _key_files(path: str) -> tuple[str, ...]:
 def store_content(path: str) -> bytes:
     """Return the content of a store.
 
-    Raises OSError, and StoreError for a file that is too large, and for a pipe or device, which would hold the event
-    loop.
+    Raises OSError, and StoreError for a file that is too large, and for a folder, pipe or device. The last two would
+    hold the event loop.
     """
-    with os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY), "rb") as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise StoreError("it is not a file")
+    opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    if not stat.S_ISREG(os.fstat(opened).st_mode):
+        os.close(opened)  # a file object cannot be made of a folder, and would not close it
+        raise StoreError("it is not a file")
+    with os.fdopen(opened, "rb") as file:
         content = file.read(MAX_STORE_BYTES + 1)
     if len(content) > MAX_STORE_BYTES:
         raise StoreError("it is larger than 16 MiB")

@@ -291,6 +291,14 @@ def test_a_key_of_another_certificate_is_refused(authority: Authority, tmp_path:
         server_context({"ssl.keystore.location": path})
 
 
+def test_a_folder_is_no_trust_store(tmp_path: Path) -> None:
+    """Only a key store may be a mounted Secret. No descriptor stays open."""
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    with pytest.raises(ConfigError, match=f"truststore.location: {tmp_path} cannot be read: it is not a file"):
+        client_context({"ssl.truststore.location": str(tmp_path)})
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
 @pytest.mark.parametrize("option", ["keystore.location", "truststore.location"])
 def test_pipes_and_devices_are_refused(tmp_path: Path, option: str) -> None:
     """A connector names files too: a pipe would hold the event loop, and a device would never end."""
