@@ -2,6 +2,7 @@
 
 import os
 
+import pytest
 from hypothesis import settings
 
 # Every run has the same examples, so that a failure is caused by the change, and few, so that the unit tests take
@@ -11,6 +12,9 @@ settings.register_profile("repeatable", derandomize=True, deadline=None, max_exa
 settings.register_profile("brief", derandomize=True, deadline=None, max_examples=5)
 settings.register_profile("search", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
+
+# A failed assertion of a helper shows its values, as that of a test does.
+pytest.register_assert_rewrite("support")
 
 pytest_plugins = [
     "support.fix_asyncio",

@@ -88,7 +88,7 @@ def without(operand: int) -> Change:
                 rest = operands[0] if len(operands) == 1 else ast.BoolOp(part.op, operands)
                 return part, f"({ast.unparse(rest)})"
             if isinstance(part, ast.BinOp) and isinstance(part.op, ast.BitAnd | ast.BitOr):
-                return part, f"({ast.unparse((part.left, part.right)[1 + operand if operand < 0 else operand - 1])})"
+                return part, f"({ast.unparse(part.right if operand == 0 else part.left)})"
         raise LookupError("there is no condition of several parts")
 
     return change
@@ -187,10 +187,8 @@ def changed(source: str, edit: Edit) -> str:
         for number, line in enumerate(lines, 1)
         if (match := _MARKER.search(line)) and edit.marker in match[1].split(", ")
     )
-    if lines[number - 1].lstrip().startswith("#"):  # a marker above its line, and perhaps above other comments
-        number = next(
-            index for index in range(number + 1, len(lines) + 1) if not lines[index - 1].lstrip().startswith("#")
-        )
+    while lines[number - 1].lstrip().startswith("#"):  # a marker above its line
+        number += 1
     statements = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.stmt) and node.lineno <= number]
     statement = max((node for node in statements if (node.end_lineno or 0) >= number), key=lambda node: node.lineno)
     parts = [node for node in ast.walk(statement) if getattr(node, "lineno", 0) == number and node is not statement]
