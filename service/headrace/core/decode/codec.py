@@ -301,7 +301,8 @@ class Codec:
             return dict(zip(self.key_fields, values, strict=True))  # type: ignore[return-value] # schemaless rows are dicts
         row: list[Any] = [None] * len(self._fields)
         for index, value in zip(self.key_indexes, values, strict=True):
-            row[index] = value
+            if index >= 0:  # ChangesBuilder rejects the events of rows without a key column
+                row[index] = value
         return row
 
     def columns(self, rows: Sequence[Any] | ColumnRows, catalog_schema: Schema | None) -> Iterator[ColumnCells]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.records.envelopes import PLACEHOLDER, change, key
+from support.records.envelopes import PLACEHOLDER, Row, change, key
 
 from headrace.core.decode.envelope import NO_POSITIONS, EnvelopeOptions, TopicDecoder
 from headrace.core.decode.json_converter import Document, JsonConverter
@@ -268,6 +268,19 @@ def test_the_error_of_a_key_without_columns_of_the_row_names_the_option(
     """It says what the key is, which option or converter to correct, and the columns to choose from."""
     (errant,) = decoder(**options).decode(numbered(Record(record_key, change("u", EXAMPLE, 1)))).errant
     assert (errant.stage, text in str(errant.error)) == (Stage.TASK_PUT, True), str(errant.error)
+
+
+@pytest.mark.parametrize("columns", [EXAMPLE, {}], ids=["without a key column", "without any column"])
+@pytest.mark.parametrize("record_key", [{"hidden": 2}, {"id": 1, "hidden": 2}, {"hidden": 2, "id": 1}])
+def test_every_event_of_rows_without_a_key_column_is_refused(columns: dict[str, object], record_key: Row) -> None:
+    """No delete or tombstone continues with the key's value in another column."""
+    records = [Record(key(record_key), change(op, None, 30, columns=columns)) for op in ("d", "d")]
+    records.insert(1, Record(key(record_key), None))
+    if columns:
+        records.append(Record(key(record_key), change("u", EXAMPLE, 40, columns=columns)))
+    decoded = decoder().decode(numbered(*records))
+    assert (decoded.events, [errant.index for errant in decoded.errant]) == ([], list(range(len(records))))
+    assert all("has the column(s)" in str(errant.error) for errant in decoded.errant)
 
 
 def test_an_append_only_table_accepts_records_without_a_key() -> None:
