@@ -115,12 +115,10 @@ class TopicTables:
                 for names in tables
                 if all(not given or given == name for given, name in zip(source.names, names, strict=True))
             ]
-            is_of_table = len(fitting) == 1 and (
-                not self._apart
-                or record.offset - self.tail.begin >= RECENT
-                or self._is_proven(record, fitting[0], len(tables) == 1)
-            )
-            if source.names not in tables and is_of_table:
+            is_of_table = len(fitting) == 1 and source.names not in tables
+            if is_of_table and self._apart and record.offset - self.tail.begin < RECENT:
+                is_of_table = self._is_proven(record, fitting[0], len(tables) == 1)
+            if is_of_table:
                 events.sources[index] = structs.replace(source, **dict(zip(SOURCE_NAMES, fitting[0], strict=True)))
             elif source.table is None and self._apart and len(tables) == len(self._seen | of_rows):
                 unknown.append(index)
