@@ -172,8 +172,9 @@ class ChangesBuilder:
         by_name = {column.name: column for column in columns}
         self.notes += sorted(codec.notes, key=repr)
         self._note_unordered(events, by_name)
-        key = pa.nulls(len(events), pa.string())
-        if codec.key_fields or not self._keyless:
+        if not codec.key_fields and self._keyless:
+            key = pa.nulls(len(events), pa.string())
+        else:
             key = canonical_keys([by_name[name].values for name in codec.key_fields])
             if key.null_count:
                 null = int(np.flatnonzero(np.asarray(key.is_null()))[0])
