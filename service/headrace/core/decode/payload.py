@@ -2,13 +2,13 @@
 
 JsonConverter's documents stay bytes until a type that was compiled from their schema decodes them, which is fast. The
 results of other converters and of transforms are Connect data (``SchemaAndValue``). ``msgspec.convert`` converts them
-to the first types, so that all decoded values have one form.
+to the same types, so that all decoded values have one form.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import msgspec
 from cachetools import LRUCache
@@ -23,7 +23,7 @@ T = TypeVar("T")
 class PayloadDecoder(Generic[T]):
     """Decode payloads, or many of them in one call, to values of ``value_type``."""
 
-    def __init__(self, value_type: Any) -> None:
+    def __init__(self, value_type: type[T]) -> None:
         self._value_type = value_type
         self._json: msgspec.json.Decoder[T] = msgspec.json.Decoder(value_type)
 
@@ -33,7 +33,7 @@ class PayloadDecoder(Generic[T]):
         Without ``strict``, text in Connect data may be converted to a number or a boolean.
         """
         if isinstance(document, SchemaAndValue):
-            return msgspec.convert(document.value, self._value_type, strict=strict)  # type: ignore[no-any-return] # a type of run time
+            return msgspec.convert(document.value, self._value_type, strict=strict)
         return read_json(self._json, document)
 
 
