@@ -128,15 +128,16 @@ class SparkJvm:
         """Start a JVM with ``settings`` (``spark.*``), and connect to it. Raises Retriable with the cause."""
         from pyspark.find_spark_home import _find_spark_home  # late, see the head of this file
 
+        spark_submit = f"{_find_spark_home()}/bin/spark-submit"
         folder = Path(tempfile.mkdtemp(prefix="headrace-jvm-"))  # for this user alone
-        properties, connection = folder / "spark.properties", folder / "connection"
-        submit = (f"{_find_spark_home()}/bin/spark-submit", "--properties-file", str(properties))
         try:
+            properties, connection = folder / "spark.properties", folder / "connection"
+            submit = (spark_submit, "--properties-file", str(properties), "--load-spark-defaults", "pyspark-shell")
             properties.touch(mode=0o600)
             properties.write_text(java_properties(settings), encoding="utf-8")
             process = subprocess.Popen(
                 # Ctrl-C reaches the whole process group. The worker stops the JVM when it no longer needs it.
-                ["/bin/sh", "-c", "trap '' INT; exec \"$@\"", "sh", *submit, "--load-spark-defaults", "pyspark-shell"],
+                ["/bin/sh", "-c", "trap '' INT; exec \"$@\"", "sh", *submit],
                 stdin=subprocess.PIPE,
                 stderr=standard_error,
                 env={**variables, "SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(connection)},
@@ -220,7 +221,7 @@ def _connect(process: subprocess.Popen[bytes], file: Path, seconds: float) -> An
     content = file.read_bytes()
     port, length = struct.unpack_from("!ii", content)
     # PySpark's own function expects the address of a running JVM in variables.
-    address = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": content[8:][:length].decode()}
+    address = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": content[8 : 8 + length].decode()}
     os.environ.update(address)
     try:
         return launch_gateway()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -60,3 +62,12 @@ def test_a_stopped_process_is_ended() -> None:
         jvm = SparkJvm(process, None)
         jvm.end(0.1)
         assert jvm.has_ended
+
+
+def test_a_start_without_spark_leaves_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PySpark exits if it does not find Spark's folder. Each attempt to start Spark would leave a folder."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr("pyspark.find_spark_home._find_spark_home", sys.exit)
+    with pytest.raises(SystemExit):
+        SparkJvm.start({}, {}, None)
+    assert not list(tmp_path.iterdir())
