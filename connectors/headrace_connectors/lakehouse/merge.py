@@ -67,10 +67,11 @@ def merge_sql(table: str, view: str, shape: MergeColumns) -> str:
     clauses = [f"MERGE INTO {table} AS t USING {_source(table, view, shape)} AS s ON {on_key(shape)}"]
     gate = _gate(shape)
     if shape.deletes:
-        marks = [*zip(VERSION_COLUMNS.names, _versions(shape, stored=True), strict=True), (DELETED, "true")]
-        marked = ", ".join(f"t.{quoted(name)} = {value}" for name, value in marks)
-        condition = _all(_s("delete"), _not_deleted(shape, "t"), gate)
-        clauses.append(f"WHEN MATCHED AND {condition} THEN {f'UPDATE SET {marked}' if shape.soft else 'DELETE'}")
+        action = "DELETE"
+        if shape.soft:
+            marks = [*zip(VERSION_COLUMNS.names, _versions(shape, stored=True), strict=True), (DELETED, "true")]
+            action = "UPDATE SET " + ", ".join(f"t.{quoted(name)} = {value}" for name, value in marks)
+        clauses.append(f"WHEN MATCHED AND {_all(_s('delete'), _not_deleted(shape, 't'), gate)} THEN {action}")
     if shape.upserts:
         # An upsert that carries cells of an absent row does not apply.
         upsert = _all(

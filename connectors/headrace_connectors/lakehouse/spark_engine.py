@@ -96,8 +96,9 @@ class SparkEngine:
             ended = self._running
             if ended is not None and ended.jvm.has_ended:
                 self._running = None
-                log.error("%s. It is started again", ended.end())
-                self._move(EngineState.FAILED, ended.end())
+                reason = ended.end()
+                log.error("%s. It is started again", reason)
+                self._move(EngineState.FAILED, reason)
                 abandon(ended.session)
             if self._running is None:
                 self._running = self._start()

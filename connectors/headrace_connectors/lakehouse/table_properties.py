@@ -60,8 +60,8 @@ def refuse_newer(table: str, properties: Mapping[str, str]) -> None:
 def highest(*offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
     """The highest of each partition's offsets."""
     maxima: dict[TopicPartition, int] = {}
-    for of_commit in offsets:
-        maxima |= {partition: max(offset, maxima.get(partition, 0)) for partition, offset in of_commit.items()}
+    for commit in offsets:
+        maxima |= {partition: max(offset, maxima.get(partition, 0)) for partition, offset in commit.items()}
     return maxima
 
 

@@ -131,13 +131,13 @@ def truncating(read: Reader, schema: Schema) -> Reader:
     if length is None:
         return read
 
-    def cut(given: object) -> object:
+    def read_truncated(given: object) -> object:
         value = read(given)
         if not isinstance(value, str):
             return value
         return value.encode("utf-16-le", "surrogatepass")[: 2 * int(length)].decode("utf-16-le", "replace")
 
-    return cut
+    return read_truncated
 
 
 def bytes_writer(schema: Schema, modes: HandlingModes) -> Callable[[bytes], bytes | str]:

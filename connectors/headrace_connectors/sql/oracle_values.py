@@ -129,12 +129,12 @@ def _plain_text(number: Decimal, scale: int) -> str:
 
 
 def _text_reader(target: Target) -> Reader:
-    def read(value: object) -> str:
+    def require_text(value: object) -> str:
         if not isinstance(value, str):
             raise ValueError("not a text")
         return value
 
-    return read
+    return require_text
 
 
 def _bytes_reader(target: Target) -> Reader:
@@ -164,13 +164,13 @@ def _timestamp_reader(target: Target) -> Reader:
     if target.semantic in _UNITS and target.schema.type == "int64":
         unit = _UNITS[target.semantic]
 
-        def count(text: str) -> int:
-            number = parse_time(text).epoch_nanos // unit
-            if not -(2**63) <= number < 2**63:
+        def to_count(text: str) -> int:
+            count = parse_time(text).epoch_nanos // unit
+            if not -(2**63) <= count < 2**63:
                 raise ValueError("outside the range of a timestamp in this unit")
-            return number
+            return count
 
-        return count
+        return to_count
     # The type has no zone, and Debezium formats it in UTC with as few digits as are exact.
     return (lambda text: _iso_time(parse_time(text))) if target.schema.type == "string" else _refusing_reader(target)
 

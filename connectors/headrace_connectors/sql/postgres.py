@@ -25,6 +25,7 @@ from typing import Any, LiteralString, cast
 
 import psycopg
 from psycopg import RawCursor
+from psycopg.pq.abc import PGresult
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_exponential
 
 from headrace.core.model.catalog import CatalogTable
@@ -130,10 +131,10 @@ class PostgresRowSource:
                 waited = self._visibility.wait(connection, transactions, server.where)  # proven: S15
             with RawCursor(connection) as cursor:
                 cursor.execute(_sql(text), parameters, prepare=True)
-                result = cursor.pgresult
-                assert result is not None  # noqa: S101 - a SELECT has a result
-                for number in range(result.ntuples):
-                    ordinal, *cells = (result.get_value(number, column) for column in range(result.nfields))
+                result = cast(PGresult, cursor.pgresult)  # a SELECT has one
+                fields = range(result.nfields)
+                for row in range(result.ntuples):
+                    ordinal, *cells = (result.get_value(row, field) for field in fields)
                     rows.put(int(ordinal or 0) - 1, [None if cell is None else bytes(cell).decode() for cell in cells])
         proven = self._options.visibility_check and bool((request.transactions >= 0).all())
         values = readable.values(rows.values, len(request))

@@ -96,12 +96,12 @@ def _time_reader(target: Target) -> Reader:
     unit = 1000 if target.element else 1
     if target.schema.type == "struct":
 
-        def read(text: str) -> dict[str, int] | None:
+        def to_struct(text: str) -> dict[str, int] | None:
             micros = parse_time(text) // unit * unit
             # The connector has no form for 24:00, and writes null.
             return None if micros == DAY_MICROS else {**_time_parts(micros), "precision": target.digits}
 
-        return read
+        return to_struct
     if target.schema.type == "string":
         return lambda text: _iso_time(parse_time(text) // unit * unit % DAY_MICROS)
     if target.semantic == "MicroTime":
@@ -118,19 +118,19 @@ def _iso_time(micros: int) -> str:
 def _zoned_time_reader(target: Target) -> Reader:
     if target.schema.type == "struct":
 
-        def read_parts(text: str) -> dict[str, int]:
+        def to_struct(text: str) -> dict[str, int]:
             micros, offset = parse_time_zone(text)
             return {**_time_parts(micros), "offsetSeconds": offset, "precision": target.digits}
 
-        return read_parts
+        return to_struct
 
-    def read(text: str) -> str:
+    def to_iso(text: str) -> str:
         micros, offset = parse_time_zone(text)
         if micros == DAY_MICROS and not offset:
             return "24:00:00Z"
         return _iso_time((micros - offset * 1_000_000) % DAY_MICROS)
 
-    return read
+    return to_iso
 
 
 def _timestamp_reader(target: Target) -> Reader:
@@ -138,13 +138,13 @@ def _timestamp_reader(target: Target) -> Reader:
         return lambda text: _structured_timestamp(text, target.digits)
     if target.schema.type == "string":
 
-        def read(text: str) -> str:
+        def to_iso(text: str) -> str:
             if text in INFINITE_ISO:
                 return INFINITE_ISO[text]
             date, micros = parse_timestamp(text)
             return f"{date.iso}T{clock(micros)}{fraction(micros)}Z"
 
-        return read
+        return to_iso
     if target.semantic == "MicroTimestamp":
         return lambda text: INFINITE_COUNTS[text] if text in INFINITIES else _count(text, 1)
     if target.semantic == "NanoTimestamp":
@@ -175,13 +175,13 @@ def _zoned_timestamp_reader(target: Target) -> Reader:
     if target.schema.type == "struct":
         return lambda text: _structured_timestamp(text, target.digits, zone=True)
 
-    def read(text: str) -> str:
+    def to_iso(text: str) -> str:
         if text in INFINITIES:
             return text
         date, micros = parse_timestamp(text)
         return f"{date.iso}T{clock(micros)}{fraction(micros, target.digits)}Z"
 
-    return read
+    return to_iso
 
 
 def _interval_reader(target: Target) -> Reader:
