@@ -77,7 +77,7 @@ def _common_table(topic: str, left: TableId, right: TableId) -> TableId | None:
 
 
 def combine(runs: Sequence[Changes]) -> Changes:
-    """Return the runs as one, in order. ``common_shape`` of all of them must not be None."""
+    """Combine the runs, in order. ``common_shape`` of all of them must not be None."""
     if len(runs) == 1:
         return runs[0]
     # Key changes refer to events by index, which is that in its run plus the events of the runs before it.

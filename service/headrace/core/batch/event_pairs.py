@@ -96,7 +96,7 @@ class LastDeletes:
 def resumable(end: int, contents: Sequence[object], behind: int) -> int:
     """Return the offset that may be committed for a fetch up to ``end``: never between a ``d`` and its tombstone.
 
-    A task that resumes there does not know the ``d``. If no records wait in Kafka (``behind``), the fetch ends
+    A task that resumes there has not read the ``d``. If no records wait in Kafka (``behind``), the fetch ends
     with a complete pair, because Debezium sends the tombstone together with its ``d``.
     """
     last = contents[-1] if contents else None

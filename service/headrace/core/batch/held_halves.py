@@ -6,8 +6,8 @@ are in the row under the new key. Other keys continue. Offsets do not pass a hel
 a restart.
 
 Some halves never arrive: a filter at the source dropped one, compaction removed it, or it was written before a restart.
-So a half is released alone after a time. Only a partition that the feed has seen at its end contains no other half: a
-partition that was assigned, but of which nothing was read yet, may contain it.
+So a half is released alone after a time. Only a partition that was read to its end is certain not to contain the other
+half: a partition that was assigned, but of which nothing was read yet, may contain it.
 """
 
 from __future__ import annotations

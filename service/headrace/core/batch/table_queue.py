@@ -1,8 +1,8 @@
 """The queue of one lake table: changes wait here until the table's lane takes them as a batch.
 
-What SynchDB's batch manager does, done safely (``docs/design/merge.md`` section 10): a bounded queue, an id for every
-batch, ``complete`` the only way forward, and an unknown or repeated id an error. A plain object: the lane asks it from
-one thread and passes the time in (seconds, monotonic).
+It works like SynchDB's batch manager, with more checks (``docs/design/merge.md`` section 10): the queue is bounded, and
+every batch has an id. Only ``complete`` ends a batch; it raises an error for an unknown or repeated id. The lane calls
+the queue from one thread and passes the time (seconds, monotonic).
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ FAR_BEHIND = 10_000
 """Records that wait in Kafka for a connector that is catching up, not just a moment late."""
 
 CATCH_UP_LINGERS = 10
-"""So many times its linger a batch may fill while more records wait in Kafka. A connector that is far behind gains more
-from a few large merges than from an early one: eight times the rows cost three times the CPU (``docs/design/spark.md``
+"""The factor of a batch's linger while more records wait in Kafka. A connector that is far behind gains more from a few
+large merges than from an early one: eight times the rows cost three times the CPU (``docs/design/spark.md``
 section 3)."""
 
 _FEW_HELD = 10_000
-"""So many events may be held, however small batches are."""
+"""The number of events that may be held, even if batches are smaller."""
 
 
 @dataclass(slots=True)
@@ -43,7 +43,7 @@ class Backlog:
     read_at: float = 0.0
 
     def read(self, partition: TopicPartition, behind: int, now: float) -> None:
-        """Note a chunk, behind which so many records of the partition wait."""
+        """Register a chunk, and the number of records after it that wait in its partition."""
         self.behind[partition] = behind
         self.read_at = now
 
@@ -86,14 +86,14 @@ class TableQueue:
         self.size = 0
 
     def put(self, content: Content, origin: Origin) -> None:
-        """Take content of a chunk; it is a part of its origin until its batch is complete."""
+        """Add content of a chunk. It is a part of its origin until its batch is complete."""
         self._arrivals += 1
         if isinstance(content, Changes):
             changes = self._last_deletes.without_tombstone(origin.partition, content)
             if changes is not None and self._holds_halves:
                 for part in self._held.route(changes, origin, self._arrivals):
                     self._push(_waiting(part))
-                # Once more than a batch is held, everything that is held continues.
+                # If more events are held than a batch may contain, all of them continue.
                 limit = self._policy
                 if self._held.size >= limit.max_bytes or len(self._held) >= max(limit.max_records, _FEW_HELD):
                     for part in self._held.release_all():
@@ -108,7 +108,7 @@ class TableQueue:
     def next(self, now: float, *, flush: bool = False) -> Batch | None:
         """Close a batch and return it, or None while it is better to wait (see ``due``).
 
-        With ``flush`` nothing is waited for but the other halves of key changes. The batch before it is complete.
+        With ``flush``, wait only for the other halves of key changes. The caller has completed the batch before it.
         """
         half = self._held.due()
         if half is not None and half <= now:
@@ -132,7 +132,7 @@ class TableQueue:
         return self._open
 
     def due(self) -> float | None:
-        """Return when (monotonic) a batch may be closed: a full one at once, others by age or when a half is let go.
+        """Return when (monotonic) a batch may be closed: a full one at once, others by age or when a half is released.
 
         None if there is nothing to wait for.
         """
@@ -148,7 +148,7 @@ class TableQueue:
         self._held.wait_again(now)
 
     def complete(self, batch: Batch) -> Sequence[Origin]:
-        """Note that the batch is durable. Returns the chunks of its parts.
+        """Register that the batch is durable. Return the chunks of its parts.
 
         Raises Fatal for a batch that is not open.
         """
@@ -191,7 +191,7 @@ class TableQueue:
 
     @property
     def _is_ready(self) -> bool:
-        """Whether a batch can be taken: what concerns the whole table waits for the halves that are held."""
+        """Whether a batch can be taken: content that concerns the complete table waits for the halves that are held."""
         # proven: truncate-waits
         return bool(self._waiting) and not (self._waiting[0].content.is_barrier and len(self._held))
 

@@ -115,7 +115,7 @@ class PlanPolicy:
 
     ``kept_because`` is why owned connectors without a file are not deleted; None deletes them. ``correct_drift``
     replaces configurations that were changed over REST. ``adopt`` changes connectors of other owners as well.
-    ``stores_owners`` is False for a cluster that knows no owners (Kafka Connect).
+    ``stores_owners`` is False for a cluster that cannot store owners (Kafka Connect).
     """
 
     kept_because: str | None = None

@@ -111,7 +111,7 @@ CONNECTOR: Table = dict.fromkeys((state for state in State if state is not State
 
 
 class TableState(StrEnum):
-    """The state of the lane that writes one lake table of a task; the task itself is RUNNING or PAUSED meanwhile."""
+    """The state of the lane that writes one lake table of a task. The task itself is RUNNING or PAUSED."""
 
     RUNNING = "RUNNING"
     RETRYING = "RETRYING"

@@ -47,7 +47,7 @@ class LastBatch:
 
 @dataclass(frozen=True, slots=True)
 class TableReport:
-    """What a task knows of one of its tables.
+    """A task's report on one of its tables.
 
     ``waiting_events`` and ``waiting_bytes`` are read and not durable. ``oldest`` is when the oldest of them was read,
     ``oldest_source_time`` when it was committed at the source, in seconds since the epoch. ``last_error`` stays after
@@ -65,12 +65,11 @@ class TableReport:
     last_error: TableStatus | None
 
     def document(self, task: int, now: float, waits_for: str | None = None) -> Mapping[str, Any]:
-        """The report as JSON. ``freshness_seconds`` is the age of the oldest change that the table does not have.
+        """Return the report as JSON. ``waits_for`` is what the task waits for before it writes changes that wait.
 
-        ``waits_for`` is what the task waits for before it writes. A table has it if changes wait.
-
-        It is null if nobody knows what the topics contain: for a table whose topics are not read, and for one that has
-        failed and has not read again what it lacks.
+        ``freshness_seconds`` is the age of the oldest change that the table does not have. It is null if that change
+        may not have been read: the table's topics are not read, or the table has failed and its changes were not read
+        again.
         """
         behind = self.oldest_source_time or self.oldest
         freshness = 0.0 if behind is None else round(max(now - behind, 0.0), 3)
@@ -101,7 +100,7 @@ class TableReport:
 
 
 def report_of(status: TableStatus) -> TableReport:
-    """Return the report on a table of which only its status is known, because its task does not run."""
+    """Return the report on a table whose task does not run: it contains only the status."""
     return TableReport(status.table, status.state, status.topics, 0, 0, None, None, None, status)
 
 
@@ -255,7 +254,7 @@ def notes_key(name: str, number: int) -> str:
 
 
 def tables_key(name: str, number: int) -> str:
-    """The key of the states of a task's tables; Kafka Connect has no such record and passes it over."""
+    """The key of the states of a task's tables; Kafka Connect does not have this record and ignores it."""
     return f"{_TABLES}{name}-{number}"
 
 

@@ -78,7 +78,7 @@ class Assignment:
 
     Workers are identified by their addresses: ``host:port``, or ``https://host:port``.
 
-    ``generation`` is higher than that of any earlier assignment that a member knows. ``offset`` is the offset of the
+    ``generation`` is higher than those of the members' earlier assignments. ``offset`` is the offset of the
     config topic from which the tasks were read.
     """
 

@@ -1,7 +1,7 @@
-"""Blocks of events of one schema, straight from bytes to columns.
+"""Decode blocks of events of one schema from bytes to columns, without an object per event.
 
-That serves sound row changes, which nearly all blocks hold. Of any other block nothing is said but that: its records
-are then looked at one by one (``core/decode/envelope_events.py``), which determines their operations and errors.
+Nearly all blocks contain only valid row changes. Any other block is Unsuited: its records are decoded one by one
+(``core/decode/envelope_events.py``), which determines their operations and errors.
 
 Tests: ``tests/unit/converters/test_avro_block.py``.
 """
@@ -32,15 +32,15 @@ Key = bytes | SchemaAndValue
 
 
 class Unsuited(Exception):
-    """The block holds something else than sound row changes."""
+    """The block contains a record that is not a valid row change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
     """Records whose values are of one schema.
 
-    ``values`` reads what is wanted of the values that are not null; ``keys`` gives, converted, the keys at some places,
-    of which the named fields are needed. Both raise BadRecord if any of the records is bad.
+    ``values`` reads the wanted fields of the values that are not null. ``keys`` converts the keys at the given places,
+    and may omit fields that are not named. Both raise BadRecord if any of the records is bad.
     """
 
     records: Sequence[KafkaRecord]
@@ -89,7 +89,7 @@ def block_events(block: Block, codec: Codec, key_row: Callable[[Codec, Key], Seq
 def _with_keys(
     codec: Codec, after: Mapping[str, Any], places: Places, count: int, keys: Mapping[int, Sequence[Any]]
 ) -> ColumnRows:
-    """Rows of ``after`` at their places of ``count``, and rows that are keys only at theirs."""
+    """Return ``count`` rows: those of ``after`` at ``places``, and rows with only a key at the places in ``keys``."""
     columns = {}
     for at, name in enumerate(codec.names):
         others = {place: row[at] for place, row in keys.items()} if at in codec.key_indexes else {}
@@ -106,7 +106,7 @@ def _require(suits: bool) -> None:
 
 
 def _with_others(those: list[Any], places: Places, count: int, other: Any) -> list[Any]:
-    """``those`` at their places of ``count``, and ``other`` at all others."""
+    """Return ``count`` values: ``those`` at ``places``, and ``other`` at all other places."""
     if len(places) == count:
         return those
     remaining = iter(those)
@@ -141,7 +141,7 @@ class _SourceField:
     types: frozenset[Any] | None
 
     def cells(self, column: Any) -> tuple[Any, bool]:
-        """The values in all sources; or the only one, and True."""
+        """Return the value of each source and False, or one value for all sources and True."""
         if column is None:
             return self.default, True
         if not isinstance(column, pa.Array):

@@ -1,7 +1,7 @@
 """The content of Debezium's envelopes in lists, the step between bytes and columns.
 
-Nearly every run of records holds nothing but sound row changes of one table. Those are read list by list; only where a
-run holds something else is it read record by record, which classifies each record or reports its error.
+Nearly every run of records contains only valid row changes of one table. Such a run is read list by list. Any other run
+is read record by record, which classifies each record or reports its error.
 
 Tests: ``tests/unit/core/decode/test_envelope.py``, ``test_hostile_records.py``.
 """
@@ -104,8 +104,7 @@ class Events:
     """The events of a run: their records, operations, sources, and values in the order of the codec's columns.
 
     Of a delete or a tombstone the values are the key's, otherwise None. ``rows`` is a list, or ColumnRows. ``before``
-    is False for those whose ``before`` is null. ``common`` are the names in all sources, or
-    None if they may have different names.
+    is False for those whose ``before`` is null. ``common`` are the names in all sources, or None if they may differ.
     """
 
     indexes: list[int] = field(default_factory=list)

@@ -89,7 +89,7 @@ class JsonConverter:
     def divide(self, document: bytes | None) -> Document | bytes | None:
         """Return the document without its schema part, if that repeats; otherwise the document itself.
 
-        Meant for where records are fetched: of most documents a small part is left to be queued and read again.
+        The fetch of records calls it, so that the queue has only the payloads of most documents.
         """
         newest = self._newest
         if newest is None or document is None or not document.startswith(newest.prefix):
@@ -141,7 +141,7 @@ class JsonConverter:
     ) -> tuple[Schema | None, list[Payload | None]] | None:
         """Return the schema that all documents share, and their payloads; None if each has to be split.
 
-        A tombstone (None) has no payload, and goes with any schema.
+        A tombstone (None) has no payload, and fits any schema.
         """
         first = next((document for document in documents if document is not None), None)
         if not self._schemas_enable and not isinstance(first, SchemaAndValue):
@@ -249,7 +249,7 @@ def _value_type(schema: Schema, numeric_decimals: bool) -> Any:
         return list[tuple[key, value]]  # type: ignore[valid-type] # built at run time
     if schema.type == "struct":
         members = {m.name: json_type(m.schema, numeric_decimals=numeric_decimals) for m in schema.fields}
-        # msgspec knows a member by the UTF-8 of its name, which Python keeps with a text once it was asked for it.
+        # msgspec finds a member by the UTF-8 form of its name. Encoding the names makes Python cache this form in them.
         msgspec.json.encode(list(members))
         return TypedDict("Struct", members, total=False)  # type: ignore[operator] # built at run time
     if schema.name == DECIMAL and numeric_decimals:

@@ -36,7 +36,7 @@ _NO_COLUMNS = frozenset(
     {"CHECK", "CONSTRAINT", "FOREIGN", "FULLTEXT", "INDEX", "KEY", "PARTITION", "PERIOD", "PRIMARY", "SPATIAL"}
     | {"SUPPLEMENTAL", "SYSTEM", "UNIQUE"}
 )
-"""Behind ADD: what is added is no column."""
+"""Words after ADD in a clause that adds no column."""
 _OTHER_CLAUSES = frozenset(
     {"ALGORITHM", "ALTER", "AUTO_INCREMENT", "CHARACTER", "CHARSET", "COLLATE", "COMMENT", "COMPRESS", "CONVERT"}
     | {"DEFAULT", "DISABLE", "DROP", "ENABLE", "ENGINE", "FORCE", "LOCK", "LOGGING", "MODIFY", "MOVE", "NOCOMPRESS"}
@@ -48,9 +48,9 @@ _ATTRIBUTES = frozenset(
     {"AFTER", "CHECK", "COLUMN_FORMAT", "COMMENT", "CONSTRAINT", "FIRST", "INVISIBLE", "KEY", "NOT", "NULL", "PRIMARY"}
     | {"REFERENCES", "UNIQUE", "VISIBLE"}
 )
-"""What may stand behind the default in a column's definition."""
+"""Words that may follow the default in a column's definition."""
 _OTHER_STATEMENTS = frozenset({"ANALYZE", "COMMENT", "CREATE", "DROP", "GRANT", "REVOKE"})
-"""Statements on a table (CREATE INDEX, COMMENT ON) of which the same holds."""
+"""Statements on a table that change no cell of it without an event (CREATE INDEX, COMMENT ON)."""
 
 
 @dataclass(frozen=True, slots=True)

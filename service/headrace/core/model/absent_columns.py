@@ -7,7 +7,7 @@ by an update, and late rows in the batch that contains them. The ledger stores t
 PostgreSQL computes a column ``GENERATED ALWAYS AS`` when a row is written. Snapshot reads contain it, streamed events
 do not (``reselect.md`` section 2.6), so the stored value may be stale after any update. The database's catalog names
 these columns. Without a database, a column that reads of the table contained and no streamed event did counts as one:
-the ledger remembers both, because the reads come long before the updates.
+the ledger stores both, because the reads come long before the updates.
 """
 
 from __future__ import annotations
