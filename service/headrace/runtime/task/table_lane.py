@@ -273,6 +273,15 @@ class TableLane:
                 part_commit = replace(commit, offsets=next_offsets(content.version), watermark=-1)
             try:
                 omitted += await in_thread(pipeline.write, content, part_commit)
+            except EngineOutOfMemory:  # while a table is opened or prepared, its cause is not the size of the batch
+                # Tables that were written beside it as well: their rows go into the same heap, so that nobody knows
+                # which of them were too many.
+                self._portions = min(2 * self._portions, _MOST_PORTIONS)
+                log.warning(
+                    "%s: %s: the batch ran out of memory and is written in %d parts",
+                    *(self._connector, name, self._portions),
+                )
+                raise
             except TooLarge as error:
                 if not isinstance(content, Changes):
                     raise
@@ -314,12 +323,6 @@ class TableLane:
         if self._gate.is_dropped:  # the next assignment writes the table again, and finds out for itself
             return None
         now, name = time.monotonic(), self.table.name
-        if isinstance(error, EngineOutOfMemory):
-            # Tables that were written beside it as well: their rows go into the same heap, so that nobody knows which
-            # of them were too many.
-            self._portions = min(2 * self._portions, _MOST_PORTIONS)
-            parts = self._portions
-            log.warning("%s: %s: the batch ran out of memory and is written in %d parts", self._connector, name, parts)
         self._failures += 1
         if self._failures == 1:
             self._first_failure = now

@@ -18,11 +18,12 @@ pytestmark = pytest.mark.anyio
 
 
 class SmallLakehouse:
-    """A lakehouse whose merges raise ``error`` for more than three rows."""
+    """A lakehouse whose merges raise ``error`` for more rows than ``limit``."""
 
     def __init__(self, lakehouse: MemoryLakehouse, error: type[Exception]) -> None:
         self._lakehouse = lakehouse
         self._error = error
+        self.limit = 3
         self.refused: list[int] = []
         self.merged: list[int] = []
 
@@ -35,8 +36,8 @@ class SmallLakehouse:
         merge = table.merge
 
         def limited(actions: Actions, commit: Commit) -> MergeCounts:
-            (self.merged if len(actions) <= 3 else self.refused).append(len(actions))
-            if len(actions) > 3:
+            (self.merged if len(actions) <= self.limit else self.refused).append(len(actions))
+            if len(actions) > self.limit:
                 raise self._error("items: Spark's JVM has ended: it ran out of memory")
             counts: MergeCounts = merge(actions, commit)
             return counts
@@ -73,6 +74,43 @@ async def test_a_batch_that_runs_out_of_memory_is_written_in_parts(harness: Harn
         assert list(task.tables()) == []
     assert not harness.failures
     assert len(harness.rows()) == 22
+
+
+@pytest.mark.parametrize("step", ["open", "read the ledger"])
+async def test_memory_that_ends_before_the_write_does_not_divide_the_batch(
+    harness: Harness, step: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Steps that do not depend on the batch fit no better with a smaller one. The error is reported and repeated."""
+    lakehouse = small(harness, EngineOutOfMemory)
+    monkeypatch.setattr(lakehouse, "limit", 20)
+    attempts: list[str] = []
+    open_table = lakehouse.table
+
+    def run_out() -> None:
+        attempts.append(step)
+        if len(attempts) < 5:
+            raise EngineOutOfMemory("items: Spark's JVM has ended: it ran out of memory")
+
+    def table(namespace: str, name: str, options: TableOptions) -> Any:
+        opened = open_table(namespace, name, options)
+        if step == "open":
+            run_out()
+            return opened
+        ledger = opened.ledger
+
+        def limited() -> Any:
+            run_out()
+            return ledger()
+
+        opened.ledger = limited
+        return opened
+
+    monkeypatch.setattr(lakehouse, "table", table)
+    async with running(harness.task(isolated=True)):
+        await eventually(lambda: harness.offset() == 20)
+    assert lakehouse.merged == [20]
+    assert caplog.text.count("failed and is repeated: items: Spark's JVM has ended") == 4
+    assert not harness.failures
 
 
 async def test_another_end_of_the_engine_repeats_the_batch_as_it_is(harness: Harness) -> None:
