@@ -100,13 +100,13 @@ class SinkTaskFactory:
         dead_letter_queue = await self._feeds.dead_letter_queue(connector, number, config.kafka)
         try:
             compacted = self._feeds.compacted(connector, number, config.kafka)
-            rows = None
-            if options.cache_enabled:
+            source, rows = self._row_source(options), None
+            if options.cache_enabled:  # opened after what may fail: a cache on disk is locked for the next attempt
                 store = RowStoreOptions(options.cache_limits, connector, number, options.cache_properties)
                 rows = self._open_rows(options.cache_type, store)
             reselect = Reselect(
                 options,
-                self._row_source(options),
+                source,
                 metrics=self._count_reselects(connector, number),
                 may_cache=lambda topic: not compacted(topic),
                 rows=rows,

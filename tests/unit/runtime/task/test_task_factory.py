@@ -15,10 +15,11 @@ from headrace.core.connect.lifecycle import TableState
 from headrace.core.connect.status import TableStatus
 from headrace.core.model.errors import Retriable
 from headrace.core.model.positions import Ordering
-from headrace.core.reselect.cache.rows import RowStore
+from headrace.core.reselect.cache.rows import MemoryRowStore, RowStore
+from headrace.core.reselect.options import DatabaseOptions, ReselectOptions
 from headrace.core.tables.field_selection import AddedField, FieldSelection
 from headrace.core.tables.table_layout import Maintenance, PartitionField, SortField, TableLayout
-from headrace.ports import RowStoreOptions, TableOptions
+from headrace.ports import RowSource, RowStoreOptions, TableOptions
 from headrace.runtime.task.flow_control import unlimited
 from headrace.runtime.task.task_factory import SinkTaskFactory, sink_task_options
 from headrace.runtime.task.task_parts import SinkTaskOptions
@@ -31,6 +32,18 @@ CACHED = {
     "post.processors": "r",
     "post.processors.r.type": "io.debezium.processors.reselect.ReselectColumnsPostProcessor",
     "post.processors.r.reselect.cache.enabled": "true",
+}
+JSON = "org.apache.kafka.connect.json.JsonConverter"
+RESELECTING = CACHED | {
+    "name": "shop",
+    "connector.class": "LakehouseSink",
+    "topics": "a",
+    "key.converter": JSON,
+    "value.converter": JSON,
+    "errors.deadletterqueue.topic.name": "dead",
+    "reselect.database.hostname": "h",
+    "reselect.database.user": "u",
+    "reselect.database.dbname": "d",
 }
 DEFAULTS = WorkerDefaults({"key.converter": "x", "value.converter": "x"}, "1.0")
 
@@ -174,16 +187,6 @@ async def test_a_task_that_cannot_be_created_leaves_no_queue_open() -> None:
     """The factory closes the dead letter queue if it cannot create the task, because each retry opens a new one."""
     feeds, queue = MemoryFeeds(MemoryBroker()), ClosableQueue("shop", 0)
     feeds.queues["dead"] = queue
-    json = "org.apache.kafka.connect.json.JsonConverter"
-    config = {
-        "name": "shop",
-        "connector.class": "LakehouseSink",
-        "topics": "a",
-        "key.converter": json,
-        "value.converter": json,
-    }
-    config["errors.deadletterqueue.topic.name"] = "dead"
-    config |= {"reselect.database.hostname": "h", "reselect.database.user": "u", "reselect.database.dbname": "d"}
     with WorkerThreads.start(2) as threads:
         factory = SinkTaskFactory(
             feeds,
@@ -195,15 +198,35 @@ async def test_a_task_that_cannot_be_created_leaves_no_queue_open() -> None:
             sources={},
         )
         with pytest.raises(Retriable):
-            await factory("shop", 0, sink_connector_config(CACHED | config, DEFAULTS), lambda error: None)
+            await factory("shop", 0, sink_connector_config(RESELECTING, DEFAULTS), lambda error: None)
     assert queue.closed
+
+
+@pytest.mark.anyio
+async def test_a_database_that_cannot_be_opened_leaves_no_cache_open() -> None:
+    """The factory opens the cache last: one that stays open would refuse the next attempt."""
+    opened: list[RowStore] = []
+
+    def open_cache(kind: str, options: RowStoreOptions) -> RowStore:
+        opened.append(MemoryRowStore(options.limits))
+        return opened[-1]
+
+    def refuse(database: DatabaseOptions, options: ReselectOptions) -> RowSource:
+        raise Retriable("the password cannot be read")
+
+    with WorkerThreads.start(2) as threads:
+        factory = SinkTaskFactory(
+            MemoryFeeds(MemoryBroker()), MemoryLakehouse(), refuse, threads, unlimited(), open_cache, sources={}
+        )
+        with pytest.raises(Retriable, match="the password"):
+            await factory("shop", 0, sink_connector_config(RESELECTING, DEFAULTS), lambda error: None)
+    assert not opened
 
 
 @pytest.mark.anyio
 async def test_a_task_gets_the_tables_that_had_failed() -> None:
     """Their states are those of the status topic, which another worker may have written."""
-    json = "org.apache.kafka.connect.json.JsonConverter"
-    converters = {"key.converter": json, "value.converter": json}
+    converters = {"key.converter": JSON, "value.converter": JSON}
     config = {"name": "shop", "connector.class": "LakehouseSink", "topics": "a", **converters}
     failed = TableStatus("items", TableState.FAILED, "the cause", 0.0, None, ("a",))
     feeds = MemoryFeeds(MemoryBroker())
