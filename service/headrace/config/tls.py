@@ -270,11 +270,13 @@ def _private_key(settings: TlsSettings, prefix: str) -> KeyAndChain:
     if settings.keystore_location is None:
         pem = f"{settings.keystore_key}\n{settings.keystore_certificate_chain}".encode()
         return _read(f"{prefix}keystore.key", lambda: key_and_chain(pem, None, settings.key_password))
-    files = _key_files(settings.keystore_location)
+    path = settings.keystore_location
     return _read(
         f"{prefix}keystore.location",
-        lambda: key_and_chain(b"\n".join(map(store_content, files)), settings.keystore_password, settings.key_password),
-        settings.keystore_location,
+        lambda: key_and_chain(
+            b"\n".join(map(store_content, _key_files(path))), settings.keystore_password, settings.key_password
+        ),
+        path,
     )
 
 

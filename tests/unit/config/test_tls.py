@@ -167,6 +167,17 @@ def test_certificates_that_cannot_be_read_leave_the_last_ones(
     assert server.current() is last
 
 
+def test_a_key_store_whose_folder_cannot_be_read_leaves_the_last_one(authority: Authority, tmp_path: Path) -> None:
+    """Also the question whether it is a folder may fail, as without permission for a folder above it."""
+    stored(tmp_path / "tls.pem", authority.issue("server").pem())
+    location = tmp_path / "link"
+    location.symlink_to("tls.pem")
+    server = server_context({"ssl.keystore.location": str(location)})
+    location.unlink()
+    location.symlink_to("x" * 300)  # too long for the file system
+    assert handshake(server, client_context(trusting(authority)))
+
+
 @pytest.mark.parametrize(("mode", "without"), [("required", False), ("REQUESTED", True), ("none", True)])
 def test_clients_prove_themselves(mode: str, without: bool, authority: Authority, tmp_path: Path) -> None:
     """``requested`` accepts a client without a certificate, but none with a wrong one."""
