@@ -96,6 +96,23 @@ async def test_a_failed_task_runs_again_after_restart_with_only_failed(api: Api)
     assert api.tasks.tasks["shop-1"] is healthy
 
 
+async def test_a_restart_is_requested_although_everything_is_restarting(api: Api) -> None:
+    """The answer equals the status before it. Every worker still receives the request."""
+    await api.create()
+    await api.until("RUNNING", "RUNNING")
+    api.tasks.refusal = Retriable("the database is down")
+    api.tasks.tasks["shop-0"].fail(Retriable("the database is down"))
+    await api.until("RUNNING", "RESTARTING")
+    api.herder.restart("shop")  # the instance is RESTARTING until the event loop runs
+    before, records = api.herder.status("shop"), api.worker.configs.position()
+    assert [before.connector.state, *(task.state for _, task in before.tasks)] == [State.RESTARTING] * 2
+    answer = await api.herder.restart_with_tasks("shop", include_tasks=True, only_failed=False)
+    assert answer == before
+    assert api.worker.configs.position() == records + 1
+    api.tasks.refusal = None
+    await api.until("RUNNING", "RUNNING")
+
+
 async def test_a_passing_failure_heals_by_itself(api: Api) -> None:
     """The task restarts with back-off, and its status has the error until then."""
     await api.create()
