@@ -260,15 +260,7 @@ class TableVerifier:
             self.rows = source.rows
             ranges = differing_ranges(source.checksums, lake.checksums)
             for some in portions(ranges, source.checksums, lake.checksums, ROWS_AT_ONCE):
-                in_source, in_lake = source.select(some), lake.select(some)
-                source_digests = digests(in_source, KEY), digests(in_source, ROW)
-                lake_digests = digests(in_lake, KEY), digests(in_lake, ROW)
-                only_in_source = in_source.take(pa.array(find_unmatched(*source_digests, *lake_digests)))
-                only_in_lake = in_lake.take(pa.array(find_unmatched(*lake_digests, *source_digests)))
-                both = pa.concat_tables([only_in_source, only_in_lake])
-                # A row that differs is in both: each key once.
-                first = np.unique(digests(both, KEY), return_index=True)[1] if len(both) else np.empty(0, np.int64)
-                yield both.take(pa.array(first)).select(keys.names)
+                yield _differing(source.select(some), lake.select(some)).select(keys.names)
 
     # -- compare ------------------------------------------------------------------------------------------------------
 
@@ -329,6 +321,20 @@ class TableVerifier:
             for column, cells in zip(values, answer.values, strict=True):
                 column += [cells[row] for row in np.flatnonzero(answer.found).tolist()]
         return source_rows(table.wanted, values)
+
+
+def _differing(source: pa.Table, lake: pa.Table) -> pa.Table:
+    """Return the rows of each side without an equal one in the other, each key once.
+
+    A function, because the digests of a portion must not stay in memory until the next portion is read.
+    """
+    source_digests = digests(source, KEY), digests(source, ROW)
+    lake_digests = digests(lake, KEY), digests(lake, ROW)
+    only_in_source = source.take(pa.array(find_unmatched(*source_digests, *lake_digests)))
+    only_in_lake = lake.take(pa.array(find_unmatched(*lake_digests, *source_digests)))
+    both = pa.concat_tables([only_in_source, only_in_lake])
+    first = np.unique(digests(both, KEY), return_index=True)[1] if len(both) else np.empty(0, np.int64)
+    return both.take(pa.array(first))
 
 
 def _rows_under(keys: pa.Table, wanted: set[int]) -> list[tuple[int, int]]:
