@@ -59,8 +59,9 @@ def read_folder(folder: Path) -> ConnectorFiles:
         paths = sorted(path for path in root.iterdir() if not path.name.startswith(".") and not path.is_dir())
     except OSError as error:
         raise ConfigError(f"{folder}: cannot be read: {error.strerror}") from error
-    read = [path for path in paths if path.suffix in (*_SUFFIXES, *_YAML)]
-    return read_files(read, [path.name for path in paths if path not in read])
+    suffixes = (*_SUFFIXES, *_YAML)
+    ignored = [path.name for path in paths if path.suffix not in suffixes]
+    return read_files([path for path in paths if path.suffix in suffixes], ignored)
 
 
 def read_files(paths: Sequence[Path], ignored: Sequence[str] = ()) -> ConnectorFiles:
