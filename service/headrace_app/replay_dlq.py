@@ -158,8 +158,8 @@ async def write(
     async def mine() -> AsyncIterator[list[DeadLetter]]:
         letters = Letters(since)
         async for records in feeds.dead_letters(sink.name, sink.kafka):
-            if mine := letters.mine(sink.name, records):
-                yield mine
+            if chosen := letters.mine(sink.name, records):
+                yield chosen
 
     with WorkerThreads.start(_WRITERS) as threads:
         return await replay(sink, mine(), edges, threads, report.progress)

@@ -25,7 +25,7 @@ from headrace.runtime.threads import LoopThread
 MAX_BYTES = 16 * 1024 * 1024
 _MAX_HEADER_BYTES = 65_536
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
-_start = threading.Lock()
+_loop_lock = threading.Lock()
 
 
 class TooLarge(Exception):
@@ -84,7 +84,7 @@ class HttpClient:
         self, method: str, url: str, headers: Mapping[str, str] | None = None, body: bytes | None = None
     ) -> HttpResponse:
         """Block the calling thread until the request ends. Otherwise as ``request``."""
-        with _start:  # two threads may send the first request
+        with _loop_lock:  # two threads may send the first request
             loop = _loop_thread()
         return loop.result(self.request(method, url, headers, body))
 
