@@ -121,7 +121,7 @@ _HOUR = 3600.0
 class HourlyBytes:
     """An allowance that fills evenly to ``per_hour`` bytes; 0 is no limit. Thread-safe.
 
-    A full allowance also pays for more than ``per_hour`` at once, so that no file is too large for ever.
+    A full allowance also pays for more than ``per_hour`` at once, so that no file is too large to be rewritten.
     """
 
     def __init__(self, per_hour: int, clock: Callable[[], float] = time.monotonic) -> None:

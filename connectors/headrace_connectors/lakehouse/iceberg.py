@@ -160,7 +160,7 @@ class IcebergFormat:
     def _compact_by_procedure(
         self, session: TableSession, path: TablePath, rewrites: Sequence[Rewrite], commit_alone: ExclusiveCommit
     ) -> None:
-        """Try it beside the writer; if a merge deletes rows of the files meanwhile, again while the writer waits."""
+        """Run it beside the writer. If a merge deletes rows of its files, run it again while the writer waits."""
         small = max((file.size for rewrite in rewrites for file in rewrite.files if not file.is_worn), default=0)
         options = {
             "min-input-files": 2,

@@ -1,7 +1,7 @@
 """Rewrites files of an Iceberg table beside its writer, without a conflict with the writer's commits.
 
-A rewrite takes seconds, and most merges delete rows of most files meanwhile; Iceberg's own procedure would fail each
-time (https://iceberg.apache.org/spec/#deletion-vectors: a data file has one vector at most). Here the rewrite keeps the
+A rewrite takes seconds, in which most merges delete rows of most files. Iceberg's own procedure would fail each time
+(https://iceberg.apache.org/spec/#deletion-vectors: a data file has one vector at most). Here the rewrite keeps the
 order of the rows, so that the position of each row in the new file is known. The rows that were deleted since the
 rewrite began get a deletion vector for the new file, in the same commit that replaces the old files. Only that commit,
 a fraction of a second, excludes the writer.
@@ -141,7 +141,7 @@ class IcebergCompaction:
             sets.removeTasks(self._table, group)
 
     def replace(self, result: RewriteResult, properties: Mapping[str, str]) -> None:
-        """Replace the files by the new one in a commit with ``properties``. No other thread may commit meanwhile.
+        """Replace the files by the new one in a commit with ``properties``. No other thread may commit during the call.
 
         Raises Conflict if another process did commit, has removed a file, or if the result is unknown. The new file
         stays then, since the commit may have succeeded; without a commit it is an orphan.
@@ -178,7 +178,7 @@ class IcebergCompaction:
     def _newest_vectors(self, newest: Any, paths: Sequence[str]) -> Mapping[str, Any | None]:
         """The vectors of data files at the newest snapshot; None for a file without one.
 
-        The snapshots since the first one name the vectors that they added, of which a file's last contains the others.
+        The snapshots since the first one name the vectors that they added. A file's last vector contains the others.
         Some catalogs (Nessie) show the newest snapshot alone: then all files of the table are listed.
         """
         vectors: dict[str, Any] = {}

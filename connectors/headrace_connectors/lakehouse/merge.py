@@ -37,7 +37,7 @@ class MergeColumns:
     """The parameters of a statement's text; the staged rows contain the values.
 
     ``columns`` are the data columns of the batch, key columns included; ``absent`` are columns that only the table has.
-    ``kept`` and ``carried`` are the indexes (in ``columns``) of the columns of which some row keeps or carries cells.
+    ``kept`` and ``carried`` are the indexes (in ``columns``) of the columns in which some row keeps or carries a cell.
     ``key_range`` is a condition on ``t`` that every key of the batch fulfils, or "". ``positioned`` is whether every
     row has a position, so that the stored one is never the higher. ``soft`` is whether deleted rows stay and are
     marked; a MERGE handles such a row as absent, so that no cell is kept or carried from it.

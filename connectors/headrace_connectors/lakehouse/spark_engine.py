@@ -48,7 +48,8 @@ class _Statement:
 class _Running:
     """A started JVM with its session.
 
-    ``answered`` is the time of its last answer, ``killed`` why the watchdog has killed it.
+    ``answered`` is the time of its last answer, ``silent`` the seconds without one, ``killed`` the reason for which the
+    watchdog has killed it.
     """
 
     jvm: SparkJvm
@@ -173,7 +174,7 @@ class SparkEngine:
     # -- the watchdog --------------------------------------------------------------------------------------------------
 
     def _ping(self, running: _Running) -> None:
-        """Ask the JVM for the time again and again, until it has ended."""
+        """Request the time from the JVM at intervals, until it has ended."""
         system = running.session._jvm.java.lang.System
         with suppress(Exception):  # the connection has ended
             while not self._closed.wait(_PING_SECONDS):

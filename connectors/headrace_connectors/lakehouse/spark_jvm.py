@@ -4,7 +4,7 @@ PySpark would start the JVM with every ``spark.*`` setting in the process argume
 read, and with all environment variables of the worker. Here the settings are in a file that only the worker's user can
 read and that is removed after the start. ``spark_environment.py`` passes no variable that may be a secret.
 
-This is the only code that knows where PySpark keeps JVM and session. pyspark is imported when Spark starts: it takes
+No other code depends on where PySpark keeps JVM and session. pyspark is imported when Spark starts: it takes
 half a second and 60 MB, which a command or a test without tables does not need.
 """
 
@@ -265,7 +265,7 @@ def new_session(settings: Mapping[str, str], variables: Mapping[str, str]) -> tu
 def _reason(error: BaseException) -> str:
     """Return the last cause in the trace of a Java error, with its text: no statement has run that it could quote.
 
-    The JVM must still run: py4j asks it for the trace.
+    The JVM must still run: py4j requests the trace from it.
     """
     try:
         causes = _CAUSE.findall(str(error))

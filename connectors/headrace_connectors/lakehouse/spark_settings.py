@@ -140,7 +140,7 @@ def refuse_unsafe(settings: Mapping[str, str]) -> None:
 
 
 def warehouse_of(name: str, settings: Mapping[str, str]) -> str | None:
-    """Return where a catalog has its tables, None if only its server knows."""
+    """Return where a catalog has its tables, None if only its server determines that."""
     warehouse = settings.get(f"{PREFIX}{name}.warehouse", "")
     return warehouse if "/" in warehouse else None
 
@@ -160,8 +160,8 @@ _DEFAULTS = {
     "spark.redaction.regex": "(?i)secret|password|passwd|token|credential|access[.-]?key|api[.-]?key|jaas|private",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.caseSensitive": "true",
-    # Bloom filters from the batch to the table (merge.py), unless the table is small. Spark makes none for joins which
-    # it believes it could broadcast; a MERGE it cannot, so nothing is lost by telling it that it may not.
+    # Bloom filters from the batch to the table (merge.py), unless the table is small. Spark makes none for a join that
+    # it could broadcast by its estimates. It cannot broadcast the join of a MERGE, which so needs no broadcasts.
     "spark.sql.optimizer.runtime.bloomFilter.applicationSideScanSizeThreshold": "4m",
     "spark.sql.optimizer.runtime.bloomFilter.creationSideThreshold": "1g",
     "spark.sql.autoBroadcastJoinThreshold": "-1",
@@ -171,7 +171,7 @@ _DEFAULTS = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # in Delta's files; INT96 ends in 2262
 }
 _PODS = {
-    # Spark makes a secret for each driver, and hands it to the executors in their environment.
+    # Spark makes a secret for each driver, and passes it to the executors in their environment.
     "spark.authenticate": "true",
     "spark.network.crypto.enabled": "true",
     # Each would need one more right in the namespace: files of a configuration folder, and claims of earlier executors.
@@ -212,8 +212,8 @@ def settings(
     """Return all settings of the session; ``spark`` takes precedence. ``extra`` are jars in addition to all others.
 
     ``available`` bytes are for the JVM and for changes (``JvmMemory``). ``trusted`` is a trust store without a
-    password, for the driver and its executors. Raises ConfigError for an unsafe catalog,
-    or for a master that cannot be used.
+    password, for the driver and its executors. Raises ConfigError for an unsafe catalog, or for a master that cannot be
+    used.
     """
     master = spark.get("spark.master", _DEFAULTS["spark.master"])
     if master.startswith("sc://"):

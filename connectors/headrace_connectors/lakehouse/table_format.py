@@ -58,7 +58,7 @@ ExclusiveCommit = Callable[[], AbstractContextManager[Mapping[str, str]]]
 
 
 class TableFormat(Protocol):
-    """The tables of one format in one warehouse, as one connector wants them."""
+    """The tables of one format in one warehouse, with the options of one connector."""
 
     def sql_name(self, path: TablePath) -> str:
         """Return the table's quoted name in statements."""
@@ -121,7 +121,7 @@ class TableFormat(Protocol):
         """Expire snapshots by the table's properties, and remove the files that only they refer to."""
 
     def check(self, session: TableSession, path: TablePath) -> None:
-        """Raise DamagedFile for a damage of the metadata that the format's own classes would not notice."""
+        """Raise DamagedFile for a damage of the metadata that the format's own classes would not report."""
 
     def damaged_file(self, session: TableSession, path: TablePath) -> str | None:
         """Return a file of the newest commit with a damage that errors do not name; None if there seems to be none."""

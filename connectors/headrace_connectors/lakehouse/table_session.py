@@ -36,7 +36,7 @@ _SHUFFLED_PER_CORE = 3
 def java_member(jvm: Any, name: str) -> Any:
     """Return a class of Spark's JVM, or a static method of one, by its full name.
 
-    Remembered, because py4j asks the JVM for each part of a name each time: seven calls for a method of Iceberg.
+    Cached, because py4j queries the JVM for each part of a name each time: seven calls for a method of Iceberg.
     """
     return reduce(getattr, name.split("."), jvm)
 

@@ -1,8 +1,8 @@
 """Upkeep of a table beside its writer: compaction, expiry of snapshots, and the ledger's old tombstones.
 
 Each has its own schedule. Compaction is considered after every few commits, and chooses files by what readers save for
-each written byte, within a budget (both ``compaction_plan.py``). No result depends on upkeep: a
-conflict with another writer, or an error, leaves it until it is due again.
+each written byte, within a budget (both ``compaction_plan.py``). No result depends on upkeep: after a conflict with
+another writer, or an error, it is repeated when it is due again.
 """
 
 from __future__ import annotations

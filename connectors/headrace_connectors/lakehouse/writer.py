@@ -452,5 +452,5 @@ class SparkTable:
             self._upkeep.run(now, tombstone_retention)
 
     def upkeep(self) -> UpkeepReport:
-        """Return the files of the table, and the bytes that merges and upkeep have written, as this handle knows."""
+        """Return the files after this handle's newest commit, and the bytes that its merges and upkeep have written."""
         return replace(self._upkeep.report, notes=self._notes)

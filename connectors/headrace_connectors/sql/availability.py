@@ -143,7 +143,7 @@ class Login:
     def password(self) -> str:
         """Return the password for a new connection.
 
-        Raises the error of the last refusal while the password is still the refused one, without asking the database;
+        Raises the error of the last refusal while the password is still the refused one, so that it is not sent again;
         and what reading the password raises.
         """
         password = self._read()

@@ -31,7 +31,7 @@ class FoundRows:
         self._table = table
 
     def put(self, index: int, values: Sequence[object]) -> None:
-        """Take the row that answers request ``index``. Raises Fatal if there is one already."""
+        """Store the row that answers request ``index``. Raises Fatal if there is one already."""
         if self.found[index]:
             raise Fatal(
                 f"{self._table.schema}.{self._table.table}: several rows have the same key, so it does not identify a "

@@ -4,7 +4,7 @@ Rows are read as of the highest commit SCN of the requesting events, so that the
 state is not available any more (undo, DDL), the current state is read instead, and counted. Large objects are fetched
 completely in the same scope, because they fail first. Sessions only read; no transaction is ever open.
 
-`headrace verify` reads a complete table by one statement, which sees one state, regardless of how long its rows are
+`headrace verify` reads a complete table by one statement, which reads one state, regardless of how long its rows are
 fetched; if undo does not last, ORA-01555 ends it.
 
 Tests: tests/unit/sql/test_oracle_row_source.py, tests/integration/test_oracle_row_source.py.
@@ -116,7 +116,7 @@ class OracleRowSource:
     # -- servers ------------------------------------------------------------------------------------------------------
 
     def _ask(self, call: Callable[[OracleServer], _T]) -> _T:
-        """The answer of the first server that can give one."""
+        """Return the answer of the first server that can be read, or raise the error of the last one."""
         *others, last = self._servers
         for server in others:
             try:

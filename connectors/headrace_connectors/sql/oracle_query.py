@@ -211,7 +211,7 @@ def _zoned_time(source: _Source) -> Writer | None:
 
 
 def _time_text(nanos: int, fraction: bool) -> str:
-    """A text of ``oracle_query.TIME_FORMATS``."""
+    """Format nanoseconds since the epoch as a text of ``TIME_FORMATS``."""
     micros, rest = divmod(nanos, 1000)
     days, of_day = divmod(micros, DAY_MICROS)
     date = CivilDate.from_epoch_days(days)

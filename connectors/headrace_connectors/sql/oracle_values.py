@@ -47,7 +47,7 @@ def parse_time(text: str) -> OracleTime:
     """Parse a text of ``oracle_query.TIME_FORMATS``. Oracle's years before 1 are negative, and it has no year 0."""
     match = _TIME_TEXT.fullmatch(text)
     if match is None:
-        raise ValueError("not a time in the format that was asked for")
+        raise ValueError("not a time in the requested format")
     year = int(match[1])
     date = CivilDate(year + 1 if year < 0 else year, int(match[2]), int(match[3]))
     second = int(match[4]) * 3600 + int(match[5]) * 60 + int(match[6])

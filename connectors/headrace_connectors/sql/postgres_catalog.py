@@ -37,7 +37,7 @@ FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamesp
 WHERE n.nspname = %s AND c.relname = %s AND c.relkind IN ('r', 'p')
 """
 """A table is certainly not published only if pgoutput reads the log: other plug-ins ignore publications. Without a slot
-nobody knows; a standby does not show those of its primary.
+the plug-in is unknown; a standby does not show the slots of its primary.
 """
 _COLUMNS: LiteralString = """
 SELECT attname AS name, attnum AS number, atttypid AS type, atttypmod AS typmod, attlen, attstorage::text,
