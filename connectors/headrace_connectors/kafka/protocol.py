@@ -46,7 +46,7 @@ class Uuid(AbstractType[bytes]):
         return data.read(16)
 
 
-class MetadataResponse_v10(Response):  # noqa: N801 - aiokafka's naming convention
+class MetadataResponseV10(Response):
     """Brokers, and the topics with their ids and leaders."""
 
     API_KEY = _METADATA
@@ -94,13 +94,13 @@ class MetadataResponse_v10(Response):  # noqa: N801 - aiokafka's naming conventi
     )
 
 
-class MetadataRequest_v10(RequestStruct):  # noqa: N801
+class MetadataRequestV10(RequestStruct):
     """The names of topics, which are not created."""
 
     API_KEY = _METADATA
     API_VERSION = 10
     FLEXIBLE_VERSION = True
-    RESPONSE_TYPE = MetadataResponse_v10
+    RESPONSE_TYPE = MetadataResponseV10
     SCHEMA = Schema(
         ("topics", CompactArray(("topic_id", Uuid), ("topic", CompactString("utf-8")), ("tags", TaggedFields))),
         ("allow_auto_topic_creation", Boolean),
@@ -110,7 +110,7 @@ class MetadataRequest_v10(RequestStruct):  # noqa: N801
     )
 
 
-class TopicIdsRequest(Request[MetadataRequest_v10]):
+class TopicIdsRequest(Request[MetadataRequestV10]):
     """Builds the Metadata request for these topics."""
 
     API_KEY = _METADATA
@@ -118,12 +118,12 @@ class TopicIdsRequest(Request[MetadataRequest_v10]):
     def __init__(self, topics: Collection[str]) -> None:
         self._topics = topics
 
-    def build(self, request_struct_class: type[MetadataRequest_v10]) -> MetadataRequest_v10:
+    def build(self, request_struct_class: type[MetadataRequestV10]) -> MetadataRequestV10:
         topics: list[tuple[bytes, str, dict[int, bytes]]] = [(NO_ID, topic, {}) for topic in self._topics]
         return request_struct_class(topics, False, False, False, {})
 
 
-class OffsetForLeaderEpochResponse_v3(Response):  # noqa: N801
+class OffsetForLeaderEpochResponseV3(Response):
     """The epoch that was found for each partition, and the offset at which it ends."""
 
     API_KEY = _OFFSET_FOR_LEADER_EPOCH
@@ -143,12 +143,12 @@ class OffsetForLeaderEpochResponse_v3(Response):  # noqa: N801
     )
 
 
-class OffsetForLeaderEpochRequest_v3(RequestStruct):  # noqa: N801
+class OffsetForLeaderEpochRequestV3(RequestStruct):
     """Partitions of one leader, each with the epoch whose end is requested."""
 
     API_KEY = _OFFSET_FOR_LEADER_EPOCH
     API_VERSION = 3
-    RESPONSE_TYPE = OffsetForLeaderEpochResponse_v3
+    RESPONSE_TYPE = OffsetForLeaderEpochResponseV3
     SCHEMA = Schema(
         ("replica_id", Int32),
         (
@@ -161,7 +161,7 @@ class OffsetForLeaderEpochRequest_v3(RequestStruct):  # noqa: N801
     )
 
 
-class OffsetForLeaderEpochRequest(Request[OffsetForLeaderEpochRequest_v3]):
+class OffsetForLeaderEpochRequest(Request[OffsetForLeaderEpochRequestV3]):
     """Builds the request for one partition."""
 
     API_KEY = _OFFSET_FOR_LEADER_EPOCH
@@ -170,12 +170,12 @@ class OffsetForLeaderEpochRequest(Request[OffsetForLeaderEpochRequest_v3]):
         self._partition = partition
         self._leader_epoch = leader_epoch
 
-    def build(self, request_struct_class: type[OffsetForLeaderEpochRequest_v3]) -> OffsetForLeaderEpochRequest_v3:
+    def build(self, request_struct_class: type[OffsetForLeaderEpochRequestV3]) -> OffsetForLeaderEpochRequestV3:
         topic, number = self._partition
         return request_struct_class(_CONSUMER, [(topic, [(number, _UNKNOWN, self._leader_epoch)])])
 
 
-class OffsetDeleteResponse_v0(Response):  # noqa: N801
+class OffsetDeleteResponseV0(Response):
     """An error of the group, and one for each partition."""
 
     API_KEY = _OFFSET_DELETE
@@ -190,18 +190,18 @@ class OffsetDeleteResponse_v0(Response):  # noqa: N801
     )
 
 
-class OffsetDeleteRequest_v0(RequestStruct):  # noqa: N801
+class OffsetDeleteRequestV0(RequestStruct):
     """The partitions of a group whose offsets are removed."""
 
     API_KEY = _OFFSET_DELETE
     API_VERSION = 0
-    RESPONSE_TYPE = OffsetDeleteResponse_v0
+    RESPONSE_TYPE = OffsetDeleteResponseV0
     SCHEMA = Schema(
         ("group_id", String("utf-8")), ("topics", Array(("topic", String("utf-8")), ("partitions", Array(Int32))))
     )
 
 
-class OffsetDeleteRequest(Request[OffsetDeleteRequest_v0]):
+class OffsetDeleteRequest(Request[OffsetDeleteRequestV0]):
     """Builds the request in the only version that exists."""
 
     API_KEY = _OFFSET_DELETE
@@ -210,5 +210,5 @@ class OffsetDeleteRequest(Request[OffsetDeleteRequest_v0]):
         self._group = group
         self._topics = topics
 
-    def build(self, request_struct_class: type[OffsetDeleteRequest_v0]) -> OffsetDeleteRequest_v0:
+    def build(self, request_struct_class: type[OffsetDeleteRequestV0]) -> OffsetDeleteRequestV0:
         return request_struct_class(self._group, self._topics)
