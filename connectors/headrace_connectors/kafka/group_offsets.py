@@ -25,7 +25,6 @@ from headrace_connectors.kafka.protocol import OffsetDeleteRequest
 GROUP_SUBSCRIBED_TO_TOPIC = 86
 """The error for a partition whose topic a member of the group reads, which aiokafka does not define."""
 
-
 _RETRY_SECONDS = 10.0
 _NO_MEMBER = -1, "", -1
 """Generation, member id and retention of a commit without membership."""
@@ -68,8 +67,9 @@ class KafkaGroupOffsets:
         new_offsets = {partition: offset for partition, offset in offsets.items() if offset is not None}
         if new_offsets:
             await self._set(group, new_offsets)
-        if len(new_offsets) < len(offsets):
-            await self._remove(group, offsets.keys() - new_offsets.keys())
+        removed = [partition for partition, offset in offsets.items() if offset is None]
+        if removed:
+            await self._remove(group, removed)
 
     @_retry
     async def reset(self, group: str) -> None:

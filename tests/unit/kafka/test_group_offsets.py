@@ -12,6 +12,7 @@ from support.kafka.scripted_kafka import ScriptedKafka
 from headrace.core.model.errors import Fatal
 from headrace.ports import TopicPartition
 from headrace_connectors.kafka.group_offsets import KafkaGroupOffsets
+from headrace_connectors.kafka.protocol import OffsetDeleteRequestV0, OffsetDeleteResponseV0
 
 LOADING, FORBIDDEN = 14, 30
 
@@ -34,3 +35,20 @@ def test_a_group_without_authorization_is_fatal() -> None:
     """An authorization error of OffsetFetch raises Fatal instead of returning no offsets."""
     with pytest.raises(Fatal, match="grant the client's user"):
         asyncio.run(committed(OffsetFetchResponse_v3(0, [], FORBIDDEN)))
+
+
+def test_offsets_are_removed_in_the_given_order() -> None:
+    """OffsetDelete contains the partitions in the caller's order, so that a repeated call sends the same request."""
+    requested: list[str] = []
+
+    def remove(request: OffsetDeleteRequestV0) -> OffsetDeleteResponseV0:
+        requested.extend(topic for topic, _ in request.topics)
+        return OffsetDeleteResponseV0(0, 0, [])
+
+    async def alter(topics: str) -> None:
+        async with ScriptedKafka({}, {OffsetDeleteRequestV0: remove}) as kafka:
+            offsets = KafkaGroupOffsets({"bootstrap_servers": kafka.bootstrap_servers})
+            await offsets.alter("g", dict.fromkeys(TopicPartition(topic, 0) for topic in topics))
+
+    asyncio.run(alter("hagbfced"))
+    assert "".join(requested) == "hagbfced"
