@@ -22,6 +22,7 @@ from typing import Any
 from headrace.config.framework import TopicSettings
 from headrace.config.kafka import KafkaSettings
 from headrace.core.connect.java_patterns import OnlyJava, python_pattern
+from headrace.core.connect.typed_options import below
 from headrace.core.model.errors import ConfigError
 from headrace_connectors.kafka.client_properties import (
     CLIENT,
@@ -57,7 +58,7 @@ def client_properties(worker: Properties, client: str, settings: KafkaSettings) 
     Raises ConfigError with the override if the worker's credentials would reach brokers that the connector names, or
     would be sent with other security settings than the worker's.
     """
-    inherited = {**connection_properties(worker), **properties_with_prefix(f"{client}.", worker)}
+    inherited = {**connection_properties(worker), **below(worker, f"{client}.")}
     return with_overrides(inherited, settings, client)
 
 
@@ -110,11 +111,6 @@ def without_security(properties: Properties) -> dict[str, str]:
 
 def connection_properties(properties: Properties) -> dict[str, str]:
     return {key: value for key, value in properties.items() if key.startswith((BROKERS, *_SECURITY_PREFIXES))}
-
-
-def properties_with_prefix(prefix: str, properties: Properties) -> dict[str, str]:
-    """Return the properties whose names begin with ``prefix``, without the prefix."""
-    return {key.removeprefix(prefix): value for key, value in properties.items() if key.startswith(prefix)}
 
 
 def _check_inherited_login(inherited: Properties, overrides: Properties, prefix: str) -> None:
@@ -222,11 +218,11 @@ def group_arguments(worker: Properties, connector: str, settings: KafkaSettings)
     the connector's consumers use other brokers, that is the wrong cluster: these requests go to the consumers' brokers.
     """
     consumer = client_properties(worker, "consumer", settings)
-    admin = properties_with_prefix("admin.", worker)
+    admin = below(worker, "admin.")
     inherited = {**connection_properties(worker), **admin}
     names_admin_brokers = BROKERS in admin or BROKERS in settings.admin
     if not names_admin_brokers and consumer.get(BROKERS) != worker.get(BROKERS):
-        worker_consumer = {**connection_properties(worker), **properties_with_prefix("consumer.", worker)}
+        worker_consumer = {**connection_properties(worker), **below(worker, "consumer.")}
         if names_other_brokers(worker_consumer, settings.consumer):  # brokers of the connector, not of the operator
             admin = without_security(admin)
         inherited = {**connection_properties(consumer), **admin}
@@ -246,7 +242,7 @@ def check_worker(worker: Properties) -> None:
     """
     for prefix, table in (("consumer.", CONSUMER), ("producer.", PRODUCER), ("admin.", CLIENT)):
         try:
-            _translate({**connection_properties(worker), **properties_with_prefix(prefix, worker)}, table)
+            _translate({**connection_properties(worker), **below(worker, prefix)}, table)
         except ConfigError as error:
             # The property is a connection property of the worker if the client has none with its prefix.
             used_prefix = prefix if f"{prefix}{error.key}" in worker else ""
