@@ -152,7 +152,7 @@ class KafkaLog:
         return self._producer
 
     async def _drop_producer(self) -> None:
-        """Stop the producer, as after errors: it counts rejected records, and brokers reject the gap after them."""
+        """Stop the producer. After an error it is unusable: it counts rejected records, and brokers reject the gap."""
         producer, self._producer = self._producer, None
         if producer is not None:
             await stop_client(producer, _STOP_SECONDS)

@@ -386,7 +386,7 @@ class GroupMember(Service):
         return {TopicPartition(*partition): offset for partition, offset in first.items()}
 
     async def _find_topics_created_again(self, topics: Collection[str]) -> None:
-        """Compare the ids of topics. Where Kafka does not answer, the next time does."""
+        """Compare the ids of topics. If Kafka does not answer, the next call compares them."""
         epoch = self._numbering.epoch
         with suppress(KafkaError, TimeoutError):
             async with asyncio.timeout(COMMIT_SLICE_SECONDS):

@@ -235,7 +235,8 @@ def _stored_rows(batch: CassandraWrites, stored: pa.Table) -> Iterator[tuple[Key
             if value is None:
                 cells[name] = Cell(version["written"], expires=version["expires"])
                 continue
-            # The bytes decide between versions of one write time only; without a schema, the batch has no other one.
+            # These bytes decide only between versions with one write time. A column without a schema is not in the
+            # batch, which then has no other version of the cell.
             compared = comparison_bytes(schema.type, value) if schema else b""
             cells[name] = Cell(version["written"], KEPT, compared, version["expires"])
         marker = cells.pop(MARKER, None)

@@ -74,11 +74,11 @@ def connect_schema(avro: Any, named: Named, namespace: str = "") -> Schema:
     without an equivalent in Connect: unions of several types, and records that contain themselves.
     """
     if isinstance(avro, list):
-        kinds = [branch for branch in avro if branch != "null" and branch != {"type": "null"}]
-        if len(kinds) != 1:
-            raise BadRecord(f"the Avro schema has a union of {len(kinds)} types, which a column cannot store")
-        schema = connect_schema(kinds[0], named, namespace)
-        return replace(schema, optional=True) if len(kinds) < len(avro) else schema
+        branches = [branch for branch in avro if branch != "null" and branch != {"type": "null"}]
+        if len(branches) != 1:
+            raise BadRecord(f"the Avro schema has a union of {len(branches)} types, which a column cannot store")
+        schema = connect_schema(branches[0], named, namespace)
+        return replace(schema, optional=True) if len(branches) < len(avro) else schema
     if isinstance(avro, str):
         return _type_by_name(avro, named, namespace)
     kind = avro["type"]
@@ -88,8 +88,8 @@ def connect_schema(avro: Any, named: Named, namespace: str = "") -> Schema:
         return _definition(avro, kind, named, namespace)
     if kind == "array":
         items = connect_schema(avro["items"], named, namespace)
-        called = avro["items"] if isinstance(avro["items"], str) else full_name(avro["items"], namespace)
-        if named.find(called, namespace) in named.entries:
+        items_name = avro["items"] if isinstance(avro["items"], str) else full_name(avro["items"], namespace)
+        if named.find(items_name, namespace) in named.entries:
             return _with_properties(Schema("map", keys=items.field("key"), values=items.field("value")), avro)
         if _is_empty(items):
             raise BadRecord(

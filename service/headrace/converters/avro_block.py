@@ -128,14 +128,14 @@ def with_pairs(schema: Schema) -> Callable[[Any], Any] | None:
     if schema.keys == Schema("string") and with_pairs(schema.values) is None:
         return None  # an Avro map
     shape_key, shape_value = with_pairs(schema.keys) or _same, with_pairs(schema.values) or _same
-    of_text = schema.keys.type == "string"
+    has_text_keys = schema.keys.type == "string"
 
     def shape_map(given: Any) -> Any:
         if given is None:
             return None
         pairs = [(entry["key"], entry["value"]) for entry in given] if isinstance(given, list) else given.items()
         entries = [(shape_key(name), shape_value(value)) for name, value in pairs]
-        return dict(entries) if of_text else entries
+        return dict(entries) if has_text_keys else entries
 
     return shape_map
 

@@ -157,7 +157,7 @@ def _to_integer(value: Any, bits: int) -> int:
             raise ValueError
         return number
     number, half = _numeric(value), 1 << (bits - 1)
-    if isinstance(number, float):  # is limited to the range of int or long; decimals lose high bits
+    if isinstance(number, float):  # Java limits it to the range of int or long; of a decimal, it drops the high bits
         limit = 1 << (31 if bits < 64 else 63)
         number = 0 if math.isnan(number) else max(-limit, min(limit - 1, number))
     return (int(number) + half) % (1 << bits) - half  # wraps around, as Java's narrowing does
@@ -226,7 +226,7 @@ def _shortest(value: float) -> str:
 
 
 _TO: dict[str, Callable[[Any], Any]] = {
-    # with the fewest digits that identify a number of four bytes, as in JSON
+    # The number with the fewest digits that identify its four bytes, as in JSON.
     "float": lambda value: float(_shortest(_Float32(as_float(_to_double(value))))),
     "double": _to_double,
     "boolean": lambda value: value.lower() == "true" if isinstance(value, str) else _to_integer(value, 64) != 0,

@@ -171,7 +171,7 @@ class ExtractNewRecordState:
                 for reference in self._add_fields
                 if reference.schema(envelope) is not None
             }
-            if id(envelope) not in self._rows:  # holds the envelope's schema, so that no other object gets its id
+            if id(envelope) not in self._rows:  # the entry holds the schema, so that no other object gets its id
                 self._rows[id(envelope)] = envelope, SchemaMemo(lambda schema: self._row_schema(schema, envelope))
             row_schema = self._rows[id(envelope)][1](row.value.schema)
             row = replace(row, value=SchemaAndValue(row_schema, {**row.value.value, **added}))

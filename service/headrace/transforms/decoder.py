@@ -188,7 +188,7 @@ class TransformingDecoder:
             return None
         after = self._key_completion.complete(after)
         headers = []
-        if _is_event(before.value) and not _is_event(after.value):  # the chain has converted an envelope to a row
+        if _is_event(value) and not _is_event(after.value):  # the chain has converted an envelope to a row
             headers.append((f"{self._prefix}op", msgspec.json.encode(value.value.get("op"))))
             for name, field in (value.value.get("source") or {}).items():
                 if name in self._source_fields and field is not None:
