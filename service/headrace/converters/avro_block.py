@@ -125,9 +125,10 @@ def with_pairs(schema: Schema) -> Callable[[Any], Any] | None:
         return None if inner is None else lambda value: value and [inner(item) for item in value]
     if schema.keys is None or schema.values is None:
         return None
-    if schema.keys == Schema("string") and with_pairs(schema.values) is None:
+    key, value = with_pairs(schema.keys), with_pairs(schema.values)
+    if schema.keys == Schema("string") and value is None:
         return None  # an Avro map
-    shape_key, shape_value = with_pairs(schema.keys) or _same, with_pairs(schema.values) or _same
+    shape_key, shape_value = key or _same, value or _same
     has_text_keys = schema.keys.type == "string"
 
     def shape_map(given: Any) -> Any:

@@ -57,6 +57,16 @@ def doubled_protobuf() -> str:
     return 'syntax="proto3"; ' + "".join(messages) + f"message M{LEVELS} {{ string s = 1; }}"
 
 
+def deep_avro_maps() -> str:
+    """Maps in maps, the innermost of which is written as pairs: 2^22 visits for a reader that visits values twice."""
+    pair = {"type": "record", "name": "P", "connect.internal.type": "MapEntry"}
+    fields = [{"name": "key", "type": "int"}, {"name": "value", "type": "int"}]
+    avro: Any = {"type": "array", "items": {**pair, "fields": fields}}
+    for _ in range(22):
+        avro = {"type": "map", "values": avro}
+    return json.dumps(avro)
+
+
 DEEP_AVRO = '{"type":"array","items":' * 5000 + '"string"' + "}" * 5000
 EMPTY = {"type": "record", "name": "E", "fields": []}
 WITHIN = {"type": "record", "name": "W", "fields": [{"name": "e", "type": EMPTY}]}
@@ -83,6 +93,7 @@ HOSTILE: dict[str, tuple[str, str, bytes]] = {
         '{"type":"record","name":"R","fields":[{"name":"n","type":["null","R"]}]}',
         b"\2" * 999,
     ),
+    "avro: deep maps": ("AVRO", deep_avro_maps(), integer(1 << 40)),
     "avro: deep": ("AVRO", DEEP_AVRO, integer(0)),
     "avro: deep text": ("AVRO", "[" * 200_000, b""),
     "avro: wide": ("AVRO", record(*["int"] * 20_000), bytes(20_000)),
