@@ -162,7 +162,7 @@ def client_context(properties: Mapping[str, str | None], prefix: str = "ssl.") -
             context.check_hostname = False
         return context
 
-    return _reloaded(settings, prefix, make)
+    return _reloading_context(settings, prefix, make)
 
 
 def server_context(properties: Mapping[str, str | None], prefix: str = "ssl.") -> ssl.SSLContext:
@@ -186,7 +186,7 @@ def server_context(properties: Mapping[str, str | None], prefix: str = "ssl.") -
         context.verify_mode = modes[settings.client_auth]
         return context
 
-    return _reloaded(settings, prefix, make)
+    return _reloading_context(settings, prefix, make)
 
 
 def own_certificate(context: ssl.SSLContext) -> x509.Certificate | None:
@@ -222,8 +222,11 @@ def _parse(properties: Mapping[str, str | None], prefix: str) -> TlsSettings:
     return settings
 
 
-def _reloaded(settings: TlsSettings, prefix: str, make: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:
-    files = [*_key_files(settings.keystore_location)] if settings.keystore_location else []
+def _reloading_context(settings: TlsSettings, prefix: str, make: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:
+    """Return the context that ``make`` makes, and makes again after a change of the stores. Raises ConfigError."""
+    files: list[str] = []
+    if path := settings.keystore_location:
+        files += _read(f"{prefix}keystore.location", lambda: _key_files(path), path)
     files += [settings.truststore_location] if settings.truststore_location else []
     return ReloadedContext.of(make, files, prefix) if files else make()
 

@@ -176,6 +176,8 @@ def test_a_key_store_whose_folder_cannot_be_read_leaves_the_last_one(authority: 
     location.unlink()
     location.symlink_to("x" * 300)  # too long for the file system
     assert handshake(server, client_context(trusting(authority)))
+    with pytest.raises(ConfigError, match=f"ssl.keystore.location: {location} cannot be read: File name too long"):
+        server_context({"ssl.keystore.location": str(location)})
 
 
 @pytest.mark.parametrize(("mode", "without"), [("required", False), ("REQUESTED", True), ("none", True)])
