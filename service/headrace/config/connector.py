@@ -28,7 +28,7 @@ CONNECTOR_OPTIONS = FRAMEWORK_OPTIONS + SINK_OPTIONS
 LATER = {
     "signal.data.collection": "a later release adds signal tables",
 }
-"""Keys that a later release brings: refused with that reason, never silently accepted."""
+"""Keys that a later release adds, with the reason for which they are refused."""
 
 
 @dataclass(frozen=True, slots=True)

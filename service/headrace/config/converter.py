@@ -152,13 +152,13 @@ HEADER_CONVERTERS: dict[str, ConfigDef] = {
 """Header converters by class. Those headers that a transform names are read; Debezium's own are known by themselves."""
 
 KNOWN_CONVERTERS = {"key": CONVERTERS, "value": CONVERTERS, "header": HEADER_CONVERTERS}
-"""What may stand at each place."""
+"""The converters that each option accepts, by the first part of its name."""
 
 OTHER_ENCODINGS = ("serializer.encoding", "deserializer.encoding")
-"""What StringConverter takes without listing it; the second one counts where ``converter.encoding`` is not set."""
+"""Options that StringConverter reads and does not list. The second one applies if ``converter.encoding`` is not set."""
 
 OF_SOME_CONVERTER = frozenset(name for options in CONVERTERS.values() for name in options.names()) | {*OTHER_ENCODINGS}
-"""Kafka Connect lets each converter pick its own: ``schemas.enable`` stands beside StringConverter in many files."""
+"""Each converter of Kafka Connect ignores those of others: many files set ``schemas.enable`` for StringConverter."""
 
 
 def with_types(properties: Mapping[str, str | None]) -> dict[str, str | None]:

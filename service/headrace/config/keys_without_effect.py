@@ -16,10 +16,10 @@ from fnmatch import fnmatchcase
 from headrace.core.connect.config_def import ConfigKey, Importance, Type
 
 PASS_THROUGH = ("consumer.", "producer.", "admin.", "spark.", "key.converter.", "value.converter.", "header.converter.")
-"""Keys that go on as they are to Kafka's clients, to Spark and to converters."""
+"""Keys that are passed unchanged to Kafka's clients, to Spark and to converters."""
 
 CLIENT_SECURITY = ("security.", "sasl.", "ssl.")
-"""Top-level client keys: they hold for the worker's own clients, and for consumers that say nothing else."""
+"""Top-level client keys: they apply to the worker's own clients, and to consumers that do not override them."""
 
 CREATED_TOPICS = ("config.storage.", "status.storage.")
 """Behind these, settings of the topics that the worker creates."""
@@ -112,7 +112,7 @@ TOPIC_SETTINGS = frozenset(
 
 
 def without_effect(name: str) -> str | None:
-    """Why a key has no effect, None for one that has, or that nobody knows."""
+    """Return why a key has no effect; None for a key with an effect, and for an unknown one."""
     if name in WITHOUT_EFFECT:
         return WITHOUT_EFFECT[name]
     begins = (reason for key, reason in WITHOUT_EFFECT.items() if key.endswith("*") and name.startswith(key[:-1]))

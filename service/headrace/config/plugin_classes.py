@@ -50,7 +50,7 @@ _VERSION = "plugin.version"
 
 
 def version_problem(plugin: str, wanted: str, version: str) -> str | None:
-    """Why a plug-in of ``version`` is not what the range ``wanted`` asks for, or None."""
+    """Return why the range ``wanted`` does not contain ``version`` of a plug-in, or None."""
     if wanted.strip() == "latest":
         return None
     try:
@@ -63,7 +63,7 @@ def version_problem(plugin: str, wanted: str, version: str) -> str | None:
 
 
 def version_problems(given: Mapping[str, str], inherited: Mapping[str, str], version: str) -> Iterator[tuple[str, str]]:
-    """An error on the class and on the version for every plug-in of which another version is wanted.
+    """Yield an error at the class and at the version of every plug-in whose version is not the wanted one.
 
     ``inherited`` has the converters that count where ``given`` names none.
     """

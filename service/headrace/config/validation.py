@@ -1,8 +1,8 @@
 """Checks a connector's configuration as Kafka Connect does (``connect.md`` section 4) and makes a SinkConnectorConfig.
 
-Order of the answer: framework keys, the connector's own, client overrides, converter options, and last the keys that
-nobody knows. Those are errors here, with a suggestion: a misspelt key that is silently ignored has cost too many
-people a night. Every key that carries an error has a definition, because clients read it.
+Order of the answer: framework keys, the connector's own, client overrides, converter options, and last unknown keys.
+Those are errors here, with a suggestion, because a misspelt key that is ignored is hard to find. Every key that has an
+error has a definition, because clients read it.
 """
 
 from __future__ import annotations
@@ -179,8 +179,8 @@ def _default_converters(defaults: WorkerDefaults) -> dict[str, str]:
 def _used_overrides(properties: Properties) -> tuple[str, ...]:
     """The prefixes of the clients that a connector has.
 
-    The producer writes to the dead letter queue only. The admin client also asks for the offsets of the connector's
-    group, so that a policy that refuses its properties holds without a queue as well.
+    The producer writes to the dead letter queue only. The admin client also reads the offsets of the connector's
+    group, so that a policy that refuses its properties applies without a queue as well.
     """
     with_queue = bool(properties.get("errors.deadletterqueue.topic.name"))
     return CLIENT_OVERRIDES if with_queue else ("consumer.override.", "admin.override.")

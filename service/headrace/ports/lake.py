@@ -166,7 +166,7 @@ class TableWriter(Protocol):
     def maintain(self, now: int, tombstone_retention: int) -> None:
         """Compact, expire snapshots and old tombstones if it is due; cheap when nothing is. Times in microseconds.
 
-        Safe beside one other thread that calls any other method, so that the table is written meanwhile.
+        Safe beside one other thread that calls any other method: the table may be written at the same time.
         """
 
     def upkeep(self) -> UpkeepReport:

@@ -156,7 +156,7 @@ class _Server(uvicorn.Server):
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Accept connections. uvicorn knows one context for all sockets, and no time limit of a handshake."""
+        """Accept connections. uvicorn has one context for all sockets, and no time limit of a handshake."""
         await self.lifespan.startup()
         loop = asyncio.get_running_loop()
         self.servers = [

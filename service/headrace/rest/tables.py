@@ -1,7 +1,7 @@
 """``/connectors/{name}/tables`` and ``/tables``: lake tables of one and of all connectors, unknown to Kafka Connect.
 
-Each worker knows the tables of its own tasks. It asks the other workers that have tasks of the connector, and is asked
-by them with ``forward=false``.
+Each worker has the reports of the tables of its own tasks. It requests those of the other workers that have tasks of
+the connector, with ``forward=false``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Commit the offsets of durable records to the consumer group.
 
-Offsets are committed after the table commit, over what is durable in every table. A commit that comes too late is
-refused by the group, which alone knows whose the partitions are. The group stores what arrives last, so only one commit
-is in progress at any time; those that wait for it become one, with all offsets that have moved by then.
+Offsets are committed after the table commit, over what is durable in every table. The group refuses a commit that comes
+after it has assigned the partitions to another task. It stores what arrives last, so only one commit is in progress at
+any time; those that wait for it become one, with all offsets that have moved by then.
 """
 
 from __future__ import annotations

@@ -53,13 +53,17 @@ def no_registries(name: str, options: Mapping[str, str]) -> SchemaRegistry:
 
 
 def open_conversion(config: SinkConnectorConfig, open_registry: OpenRegistry) -> Conversion:
-    """The connector's converters, but for JsonConverters of documents that
-    carry their schema or have none: those the decoder reads by itself. Raises ConfigError."""
+    """Return the connector's converters. Raises ConfigError.
+
+    None stands for a JsonConverter of documents that contain their schema or have none: the decoder reads these.
+    """
     key, value = (_converter(config, side, open_registry) for side in ("key", "value"))
     name, options = config.converter_classes["header"], config.converters["header"]
-    header: Converter | None = SIMPLE_CONVERTERS[name](options) if name in SIMPLE_CONVERTERS else None
+    header: Converter | None = None
     if name == JSON_CONVERTER:
         header = _fixed_schema(config, "header") or JsonData(config.schemas_enabled("header"))
+    elif name in SIMPLE_CONVERTERS:
+        header = SIMPLE_CONVERTERS[name](options)
     return Conversion(key, value, header)
 
 
@@ -107,7 +111,7 @@ def _framing(name: str, side: str, options: Mapping[str, str]) -> Framing:
         return confluent_framing(side, by_topic=parse_options(SubjectOptions, options).by_topic(side))
     apicurio = parse_options(ApicurioOptions, options)
     use_id = apicurio.id_kind
-    if name == APICURIO_JSON:  # whose documents do not tell, and whose version 2 wrote the one and 3 the other
+    if name == APICURIO_JSON:  # its documents do not indicate the kind: version 2 writes global ids, 3 content ids
         return wrapped_framing(
             side, use_id or (IdKind.CONTENT_ID if any("/v3" in url for url in apicurio.urls) else IdKind.GLOBAL_ID)
         )

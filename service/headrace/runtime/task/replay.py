@@ -44,10 +44,10 @@ _Message = TypeVar("_Message")
 
 @dataclass(slots=True)
 class Letters:
-    """What stands in a dead letter queue.
+    """The letters of a dead letter queue.
 
-    ``connectors`` counts the letters of others, which are left alone. So are letters from before ``since`` (ms): a
-    table may have forgotten the delete of their row, which would come back.
+    ``connectors`` counts the letters of other connectors, which are not sent. Nor are letters from before ``since``
+    (ms): the tombstone of their row may have expired, and the row would be inserted again.
     """
 
     since: int = 0
@@ -57,7 +57,7 @@ class Letters:
     without_coordinate: int = 0
 
     def mine(self, connector: str, records: Sequence[Record]) -> list[DeadLetter]:
-        """Those of the connector; the others are only counted."""
+        """Return the letters of the connector, and count the others."""
         letters = []
         for record in records:
             letter = original(record, record.key, record.value)
@@ -97,26 +97,26 @@ class ReplayFeed:
         self._listener = listener
 
     async def stop(self) -> None:
-        """Nothing to leave."""
+        """Do nothing: it is in no group."""
 
     def pause(self) -> None:
-        """Nothing comes by itself."""
+        """Do nothing: only ``play`` sends chunks."""
 
     def resume(self) -> None:
-        """Nothing comes by itself."""
+        """Do nothing: only ``play`` sends chunks."""
 
     def rewind(self) -> None:
         """Do nothing: no table of a replay is restarted."""
 
     def throttle(self, topics: Collection[str]) -> None:
-        """``play`` is given a few letters at a time."""
+        """Do nothing: ``play`` receives few letters at a time."""
 
     async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """The letters below are durable in their tables."""
+        """Remove the partitions whose letters are durable."""
         self._waits = {partition: end for partition, end in self._waits.items() if offsets.get(partition, 0) < end}
 
     def committed(self) -> Mapping[TopicPartition, OffsetNote]:
-        """Letters belong to no group."""
+        """Return offset 0 for each partition: letters belong to no group."""
         return dict.fromkeys(self._partitions, OffsetNote(0, ""))
 
     def topic_ids(self) -> Mapping[str, str]:
@@ -124,7 +124,7 @@ class ReplayFeed:
         return {}
 
     def note(self, notes: Mapping[TopicPartition, str]) -> None:
-        """Dead letters need no notes of tables."""
+        """Do nothing: no group stores notes."""
 
     def last_caught_up(self) -> Mapping[TopicPartition, float]:
         """Return that a partition is caught up once its letters were put."""
@@ -135,7 +135,7 @@ class ReplayFeed:
         return {}
 
     def absent(self) -> Sequence[str] | None:
-        """Letters need no topics."""
+        """Return None: letters need no topics."""
         return None
 
     @property
@@ -163,7 +163,7 @@ class ReplayFeed:
 
 @dataclass(slots=True)
 class Refused:
-    """``ports.DeadLetterQueue`` that remembers what cannot be used this time either."""
+    """A ``ports.DeadLetterQueue`` that keeps the records that cannot be used again."""
 
     records: list[ErrantRecord] = field(default_factory=list)
 
@@ -197,7 +197,7 @@ class _ReplayFeeds:
         return AsyncioAgent(name, body)
 
     def compacted(self, connector: str, task: int, settings: KafkaSettings) -> Callable[[str], bool]:
-        """Events between the letters are not seen, as if compacted away: nothing may be remembered of rows."""
+        """Return True for every topic: the events between letters are not read, so rows must not be cached."""
         return lambda topic: True
 
     async def dead_letter_queue(self, connector: str, task: int, settings: KafkaSettings) -> DeadLetterQueue | None:

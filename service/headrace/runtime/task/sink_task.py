@@ -168,7 +168,7 @@ class SinkTask:
         try:
             while True:
                 await asyncio.sleep(COMMIT_INTERVAL)
-                if self._options.task == 0:  # of several tasks one reports them: each knows all topics of the connector
+                if self._options.task == 0:  # one task reports them: each has the topics of the complete connector
                     absent.report()
                 await self._assignment.commit()
                 current = Counter(partition.topic for partition, records in self._feed.lag().items() if not records)
@@ -232,7 +232,7 @@ class SinkTask:
         if not names:  # it has contained no change yet
             try:
                 names = [self._options.naming.name(topic, TableId("", "", "", topic))]
-            except ConfigError:  # its name depends on the source table, which nobody knows
+            except ConfigError:  # its name depends on the source table, which is unknown
                 names = [topic]
         await self._assignment.fail_topic(topic, names, error)
 

@@ -274,8 +274,8 @@ class TableLane:
             try:
                 omitted += await in_thread(pipeline.write, content, part_commit)
             except EngineOutOfMemory:  # while a table is opened or prepared, its cause is not the size of the batch
-                # Tables that were written beside it as well: their rows go into the same heap, so that nobody knows
-                # which of them were too many.
+                # This also divides the batches of tables that are written at the same time: their rows are in the same
+                # heap, and the error does not indicate which of them were too many.
                 self._portions = min(2 * self._portions, _MOST_PORTIONS)
                 log.warning(
                     "%s: %s: the batch ran out of memory and is written in %d parts",

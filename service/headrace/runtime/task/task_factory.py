@@ -130,7 +130,7 @@ class SinkTaskFactory:
         return SinkTask(parts, on_failure)
 
     def _row_source(self, reselect: ReselectOptions) -> RowSource | None:
-        """The databases that rows are read again from, as one; None where none is configured."""
+        """Return the databases from which rows are read again, as one source; None if none is configured."""
         if reselect.databases:
             opened = [
                 (database, self._open_row_source(database, replace(reselect, database=database)))

@@ -59,9 +59,9 @@ class TaskTable:
 class TaskTables:
     """The tables of one task. All methods run on the worker's event loop.
 
-    ``blocked`` are the tables that did not run in an earlier run of the task. What they lack is read and written again,
-    and nobody knows yet whether that succeeds. So they are shown as RETRYING, with the cause of that run, until they
-    have a durable batch, fail again, or nothing of their topics is left to read.
+    ``blocked`` are the tables that did not run in an earlier run of the task. What they lack is read and written again.
+    They are shown as RETRYING, with the cause of that run, until they have a durable batch, fail again, or nothing of
+    their topics is left to read.
     """
 
     def __init__(self, observer: Observer, blocked: Sequence[TableStatus] = ()) -> None:

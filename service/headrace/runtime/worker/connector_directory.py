@@ -214,7 +214,7 @@ class ConnectorDirectory:
 
 
 def _warnings(folder: Path, report: DirectoryReport) -> dict[str, str]:
-    """Return what an operator has to know, by file and connector."""
+    """Return the warnings for the operator, by file or connector."""
     warnings = {
         file: f"{folder / file}: {problem.message}; the connector stays as it is until the file is correct"
         for file, problem in report.files.problems.items()

@@ -244,13 +244,13 @@ class Herder:
             connector.restart(connector=False, tasks=[task_number])
 
     def tables(self, name: str) -> Sequence[tuple[int, TableReport]]:
-        """Return what this worker knows of the connector's tables, with their tasks' numbers. Raises RestError 404."""
+        """Return the reports of this worker's tasks on the connector's tables, with the tasks' numbers."""
         self._check_exists(name)
         connector = self._worker.connector(name)
         return connector.reports() if connector is not None else ()
 
     def all_tables(self) -> Sequence[tuple[str, int, TableReport]]:
-        """Return what this worker knows of the tables of all connectors, with connector and task number."""
+        """Return the reports of this worker's tasks on all tables, with connector and task number."""
         return [(name, number, report) for name in self.connectors() for number, report in self.tables(name)]
 
     @property
