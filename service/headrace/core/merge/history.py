@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.core.merge.applicable_events import group, latest, plainly_later
+from headrace.core.merge.applicable_events import Grouped, group, latest, plainly_later
 from headrace.core.model.actions import Actions, with_state
 from headrace.core.model.events import (
     NO_KEY_CHANGES,
@@ -91,10 +91,14 @@ def history(changes: Changes, last: Actions | None = None, stored: pa.Schema | N
 
     ``stored`` are the table's columns, whose types values without a schema get.
     """
+    grouped: Grouped | None = None
     if changes.key_fields:
-        kept = np.sort(group(changes).order)  # without tombstones that repeat a delete
-        changes = changes if len(kept) == len(changes) else _select_events(changes, kept)
-    sources = _Sources(changes, last)
+        grouped = group(changes)
+        kept = np.sort(grouped.order)
+        if len(kept) < len(changes):  # tombstones that repeat a delete are not rows
+            changes = _select_events(changes, kept)
+            grouped = replace(grouped, order=np.searchsorted(kept, grouped.order))
+    sources = _Sources(changes, grouped, last)
     columns, missing = [], []
     for column in changes.columns:
         filled, open_cells = sources.fill(column)
@@ -128,8 +132,7 @@ def history_schema(rows: History) -> pa.Schema:
 class _Sources:
     """The events of a batch that contain the cells which other events of the row omit."""
 
-    def __init__(self, changes: Changes, last: Actions | None) -> None:
-        grouped = group(changes) if changes.key_fields else None
+    def __init__(self, changes: Changes, grouped: Grouped | None, last: Actions | None) -> None:
         self._count = len(changes)
         self._order = np.arange(self._count) if grouped is None else grouped.order
         begins = np.ones(self._count, np.bool_)

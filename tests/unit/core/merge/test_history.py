@@ -68,6 +68,16 @@ def test_a_placeholder_that_was_cut_too_short_is_never_certain() -> None:
     assert rows.unavailable.to_pylist() == [None, ["a"]]
 
 
+def test_a_tombstone_that_was_sent_twice_is_a_row_once() -> None:
+    """The first one repeats its delete. The second one is a delete without a position, as in a batch of its own."""
+    events = changes(
+        create(1, 1, a=1), delete(1, 2), tombstone(1), tombstone(1), create(1, 3, a=2), update(1, 4, a=GONE)
+    )
+    for rows in (history(events), history(events, without_last_resorts(fold(events)))):
+        assert rows.operation.to_pylist() == ["c", "d", "d", "c", "u"]
+        assert rows.columns[1].values.to_pylist() == [1, None, None, 2, 2]
+
+
 def test_mode_null_stores_doubtful_nulls() -> None:
     """``reselect.unknown.null.mode=null`` stores every doubtful null as a null that is not marked as unavailable."""
     events = with_nulls_for_doubted_cells(changes(create(1, 1, a=1), update(1, 2, a=DOUBT), update(1, 3, a=DOUBT)))
