@@ -51,8 +51,8 @@ class Pipelines:
     def open_table(self, batch: Batch) -> OpenTable:
         """Return the open table of a batch. The first one starts the lakehouse, which takes a while. Raises Fatal."""
         key = batch.table, isinstance(batch.content, VersionedWrites)
-        if key in self._open:
-            return self._open[key]
+        if (opened := self._open.get(key)) is not None:
+            return opened
         table = self._lakehouse.table(self._namespace, batch.table, self._tables)
         name = f"{self._namespace}.{batch.table}"
         pipeline: Pipeline
@@ -68,13 +68,14 @@ class Pipelines:
             pipeline_class = HistoryPipeline if self._tables.history else TablePipeline
             stages = partial(self._observer.stage, batch.table)
             pipeline = pipeline_class(name, table, self._reselect, self._options, now=now, stages=stages)
-        self._open[key] = OpenTable(name, table, pipeline)
-        return self._open[key]
+        opened = self._open[key] = OpenTable(name, table, pipeline)
+        return opened
 
     def discard(self, table: str) -> None:
         """Open a table again with its next batch."""
-        self._open = {key: opened for key, opened in self._open.items() if key[0] != table}
+        for is_versioned in (False, True):  # not a loop over ``_open``, to which writer threads add tables
+            self._open.pop((table, is_versioned), None)
 
     def begin_assignment(self) -> None:
-        for opened in self._open.values():
+        for opened in list(self._open.values()):
             opened.pipeline.begin_assignment()
