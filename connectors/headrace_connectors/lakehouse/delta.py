@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from typing import Any
 
 import pyarrow as pa
@@ -256,12 +257,9 @@ def _content(location: Any, settings: Any, offset: int = 0) -> bytes:
     files = location.getFileSystem(settings)
     if files.getFileStatus(location).getLen() <= offset:
         return b""
-    stream = files.open(location)
-    try:
+    with closing(files.open(location)) as stream:
         stream.seek(offset)
         return bytes(stream.readAllBytes())
-    finally:
-        stream.close()
 
 
 def _is_json(entry: bytes) -> bool:

@@ -15,7 +15,7 @@ import json
 import logging
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,9 +75,9 @@ class IcebergCompaction:
         files, is_possible = [], self.is_possible
         with self._session.calling():
             as_json = java_member(self._jvm, "org.apache.iceberg.ContentFileParser.toJson")
-            scan = self._table.newScan().useSnapshot(self._snapshot.snapshotId()).planFiles()
-            try:
-                tasks = scan.iterator()
+            scan = self._table.newScan().useSnapshot(self._snapshot.snapshotId())
+            with closing(scan.planFiles()) as planned:
+                tasks = planned.iterator()
                 while tasks.hasNext():
                     task = tasks.next()
                     # As JSON in one call: py4j needs a call for each property.
@@ -90,8 +90,6 @@ class IcebergCompaction:
                     partition = json.dumps([file["spec-id"], file.get("partition")])
                     deleted = sum(delete["record-count"] for delete in deletes)
                     files.append(DataFile(path, partition, size, rows, deleted))
-            finally:
-                scan.close()
         return files
 
     def rewrite(self, files: Sequence[DataFile]) -> RewriteResult:
@@ -198,12 +196,9 @@ class IcebergCompaction:
     def _read(self, vector: Any | None) -> Positions:
         if vector is None:
             return deletion_vectors.NO_POSITIONS
-        stream = self._table.io().newInputFile(vector.location()).newStream()
-        try:
+        with closing(self._table.io().newInputFile(vector.location()).newStream()) as stream:
             stream.seek(vector.contentOffset())
             return deletion_vectors.decode(bytes(stream.readNBytes(vector.contentSizeInBytes())))
-        finally:
-            stream.close()
 
     def _write_vector(self, file: Any, positions: Positions) -> Any:
         """Write a vector for a new data file into a Puffin file of its own."""

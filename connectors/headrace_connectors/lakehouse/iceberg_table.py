@@ -14,6 +14,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -142,12 +143,9 @@ class IcebergTable:
 
             # The location of the table's files may be on another machine.
             location = self._table.locationProvider().newDataLocation(f"{partition}/{uuid.uuid4().hex}.parquet")
-            stream = self._table.io().newOutputFile(location).create()
-            try:
+            with closing(self._table.io().newOutputFile(location).create()) as stream:
                 source = java_member(self._jvm, "java.io.File")(str(path)).toPath()
                 java_member(self._jvm, "java.nio.file.Files.copy")(source, stream)
-            finally:
-                stream.close()
 
             file = (
                 java_member(self._jvm, "org.apache.iceberg.DataFiles.builder")(self._table.spec())
@@ -168,21 +166,17 @@ class IcebergTable:
         """
         deadline = time.monotonic() + _SEARCH_SECONDS
         as_json = java_member(self._jvm, "org.apache.iceberg.ContentFileParser.toJson")
-        with self._calling():
-            tasks = self._table.newScan().planFiles()
-            try:
-                files, seen = tasks.iterator(), set[str]()
-                while files.hasNext() and time.monotonic() < deadline:
-                    task = files.next()
-                    for content_file in (task.file(), *task.deletes()):
-                        file = json.loads(as_json(content_file, task.spec()))
-                        if file["file-path"] in seen and file["file-format"] == "parquet":
-                            continue
-                        seen.add(file["file-path"])
-                        if self._is_damaged(file):
-                            return str(file["file-path"])
-            finally:
-                tasks.close()
+        with self._calling(), closing(self._table.newScan().planFiles()) as tasks:
+            files, seen = tasks.iterator(), set[str]()
+            while files.hasNext() and time.monotonic() < deadline:
+                task = files.next()
+                for content_file in (task.file(), *task.deletes()):
+                    file = json.loads(as_json(content_file, task.spec()))
+                    if file["file-path"] in seen and file["file-format"] == "parquet":
+                        continue
+                    seen.add(file["file-path"])
+                    if self._is_damaged(file):
+                        return str(file["file-path"])
         return None
 
     def _is_damaged(self, file: Mapping[str, Any]) -> bool:
