@@ -147,10 +147,6 @@ class _Source:
     modes: HandlingModes
 
     @property
-    def semantic(self) -> str:
-        return (self.column.schema.name or "").rpartition(".")[2]
-
-    @property
     def digits(self) -> int:
         return self.catalog.scale or 0
 
@@ -195,11 +191,11 @@ def _local_time(source: _Source) -> Writer | None:
     kind = source.column.values.type
     fraction = source.catalog.type.name != "DATE"
     if pa.types.is_timestamp(kind):
-        event_digits = MICRO_DIGITS if source.semantic == "MicroTimestamp" else 3
+        event_digits = MICRO_DIGITS if source.column.schema.semantic == "MicroTimestamp" else 3
         return None if source.digits > event_digits else lambda micros: _time_text(micros * 1000, fraction)
-    if pa.types.is_integer(kind) and source.semantic == "NanoTimestamp":
+    if pa.types.is_integer(kind) and source.column.schema.semantic == "NanoTimestamp":
         return lambda nanos: _time_text(nanos, fraction)
-    if pa.types.is_string(kind) and source.semantic == "IsoTimestamp":
+    if pa.types.is_string(kind) and source.column.schema.semantic == "IsoTimestamp":
         return lambda text: _time_text(_iso_nanos(text), fraction)
     return None
 

@@ -72,11 +72,6 @@ class Target:
     modes: HandlingModes
 
     @property
-    def semantic(self) -> str:
-        """The last segment of the schema's name (adjustment may change the others)."""
-        return (self.schema.name or "").rpartition(".")[2]
-
-    @property
     def digits(self) -> int:
         """The declared fraction digits of a time."""
         return self.column.scale or 0
@@ -104,9 +99,9 @@ def _number_reader(target: Target) -> Reader:
         return float
     if schema.type == "string":
         return lambda number: _plain_text(number, max(target.column.scale or 0, 0))
-    if target.semantic == "VariableScaleDecimal":
+    if target.schema.semantic == "VariableScaleDecimal":
         return lambda number: {"scale": 0, "value": Decimal(number)}
-    if target.semantic == "Decimal":
+    if target.schema.semantic == "Decimal":
         return Decimal
     return _refusing_reader(target)
 
@@ -161,8 +156,8 @@ _UNITS = {"Timestamp": 1_000_000, "MicroTimestamp": 1000, "NanoTimestamp": 1}
 
 
 def _timestamp_reader(target: Target) -> Reader:
-    if target.semantic in _UNITS and target.schema.type == "int64":
-        unit = _UNITS[target.semantic]
+    if target.schema.semantic in _UNITS and target.schema.type == "int64":
+        unit = _UNITS[target.schema.semantic]
 
         def to_count(text: str) -> int:
             count = parse_time(text).epoch_nanos // unit

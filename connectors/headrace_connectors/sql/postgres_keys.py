@@ -43,7 +43,7 @@ def key_texts(column: Column, stored: CatalogColumn, modes: HandlingModes) -> li
 
 
 def _writer(column: Column, stored: CatalogColumn, modes: HandlingModes) -> Writer:
-    kind, semantic = column.values.type, (column.schema.name or "").rpartition(".")[2]
+    kind, semantic = column.values.type, column.schema.semantic
     base = stored.type.base_type().name
     if semantic in ("Time", "MicroTime", "NanoTime"):
         if (column.schema.name or "").startswith("org.apache.kafka") and _digits(stored) > 3:

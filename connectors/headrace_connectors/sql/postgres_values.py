@@ -57,11 +57,6 @@ class Target:
     element: bool = False
 
     @property
-    def semantic(self) -> str:
-        """The last segment of the schema's name (adjustment may change the others)."""
-        return (self.schema.name or "").rpartition(".")[2]
-
-    @property
     def digits(self) -> int:
         """The fraction digits of a time type; 6 if none were declared."""
         return self.typmod if self.typmod >= 0 else 6
@@ -104,9 +99,9 @@ def _time_reader(target: Target) -> Reader:
         return to_struct
     if target.schema.type == "string":
         return lambda text: _iso_time(parse_time(text) // unit * unit % DAY_MICROS)
-    if target.semantic == "MicroTime":
+    if target.schema.semantic == "MicroTime":
         return lambda text: parse_time(text) // unit * unit
-    if target.semantic == "NanoTime":
+    if target.schema.semantic == "NanoTime":
         return lambda text: parse_time(text) // unit * unit * 1000
     return lambda text: parse_time(text) // 1000
 
@@ -145,9 +140,9 @@ def _timestamp_reader(target: Target) -> Reader:
             return f"{date.iso}T{clock(micros)}{fraction(micros)}Z"
 
         return to_iso
-    if target.semantic == "MicroTimestamp":
+    if target.schema.semantic == "MicroTimestamp":
         return lambda text: INFINITE_COUNTS[text] if text in INFINITIES else _count(text, 1)
-    if target.semantic == "NanoTimestamp":
+    if target.schema.semantic == "NanoTimestamp":
         return lambda text: INFINITE_COUNTS[text] if text in INFINITIES else _nanos(text)
     return lambda text: INFINITE_MILLIS[text] if text in INFINITIES else _count(text, 1000)
 
@@ -313,8 +308,8 @@ def _reader(target: Target) -> Reader:
     schema = target.schema
     if schema.type == "array" and target.kind.element is not None:
         return _array_reader(target)
-    if target.semantic in _BY_SEMANTIC:
-        return _BY_SEMANTIC[target.semantic](target)
+    if target.schema.semantic in _BY_SEMANTIC:
+        return _BY_SEMANTIC[target.schema.semantic](target)
     if target.kind.name in _BY_KIND:
         return _BY_KIND[target.kind.name](target)
     if schema.type in _BY_TYPE:
@@ -330,7 +325,7 @@ def _array_reader(target: Target) -> Reader:
         raise ValueError("an array without the type of its elements")
     items = Target(items_schema, *without_domains(declared, target.typmod), target.modes, element=True)
     read = _unknown_reader(items) if declared.base is not None else _reader(items)
-    precise = items.semantic in ("Decimal", "VariableScaleDecimal")
+    precise = items.schema.semantic in ("Decimal", "VariableScaleDecimal")
 
     def read_all(text: str) -> list[object] | None:
         texts = parse_array(text)
@@ -368,7 +363,7 @@ def _number_reader(target: Target) -> Reader:
         negative_scale = target.typmod >= 4 and (target.typmod - 4) & 0x400 != 0
         zeros = "." + "0" * 2046 if negative_scale else ""  # Debezium reads the scale's eleven bits as about 2046
         return lambda text: NUMERIC_SPECIALS.get(text) or clean(text) + zeros
-    if target.semantic == "VariableScaleDecimal":
+    if target.schema.semantic == "VariableScaleDecimal":
         return lambda text: None if text in NUMERIC_SPECIALS else {"scale": 0, "value": Decimal(clean(text))}
     return lambda text: None if text in NUMERIC_SPECIALS else Decimal(clean(text))
 

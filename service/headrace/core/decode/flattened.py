@@ -54,10 +54,9 @@ _POSITIONS = frozenset(part.field for form in POSITION_FORMATS.values() for part
 
 def is_flattened(schema: Schema) -> bool:
     """Return whether a value's schema is that of a row instead of an envelope."""
-    name = (schema.name or "").rpartition(".")[2]  # Protobuf's converter omits the namespace
-    if schema.type != "struct" or name == "Envelope":
+    if schema.type != "struct" or schema.semantic == "Envelope":
         return False
-    return name == "Value" or schema.field("op") is None
+    return schema.semantic == "Value" or schema.field("op") is None
 
 
 def plain_is_flattened(payload: Payload) -> bool | None:

@@ -46,6 +46,11 @@ class Schema:
     values: Schema | None = None
     default: Any = field(default=None, compare=False)
 
+    @property
+    def semantic(self) -> str:
+        """The last segment of the name, or "". Schema adjustment and Protobuf's converter change the others."""
+        return (self.name or "").rpartition(".")[2]
+
     def parameter(self, name: str) -> str | None:
         return dict(self.parameters).get(name)
 

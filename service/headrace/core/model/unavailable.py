@@ -235,19 +235,18 @@ def _schema_loses_value(schema: Schema, modes: HandlingModes) -> bool:
     if schema.type == "array":
         if (items := schema.items) is None:
             return True
-        if name := (items.name or "").rpartition(".")[2]:
-            return name not in ("Uuid", "Date") or items.name == "org.apache.kafka.connect.data.Date"
+        if items.semantic:
+            return items.semantic not in ("Uuid", "Date") or items.name == "org.apache.kafka.connect.data.Date"
         return not (items.type == "int32" or (items.type == "bytes" and modes.binary == "bytes"))
-    name = (schema.name or "").rpartition(".")[2]
     if schema.type == "string":
         return schema.name is None and modes.binary.startswith("base64")
     if schema.type == "bytes":
-        if name == "Decimal":
+        if schema.semantic == "Decimal":
             return int(schema.parameter("connect.decimal.precision") or 1000) > LARGEST_INLINE_PRECISION
-        return name == "Bits" and int(schema.parameter("length") or 1000) > LARGEST_INLINE_BITS
+        return schema.semantic == "Bits" and int(schema.parameter("length") or 1000) > LARGEST_INLINE_BITS
     if schema.type == "double":
         return modes.decimal == "double"
-    return schema.type == "struct" and name in _LOSING_STRUCTS
+    return schema.type == "struct" and schema.semantic in _LOSING_STRUCTS
 
 
 def _truncation(schema: Schema) -> int | None:
