@@ -50,7 +50,7 @@ class _Saved(msgspec.Struct, array_like=True):
     """The value of ``_STATE``."""
 
     state: bytes
-    last_place: int
+    last_rank: int
     uses: dict[int, tuple[int, int, int]]
 
 
@@ -170,7 +170,7 @@ class RocksRowStore:
             return None
         if saved is None:
             return None
-        self._last_rank = saved.last_place
+        self._last_rank = saved.last_rank
         self._uses = {table: _Use(*use) for table, use in saved.uses.items()}
         return saved.state
 

@@ -6,6 +6,7 @@ A value that does not fit the event's type is UNREADABLE. A key of several rows 
 from __future__ import annotations
 
 import base64
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -20,6 +21,10 @@ from headrace.core.reselect.rows import UNREADABLE
 
 Reader = Callable[[Any], object]
 """Makes the Connect value of a driver's value; raises ValueError for one that the target type cannot contain."""
+
+
+EXACT_DIGITS = sys.float_info.dig
+"""Decimal digits that a double preserves."""
 
 
 class FoundRows:
@@ -54,9 +59,9 @@ class Wanted(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ReadableColumn:
-    """A wanted column that the table has: its place among the wanted ones, and the conversion of its values."""
+    """A wanted column that the table has: its index among the wanted ones, and the conversion of its values."""
 
-    place: int
+    index: int
     catalog: CatalogColumn
     read: Reader
 
@@ -86,15 +91,15 @@ class ReadableColumns:
     ) -> ReadableColumns:
         """Select the readable columns. ``find`` returns a catalog entry by name, ``reader`` a conversion by schema."""
         columns = [
-            ReadableColumn(place, column, reader(event_column.schema, column))
-            for place, event_column in enumerate(wanted)
+            ReadableColumn(index, column, reader(event_column.schema, column))
+            for index, event_column in enumerate(wanted)
             if (column := find(event_column.name)) is not None
         ]
         return ReadableColumns(len(wanted), tuple(columns))
 
     @property
-    def places(self) -> list[int]:
-        return [column.place for column in self.columns]
+    def indexes(self) -> list[int]:
+        return [column.index for column in self.columns]
 
     @property
     def names(self) -> list[str]:
@@ -104,7 +109,7 @@ class ReadableColumns:
         """Return the Connect values of all wanted columns, from the driver's values of the readable ones."""
         values: list[Sequence[object]] = [[UNREADABLE] * rows] * self.wanted
         for column, given_values in zip(self.columns, given, strict=True):
-            values[column.place] = column.values(given_values)
+            values[column.index] = column.values(given_values)
         return tuple(values)
 
 

@@ -245,7 +245,7 @@ class OracleRead:
             key=tuple(key_bind_sql(*pair) for pair in key),
             key_types=tuple(bind_type(column.type.name) for _, column in key),
             keys=tuple(key_values(*pair, modes) for pair in key),
-            needs=tuple(mask.tolist() for mask in masks(request.needs[:, readable.places])),
+            needs=tuple(mask.tolist() for mask in masks(request.needs[:, readable.indexes])),
         )
 
     @property

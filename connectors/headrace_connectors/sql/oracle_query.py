@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from headrace.core.model.catalog import CatalogColumn, HandlingModes
 from headrace.core.model.events import Column
-from headrace_connectors.sql.cells import bytes_of, inexact_key
+from headrace_connectors.sql.cells import EXACT_DIGITS, bytes_of, inexact_key
 from headrace_connectors.sql.civil import DAY_MICROS, MONTH_MICROS, CivilDate, clock
 from headrace_connectors.sql.query import MASK_BITS, mask_count, quoted
 
@@ -112,8 +112,6 @@ def cell_expression(column: str, type_name: str) -> str:
     return cell
 
 
-EXACT_DIGITS = 15
-"""Decimal digits that a double preserves."""
 MICRO_DIGITS = 6
 
 _TEMPLATES: Mapping[str, str] = {

@@ -121,7 +121,7 @@ class PostgresRowSource:
         terms = [_key_term(catalog, column.name) for column in request.key]
         text = select_rows(table, terms, readable.names, only=catalog.relkind == "r")
         keys = [key_texts(column, key_column(catalog, column.name), self._options.modes) for column in request.key]
-        needs = masks(request.needs[:, list(readable.places)])
+        needs = masks(request.needs[:, readable.indexes])
         parameters = [array_literal(texts) for texts in keys] + [array_literal([*map(str, mask)]) for mask in needs]
         rows = FoundRows(catalog.table, len(request), len(readable.columns))
         waited = 0.0

@@ -14,14 +14,12 @@ import pyarrow as pa
 
 from headrace.core.model.catalog import CatalogColumn, HandlingModes
 from headrace.core.model.events import Column
-from headrace_connectors.sql.cells import bytes_of, inexact_key
+from headrace_connectors.sql.cells import EXACT_DIGITS, bytes_of, inexact_key
 from headrace_connectors.sql.civil import DAY_MICROS, CivilDate, clock, fraction
 from headrace_connectors.sql.postgres_values import INFINITE_COUNTS, INFINITE_DAYS, INFINITE_MILLIS, NUMERIC_SPECIALS
 
 Writer = Callable[[Any], str]
 
-EXACT_DIGITS = 15
-"""Decimal digits that a double preserves."""
 _TIME_UNITS = {"Time": 1000, "MicroTime": 1}
 _INFINITE_MICROS = {count: text for counts in (INFINITE_COUNTS, INFINITE_MILLIS) for text, count in counts.items()}
 _INFINITE_DAYS = {count: text for text, count in INFINITE_DAYS.items()}
