@@ -39,7 +39,7 @@ from headrace.core.model.actions import Actions, Gates
 from headrace.core.model.arrow_columns import build_array
 from headrace.core.model.errors import BadRecord
 from headrace.core.model.events import OWN_PREFIX, CellState, Column, RowVersion, TableId, Versions
-from headrace.core.model.inferred_types import infer_schema, is_inferred
+from headrace.core.model.inferred_types import common_inferred_schema, infer_schema, is_inferred
 from headrace.core.model.keys import canonical_keys
 from headrace.core.model.schema import Field, Schema
 from headrace.core.model.versioned_writes import CELL_VERSIONS, Key, MergedWrites, VersionedWrites
@@ -100,18 +100,18 @@ class CassandraWrites(VersionedWrites):
                 continue
             if not (is_inferred(before.schema) and is_inferred(field.schema)):
                 return None
-            name = field.name
-            if name in self.key_fields:
-                index = self.key_fields.index(name)
-                values = [write.key[index] for write in writes if index < len(write.key)]
-            else:
-                values = [
-                    write.cells[name].value for write in writes if isinstance(write, CellWrites) and name in write.cells
-                ]
-            try:  # an inferred type is that of all values
-                schema = infer_schema(values)
-            except BadRecord:  # no common type: the table's type decides whether the later values fit
-                return None
+            name, schema = field.name, common_inferred_schema(before.schema, field.schema)
+            if schema is None:
+                if name in self.key_fields:
+                    index = self.key_fields.index(name)
+                    values = [write.key[index] for write in writes if index < len(write.key)]
+                else:
+                    cells = [write.cells for write in writes if isinstance(write, CellWrites)]
+                    values = [row[name].value for row in cells if name in row]
+                try:
+                    schema = infer_schema(values)
+                except BadRecord:  # no common type: the table's type decides whether the later values fit
+                    return None
             fields[name] = Field(name, schema)
         version = replace(other.version, source_time=max(self.version.source_time, other.version.source_time))
         size = self.size + other.size

@@ -66,6 +66,14 @@ def test_incompatible_types_make_separate_batches() -> None:
     assert len(batches(Given(write(id=1, v=1)), Given(write(id=1, v="a")))) == 2
 
 
+def test_the_values_decide_between_numbers_and_text() -> None:
+    """The text NaN and a number are one batch with a column of numbers; other text and a number are two batches."""
+    nan = Given(write(id="NaN", v="NaN"), b'{"id":"NaN"}')
+    [batch] = batches(nan, Given(write(id=2.5, v=1.5), b'{"id":2.5}'))
+    assert [(member.name, member.schema.type) for member in batch.fields] == [("id", "double"), ("v", "double")]
+    assert len(batches(Given(write(id=1, v="text")), Given(write(id=2, v=1.5)))) == 2
+
+
 def test_the_source_connector_selects_the_decoder() -> None:
     """The first record with a value selects the decoder of its connector; tombstones are skipped."""
     decoder = converting_decoder(

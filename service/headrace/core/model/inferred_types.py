@@ -52,6 +52,15 @@ def infer_schema(values: Iterable[object]) -> Schema:
     return replace(_without_maybe_number(_infer(values)), parameters=INFERRED)
 
 
+def common_inferred_schema(left: Schema, right: Schema) -> Schema | None:
+    """Return the schema that ``infer_schema`` returns for the values of both schemas; None if the values decide it.
+
+    ``["NaN"]`` and ``["text"]`` have the same schema, but only the first has a common type with ``[1.5]``.
+    """
+    common = _common_schema(left, right)
+    return None if common is None else replace(common, parameters=INFERRED)
+
+
 def _infer(values: Iterable[object], depth: int = 0) -> Schema:
     """Return the schema of values at a depth. Raises BadRecord with the indexes of ``values`` that do not fit it."""
     common, conflicts, message = _NULL, [], ""

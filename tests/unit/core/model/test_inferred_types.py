@@ -7,11 +7,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headrace.core.model.arrow_columns import arrow_type, build_array
 from headrace.core.model.errors import BadRecord
 from headrace.core.model.events import CellState, Changes, Column, TableId, Versions
-from headrace.core.model.inferred_types import infer_schema, resolve_untyped_nulls, to_table_type
+from headrace.core.model.inferred_types import (
+    common_inferred_schema,
+    infer_schema,
+    resolve_untyped_nulls,
+    to_table_type,
+)
 
 
 @pytest.mark.parametrize(
@@ -32,6 +39,31 @@ from headrace.core.model.inferred_types import infer_schema, resolve_untyped_nul
 def test_the_narrowest_type_that_holds_all(values: list[Any], arrow_name: str) -> None:
     """``infer_schema`` returns the narrowest type that holds all values."""
     assert str(arrow_type(infer_schema(values))) == arrow_name
+
+
+JSON_VALUES = st.recursive(
+    st.sampled_from([None, True, 1, 1.5, "a", "NaN"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("xy"), inner),
+    max_leaves=4,
+)
+
+
+@given(st.lists(JSON_VALUES, max_size=3), st.lists(JSON_VALUES, max_size=3))
+def test_a_common_schema_is_that_of_all_values(left: list[Any], right: list[Any]) -> None:
+    """``common_inferred_schema`` returns the schema of all values, or None."""
+    try:
+        common = common_inferred_schema(infer_schema(left), infer_schema(right))
+    except BadRecord:
+        return
+    assert common is None or common == infer_schema([*left, *right])
+
+
+def test_nulls_and_numbers_have_a_common_schema_without_their_values() -> None:
+    """Nulls and numbers have a common schema, whatever their values are; text and numbers have none."""
+    null, integer, real, text = (infer_schema([value]) for value in (None, 1, 1.5, "NaN"))
+    assert common_inferred_schema(null, integer) == common_inferred_schema(integer, null) == integer
+    assert common_inferred_schema(integer, real) == common_inferred_schema(real, integer) == real
+    assert common_inferred_schema(text, real) is None
 
 
 def test_a_value_of_another_kind_is_a_bad_record() -> None:
