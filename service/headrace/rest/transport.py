@@ -63,7 +63,7 @@ class ConnectTransport:
     async def _handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         problem = path_problem(scope["raw_path"].decode("latin-1"))
         allowed: set[str] = set()
-        if scope["method"] == "OPTIONS":
+        if scope["method"] == "OPTIONS" and problem is None:
             for route in self._routes:
                 if isinstance(route, Route) and route.matches(scope)[0] is not Match.NONE:
                     allowed |= route.methods or set()
