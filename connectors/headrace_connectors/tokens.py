@@ -1,7 +1,7 @@
 """Access tokens: how a client fetches them with OAuth's client credentials, and how it keeps them.
 
-Kafka's logins and the clients of schema registries share this. Which options configure a client, and which an error
-names, is up to them.
+Kafka's logins and the clients of schema registries use it. They decide which options configure a client, and which
+option an error names.
 
 Tests: ``tests/unit/test_access_tokens.py``.
 """

@@ -11,7 +11,8 @@ before it, because a partition gets a new epoch when its leader ends. So the log
 - if records come again that were read already, which is what aiokafka does if its offset is behind the end of the log;
 - every few seconds with the topic's id.
 
-Both requests (``protocol.py``) need the right to describe the topic, which every reader has.
+The requests for the id of a topic and for the end of a leader epoch (``protocol.py``) need the right to describe the
+topic, which every reader has.
 
 Tests: ``tests/unit/kafka/test_log.py``, ``tests/contracts/feed_suite.py``.
 """

@@ -86,7 +86,7 @@ class MemberListener(Protocol):
         """Receive an assignment, whose chunks have this ``epoch``."""
 
     async def on_topic_failure(self, topic: str, error: Exception) -> None:
-        """Receive the failure of a topic, of which no chunk follows in this assignment."""
+        """Receive the failure of a topic. No chunk of the topic follows in this assignment."""
 
     def on_failure(self, error: BaseException) -> None:
         """The member has stopped polling."""

@@ -111,7 +111,7 @@ class MetadataRequestV10(RequestStruct):
 
 
 class TopicIdsRequest(Request[MetadataRequestV10]):
-    """Builds the Metadata request for these topics."""
+    """The Metadata request, for the ids of topics."""
 
     API_KEY = _METADATA
 
@@ -162,7 +162,7 @@ class OffsetForLeaderEpochRequestV3(RequestStruct):
 
 
 class OffsetForLeaderEpochRequest(Request[OffsetForLeaderEpochRequestV3]):
-    """Builds the request for one partition."""
+    """The request for the end of a leader epoch of one partition."""
 
     API_KEY = _OFFSET_FOR_LEADER_EPOCH
 
@@ -202,7 +202,7 @@ class OffsetDeleteRequestV0(RequestStruct):
 
 
 class OffsetDeleteRequest(Request[OffsetDeleteRequestV0]):
-    """Builds the request in the only version that exists."""
+    """The request to remove offsets, in the only version that exists."""
 
     API_KEY = _OFFSET_DELETE
 

@@ -254,5 +254,5 @@ class PollSize:
 
     def observe(self, records: Sequence[Record]) -> None:
         sample = records[::_SAMPLE]
-        seen = 1 + sum(len(record.value or b"") + len(record.key or b"") for record in sample) / len(sample)
-        self._record_bytes = max(seen, (self._record_bytes + seen) / 2)
+        mean = 1 + sum(len(record.value or b"") + len(record.key or b"") for record in sample) / len(sample)
+        self._record_bytes = max(mean, (self._record_bytes + mean) / 2)

@@ -1,7 +1,7 @@
 """Translate Kafka's Java client properties to aiokafka arguments, with the table in ``client_properties.py``.
 
-The properties of a connector's clients have these layers, of which a later one overrides an earlier one: the defaults
-below (measured, see ``docs/decisions/kafka.md``); the worker's connection properties (``bootstrap.servers``,
+The properties of a connector's clients have these layers. A later layer overrides an earlier one: the defaults below
+(measured, see ``docs/decisions/kafka.md``); the worker's connection properties (``bootstrap.servers``,
 ``security.protocol``, ``sasl.*``, ``ssl.*``); the worker's ``consumer.*``; the connector's ``consumer.override.*``. The
 dead letter queue uses ``producer.*``, its topic and the offsets of the connector's group ``admin.*``. A property that
 aiokafka does not support is an error with the reason.

@@ -1,4 +1,4 @@
-"""Schema registries, asked over HTTP: Confluent's API and Apicurio's own."""
+"""Clients of schema registries over HTTP: for Confluent's API and for Apicurio's."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class ApicurioRegistry:
     """A ``SchemaRegistry``; ``options`` are the converter's, ``schema_type`` is the type of its schemas."""
 
     def __init__(self, options: Mapping[str, str], schema_type: str = "AVRO") -> None:
-        """Raises ConfigError for invalid options. Sends no request."""
+        """Raise ConfigError for invalid options. No request is sent."""
         given = parse_options(ApicurioOptions, options)
         urls = addresses(URL, given.urls)
         headers: Mapping[str, str] = {}

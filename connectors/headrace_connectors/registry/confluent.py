@@ -33,7 +33,7 @@ class ConfluentRegistry:
     """A ``SchemaRegistry``; ``options`` are the converter's."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        """Raises ConfigError for invalid options. Sends no request."""
+        """Raise ConfigError for invalid options. No request is sent."""
         given = parse_options(ConfluentOptions, options)
         urls = addresses(URL, given.urls)
         host, port = given.proxy_host, given.proxy_port

@@ -174,7 +174,7 @@ class CassandraDecoder:
 
     def _batch(self, record: KafkaRecord) -> CassandraWrites:
         """Return a batch of one event. Raises BadRecord."""
-        assert record.value is not None  # noqa: S101 - the caller has looked
+        assert record.value is not None  # noqa: S101 - the caller has checked it
         schema, text = self._values.split(record.value)
         decode_payload: Callable[[Payload], Any] = parse_plain
         if schema is not None:

@@ -1,6 +1,6 @@
 """Convert Protobuf messages to Connect data, with the rules and options of Confluent's ``ProtobufData``.
 
-A message becomes a struct with its short name, and a ``oneof`` a struct of its members, of which one is set. A field
+A message becomes a struct with its short name, and a ``oneof`` a struct of its members, all null but one. A field
 without presence that is not set has its default; a field with presence that is not set is null. ``Timestamp``,
 ``Date``, ``TimeOfDay`` and Confluent's ``Decimal`` become Connect's types, wrappers their values, enums their names.
 

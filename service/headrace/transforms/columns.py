@@ -65,7 +65,7 @@ class _Geometries:
 
 
 def swap_geometry_coordinates(srids: Collection[int] = SRIDS) -> Transform:
-    """Exchanges x and y of the geometries of some reference systems."""
+    """Return a transform that exchanges x and y of the geometries of some reference systems."""
 
     def swap(geometry: dict[str, Any]) -> bytes:
         binary: bytes = geometry["wkb"]
@@ -75,10 +75,10 @@ def swap_geometry_coordinates(srids: Collection[int] = SRIDS) -> Transform:
 
 
 def geometry_format_transformer(*, extend: bool) -> Transform:
-    """Writes extended geometries without their SRID and, with ``extend``, plain ones with it, if they have one.
+    """Return a transform that removes the SRID from extended geometries and, with ``extend``, adds it to plain ones.
 
-    Debezium's class changes its mode permanently at the first extended geometry, so that what comes out
-    depends on the records before it. Here every geometry is changed by itself: a replay gives the same table.
+    Debezium's class changes its mode permanently at the first extended geometry, so that its result depends on the
+    records before. Here every geometry is changed by itself: a replay gives the same table.
     """
 
     def other_form(geometry: dict[str, Any]) -> bytes:
@@ -91,7 +91,7 @@ def geometry_format_transformer(*, extend: bool) -> Transform:
 
 
 class VectorToJsonConverter:
-    """Makes JSON of the vectors of a value, in all its structs."""
+    """Convert the vectors of a value to JSON, in all its structs."""
 
     def __init__(self) -> None:
         self._schemas = SchemaMemo(_without_vectors)

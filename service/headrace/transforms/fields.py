@@ -322,7 +322,7 @@ def _quoted_step(text: str, begin: int) -> tuple[str, int]:
 
 
 class ExtractField:
-    """Puts one field of a key or value in its place."""
+    """Replace a key or value by one of its fields."""
 
     def __init__(self, side: Side, field: str, version: str = "V1", default: bool = True) -> None:
         self._side, self._name, self._default = side, field, default
@@ -349,7 +349,7 @@ class ExtractField:
 
 
 class HoistField:
-    """Wraps a key or value into a struct of one field."""
+    """Wrap a key or value into a struct of one field."""
 
     def __init__(self, side: Side, field: str) -> None:
         self._side, self._name = side, field
@@ -362,7 +362,7 @@ class HoistField:
 
 
 class SetSchemaMetadata:
-    """Gives a schema another name or version."""
+    """Give a schema another name or version."""
 
     def __init__(self, side: Side, name: str | None, version: int | None, default: bool = True) -> None:
         self._side, self._name, self._version, self._default = side, name, version, default

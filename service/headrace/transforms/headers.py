@@ -30,7 +30,7 @@ def header_bytes(value: bytes | SchemaAndValue | None) -> bytes | None:
 
 
 class InsertHeader:
-    """Adds a header with a fixed value to every record."""
+    """Add a header with a fixed value to every record."""
 
     def __init__(self, header: str, literal: str) -> None:
         self._header, self._value = header, parse_literal(literal)
@@ -40,7 +40,7 @@ class InsertHeader:
 
 
 class DropHeaders:
-    """Removes headers by their names."""
+    """Remove headers by their names."""
 
     def __init__(self, headers: Sequence[str]) -> None:
         self._headers = frozenset(headers)

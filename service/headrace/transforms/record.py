@@ -29,7 +29,7 @@ Header = tuple[str, "bytes | SchemaAndValue | None"]
 
 @dataclass(frozen=True, slots=True)
 class SinkRecord:
-    """One record. ``partition`` and ``offset`` are its place in Kafka, whatever becomes of the topic's name.
+    """One record. ``partition`` and ``offset`` are those in Kafka, also after a transform has renamed the topic.
 
     A ``timestamp`` below zero is none, as with Kafka's clients.
     """
