@@ -55,10 +55,8 @@ class RecordDecoder:
         self._keys = JsonData(options.key_schemas)
 
     def decode(self, records: Sequence[KafkaRecord]) -> Decoded:
-        first = (
-            next((record.value for record in records if record.value is not None), None) if self._undecided else None
-        )
-        if first is not None:
+        values = (record.value for record in records if record.value is not None)
+        if self._undecided and (first := next(values, None)) is not None:
             connector = _connector(first, self._undecided)
             if connector is not None:
                 self._decoder, self.envelopes = self._undecided[connector](self._topic, self._options), None
