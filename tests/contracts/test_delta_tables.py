@@ -17,6 +17,7 @@ from support.lake.spark_harness import DeltaHarness, with_two_commits
 from headrace.core.model.errors import Fatal
 from headrace.core.tables.table_layout import table_layout
 from headrace.ports import TopicPartition
+from headrace_connectors.lakehouse.ledger import SUFFIX
 
 pytestmark = pytest.mark.spark
 
@@ -81,6 +82,20 @@ class TestDeltaTable(LakeTableSuite):
     @pytest.fixture
     def lake(self, warehouse: Warehouse) -> DeltaHarness:
         return DeltaHarness(warehouse)
+
+
+def test_a_table_is_created_where_a_vacuum_left_a_folder(
+    delta: DeltaHarness, warehouse: Warehouse, unique: Callable[[str], str]
+) -> None:
+    """VACUUM creates the folder of the log again if the table or its ledger is dropped meanwhile."""
+    name = unique("vacuumed")
+    for folder in (name, name + SUFFIX):
+        (warehouse.path / "delta_shop" / folder / "_delta_log" / "_staged_commits").mkdir(parents=True)
+    table = delta.open(name)
+    assert table.schema() is None
+    table.evolve(ITEM, ["id"])
+    assert apply(table, item(1, position=10)) == (1, 0)
+    assert delta.read(name)["id"].to_pylist() == [1]
 
 
 def test_the_layout_of_delta_tables(delta: DeltaHarness, warehouse: Warehouse, unique: Callable[[str], str]) -> None:

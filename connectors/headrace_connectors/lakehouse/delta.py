@@ -68,6 +68,20 @@ class DeltaFormat:
         """Return no statements: a namespace is a folder."""
         return []
 
+    def prepare_creation(self, session: TableSession, path: TablePath) -> None:
+        """Remove a folder for a log in which there is none.
+
+        A VACUUM creates it if the table is dropped meanwhile, and then no table can be created there.
+        """
+        jvm, spark = session.java
+        with session.calling():
+            table = java_member(jvm, "org.apache.hadoop.fs.Path")(self._location(path))
+            files = table.getFileSystem(spark.sessionState().newHadoopConf())
+            if files.exists(table) and not files.listFiles(table, True).hasNext():
+                for folder in ("_delta_log/_staged_commits", "_delta_log", "."):
+                    # Not with its content, which another writer may just create.
+                    files.delete(java_member(jvm, "org.apache.hadoop.fs.Path")(table, folder), False)
+
     def create(self, path: TablePath, schema: pa.Schema, properties: Mapping[str, str]) -> Sequence[str]:
         """Create it with deletion vectors and the connector's properties; sorted columns become clustering columns."""
         create = f"CREATE TABLE {self.sql_name(path)} ({column_list(schema)}) USING delta"

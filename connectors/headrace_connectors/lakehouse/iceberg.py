@@ -62,6 +62,9 @@ class IcebergFormat:
     def create_namespace(self, namespace: str) -> Sequence[str]:
         return [f"CREATE NAMESPACE IF NOT EXISTS {quoted(self._catalog)}.{quoted(namespace)}"]
 
+    def prepare_creation(self, session: TableSession, path: TablePath) -> None:
+        """Do nothing: a catalog knows which tables exist."""
+
     def create(self, path: TablePath, schema: pa.Schema, properties: Mapping[str, str]) -> Sequence[str]:
         """Create it with merge-on-read, the connector's properties and layout."""
         table = self.sql_name(path)

@@ -58,6 +58,7 @@ class TombstoneLedger:
 
     def create(self, properties: Mapping[str, str] | None = None) -> None:
         """Create an empty ledger; the ledger of an earlier table of the same name is invalid."""
+        self._format.prepare_creation(self._session, self._path)
         self._session.run(*self._format.create_ledger(self._path, _SCHEMA, properties or {}))
         self._oldest = _NEVER
         self._seen = self._commits()

@@ -66,6 +66,9 @@ class TableFormat(Protocol):
     def create_namespace(self, namespace: str) -> Sequence[str]:
         """Return statements that create the namespace if it does not exist."""
 
+    def prepare_creation(self, session: TableSession, path: TablePath) -> None:
+        """Remove what a dropped table may have left at a path, if it contains no file."""
+
     def create(self, path: TablePath, schema: pa.Schema, properties: Mapping[str, str]) -> Sequence[str]:
         """Return statements that create an empty table with ``properties``; they fail if the table exists.
 

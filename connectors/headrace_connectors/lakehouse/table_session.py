@@ -24,7 +24,12 @@ from headrace_connectors.lakehouse.schema import column_list, quoted
 from headrace_connectors.lakehouse.spark_engine import SparkEngine
 from headrace_connectors.lakehouse.spark_settings import SHUFFLE_PARTITIONS
 
-_NO_SUCH_TABLE = ("TABLE_OR_VIEW_NOT_FOUND", "DELTA_MISSING_DELTA_TABLE", "PATH_NOT_FOUND")
+_NO_SUCH_TABLE = (
+    "TABLE_OR_VIEW_NOT_FOUND",
+    "DELTA_MISSING_DELTA_TABLE",
+    "DELTA_TABLE_NOT_FOUND",  # there is a folder for its log, without a log
+    "PATH_NOT_FOUND",
+)
 _ROWS_PER_TASK = 10_000
 _MAX_TASKS = 16
 _ROWS_PER_BATCH = 10_000

@@ -184,6 +184,7 @@ class SparkTable:
             if self._session.schema(self._table) is not None:  # the new ledger would replace another writer's
                 raise Conflict(f"{self._label}: another writer created the table in between")
             self._ledger.create()  # before the table: an old ledger must never be used for a new table
+        self._format.prepare_creation(self._session, self._path)
         self._session.run(*self._format.create(self._path, complete, properties))
         self._ledger.attach()
         self._schema, self._key_fields, self._fresh, self._seen = schema, tuple(key_fields), True, True
