@@ -14,13 +14,14 @@ import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from headrace_connectors.lakehouse.spark_jars import DELTA_S3_JAR, LOCAL_FILES_JAR
+from headrace_connectors.lakehouse.spark_jars import DELTA_S3_JAR, DIRECT_JAR, LOCAL_FILES_JAR
 from headrace_dev import jars
 from headrace_dev.java import java
 
 SOURCES: Mapping[Path, Path] = {
     LOCAL_FILES_JAR: LOCAL_FILES_JAR.with_name("LocalFiles.java"),
     DELTA_S3_JAR: DELTA_S3_JAR.with_name("ConditionalS3LogStore.java"),
+    DIRECT_JAR: DIRECT_JAR.with_name("DirectTable.java"),
 }
 """The source of each jar."""
 
@@ -32,6 +33,8 @@ def build(source: Path) -> bytes:
     assert pyspark.origin is not None
     libraries = [
         *Path(pyspark.origin).parent.glob("jars/hadoop-client-api-*.jar"),
+        *Path(pyspark.origin).parent.glob("jars/jackson-*.jar"),
+        *jars.folder("lakehouse").glob("iceberg-spark-runtime-*.jar"),
         *jars.folder("lakehouse").glob("delta-storage-*.jar"),
         *jars.folder("lakehouse-delta-aws").glob("hadoop-aws-*.jar"),
     ]

@@ -34,6 +34,15 @@ class TestIcebergTable(LakeTableSuite):
         return IcebergHarness(warehouse)
 
 
+class TestDirectIcebergTable(LakeTableSuite):
+    """Iceberg tables whose batches are written without a Spark job, where possible, pass the suite."""
+
+    @pytest.fixture
+    def lake(self, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> IcebergHarness:
+        monkeypatch.setattr(warehouse.lakehouse.indexes, "limit", 2**20)
+        return IcebergHarness(warehouse)
+
+
 class TestIcebergSoftDeletes(SoftDeleteSuite):
     """Iceberg tables with soft deletes pass the suite."""
 

@@ -21,6 +21,7 @@ from headrace.core.model.events import RowVersion
 from headrace.ports import MergeCounts, TableOptions
 from headrace_connectors.lakehouse.compaction_plan import HourlyBytes, WriteBudget
 from headrace_connectors.lakehouse.delta import DeltaFormat
+from headrace_connectors.lakehouse.direct.index_memory import IndexMemory
 from headrace_connectors.lakehouse.iceberg import IcebergFormat
 from headrace_connectors.lakehouse.table_format import TableFormat, TablePath
 from headrace_connectors.lakehouse.table_session import TableSession
@@ -59,7 +60,7 @@ def table(request: pytest.FixtureRequest, warehouse: Warehouse, folder: Path) ->
     spark.conf.set(f"{catalog}.warehouse", str(folder))
     spark.conf.set(f"{catalog}.cache-enabled", "false")
     formats: dict[str, TableFormat] = {
-        "iceberg": IcebergFormat(TableOptions(catalog="stored")),
+        "iceberg": IcebergFormat(TableOptions(catalog="stored"), IndexMemory(0)),
         "delta": DeltaFormat(str(folder), TableOptions("delta")),
     }
     session = TableSession(spark, "stored", None, 1, warehouse.lakehouse._engine)

@@ -32,8 +32,9 @@ def decode(blob: bytes) -> Positions:
     return np.frombuffer(BitMap64.deserialize(bitmap[len(_MAGIC) :]).to_array(), np.uint64).astype(np.int64)
 
 
-def encode(positions: Positions) -> bytes:
-    bitmap = _MAGIC + bytes(BitMap64(positions.tolist()).serialize())
+def encode(positions: Positions | BitMap64) -> bytes:
+    rows = positions if isinstance(positions, BitMap64) else BitMap64(positions.tolist())
+    bitmap = _MAGIC + bytes(rows.serialize())
     return len(bitmap).to_bytes(_FRAME, "big") + bitmap + zlib.crc32(bitmap).to_bytes(_FRAME, "big")
 
 

@@ -27,6 +27,7 @@ from headrace_connectors.lakehouse.schema import column_list, quoted, sql_type
 from headrace_connectors.lakehouse.table_format import (
     WRITE_ID,
     CommitResult,
+    DirectWriter,
     ExclusiveCommit,
     TablePath,
     property_list,
@@ -166,6 +167,12 @@ class DeltaFormat:
             return CommitResult(counts, made=counts.upserted + counts.deleted > 0)
         write_id = json.loads(session.setting(_USER_METADATA))[WRITE_ID]
         return self.find_commit(session, path, write_id) or CommitResult(MergeCounts(0, 0), made=False)
+
+    def direct_writer(
+        self, session: TableSession, path: TablePath, schema: pa.Schema, key_fields: tuple[str, ...]
+    ) -> DirectWriter | None:
+        """Return None: Delta's transactions need a Spark job."""
+        return None
 
     def find_commit(self, session: TableSession, path: TablePath, write_id: str) -> CommitResult | None:
         """Read it from the newest entries of the table's history."""

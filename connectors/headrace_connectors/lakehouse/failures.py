@@ -57,7 +57,7 @@ _UNREADABLE = re.compile(
 )
 _READERS = re.compile(
     r"\bat org\.apache\.(?:iceberg\.(?:data|parquet|avro|puffin|deletes|shaded\.org\.apache\.parquet)|"
-    r"iceberg\.spark\.source\.\w*Reader|iceberg\.TableMetadataParser|parquet\.hadoop|spark\.sql\.delta)\b"
+    r"iceberg\.spark\.source\.\w*Reader|iceberg\.hadoop\.HadoopStreams|iceberg\.TableMetadataParser|parquet\.hadoop|spark\.sql\.delta)\b"
 )
 _VECTOR_OF_DELTA = re.compile(r"\bat org\.apache\.spark\.sql\.delta\.storage\.dv\.|DELTA_DELETION_VECTOR_\w+")
 _GAP = "DELTA_VERSIONS_NOT_CONTIGUOUS"

@@ -13,12 +13,22 @@ import pyarrow.compute as pc
 from headrace.core.tables.table_layout import PartitionField
 from headrace.ports import MergeCounts, TableOptions
 from headrace_connectors.lakehouse.compaction_plan import TARGET_SIZE, WORN, Rewrite, plan
+from headrace_connectors.lakehouse.direct.direct_writer import IcebergDirectWriter
+from headrace_connectors.lakehouse.direct.index_memory import IndexMemory
+from headrace_connectors.lakehouse.direct.small_files import SmallFiles
 from headrace_connectors.lakehouse.failures import Conflict
 from headrace_connectors.lakehouse.iceberg_compaction import IcebergCompaction
 from headrace_connectors.lakehouse.iceberg_table import IcebergTable
 from headrace_connectors.lakehouse.merge import text_literal
 from headrace_connectors.lakehouse.schema import column_list, quoted, sql_type
-from headrace_connectors.lakehouse.table_format import WRITE_ID, CommitResult, ExclusiveCommit, TablePath, property_list
+from headrace_connectors.lakehouse.table_format import (
+    WRITE_ID,
+    CommitResult,
+    DirectWriter,
+    ExclusiveCommit,
+    TablePath,
+    property_list,
+)
 from headrace_connectors.lakehouse.table_properties import FORMAT, FORMAT_VERSION, GROUP
 from headrace_connectors.lakehouse.table_session import TableSession
 
@@ -42,9 +52,10 @@ _DEFAULTS = {
 
 
 class IcebergFormat:
-    """A ``TableFormat``: the tables of a catalog."""
+    """A ``TableFormat``: the tables of a catalog. ``indexes`` is the memory for the keys of all tables."""
 
-    def __init__(self, options: TableOptions) -> None:
+    def __init__(self, options: TableOptions, indexes: IndexMemory) -> None:
+        self._indexes = indexes
         self._catalog = options.catalog
         self._layout = options.layout
         self._adopt = options.adopt
@@ -113,6 +124,13 @@ class IcebergFormat:
         write_id = session.setting(_SNAPSHOT_PROPERTY + WRITE_ID)
         return self.find_commit(session, path, write_id) or CommitResult(MergeCounts(0, 0), made=False)
 
+    def direct_writer(
+        self, session: TableSession, path: TablePath, schema: pa.Schema, key_fields: tuple[str, ...]
+    ) -> DirectWriter | None:
+        if not self._indexes.limit:
+            return None
+        return IcebergDirectWriter(session, self.sql_name(path), schema, key_fields, self._indexes)
+
     def find_commit(self, session: TableSession, path: TablePath, write_id: str) -> CommitResult | None:
         """Read it from the table's snapshots; nearly always from the newest."""
         for snapshot in IcebergTable(session, self.sql_name(path)).snapshots():
@@ -148,9 +166,17 @@ class IcebergFormat:
         yield from (snapshot.summary for snapshot in IcebergTable(session, self.sql_name(path)).snapshots())
 
     def compact(self, session: TableSession, path: TablePath, budget: float, commit_alone: ExclusiveCommit) -> int:
-        """Rewrite files beside the writer; sorted tables and those of version 2 by Iceberg's procedure."""
+        """Rewrite files beside the writer; sorted tables and those of version 2 by Iceberg's procedure.
+
+        Small files need no Spark job where commits need none.
+        """
+        written = 0
+        if self._indexes.limit:
+            written, complete = SmallFiles(session, self.sql_name(path)).merge(budget, commit_alone)
+            if complete:
+                return written
         compaction = IcebergCompaction(session, self.sql_name(path))
-        rewrites = plan(compaction.files(), budget)
+        rewrites = plan(compaction.files(), budget - written)
         if compaction.is_possible:
             for rewrite in rewrites:
                 result = compaction.rewrite(rewrite.files)
@@ -158,7 +184,7 @@ class IcebergFormat:
                     compaction.replace(result, properties)
         elif rewrites:
             self._compact_by_procedure(session, path, rewrites, commit_alone)
-        return sum(rewrite.cost for rewrite in rewrites)
+        return written + sum(rewrite.cost for rewrite in rewrites)
 
     def _compact_by_procedure(
         self, session: TableSession, path: TablePath, rewrites: Sequence[Rewrite], commit_alone: ExclusiveCommit

@@ -20,6 +20,7 @@ from headrace.core.tables.naming import LAKE, check_catalog, check_locations, ch
 from headrace.ports import EngineStatus, TableOptions
 from headrace_connectors.lakehouse.compaction_plan import HourlyBytes, WriteBudget
 from headrace_connectors.lakehouse.delta import DeltaFormat
+from headrace_connectors.lakehouse.direct.index_memory import IndexMemory
 from headrace_connectors.lakehouse.failures import translate_errors
 from headrace_connectors.lakehouse.iceberg import IcebergFormat
 from headrace_connectors.lakehouse.schema import quoted
@@ -60,8 +61,11 @@ class SparkLakehouse:
         local = urlsplit(warehouse).scheme in ("", "file")
         self._path = Path(urlsplit(warehouse).path).absolute() if local else None
         self._warehouse = warehouse
-        self._memory = memory(spark, available)
         limits = limits or EngineSettings()
+        self.indexes = IndexMemory(limits.index_bytes)
+        if available is not None:
+            available -= limits.index_bytes
+        self._memory = memory(spark, available)
         self._upkeep_bytes = HourlyBytes(limits.maintenance_bytes)
         location = str(self._path) if self._path else warehouse
         trust_file, password = limits.truststore_location, limits.truststore_password
@@ -92,7 +96,7 @@ class SparkLakehouse:
         check_locations(options.properties, warehouse_of(options.catalog, self._settings))
         table_format: TableFormat
         if options.format == "iceberg":
-            table_format = IcebergFormat(options)
+            table_format = IcebergFormat(options, self.indexes)
         elif options.format == "delta":
             table_format = DeltaFormat(str(self._path or self._warehouse), options)
         else:
@@ -124,8 +128,8 @@ class SparkLakehouse:
                 )
 
     def memory(self) -> Mapping[str, int]:
-        """Return the bytes of Spark's JVM by part."""
-        return self._memory.parts()
+        """Return the bytes of Spark's JVM by part, and those of key indexes."""
+        return {**self._memory.parts(), "key indexes": self.indexes.limit}
 
     def check(self) -> None:
         """Raise ConfigError or Retriable with the cause if the warehouse cannot be written."""

@@ -19,10 +19,13 @@ PACKAGES = (
 """The formats for the Spark that ``pyproject.toml`` pins; their POMs name other artifacts that are not needed."""
 
 LOCAL_FILES_JAR = Path(__file__).parent / "java" / "headrace-local-files.jar"
-"""The class for files of this machine. Both jars are built by ``python -m headrace_dev.java_classes``."""
+"""The class for files of this machine. All jars are built by ``python -m headrace_dev.java_classes``."""
 
 DELTA_S3_JAR = LOCAL_FILES_JAR.with_name("headrace-delta-s3.jar")
 """The class that creates entries of Delta's log on S3."""
+
+DIRECT_JAR = LOCAL_FILES_JAR.with_name("headrace-direct-commits.jar")
+"""The class that commits to Iceberg tables without a Spark job."""
 
 EXTRA = "headrace.jars.extra"
 FOLDER = "HEADRACE_JARS"

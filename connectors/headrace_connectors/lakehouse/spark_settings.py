@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.serialization import NoEncryption, pkcs12
 from headrace.config.tls import read_trust_store
 from headrace.core.model.errors import ConfigError
 from headrace.core.tables.naming import ICEBERG_CLASS, LAKE, PREFIX, other_catalogs
-from headrace_connectors.lakehouse.spark_jars import DELTA_S3_JAR, LOCAL_FILES_JAR, jar_settings
+from headrace_connectors.lakehouse.spark_jars import DELTA_S3_JAR, DIRECT_JAR, LOCAL_FILES_JAR, jar_settings
 
 _MEBIBYTE = 1024 * 1024
 _LEAST_HEAP = 1024 * _MEBIBYTE
@@ -240,7 +240,7 @@ def settings(
             "spark.hadoop.parquet.hadoop.vectored.io.enabled": "false",
         }
     catalogs = catalog_settings(warehouse, spark)
-    added = (*extra, str(DELTA_S3_JAR)) if _is_on_s3(warehouse) else extra
+    added = (str(DIRECT_JAR), *([str(DELTA_S3_JAR)] if _is_on_s3(warehouse) else []), *extra)
     chosen = {**_DEFAULTS, **of_folder, **catalogs, **of_master, **spark, **jar_settings(spark, jars, added)}
     refuse_unsafe(chosen)
 

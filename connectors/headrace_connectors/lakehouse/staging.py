@@ -138,7 +138,7 @@ def _staged_array(rows: _Rows, schema: pa.Schema, name: str) -> pa.Array:
     """Return one of the columns of ``staged_names``."""
     actions, index = rows.actions, rows.index
     if name in VERSION_COLUMNS.names:
-        return _version_array(actions.version, index, name)
+        return version_array(actions.version, index, name)
     purpose = name.removeprefix(staged_name(""))
     prefix, _, number = purpose.rpartition("_")
     if prefix in ("keep", "carry"):
@@ -161,7 +161,7 @@ def _staged_array(rows: _Rows, schema: pa.Schema, name: str) -> pa.Array:
         case "by_arrival":
             return pa.array(actions.gates.by_arrival[index])
         case "first_partition" | "first_offset" | "first_source_time":
-            return _version_array(actions.gates.first, index, staged_name(purpose.removeprefix("first_")))
+            return version_array(actions.gates.first, index, staged_name(purpose.removeprefix("first_")))
         case "fresh":
             return pa.array(actions.fresh[index])
         case "keeps":
@@ -173,7 +173,8 @@ def _staged_array(rows: _Rows, schema: pa.Schema, name: str) -> pa.Array:
     raise KeyError(name)
 
 
-def _version_array(versions: Versions, index: Ints, name: str) -> pa.Array:
+def version_array(versions: Versions, index: Ints, name: str) -> pa.Array:
+    """Return one of ``VERSION_COLUMNS``, except for the topic, at ``index``."""
     match name.removeprefix(staged_name("")):
         case "position":
             return _positions(versions.position[index])

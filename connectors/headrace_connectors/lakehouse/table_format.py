@@ -16,6 +16,7 @@ from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
+from headrace.core.model.actions import Actions
 from headrace.ports import MergeCounts
 from headrace_connectors.lakehouse.merge import text_literal
 from headrace_connectors.lakehouse.table_session import TableSession
@@ -55,6 +56,21 @@ class CommitResult:
 
 ExclusiveCommit = Callable[[], AbstractContextManager[Mapping[str, str]]]
 """In its block no other thread commits to the table; the block's commit repeats the properties that it provides."""
+
+
+class Declined(Exception):
+    """The batch has to be written by a MERGE. The message says why; nothing was written."""
+
+
+class DirectWriter(Protocol):
+    """Writes small batches without a Spark job."""
+
+    def write(self, actions: Actions, schema: pa.Schema, properties: Mapping[str, str]) -> CommitResult:
+        """Apply the actions as a MERGE does, in one commit with ``properties``.
+
+        ``schema`` has the table's data columns in lake types. Raises Declined, or Conflict if another writer has
+        committed in between.
+        """
 
 
 class TableFormat(Protocol):
@@ -98,6 +114,11 @@ class TableFormat(Protocol):
 
     def commit(self, session: TableSession, path: TablePath, statement: str) -> CommitResult:
         """Run a statement that changes rows, under the settings of its commit."""
+
+    def direct_writer(
+        self, session: TableSession, path: TablePath, schema: pa.Schema, key_fields: tuple[str, ...]
+    ) -> DirectWriter | None:
+        """Return a writer of small batches to a table with these columns, or None if the format has none."""
 
     def find_commit(self, session: TableSession, path: TablePath, write_id: str) -> CommitResult | None:
         """Return the result of the commit with ``write_id``; None if there is no such commit."""

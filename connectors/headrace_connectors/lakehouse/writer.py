@@ -6,11 +6,13 @@ Tests: ``tests/contracts/lake_commits_suite.py``, ``tests/contracts/lake_columns
 from __future__ import annotations
 
 import json
+import logging
 import threading
 import uuid
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -47,6 +49,8 @@ from headrace_connectors.lakehouse.table_format import (
     KEY_FIELDS,
     WRITE_ID,
     CommitResult,
+    Declined,
+    DirectWriter,
     TableFormat,
     TablePath,
     key_property,
@@ -68,6 +72,8 @@ from headrace_connectors.lakehouse.table_properties import (
 )
 from headrace_connectors.lakehouse.table_session import TableSession
 from headrace_connectors.lakehouse.upkeep import Upkeep
+
+log = logging.getLogger(__name__)
 
 _COMMITS_UNTIL_NOTES = 2
 """A catalog that hides older snapshots is recognized by the second commit."""
@@ -98,6 +104,7 @@ class SparkTable:
         self._first_sources: Sequence[TableSource] = ()  # of the table that this handle may create
         self._schema: pa.Schema | None = None
         self._key_fields: tuple[str, ...] = ()
+        self._direct: DirectWriter | None = None
         self._fresh = False  # this handle has created the table, and not written to it
         self._seen = False  # the table has existed, so that its absence is an error
         self._options = options
@@ -268,6 +275,8 @@ class SparkTable:
         counts = MergeCounts(0, 0)
         if not len(actions):
             return counts
+        if (done := self._merge_directly(actions, commit)) is not None:
+            return done.counts
         parts = stages(actions, self._existing_schema(), soft=self._soft)
         marked = 0  # deletes that mark a row; a commit counts them as updates
         if self._soft and not self._fresh and len(deletes := np.flatnonzero(actions.delete)):
@@ -279,38 +288,62 @@ class SparkTable:
                 # After this worker created the table, another worker may have written to it.
                 self._fresh = self._fresh and not self._format.commits(self._session, self._path)
                 if self._fresh and not (part.shape.kept or part.shape.carried):
-                    done = self._commit(append_sql(self._table, view, part.shape), part_commit)
+                    done = self._commit_sql(append_sql(self._table, view, part.shape), part_commit)
                     if done.made and not done.first:
                         raise Fatal(
                             f"{self._label}: another writer filled the table while it was empty; compare it with the "
                             "source"
                         )
                 else:
-                    done = self._commit(merge_sql(self._table, view, part.shape), part_commit)
+                    done = self._commit_sql(merge_sql(self._table, view, part.shape), part_commit)
             counts = MergeCounts(counts.upserted + done.counts.upserted, counts.deleted + done.counts.deleted)
         return MergeCounts(counts.upserted - marked, counts.deleted + marked)
 
     def truncate(self, floor: RowVersion, commit: Commit) -> None:
         """Remove every row that ``floor`` outranks; the caller has recorded the floor in the ledger."""
         if not self._fresh:
-            self._commit(truncate_sql(self._table, floor, soft=self._soft), commit)
+            self._commit_sql(truncate_sql(self._table, floor, soft=self._soft), commit)
 
     def fill(self, column: str, value: pa.Scalar, before: RowVersion, commit: Commit) -> None:
         """Write a value into rows from before a version where they have a null."""
         if not self._fresh:
             field = self._existing_schema().field(column)
-            self._commit(fill_sql(self._table, field, value, before, soft=self._soft), commit)
+            self._commit_sql(fill_sql(self._table, field, value, before, soft=self._soft), commit)
 
     def append(self, rows: History, commit: Commit) -> None:
         """Add rows to a history, without those that it contains; see ``append.py``."""
         complete_rows = history_rows(rows, self._existing_schema())
         with self._session.staged_view(complete_rows) as view:
-            self._commit(append_history_sql(self._table, view, rows, complete_rows.column_names), commit)
+            self._commit_sql(append_history_sql(self._table, view, rows, complete_rows.column_names), commit)
 
-    def _commit(self, statement: str, commit: Commit) -> CommitResult:
-        """Run a statement whose commit has the properties of ``commit``, and those of the last commit.
+    def _merge_directly(self, actions: Actions, commit: Commit) -> CommitResult | None:
+        """Apply the actions without a Spark job; None if that is impossible for the batch."""
+        schema = self._existing_schema()
+        if self._soft:
+            return None
+        if self._direct is None:
+            self._direct = self._format.direct_writer(self._session, self._path, schema, self._key_fields)
+        if self._direct is None:
+            return None
+        try:
+            return self._commit(partial(self._direct.write, actions, schema), commit)
+        except Declined as declined:
+            log.debug("%s: a batch of %d rows is merged by Spark: %s", self._label, len(actions), declined)
+            return None
 
-        After a conflict with another writer's commit (a compaction) the statement runs again, unless its commit
+    def _commit_sql(self, statement: str, commit: Commit) -> CommitResult:
+        """Commit the changes of a statement."""
+
+        def run(properties: Mapping[str, str]) -> CommitResult:
+            with self._session.with_settings(self._format.commit_settings(properties)):
+                return self._format.commit(self._session, self._path, statement)
+
+        return self._commit(run, commit)
+
+    def _commit(self, change: Callable[[Mapping[str, str]], CommitResult], commit: Commit) -> CommitResult:
+        """Make a commit with the properties of ``commit``, and with those of the last commit.
+
+        After a conflict with another writer's commit (a compaction) the change is repeated, unless its commit
         succeeded.
         """
         self._refuse_unregistered()
@@ -318,17 +351,16 @@ class SparkTable:
         with self._commit_lock, self._discarding_state_on_error(), self._naming_the_file():
             before = self._progress_before(commit)
             properties = {WRITE_ID: write_id, **commit_properties(commit, before)}
-            with self._session.with_settings(self._format.commit_settings(properties)):
-                for attempt in Retrying(
-                    retry=retry_if_exception_type(Conflict),
-                    stop=stop_after_attempt(5),
-                    wait=wait_random_exponential(multiplier=0.2, max=5),
-                    reraise=True,
-                ):
-                    with attempt:
-                        again = attempt.retry_state.attempt_number > 1
-                        earlier = self._format.find_commit(self._session, self._path, write_id) if again else None
-                        done = earlier or self._format.commit(self._session, self._path, statement)
+            for attempt in Retrying(
+                retry=retry_if_exception_type(Conflict),
+                stop=stop_after_attempt(5),
+                wait=wait_random_exponential(multiplier=0.2, max=5),
+                reraise=True,
+            ):
+                with attempt:
+                    again = attempt.retry_state.attempt_number > 1
+                    earlier = self._format.find_commit(self._session, self._path, write_id) if again else None
+                    done = earlier or change(properties)
             if done.made or self._format.carry(self._session, self._path, properties):
                 before = before.with_commit(commit)
             self._cached = done.version or self._format.version(self._session, self._path), before
@@ -348,7 +380,7 @@ class SparkTable:
         try:
             yield
         except HeadraceError:
-            self._schema, self._key_fields, self._fresh, self._cached = None, (), False, None
+            self._schema, self._key_fields, self._fresh, self._cached, self._direct = None, (), False, None, None
             raise
 
     # -- progress -----------------------------------------------------------------------------------------------------

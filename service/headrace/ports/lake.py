@@ -118,12 +118,7 @@ class TableReader(Protocol):
 
 
 class TableWriter(Protocol):
-    """What the pipeline writes a table with. Every call that takes a ``Commit`` is one visible commit of the table.
-
-    ``merge`` is one way to write actions. Another one, such as small batches that are committed through the format's
-    own API with deletion vectors, is a further method here with the same arguments and the same counts: the pipeline
-    (``runtime/pipeline/table_pipeline.py``) chooses between them, and fold, reselect and ledger do not change.
-    """
+    """What the pipeline writes a table with. Every call that takes a ``Commit`` is one visible commit of the table."""
 
     def register(self, source: TableSource, replaced: Sequence[TableSource] = ()) -> None:
         """Store a source with the table, and remove the ``replaced`` ones.

@@ -12,6 +12,7 @@ from headrace.config.engine import EngineSettings
 from headrace.core.tables.table_layout import Maintenance
 from headrace.ports import MergeCounts, TableOptions
 from headrace_connectors.lakehouse.compaction_plan import RATIO, HourlyBytes, WriteBudget
+from headrace_connectors.lakehouse.direct.index_memory import IndexMemory
 from headrace_connectors.lakehouse.failures import Conflict
 from headrace_connectors.lakehouse.iceberg import IcebergFormat
 from headrace_connectors.lakehouse.ledger import TombstoneLedger, ledger_path
@@ -34,7 +35,7 @@ class RecordedFormat(IcebergFormat):
     """A format that records the steps of upkeep, and raises ``error`` in compactions."""
 
     def __init__(self) -> None:
-        super().__init__(TableOptions())
+        super().__init__(TableOptions(), IndexMemory(0))
         self.steps: list[str] = []
         self.budgets: list[float] = []
         self.error: Exception | None = None

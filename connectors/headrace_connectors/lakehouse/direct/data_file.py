@@ -1,0 +1,247 @@
+"""A batch's rows as a Parquet file of an Iceberg table, with the metrics of its manifest entry. Pure.
+
+Iceberg identifies columns by the ids in the file. The metrics are those of Iceberg's own writers: counts, and bounds by
+the table's metrics modes (https://iceberg.apache.org/spec/#appendix-d-single-value-serialization); columns inside
+structs, lists and maps have none.
+
+Tests: ``tests/unit/lakehouse/direct/test_data_file.py``.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headrace.core.model.events import OWN_PREFIX
+
+ROW_ID = "_row_id"
+ROW_ID_FIELD = 2147483540
+"""The reserved field id: a row with null has the id of its place in the file."""
+SEQUENCE = "_last_updated_sequence_number"
+SEQUENCE_FIELD = 2147483539
+"""The same: a row with null was changed by the snapshot that added its file."""
+_FIELD_ID = b"PARQUET:field_id"
+_TRUNCATE = re.compile(r"truncate\((\d+)\)")
+_LAST_CODE_POINT = 0x10FFFF
+_SURROGATES = range(0xD800, 0xE000)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnMetrics:
+    """The metrics of a column by the names of the request (``DirectTable.java``). Sizes are in bytes."""
+
+    size: int
+    values: int
+    nulls: int
+    lower: bytes | None = None
+    upper: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetFile:
+    """``columns`` has the metrics by field id."""
+
+    content: bytes
+    rows: int
+    columns: Mapping[int, ColumnMetrics]
+
+
+_TYPES = {
+    pa.bool_(): "boolean",
+    pa.int32(): "int",
+    pa.int64(): "long",
+    pa.float32(): "float",
+    pa.float64(): "double",
+    pa.date32(): "date",
+    pa.timestamp("us"): "timestamp",
+    pa.timestamp("us", tz="UTC"): "timestamptz",
+    pa.string(): "string",
+    pa.binary(): "binary",
+}
+
+
+def data_columns(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the types of a table's data columns by name, all in Iceberg's JSON."""
+    return {column["name"]: column["type"] for column in stored["fields"] if not column["name"].startswith(OWN_PREFIX)}
+
+
+def unsuitable_columns(stored: Mapping[str, Any], schema: pa.Schema) -> str | None:
+    """Return why the columns of a table (Iceberg's JSON) need Spark; None if they do not.
+
+    Only Spark converts a text for a column of UUIDs, and refuses a null in a required column. ``schema`` has the types
+    that values have.
+    """
+    columns = data_columns(stored)
+    if _has_required(stored["fields"]):
+        return "it has required columns"
+    if {ROW_ID, SEQUENCE} & columns.keys() or not all(
+        is_type(columns[name], data_type)
+        for name, data_type in zip(schema.names, schema.types, strict=True)
+        if name in columns
+    ):
+        return "it has columns of types that only Spark converts"
+    return None
+
+
+def column_names(parquet: pq.ParquetFile) -> Mapping[int, str]:
+    """Return the names of a file's columns by Iceberg's ids, which stay when a column is renamed."""
+    fields = ((field.metadata or {}, field.name) for field in parquet.schema_arrow)
+    return {int(metadata[_FIELD_ID]): name for metadata, name in fields if _FIELD_ID in metadata}
+
+
+def _has_required(fields: Sequence[Mapping[str, Any]]) -> bool:
+    return any(
+        field["required"] or (isinstance(field["type"], dict) and _has_required(field["type"].get("fields", ())))
+        for field in fields
+    )
+
+
+def is_type(kind: Any, data_type: pa.DataType) -> bool:
+    """Return whether values of a type are stored in a column (Iceberg's JSON) as they are."""
+    if isinstance(kind, str):
+        if pa.types.is_decimal128(data_type):
+            return kind == f"decimal({data_type.precision}, {data_type.scale})"
+        return _TYPES.get(data_type) == kind
+    match kind["type"]:
+        case "list":
+            return (
+                pa.types.is_list(data_type)
+                and not kind["element-required"]
+                and is_type(kind["element"], data_type.value_type)
+            )
+        case "map":
+            return (
+                pa.types.is_map(data_type)
+                and not kind["value-required"]
+                and is_type(kind["key"], data_type.key_type)
+                and is_type(kind["value"], data_type.item_type)
+            )
+    members = {member["name"]: member["type"] for member in kind["fields"]}
+    return (
+        pa.types.is_struct(data_type)
+        and set(members) == {member.name for member in data_type}
+        and all(is_type(members[member.name], member.type) for member in data_type)
+    )
+
+
+def write_file(
+    rows: pa.Table, schema: Mapping[str, Any], modes: Mapping[str, str], compression: str = "zstd"
+) -> ParquetFile:
+    """Write ``rows`` in one row group.
+
+    ``schema`` is the table's, as Iceberg's JSON, and ``modes`` are the metrics modes by column. A column ``_row_id``
+    has the ids of rows that existed before, ``_last_updated_sequence_number`` the snapshots that changed them last.
+    """
+    ids = {column["name"]: (column["id"], column["type"]) for column in schema["fields"]}
+    ids |= {ROW_ID: (ROW_ID_FIELD, "long"), SEQUENCE: (SEQUENCE_FIELD, "long")}
+    fields = [_identified(field, *ids[field.name]) for field in rows.schema]
+    sink = pa.BufferOutputStream()
+    pq.write_table(
+        rows.cast(pa.schema(fields)),
+        sink,
+        compression=compression,
+        store_decimal_as_integer=True,
+        row_group_size=max(1, rows.num_rows),
+    )
+    content = sink.getvalue()
+    metadata = pq.read_metadata(pa.BufferReader(content))
+    columns, leaf = {}, 0
+    for field in rows.schema:
+        mode = modes.get(field.name, "none")  # none for the row ids
+        if mode != "none" and not pa.types.is_nested(field.type):
+            number, kind = ids[field.name]
+            columns[number] = _metrics(metadata.row_group(0).column(leaf), kind, mode)
+        leaf += _leaves(field.type)
+    return ParquetFile(content.to_pybytes(), rows.num_rows, columns)
+
+
+def _identified(field: pa.Field, number: int, kind: Any) -> pa.Field:
+    """Return a field with Iceberg's ids, at all depths. ``kind`` is the type in Iceberg's JSON."""
+    data_type = field.type
+    if isinstance(kind, dict):
+        match kind["type"]:
+            case "struct":
+                members = {member["name"]: (member["id"], member["type"]) for member in kind["fields"]}
+                data_type = pa.struct([_identified(member, *members[member.name]) for member in data_type])
+            case "list":
+                data_type = pa.list_(_identified(data_type.value_field, kind["element-id"], kind["element"]))
+            case "map":
+                data_type = pa.map_(
+                    _identified(data_type.key_field, kind["key-id"], kind["key"]),
+                    _identified(data_type.item_field, kind["value-id"], kind["value"]),
+                )
+    return pa.field(field.name, data_type, field.nullable, {_FIELD_ID: str(number).encode()})
+
+
+def _leaves(data_type: pa.DataType) -> int:
+    """Return the number of columns that Parquet has for a type."""
+    if not pa.types.is_nested(data_type):
+        return 1
+    return sum(_leaves(data_type.field(index).type) for index in range(data_type.num_fields))
+
+
+def _metrics(chunk: Any, kind: str, mode: str) -> ColumnMetrics:
+    statistics, size, values = chunk.statistics, chunk.total_compressed_size, chunk.num_values
+    if statistics is None or not statistics.has_null_count:
+        return ColumnMetrics(size, values, 0)
+    counts = ColumnMetrics(size, values, statistics.null_count)
+    if mode == "counts" or not statistics.has_min_max:
+        return counts
+    cut = _TRUNCATE.fullmatch(mode)
+    width = int(cut[1]) if cut else None
+    lower, upper = statistics.min_raw, statistics.max_raw
+    if kind == "string":
+        bounds = _lower_text(lower.decode(), width), _upper_text(upper.decode(), width)
+    elif kind == "binary":
+        bounds = lower[:width], _upper_bytes(upper, width)
+    else:
+        bounds = _bound(lower, kind), _bound(upper, kind)
+    return ColumnMetrics(counts.size, counts.values, counts.nulls, *bounds)
+
+
+def _bound(value: Any, kind: str) -> bytes:
+    """Return a value of Parquet's physical type as Iceberg's bytes."""
+    match kind:
+        case "boolean":
+            return bytes([value])
+        case "int" | "date":
+            return struct.pack("<i", value)
+        case "long" | "timestamp" | "timestamptz":
+            return struct.pack("<q", value)
+        case "float":
+            return struct.pack("<f", value)
+        case "double":
+            return struct.pack("<d", value)
+    # A decimal: the unscaled number in as few bytes as possible.
+    number = int.from_bytes(value, "big", signed=True) if isinstance(value, bytes) else value
+    return int.to_bytes(number, (number + (number < 0)).bit_length() // 8 + 1, "big", signed=True)
+
+
+def _lower_text(text: str, width: int | None) -> bytes:
+    return text[:width].encode()
+
+
+def _upper_text(text: str, width: int | None) -> bytes | None:
+    """Return a text that is not lower than any with the first ``width`` characters; None if there is none."""
+    if width is None or len(text) <= width:
+        return text.encode()
+    for length in range(width, 0, -1):
+        point = ord(text[length - 1]) + 1
+        if point in _SURROGATES:
+            point = _SURROGATES.stop
+        if point <= _LAST_CODE_POINT:
+            return (text[: length - 1] + chr(point)).encode()
+    return None
+
+
+def _upper_bytes(value: bytes, width: int | None) -> bytes | None:
+    if width is None or len(value) <= width:
+        return value
+    cut = value[:width].rstrip(b"\xff")
+    return cut[:-1] + bytes([cut[-1] + 1]) if cut else None

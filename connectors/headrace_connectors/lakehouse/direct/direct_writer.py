@@ -1,0 +1,384 @@
+"""Writes small batches to an Iceberg table without a Spark job.
+
+The rows of a batch go into one Parquet file, the rows that they replace and those that are deleted into deletion
+vectors, all in one snapshot (``DirectTable.java``). An index of all keys (``key_index.py``) tells where the stored rows
+are, so that nothing is read. It is valid for one snapshot: a commit on top of another one fails, and the index is
+brought up to date from the files that are new.
+
+The gate of an action (``core/model/actions.py``) is open if its position is above the highest position of the file that
+contains the stored row. Other batches need the versions of single rows, or their cells: they are declined, and a MERGE
+writes them.
+
+An updated row keeps its ``_row_id`` (https://iceberg.apache.org/spec/#row-lineage).
+
+Tests: ``tests/contracts/test_direct_commits.py``, ``tests/unit/lakehouse/direct/``.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NoReturn
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyroaring import BitMap64
+
+from headrace.core.model.actions import Actions
+from headrace.core.model.events import CellState
+from headrace.core.model.keys import canonical_keys
+from headrace.ports import MergeCounts
+from headrace_connectors.lakehouse import deletion_vectors
+from headrace_connectors.lakehouse.direct.data_file import (
+    ROW_ID,
+    ROW_ID_FIELD,
+    column_names,
+    data_columns,
+    unsuitable_columns,
+    write_file,
+)
+from headrace_connectors.lakehouse.direct.direct_table import (
+    DirectTable,
+    NewSnapshot,
+    NewVector,
+    StoredFile,
+    TableState,
+    Unavailable,
+)
+from headrace_connectors.lakehouse.direct.index_memory import IndexMemory
+from headrace_connectors.lakehouse.direct.key_index import (
+    ABSENT,
+    LEAST_BYTES_PER_ROW,
+    DuplicateKey,
+    KeyIndex,
+    Keys,
+    file_numbers,
+    locations,
+    rows_in_file,
+)
+from headrace_connectors.lakehouse.schema import VERSION_COLUMNS
+from headrace_connectors.lakehouse.staging import in_lake_type, version_array
+from headrace_connectors.lakehouse.table_format import CommitResult, Declined
+from headrace_connectors.lakehouse.table_session import TableSession
+
+MOST_ROWS = 20_000
+"""The largest batch: above it a MERGE costs less."""
+
+_TOO_LARGE = "its keys do not fit the memory for indexes (write.index.memory.bytes)"
+_POSITION, _TOPIC, *_ = VERSION_COLUMNS.names
+
+Bools = npt.NDArray[np.bool_]
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class _IndexedFile:
+    """A data file whose rows are in the index.
+
+    ``highest`` is the highest position of its rows (b"" if none has one), ``row_ids`` are the ids that the file
+    contains (-1 for a row whose id is that of its place), and ``deleted`` are the rows that its vector hides.
+    """
+
+    stored: StoredFile
+    highest: bytes
+    row_ids: Ints | None = None
+    deleted: BitMap64 = field(default_factory=BitMap64)
+
+    def ids(self, rows: Ints) -> Ints:
+        places = self.stored.first_row_id + rows
+        if self.row_ids is None:
+            return places
+        stored = self.row_ids[rows]
+        return np.where(stored < 0, places, stored)
+
+
+class IcebergDirectWriter:
+    """A ``DirectWriter`` to the table called ``name`` (quoted, with its catalog). One thread at a time calls ``write``.
+
+    ``key_fields`` are the columns of its row key, of the types that ``schema`` has. The index is part of ``memory``.
+    """
+
+    def __init__(
+        self, session: TableSession, name: str, schema: pa.Schema, key_fields: tuple[str, ...], memory: IndexMemory
+    ) -> None:
+        self._session = session
+        self._name = name
+        self._key_fields = key_fields
+        types = [schema.field(key).type for key in key_fields]
+        self._integers = len(types) == 1 and pa.types.is_integer(types[0])
+        is_plain = bool(types) and not any(map(pa.types.is_nested, types)) and "." not in "".join(key_fields)
+        self._refused = "" if is_plain else "its key has nested columns, names with a dot, or no column"
+        self._memory = memory
+        self._in_use = threading.Lock()
+        self._table: DirectTable | None = None
+        self._state: TableState | None = None
+        self._files: dict[int, _IndexedFile] = {}
+        self._index = KeyIndex(integers=self._integers)
+        self._next_number = 0
+
+    def write(self, actions: Actions, schema: pa.Schema, properties: Mapping[str, str]) -> CommitResult:
+        """Apply the actions in one commit on top of the newest snapshot."""
+        with self._in_use:
+            try:
+                return self._write(actions, schema, properties)
+            finally:
+                if self._nbytes > self._memory.limit:
+                    self._drop()
+                self._memory.use(self, self._nbytes)
+
+    def drop_index(self) -> bool:
+        """Remove the index unless a batch is being written; the next batch reads it again."""
+        if not self._in_use.acquire(blocking=False):
+            return False
+        try:
+            self._drop()
+            return True
+        finally:
+            self._in_use.release()
+
+    def _write(self, actions: Actions, schema: pa.Schema, properties: Mapping[str, str]) -> CommitResult:
+        self._decline_unsuitable(actions)
+        table, state = self._current(schema)
+        keys = self._keys([_key_column(actions, schema, key) for key in self._key_fields])
+        where = self._index.find(keys)
+        self._decline_if_cells_or_versions_count(actions, schema, where)
+        written = np.flatnonzero(~actions.delete)
+        replaced = where[where != ABSENT]
+        counts = MergeCounts(len(written), int((actions.delete & (where != ABSENT)).sum()))
+        if not len(written) and not len(replaced):
+            return CommitResult(counts, made=False)
+
+        file, row_ids = None, self._row_ids(where[written])
+        if len(written):
+            rows = _rows(actions, schema, written, row_ids)
+            file = write_file(rows, state.schema, state.metrics, state.compression)
+        hidden = self._with_rows(replaced)
+        vectors = [
+            NewVector(self._files[number].stored.path, len(bitmap), deletion_vectors.encode(bitmap))
+            for number, bitmap in hidden.items()
+        ]
+        snapshot = table.commit(file, vectors, properties)
+        for (number, bitmap), place in zip(hidden.items(), snapshot.vectors, strict=True):
+            indexed = self._files[number]
+            indexed.stored, indexed.deleted = replace(indexed.stored, vector=place), bitmap
+        where = np.full(len(actions), ABSENT, np.int64)
+        if snapshot.file is not None:
+            highest = max(actions.version.position[written].tolist())
+            known_ids = None if row_ids.null_count == len(row_ids) else pc.fill_null(row_ids, -1).to_numpy()
+            number = self._number(_IndexedFile(snapshot.file, highest, known_ids))
+            where[written] = locations(number, np.arange(len(written)))
+        self._index.put(keys, where)
+        return _result(counts, snapshot)
+
+    # -- which batches ------------------------------------------------------------------------------------------------
+
+    def _decline_unsuitable(self, actions: Actions) -> None:
+        if not self._memory.limit:
+            raise Declined("there is no memory for indexes (write.index.memory.bytes)")
+        if self._refused:
+            raise Declined(self._refused)
+        if len(actions) > MOST_ROWS:
+            raise Declined("the batch is large")
+        if actions.key_fields != self._key_fields:
+            raise Declined("the key of the changes is not that of the table")
+        open_states = (CellState.UNCHANGED, CellState.CARRIED)
+        for column in actions.columns:
+            if column.states is not None and (np.isin(column.states, open_states) & ~actions.delete).any():
+                raise Declined("rows keep stored cells")
+            if column.name in self._key_fields and column.values.null_count:
+                raise Declined("a key is null")
+
+    def _decline_if_cells_or_versions_count(self, actions: Actions, schema: pa.Schema, where: Ints) -> None:
+        """Decline a batch if a stored row decides whether an action applies, or which cells or position it writes."""
+        stored = where != ABSENT
+        if not stored.any():
+            return
+        if (actions.gates.by_arrival & stored).any():
+            raise Declined("changes without positions meet stored rows")
+        names = {column.name for column in actions.columns}
+        if any(name not in names for name in schema.names) and (stored & ~actions.delete & ~actions.fresh).any():
+            raise Declined("rows keep the cells of columns that the changes lack")
+        numbers = file_numbers(where[stored])
+        highest = np.array([b""] * len(numbers), actions.gates.position.dtype)
+        for number in np.unique(numbers).tolist():
+            position = self._files[number].highest
+            highest = highest.astype(np.promote_types(highest.dtype, f"S{max(1, len(position))}"))
+            highest[numbers == number] = position
+        gates, versions = actions.gates.position[stored], actions.version.position[stored]
+        late = (versions <= highest) | ((gates != b"") & (gates <= highest))
+        if (late & (highest != b"")).any():
+            raise Declined("some changes are not later than all rows of a file")
+
+    # -- the index ----------------------------------------------------------------------------------------------------
+
+    def _current(self, schema: pa.Schema) -> tuple[DirectTable, TableState]:
+        """Return the table and its newest snapshot, which the index is valid for."""
+        if self._table is None:
+            try:
+                self._table = DirectTable(self._session, self._name)
+            except Unavailable as error:
+                self._refuse(str(error))
+        if not self._table.is_current() or self._state is None:
+            self._state = None  # until the index is complete again
+            state = self._table.load()
+            if reason := state.refused or unsuitable_columns(state.schema, schema):
+                self._refuse(reason)
+            if set(schema.names) != set(data_columns(state.schema)):
+                raise Declined("another writer has changed its columns")
+            try:
+                self._synchronize(self._table, state)
+            except DuplicateKey:
+                self._refuse("several of its rows have one key")
+            self._state = state
+        return self._table, self._state
+
+    def _refuse(self, reason: str) -> NoReturn:
+        """Decline this batch and all later ones, without a look at the table."""
+        self._refused = reason
+        self._drop()
+        raise Declined(reason)
+
+    def _synchronize(self, table: DirectTable, state: TableState) -> None:
+        """Bring the index up to date with the files and vectors of a snapshot."""
+        if LEAST_BYTES_PER_ROW * sum(file.rows for file in state.files) > self._memory.limit:
+            self._refuse(_TOO_LARGE)
+        files = {file.path: file for file in state.files}
+        for number, indexed in list(self._files.items()):
+            file = files.get(indexed.stored.path)
+            vector = indexed.deleted
+            if file is not None and file.vector != indexed.stored.vector:
+                vector = table.read_vector(file.vector)
+            if file is None or not indexed.deleted <= vector:  # compacted, or a rollback has restored rows
+                self._index.remove_file(number)
+                del self._files[number]
+                continue
+            self._index.remove_rows(number, _positions(vector - indexed.deleted))
+            indexed.stored, indexed.deleted = file, vector
+            del files[file.path]
+        ids = {column["name"]: column["id"] for column in state.schema["fields"]}
+        for file in files.values():
+            self._add(table, file, ids)
+            if self._nbytes > self._memory.limit:
+                self._refuse(_TOO_LARGE)
+
+    @property
+    def _nbytes(self) -> int:
+        row_ids = (indexed.row_ids for indexed in self._files.values())
+        return self._index.nbytes + sum(ids.nbytes for ids in row_ids if ids is not None)
+
+    def _drop(self) -> None:
+        self._files, self._index, self._state = {}, KeyIndex(integers=self._integers), None
+
+    def _add(self, table: DirectTable, file: StoredFile, ids: Mapping[str, int]) -> None:
+        """Read the keys of a file. ``ids`` identify the columns, which may have had other names."""
+        deleted = table.read_vector(file.vector)
+        with table.open(file) as parquet:
+            names = column_names(parquet)
+            key = [names.get(ids[name]) for name in self._key_fields]
+            if None in key:
+                self._refuse("a file lacks a column of the key, or the ids of columns")
+            row_id = names.get(ROW_ID_FIELD)
+            rows = parquet.read([name for name in (*key, row_id) if name is not None]).combine_chunks()
+            highest = _highest_position(parquet, names.get(ids[_POSITION]))
+        live = np.ones(file.rows, np.bool_)
+        live[_positions(deleted)] = False
+        keys = self._keys([rows[name].combine_chunks() for name in key])
+        live &= keys.is_valid().to_numpy(zero_copy_only=False)  # no change has a key with a null
+        row_ids = None
+        if row_id is not None and rows[row_id].null_count < file.rows:
+            row_ids = pc.fill_null(rows[row_id], -1).to_numpy()
+        number, index = self._next_number, np.flatnonzero(live)
+        self._index.add(keys.take(pa.array(index)), locations(number, index))
+        self._number(_IndexedFile(file, highest, row_ids, deleted))
+
+    def _keys(self, columns: Sequence[pa.Array]) -> Keys:
+        return columns[0].cast(pa.int64()) if self._integers else canonical_keys(columns)
+
+    def _number(self, indexed: _IndexedFile) -> int:
+        number, self._next_number = self._next_number, self._next_number + 1
+        self._files[number] = indexed
+        return number
+
+    def _row_ids(self, where: Ints) -> pa.Array:
+        """Return the ids of the stored rows, null for new rows."""
+        ids = np.full(len(where), -1, np.int64)
+        numbers = np.where(where == ABSENT, -1, file_numbers(where))
+        for number in np.unique(numbers[numbers >= 0]).tolist():
+            chosen = numbers == number
+            ids[chosen] = self._files[number].ids(rows_in_file(where[chosen]))
+        return pa.array(ids, pa.int64(), mask=ids < 0)
+
+    def _with_rows(self, replaced: Ints) -> Mapping[int, BitMap64]:
+        """Return the vectors of files, by number, that hide these rows as well."""
+        numbers = file_numbers(replaced)
+        return {
+            number: self._files[number].deleted | BitMap64(rows_in_file(replaced[numbers == number]).tolist())
+            for number in np.unique(numbers).tolist()
+        }
+
+
+def _key_column(actions: Actions, schema: pa.Schema, name: str) -> pa.Array:
+    [column] = [column for column in actions.columns if column.name == name]
+    return in_lake_type(column.values, name, schema)
+
+
+def _rows(actions: Actions, schema: pa.Schema, index: Ints, row_ids: pa.Array) -> pa.Table:
+    """Return the rows of upserts in all columns of the table, with the row ids if some existed before."""
+    chosen, columns = pa.array(index), {column.name: column for column in actions.columns}
+    arrays = {}
+    for name, data_type in zip(schema.names, schema.types, strict=True):
+        arrays[name] = (
+            in_lake_type(columns[name].values, name, schema).take(chosen)
+            if name in columns
+            else pa.nulls(len(index), data_type)  # a column that the file lacked would have its default
+        )
+    for name in VERSION_COLUMNS.names:
+        arrays[name] = (
+            pa.repeat(actions.version.topic, len(index))
+            if name == _TOPIC
+            else version_array(actions.version, index, name)
+        )
+    if row_ids.null_count < len(row_ids):
+        arrays[ROW_ID] = row_ids
+    return pa.table(arrays)
+
+
+def _positions(bitmap: BitMap64) -> Ints:
+    return np.frombuffer(bitmap.to_array(), np.uint64).astype(np.int64)
+
+
+def _highest_position(parquet: pq.ParquetFile, name: str | None) -> bytes:
+    """Return the highest position of a file's rows, from the statistics if it has them."""
+    if name is None:  # a file from before the table was adopted
+        return b""
+    columns = range(parquet.metadata.num_columns)
+    column = next(index for index in columns if parquet.schema.column(index).path == name)
+    highest = b""
+    for number in range(parquet.num_row_groups):
+        statistics = parquet.metadata.row_group(number).column(column).statistics
+        if statistics is not None and statistics.has_min_max:
+            highest = max(highest, statistics.max_raw)
+        else:
+            text = pc.max(parquet.read_row_group(number, [name])[name]).as_py()
+            highest = max(highest, (text or "").encode())
+    return highest
+
+
+def _result(counts: MergeCounts, snapshot: NewSnapshot) -> CommitResult:
+    summary = snapshot.summary
+
+    def number(name: str) -> int:
+        return int(summary.get(name, 0))
+
+    return CommitResult(
+        counts,
+        first=snapshot.sequence == 1,
+        files=number("total-data-files") + number("total-delete-files"),
+        deleted_share=number("total-position-deletes") / max(1, number("total-records")),
+        written=number("added-files-size"),
+        version=str(snapshot.snapshot),
+    )

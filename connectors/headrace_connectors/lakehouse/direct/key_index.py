@@ -1,0 +1,161 @@
+"""Where the row of each key is: the file and the row in it, for all rows of a table. Pure.
+
+An index takes 16 bytes per row whose key is one integer column. Other keys are their canonical texts
+(``core/model/keys.py``): a hash finds candidates, and the texts are compared. New keys are in a dictionary first, which
+is merged into the sorted arrays when it has grown.
+
+Tests: ``tests/unit/lakehouse/direct/test_key_index.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Ints = npt.NDArray[np.int64]
+Keys: TypeAlias = pa.Array
+"""The keys of some rows: int64, or canonical texts. None is null."""
+
+ABSENT = -1
+"""The location of a key without a row."""
+
+LEAST_BYTES_PER_ROW = 16
+
+_ROW_BITS = 32
+_MERGE_FROM = 10_000
+_BYTES_PER_NEW_KEY = 150
+"""An entry of the dictionary with its objects, roughly."""
+
+
+class DuplicateKey(Exception):
+    """Two rows have one key: an index cannot tell which one a change is for."""
+
+
+def locations(file: int, rows: Ints) -> Ints:
+    """Return the locations of ``rows`` in the file with this number."""
+    return (np.int64(file) << _ROW_BITS) | rows
+
+
+def file_numbers(where: Ints) -> Ints:
+    return where >> _ROW_BITS
+
+
+def rows_in_file(where: Ints) -> Ints:
+    return where & ((1 << _ROW_BITS) - 1)
+
+
+class KeyIndex:
+    """The locations of all rows by key. A key has one row at most. ``hash_of`` is for texts."""
+
+    def __init__(self, *, integers: bool, hash_of: Callable[[str], int] = hash) -> None:
+        self._integers = integers
+        self._hash = hash_of
+        self._codes = np.empty(0, np.int64)  # sorted: the integers, or the hashes of the texts
+        self._where = np.empty(0, np.int64)
+        self._texts = pa.array([], pa.large_string())  # in the order of the codes
+        self._new: dict[object, int] = {}
+
+    def __len__(self) -> int:
+        """Return the number of keys with a row."""
+        return int(np.count_nonzero(self._where != ABSENT)) + len(self._new)
+
+    @property
+    def nbytes(self) -> int:
+        texts = 0 if self._integers else self._texts.nbytes
+        return self._codes.nbytes + self._where.nbytes + texts + _BYTES_PER_NEW_KEY * len(self._new)
+
+    def find(self, keys: Keys) -> Ints:
+        """Return the location of each key, or ABSENT."""
+        slots = self._slots(keys)
+        found = np.where(slots < 0, ABSENT, self._where[slots] if len(self._where) else ABSENT)
+        if self._new:
+            for index in np.flatnonzero(slots < 0):
+                found[index] = self._new.get(keys[index].as_py(), ABSENT)
+        return found
+
+    def put(self, keys: Keys, where: Ints) -> None:
+        """Store the locations of keys, ABSENT for keys that have lost their row."""
+        is_large = len(keys) + len(self._new) >= max(_MERGE_FROM, len(self._codes) // 8)
+        if is_large:
+            self._merge(self._array(list(self._new)), np.fromiter(self._new.values(), np.int64, len(self._new)))
+            self._new = {}
+        slots = self._slots(keys)
+        self._where[slots[slots >= 0]] = where[slots >= 0]
+        outside = np.flatnonzero(slots < 0)
+        keys, where = keys.take(pa.array(outside)), where[outside]
+        if is_large:
+            stored = np.flatnonzero(where != ABSENT)
+            self._merge(keys.take(pa.array(stored)), where[stored])
+            return
+        for key, location in zip(keys.to_pylist(), where.tolist(), strict=True):
+            if location == ABSENT:
+                self._new.pop(key, None)
+            else:
+                self._new[key] = location
+
+    def add(self, keys: Keys, where: Ints) -> None:
+        """Store the locations of rows that a file contains. Raises DuplicateKey if a key has a row already."""
+        if (self.find(keys) != ABSENT).any() or len(pc.unique(keys)) < len(keys):
+            raise DuplicateKey
+        self.put(keys, where)
+
+    def remove_file(self, file: int) -> None:
+        """Remove all rows of a file."""
+        self._where[file_numbers(self._where) == file] = ABSENT
+        self._new = {key: where for key, where in self._new.items() if where >> _ROW_BITS != file}
+
+    def remove_rows(self, file: int, rows: Ints) -> None:
+        """Remove these rows of a file, if they are in it."""
+        gone = locations(file, rows)
+        self._where[np.isin(self._where, gone)] = ABSENT
+        if self._new:
+            removed = set(gone.tolist())
+            self._new = {key: where for key, where in self._new.items() if where not in removed}
+
+    def _array(self, keys: Sequence[object]) -> Keys:
+        return pa.array(keys, pa.int64() if self._integers else pa.string())
+
+    def _code(self, keys: Keys) -> Ints:
+        if self._integers:
+            codes: Ints = keys.to_numpy(zero_copy_only=False)
+            return codes
+        return np.fromiter(map(self._hash, keys.to_pylist()), np.int64, len(keys))
+
+    def _slots(self, keys: Keys) -> Ints:
+        """Return the indexes of the keys in the arrays, -1 for others."""
+        codes = self._code(keys)
+        if not len(self._codes):
+            return np.full(len(codes), -1, np.int64)
+        slots = np.searchsorted(self._codes, codes)
+        capped = np.minimum(slots, len(self._codes) - 1)
+        slots = np.where(self._codes[capped] == codes, capped, -1)
+        if self._integers:
+            return slots
+        candidates = np.flatnonzero(slots >= 0)
+        stored = self._texts.take(pa.array(slots[candidates])).cast(pa.string())
+        equal = pc.equal(stored, keys.take(pa.array(candidates))).to_numpy(zero_copy_only=False)
+        for index in candidates[~equal]:  # other texts have the same hash
+            slots[index] = self._next_slot(int(slots[index]) + 1, int(codes[index]), keys[int(index)].as_py())
+        return slots
+
+    def _next_slot(self, slot: int, code: int, text: str) -> int:
+        while slot < len(self._codes) and self._codes[slot] == code:
+            if self._texts[slot].as_py() == text:
+                return slot
+            slot += 1
+        return -1
+
+    def _merge(self, keys: Keys, where: Ints) -> None:
+        """Merge keys that are not in the arrays into them, and drop keys without a row."""
+        kept = np.flatnonzero(self._where != ABSENT)
+        codes = np.concatenate([self._codes[kept], self._code(keys)])
+        order = np.argsort(codes, kind="stable")
+        if not self._integers:
+            texts = pa.concat_arrays([self._texts.take(pa.array(kept)), keys.cast(pa.large_string())])
+            self._texts = texts.take(pa.array(order))
+        self._codes, self._where = codes[order], np.concatenate([self._where[kept], where])[order]

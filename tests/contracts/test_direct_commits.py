@@ -1,0 +1,315 @@
+"""Commits to Iceberg tables without a Spark job: beside MERGE, and while somebody else commits."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from support.fix_spark import Warehouse
+from support.lake.lake_actions import KEEP, Row, actions, commit, delete
+from support.lake.lake_harness import DAY, ITEM, NOW, apply, item
+
+from headrace.ports import LakeTable, TableOptions
+from headrace_connectors.lakehouse import compaction_plan, upkeep
+from headrace_connectors.lakehouse.direct.direct_table import DirectTable
+from headrace_connectors.lakehouse.failures import Conflict
+from headrace_connectors.lakehouse.iceberg_compaction import IcebergCompaction
+
+pytestmark = pytest.mark.spark
+
+KEYS = range(1, 13)
+OTHERS = {
+    "insert": "INSERT INTO {table} (id, name) VALUES (9, 'theirs')",
+    "insert our key": "INSERT INTO {table} (id, name) VALUES (4, 'theirs')",
+    "update": "UPDATE {table} SET note = 'theirs' WHERE id = 1",
+    "delete": "DELETE FROM {table} WHERE id = 1",
+    "compact": "CALL lake.system.rewrite_data_files(table => 'shop.{name}', options => map('rewrite-all', 'true'))",
+    "expire": "CALL lake.system.expire_snapshots(table => 'shop.{name}', older_than => now(), retain_last => 1)",
+    "add column": "ALTER TABLE {table} ADD COLUMNS (more INT)",
+    "set property": "ALTER TABLE {table} SET TBLPROPERTIES ('a' = 'b')",
+}
+
+
+@dataclass
+class Commits:
+    """How many commits were made without Spark; ``meanwhile`` is called once, just before the next one."""
+
+    count: int = 0
+    meanwhile: Callable[[], object] | None = None
+    lost: bool = False
+    """Whether the answer to the next commit is lost."""
+
+
+@pytest.fixture
+def commits(monkeypatch: pytest.MonkeyPatch) -> Commits:
+    found, made = Commits(), DirectTable.commit
+
+    def observed(self: DirectTable, *request: Any) -> Any:
+        other, found.meanwhile = found.meanwhile, None
+        if other is not None:
+            other()
+        known = self._known
+        result = made(self, *request)
+        found.count += 1
+        if found.lost:
+            self._known, found.lost = known, False
+            raise Conflict("the result of the commit is unknown")
+        return result
+
+    monkeypatch.setattr(DirectTable, "commit", observed)
+    return found
+
+
+@dataclass
+class Shop:
+    """Tables of one test."""
+
+    warehouse: Warehouse
+    name: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def open(self) -> LakeTable:
+        return self.warehouse.lakehouse.table("shop", self.name, TableOptions(**self.options))
+
+    def sql(self, statement: str) -> None:
+        self.warehouse.session().sql(statement.format(table=f"lake.shop.`{self.name}`", name=self.name)).collect()
+
+    def rows(self) -> dict[int, tuple[Any, ...]]:
+        """All rows as Spark and PyIceberg read them, by id."""
+        columns = ", ".join(ITEM.names)
+        by_spark = self.warehouse.sql(f"SELECT {columns} FROM lake.shop.`{self.name}`").to_pylist()
+        by_pyiceberg = self.warehouse.read("shop", self.name).select(ITEM.names).to_pylist()
+        rows = {row["id"]: (row["name"], row["note"], row["qty"]) for row in by_spark}
+        assert len(rows) == len(by_spark) == len(by_pyiceberg)
+        assert rows == {row["id"]: (row["name"], row["note"], row["qty"]) for row in by_pyiceberg}
+        return rows
+
+    def row_ids(self) -> dict[int, int]:
+        rows = self.warehouse.sql(f"SELECT id, _row_id FROM lake.shop.`{self.name}`").to_pylist()
+        assert len({row["_row_id"] for row in rows}) == len(rows)
+        return {row["id"]: row["_row_id"] for row in rows}
+
+
+@pytest.fixture
+def shop(warehouse: Warehouse, unique: Callable[[str], str], monkeypatch: pytest.MonkeyPatch) -> Shop:
+    monkeypatch.setattr(warehouse.lakehouse.indexes, "limit", 2**20)
+    return Shop(warehouse, unique("direct"))
+
+
+def test_a_commit_needs_no_job(shop: Shop, commits: Commits) -> None:
+    """Inserts, updates and deletes are one snapshot with the metrics and totals that Iceberg's writers give it."""
+    table = shop.open()
+    table.evolve(ITEM, ["id"])
+    apply(table, item(1, position=10), item(2, position=10), item(3, position=10))
+    assert apply(table, item(1, "one", position=11), delete({"id": 2}, position=12), item(4, position=13)) == (2, 1)
+    assert apply(table, delete({"id": 2}, position=14)) == (0, 0)  # no snapshot
+    assert commits.count == 2
+    summary = shop.warehouse.summary("shop", shop.name)
+    assert {name: summary[name] for name in summary if name.startswith(("total-", "added-", "removed-"))} == {
+        "added-data-files": "1",
+        "added-delete-files": "1",
+        "added-dvs": "1",
+        "added-files-size": summary["added-files-size"],
+        "added-position-deletes": "2",
+        "added-records": "2",
+        "total-data-files": "2",
+        "total-delete-files": "1",
+        "total-equality-deletes": "0",
+        "total-files-size": summary["total-files-size"],
+        "total-position-deletes": "2",
+        "total-records": "5",
+    }
+    assert shop.rows() == {1: ("one", "o", 1), 3: ("n", "o", 1), 4: ("n", "o", 1)}
+
+
+def test_the_metrics_are_those_of_icebergs_writers(
+    shop: Shop, commits: Commits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bounds and counts of each column, of a file by a MERGE and of one by a direct commit with equal rows."""
+    types = {
+        "id": pa.int64(),
+        "b": pa.bool_(),
+        "i": pa.int32(),
+        "f": pa.float32(),
+        "d": pa.float64(),
+        "day": pa.date32(),
+        "at": pa.timestamp("us"),
+        "zoned": pa.timestamp("us", tz="UTC"),
+        "text": pa.string(),
+        "raw": pa.binary(),
+        "price": pa.decimal128(9, 2),
+        "large": pa.decimal128(38, 3),
+    }
+    schema = pa.schema(types.items())
+    cells = [
+        {"id": 1, "b": True, "i": -5, "f": -0.5, "d": 1e9, "day": 20_000, "at": 7, "zoned": -7, "text": "a" * 20},
+        {"id": 2, "text": "z\U0010ffff" * 10, "raw": b"\xff" * 20},
+        {"id": 3, "raw": b"ab", "price": -1, "large": 10**30, "text": ""},
+    ]
+    found = []
+    for limit in (shop.warehouse.lakehouse.indexes.limit, 0):
+        monkeypatch.setattr(shop.warehouse.lakehouse.indexes, "limit", limit)
+        of = Shop(shop.warehouse, f"{shop.name}_{limit}")
+        table = of.open()
+        table.evolve(schema, ["id"])
+        table.merge(actions(schema, [Row(row, position=10) for row in cells]), commit())
+        [file] = of.warehouse.sql(f"SELECT readable_metrics FROM lake.shop.`{of.name}`.files").to_pylist()
+        for metrics in file["readable_metrics"].values():
+            del metrics["column_size"], metrics["nan_value_count"]  # of another writer; there is no NaN
+        found.append(file["readable_metrics"])
+    assert commits.count == 1
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_a_commit_before_which_somebody_else_commits(shop: Shop, commits: Commits, other: str) -> None:
+    """Nothing is doubled or lost: the batch is applied to what the other has written."""
+    table = shop.open()
+    table.evolve(ITEM, ["id"])
+    apply(table, item(1, "one", position=10), item(2, "two", position=10), item(3, "three", position=10))
+    apply(table, item(3, "three", position=11))
+    commits.meanwhile = lambda: shop.sql(OTHERS[other])
+    ours = [item(1, "ours", position=20), item(4, "ours", position=20), delete({"id": 2}, position=20)]
+    assert apply(table, *ours) == (2, 1)
+    theirs = {9: ("theirs", None, None)} if other == "insert" else {}
+    assert shop.rows() == {1: ("ours", "o", 1), 3: ("three", "o", 1), 4: ("ours", "o", 1), **theirs}
+
+
+def test_a_commit_whose_answer_is_lost_counts_once(shop: Shop, commits: Commits) -> None:
+    """The commit is found by its write id, and the index learns of it."""
+    table = shop.open()
+    table.evolve(ITEM, ["id"])
+    apply(table, item(1, position=10), item(2, position=10))
+    before, commits.lost = shop.row_ids(), True
+    apply(table, item(1, "ours", position=20), item(3, "ours", position=20))
+    assert apply(table, item(3, "again", position=30), delete({"id": 1}, position=30)) == (1, 1)
+    assert shop.rows() == {2: ("n", "o", 1), 3: ("again", "o", 1)}
+    assert shop.row_ids()[2] == before[2]
+
+
+def test_a_table_with_two_rows_of_one_key_is_merged(shop: Shop, commits: Commits) -> None:
+    """An index could change only one of them; a MERGE changes both."""
+    table = shop.open()
+    table.evolve(ITEM, ["id"])
+    apply(table, item(1, position=10))
+    shop.sql("INSERT INTO {table} (id, name) VALUES (1, 'twice')")
+    assert apply(table, item(1, "ours", position=20)) == (2, 0)
+    assert commits.count == 1
+
+
+def test_indexes_share_their_memory(shop: Shop, commits: Commits, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The index that was not used for the longest time is dropped, and read again; a table that is too large merges."""
+    shops = [Shop(shop.warehouse, f"{shop.name}_{number}") for number in range(2)]
+    tables = [each.open() for each in shops]
+    monkeypatch.setattr(shop.warehouse.lakehouse.indexes, "limit", 4_000)
+    for table in tables:
+        table.evolve(ITEM, ["id"])
+        apply(table, *(item(key, position=10) for key in range(20)))
+    for position in (20, 30):
+        for table in tables:
+            assert apply(
+                table, item(1, "new", position=position), delete({"id": position // 10}, position=position)
+            ) == (
+                1,
+                1,
+            )
+    assert commits.count == 6
+    apply(tables[0], *(item(key, position=40) for key in range(100, 400)))
+    assert apply(tables[0], item(101, "merged", position=50)) == (1, 0)
+    assert commits.count == 7
+    assert shops[0].rows()[101] == ("merged", "o", 1)
+
+
+@pytest.mark.parametrize("added", [None, "ALTER TABLE {table} ADD COLUMNS (more STRUCT<a: INT>)"], ids=["", "column"])
+def test_small_files_are_merged_without_a_job(
+    shop: Shop, commits: Commits, monkeypatch: pytest.MonkeyPatch, added: str | None
+) -> None:
+    """Rows, ids and the numbers of their last changes stay; deleted rows and their vectors are gone."""
+    monkeypatch.setattr(compaction_plan, "FAN_OUT", 2)
+    monkeypatch.setattr(upkeep, "COMMITS_UNTIL_COMPACTION", 3)
+    table = shop.open()
+    table.evolve(ITEM, ["id"])
+    apply(table, *(item(key, position=10) for key in range(6)))
+    apply(table, item(1, "new", position=11), item(7, "new", position=11), delete({"id": 2}, position=11))
+    if added is not None:
+        shop.sql(added)
+        table = shop.open()
+    lineage = f"SELECT id, _row_id, _last_updated_sequence_number FROM lake.shop.`{shop.name}` ORDER BY id"
+    apply(table, item(3, "newer", position=12))
+    rows, before = shop.rows(), shop.warehouse.sql(lineage).to_pylist()
+    monkeypatch.setattr(IcebergCompaction, "rewrite", None)
+    table.maintain(NOW, 7 * DAY)
+    assert shop.rows() == rows
+    assert shop.warehouse.sql(lineage).to_pylist() == before
+    assert len(shop.warehouse.sql(f"SELECT * FROM lake.shop.`{shop.name}`.files")) == 1
+    assert table.reached("connect-sink") == {}
+    assert apply(table, item(3, "last", position=13), delete({"id": 1}, position=13)) == (1, 1)
+    assert shop.rows() == {**{key: rows[key] for key in rows if key not in (1, 3)}, 3: ("last", "o", 1)}
+
+
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 9))])
+def test_mixed_commits_of_two_handles_and_others(
+    shop: Shop, commits: Commits, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """Direct commits, merges, compactions, rollbacks and statements of others in any order: rows, counts, row ids."""
+    monkeypatch.setattr(upkeep, "COMMITS_UNTIL_COMPACTION", 3)
+    monkeypatch.setattr(compaction_plan, "FAN_OUT", 2)
+    chance, limit = random.Random(seed), shop.warehouse.lakehouse.indexes.limit
+    handles = [shop.open(), shop.open()]
+    handles[0].evolve(ITEM, ["id"])
+    apply(handles[0], *(item(key, position=1) for key in KEYS))
+    model: dict[int, tuple[Any, ...]] = dict.fromkeys(KEYS, ("n", "o", 1))
+    ids, kept = shop.row_ids(), None
+    for position in range(2, 32):
+        step = chance.choice(["ours"] * 6 + ["merge", "others", "compact", "expire", "roll back"])
+        born: set[int] = set()  # keys whose row may be another one
+        if step in ("ours", "merge"):
+            chosen = chance.sample(KEYS, 4)
+            batch, expected = [], dict(model)
+            deleted = 0
+            for key in chosen:
+                if chance.random() < 0.3:
+                    batch.append(delete({"id": key}, position=position))
+                    deleted += expected.pop(key, None) is not None
+                else:
+                    name = f"{position}"
+                    batch.append(
+                        item(key, name, position=position, note=KEEP if key in model and step == "merge" else "o")
+                    )
+                    expected[key] = (name, model[key][1] if key in model and step == "merge" else "o", 1)
+            upserted = sum(not row.delete for row in batch)
+            with monkeypatch.context() as patch:
+                patch.setattr(shop.warehouse.lakehouse.indexes, "limit", 0 if step == "merge" else limit)
+                assert apply(chance.choice(handles), *batch) == (upserted, deleted), (seed, position)
+            born, model = set(expected) - set(model), expected
+        elif step == "others":
+            key = chance.choice(KEYS)
+            if key in model:
+                shop.sql(f"UPDATE {{table}} SET note = 'theirs' WHERE id = {key}")
+                model = {**model, key: (model[key][0], "theirs", model[key][2])}
+            else:
+                shop.sql(f"INSERT INTO {{table}} (id, name) VALUES ({key}, 'theirs')")
+                model, born = {**model, key: ("theirs", None, None)}, {key}
+        elif step == "compact":
+            chance.choice(handles).maintain(NOW + position * DAY, 7 * DAY)
+        elif step == "expire":
+            shop.sql(OTHERS["expire"])
+            kept = None
+        else:
+            newest = f"SELECT snapshot_id FROM lake.shop.`{shop.name}`.history ORDER BY made_current_at DESC LIMIT 1"
+            [snapshot] = shop.warehouse.sql(newest)["snapshot_id"].to_pylist()
+            if kept is None:
+                kept = (snapshot, model, ids)
+            else:
+                shop.sql(f"CALL lake.system.set_current_snapshot('shop.{{name}}', {kept[0]})")
+                _, model, ids = kept
+                kept = None
+        assert shop.rows() == model, (seed, position, step)
+        now = shop.row_ids()
+        assert {key: now[key] for key in now if key not in born} == {key: ids[key] for key in now if key not in born}
+        ids = now
+    assert commits.count > 10
