@@ -147,16 +147,19 @@ class DeltaFormat:
             f"{alter} ALTER COLUMN {quoted(column.name)} TYPE {sql_type(column.type)}",
         ]
 
-    def commit_settings(self, properties: Mapping[str, str]) -> Mapping[str, str]:
+    def _commit_settings(self, properties: Mapping[str, str]) -> Mapping[str, str]:
         """Put all of them into one text without ``${…}``, which Spark would replace as a variable."""
         return {_USER_METADATA: json.dumps(dict(properties)).replace("$", "\\u0024")}
 
-    def commit(self, session: TableSession, path: TablePath, statement: str) -> CommitResult:
+    def commit(
+        self, session: TableSession, path: TablePath, statement: str, properties: Mapping[str, str]
+    ) -> CommitResult:
         """Run a statement. A MERGE or DELETE returns its counts; the table's history contains those of an INSERT.
 
         A statement that changes no row makes no commit, so that its properties are not stored.
         """
-        returned = session.rows(statement)
+        with session.with_settings(self._commit_settings(properties)):
+            returned = session.rows(statement)
         if returned:
             row = returned[0].asDict()  # of a MERGE or DELETE
             counts = (
@@ -165,8 +168,7 @@ class DeltaFormat:
                 else MergeCounts(0, row["num_affected_rows"])
             )
             return CommitResult(counts, made=counts.upserted + counts.deleted > 0)
-        write_id = json.loads(session.setting(_USER_METADATA))[WRITE_ID]
-        return self.find_commit(session, path, write_id) or CommitResult(MergeCounts(0, 0), made=False)
+        return self.find_commit(session, path, properties[WRITE_ID]) or CommitResult(MergeCounts(0, 0), made=False)
 
     def direct_writer(
         self, session: TableSession, path: TablePath, schema: pa.Schema, key_fields: tuple[str, ...]
@@ -227,7 +229,7 @@ class DeltaFormat:
             return 0
         small = max((file.size for rewrite in rewrites for file in rewrite.files if not file.is_worn), default=0)
         settings = {_OPTIMIZE + "minFileSize": str(small + 1), _OPTIMIZE + "maxDeletedRowsRatio": str(WORN)}
-        with commit_alone() as properties, session.with_settings({**self.commit_settings(properties), **settings}):
+        with commit_alone() as properties, session.with_settings({**self._commit_settings(properties), **settings}):
             session.run(f"OPTIMIZE {self.sql_name(path)}")
         return sum(rewrite.cost for rewrite in rewrites)
 

@@ -114,15 +114,17 @@ class IcebergFormat:
     def widen(self, path: TablePath, column: pa.Field) -> Sequence[str]:
         return [f"ALTER TABLE {self.sql_name(path)} ALTER COLUMN {quoted(column.name)} TYPE {sql_type(column.type)}"]
 
-    def commit_settings(self, properties: Mapping[str, str]) -> Mapping[str, str]:
+    def _commit_settings(self, properties: Mapping[str, str]) -> Mapping[str, str]:
         """Return settings that make each property one of the snapshot."""
         return {_SNAPSHOT_PROPERTY + name: value for name, value in properties.items()}
 
-    def commit(self, session: TableSession, path: TablePath, statement: str) -> CommitResult:
+    def commit(
+        self, session: TableSession, path: TablePath, statement: str, properties: Mapping[str, str]
+    ) -> CommitResult:
         """Run a statement. Only the summary of its snapshot contains its counts."""
-        session.run(statement)
-        write_id = session.setting(_SNAPSHOT_PROPERTY + WRITE_ID)
-        return self.find_commit(session, path, write_id) or CommitResult(MergeCounts(0, 0), made=False)
+        with session.with_settings(self._commit_settings(properties)):
+            session.run(statement)
+        return self.find_commit(session, path, properties[WRITE_ID]) or CommitResult(MergeCounts(0, 0), made=False)
 
     def direct_writer(
         self, session: TableSession, path: TablePath, schema: pa.Schema, key_fields: tuple[str, ...]

@@ -109,11 +109,10 @@ class TableFormat(Protocol):
     def widen(self, path: TablePath, column: pa.Field) -> Sequence[str]:
         """Return statements after which a column has the wider type of ``column``."""
 
-    def commit_settings(self, properties: Mapping[str, str]) -> Mapping[str, str]:
-        """Return the session settings for a commit with ``properties``."""
-
-    def commit(self, session: TableSession, path: TablePath, statement: str) -> CommitResult:
-        """Run a statement that changes rows, under the settings of its commit."""
+    def commit(
+        self, session: TableSession, path: TablePath, statement: str, properties: Mapping[str, str]
+    ) -> CommitResult:
+        """Run a statement that changes rows in one commit with ``properties``, ``WRITE_ID`` among them."""
 
     def direct_writer(
         self, session: TableSession, path: TablePath, schema: pa.Schema, key_fields: tuple[str, ...]

@@ -198,6 +198,3 @@ class TableSession:
         finally:
             for name in settings:
                 self._spark.conf.unset(name)
-
-    def setting(self, name: str) -> str:
-        return str(self._spark.conf.get(name))

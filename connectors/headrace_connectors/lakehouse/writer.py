@@ -75,6 +75,9 @@ from headrace_connectors.lakehouse.upkeep import Upkeep
 
 log = logging.getLogger(__name__)
 
+Change = Callable[[Mapping[str, str]], CommitResult]
+"""Changes rows in one commit with these properties."""
+
 _COMMITS_UNTIL_NOTES = 2
 """A catalog that hides older snapshots is recognized by the second commit."""
 
@@ -288,33 +291,33 @@ class SparkTable:
                 # After this worker created the table, another worker may have written to it.
                 self._fresh = self._fresh and not self._format.commits(self._session, self._path)
                 if self._fresh and not (part.shape.kept or part.shape.carried):
-                    done = self._commit_sql(append_sql(self._table, view, part.shape), part_commit)
+                    done = self._commit(self._by_sql(append_sql(self._table, view, part.shape)), part_commit)
                     if done.made and not done.first:
                         raise Fatal(
                             f"{self._label}: another writer filled the table while it was empty; compare it with the "
                             "source"
                         )
                 else:
-                    done = self._commit_sql(merge_sql(self._table, view, part.shape), part_commit)
+                    done = self._commit(self._by_sql(merge_sql(self._table, view, part.shape)), part_commit)
             counts = MergeCounts(counts.upserted + done.counts.upserted, counts.deleted + done.counts.deleted)
         return MergeCounts(counts.upserted - marked, counts.deleted + marked)
 
     def truncate(self, floor: RowVersion, commit: Commit) -> None:
         """Remove every row that ``floor`` outranks; the caller has recorded the floor in the ledger."""
         if not self._fresh:
-            self._commit_sql(truncate_sql(self._table, floor, soft=self._soft), commit)
+            self._commit(self._by_sql(truncate_sql(self._table, floor, soft=self._soft)), commit)
 
     def fill(self, column: str, value: pa.Scalar, before: RowVersion, commit: Commit) -> None:
         """Write a value into rows from before a version where they have a null."""
         if not self._fresh:
             field = self._existing_schema().field(column)
-            self._commit_sql(fill_sql(self._table, field, value, before, soft=self._soft), commit)
+            self._commit(self._by_sql(fill_sql(self._table, field, value, before, soft=self._soft)), commit)
 
     def append(self, rows: History, commit: Commit) -> None:
         """Add rows to a history, without those that it contains; see ``append.py``."""
         complete_rows = history_rows(rows, self._existing_schema())
         with self._session.staged_view(complete_rows) as view:
-            self._commit_sql(append_history_sql(self._table, view, rows, complete_rows.column_names), commit)
+            self._commit(self._by_sql(append_history_sql(self._table, view, rows, complete_rows.column_names)), commit)
 
     def _merge_directly(self, actions: Actions, commit: Commit) -> CommitResult | None:
         """Apply the actions without a Spark job; None if that is impossible for the batch."""
@@ -331,16 +334,10 @@ class SparkTable:
             log.debug("%s: a batch of %d rows is merged by Spark: %s", self._label, len(actions), declined)
             return None
 
-    def _commit_sql(self, statement: str, commit: Commit) -> CommitResult:
-        """Commit the changes of a statement."""
+    def _by_sql(self, statement: str) -> Change:
+        return partial(self._format.commit, self._session, self._path, statement)
 
-        def run(properties: Mapping[str, str]) -> CommitResult:
-            with self._session.with_settings(self._format.commit_settings(properties)):
-                return self._format.commit(self._session, self._path, statement)
-
-        return self._commit(run, commit)
-
-    def _commit(self, change: Callable[[Mapping[str, str]], CommitResult], commit: Commit) -> CommitResult:
+    def _commit(self, change: Change, commit: Commit) -> CommitResult:
         """Make a commit with the properties of ``commit``, and with those of the last commit.
 
         After a conflict with another writer's commit (a compaction) the change is repeated, unless its commit
