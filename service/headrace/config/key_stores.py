@@ -232,7 +232,12 @@ def _key_of_pem(content: bytes, password: str | None) -> KeyAndChain:
     encrypted = b"ENCRYPTED" in block[0]
     if encrypted and password is None:
         raise WrongPassword("the key is encrypted and a password is needed")
-    key = load_pem_private_key(block[0], _encoded(password) if encrypted else None)
+    try:
+        key = load_pem_private_key(block[0], _encoded(password) if encrypted else None)
+    except ValueError as error:
+        if encrypted:  # one of 256 wrong passwords decrypts it, to something that is no key
+            raise WrongPassword("the password is wrong, or the key is damaged") from error
+        raise
     return KeyAndChain(_key_pem(key), x509.load_pem_x509_certificates(text))
 
 

@@ -287,6 +287,27 @@ def test_a_wrong_password_is_named_and_not_shown(
     assert PASSWORD not in str(refused.value)
 
 
+DECRYPTED_BY_ANOTHER_PASSWORD = """
+-----BEGIN ENCRYPTED PRIVATE KEY-----
+MIGjMF8GCSqGSIb3DQEFDTBSMDEGCSqGSIb3DQEFDDAkBBB6mGzJqEG9LGKQ1fqP
+OicmAgIIADAMBggqhkiG9w0CCQUAMB0GCWCGSAFlAwQBKgQQEF19BWF9P0TaKDtx
+tTi66wRAEz1nRuul4PjumEclJQi2Dyo4s6nuzAKXeul+yD/MdTXzPW3mj366jo0+
+hgQVCaJ4fKzTPBUm5TGWJthqPxnJhw==
+-----END ENCRYPTED PRIVATE KEY-----
+"""
+"""A key of the numbers 0 to 31. The padding of what ``wrong-167`` decrypts is right by chance."""
+
+
+def test_a_wrong_password_that_decrypts_something_is_named(authority: Authority, tmp_path: Path) -> None:
+    """One of 256 passwords passes the only check that the encryption has."""
+    properties = keystores(tmp_path, authority, "encrypted pem")
+    Path(properties["ssl.keystore.location"]).write_text(DECRYPTED_BY_ANOTHER_PASSWORD)
+    properties["ssl.key.password"] = "wrong-167"
+    with pytest.raises(ConfigError, match="the password is wrong, or the key is damaged") as refused:
+        server_context(properties)
+    assert "wrong-167" not in str(refused.value)
+
+
 @pytest.mark.parametrize("damage", [b"", b"\xfe\xed\xfe\xed\0\0\0\2\0\0\0\1\0\0\0\1\0\1a", b"\x30\x82\x01", b"PK\3\4"])
 def test_damaged_stores_are_refused(damage: bytes, tmp_path: Path) -> None:
     """Any content is an error with the option's name."""
