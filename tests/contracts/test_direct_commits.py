@@ -13,8 +13,10 @@ from support.fix_spark import Warehouse
 from support.lake.lake_actions import KEEP, Row, actions, commit, delete
 from support.lake.lake_harness import DAY, ITEM, NOW, apply, item
 
+from headrace.config.engine import EngineSettings
 from headrace.ports import LakeTable, TableOptions
 from headrace_connectors.lakehouse import compaction_plan, upkeep
+from headrace_connectors.lakehouse.direct import direct_table
 from headrace_connectors.lakehouse.direct.direct_table import DirectTable
 from headrace_connectors.lakehouse.failures import Conflict
 from headrace_connectors.lakehouse.iceberg_compaction import IcebergCompaction
@@ -52,11 +54,11 @@ def commits(monkeypatch: pytest.MonkeyPatch) -> Commits:
         other, found.meanwhile = found.meanwhile, None
         if other is not None:
             other()
-        known = self._known
+        before = self._snapshot
         result = made(self, *request)
         found.count += 1
         if found.lost:
-            self._known, found.lost = known, False
+            self._snapshot, found.lost = before, False
             raise Conflict("the result of the commit is unknown")
         return result
 
@@ -189,6 +191,49 @@ def test_a_commit_whose_answer_is_lost_counts_once(shop: Shop, commits: Commits)
     assert apply(table, item(3, "again", position=30), delete({"id": 1}, position=30)) == (1, 1)
     assert shop.rows() == {2: ("n", "o", 1), 3: ("again", "o", 1)}
     assert shop.row_ids()[2] == before[2]
+
+
+def test_files_of_other_storage_are_read_by_iceberg(
+    shop: Shop, commits: Commits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new handle reads the keys of all files through Iceberg's streams, as from an object store."""
+    table = shop.open()
+    table.evolve(ITEM, ["id"])
+    apply(table, *(item(key, "n" * 100, position=10) for key in range(1000)))
+    apply(table, item(1, position=20), delete({"id": 2}, position=20))
+    monkeypatch.setattr(direct_table, "_LOCAL", ("none:",))
+    assert apply(shop.open(), item(3, "three", position=30), *(delete({"id": n}, position=30) for n in (1, 2))) == (
+        1,
+        1,
+    )
+    assert commits.count == 3
+    rows = shop.rows()
+    assert (len(rows), rows[3][0]) == (998, "three")
+
+
+@pytest.mark.parametrize(
+    "java_class", ["headrace.Missing", "org.apache.iceberg.hadoop.HadoopCatalog$Missing"], ids=["jar", "class"]
+)
+def test_without_the_java_class_batches_are_merged(
+    shop: Shop, commits: Commits, monkeypatch: pytest.MonkeyPatch, java_class: str
+) -> None:
+    """An operator's jars may lack it."""
+    monkeypatch.setattr(direct_table, "_JAVA_CLASS", java_class)
+    table = shop.open()
+    table.evolve(ITEM, ["id"])
+    assert apply(table, item(1, position=10)) == (1, 0)
+    assert apply(table, item(1, "one", position=20)) == (1, 0)
+    assert (commits.count, shop.rows()) == (0, {1: ("one", "o", 1)})
+
+
+def test_no_index_by_default(shop: Shop, commits: Commits, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without memory for indexes, each batch is merged."""
+    monkeypatch.setattr(shop.warehouse.lakehouse.indexes, "limit", EngineSettings().index_bytes)
+    table = shop.open()
+    table.evolve(ITEM, ["id"])
+    apply(table, item(1, position=10))
+    apply(table, item(1, "one", position=20))
+    assert (commits.count, shop.rows()) == (0, {1: ("one", "o", 1)})
 
 
 def test_a_table_with_two_rows_of_one_key_is_merged(shop: Shop, commits: Commits) -> None:

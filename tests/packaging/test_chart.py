@@ -245,6 +245,7 @@ def directory_of(values: Path, *arguments: str) -> DirectorySettings:
         ),
         (["--set", r"resources.limits.memory=2G"], "2G is too small"),
         (["--set-json", 'worker.config={"worker.memory.bytes": 4000000000}'], "2 x 3814 Mi"),
+        (["--set-json", 'worker.config={"write.index.memory.bytes": 9000000000}'], "key indexes 8583 Mi"),
     ],
 )
 def test_mistakes_are_refused_before_anything_is_installed(arguments: list[str], message: str) -> None:

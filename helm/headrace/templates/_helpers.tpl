@@ -141,10 +141,11 @@ memory of changes from the limit; what is set here must leave the others their l
 {{- if and $limit (not .Values.existingConfigMap) -}}
 {{- $heap := include "headrace.mebibytes" (list (get $config "spark.driver.memory" | default "1g") "jvm") | int64 -}}
 {{- $changes := div (get $config "worker.memory.bytes" | default 67108864 | toString | float64 | int64) 1048576 -}}
-{{- $needed := add $heap 1024 512 (mul 2 $changes) -}}
+{{- $indexes := div (get $config "write.index.memory.bytes" | default 0 | toString | float64 | int64) 1048576 -}}
+{{- $needed := add $heap 1024 512 $indexes (mul 2 $changes) -}}
 {{- $available := include "headrace.mebibytes" (list $limit "") | int64 -}}
 {{- if gt $needed $available -}}
-{{- fail (printf "resources.limits.memory: %s is too small: Spark's heap %d Mi + other memory of its JVM 1024 Mi + Python 512 Mi + changes and their copies 2 x %d Mi = %d Mi; raise the limit, or lower spark.driver.memory or worker.memory.bytes in worker.config" (toString $limit) $heap $changes $needed) -}}
+{{- fail (printf "resources.limits.memory: %s is too small: Spark's heap %d Mi + other memory of its JVM 1024 Mi + Python 512 Mi + key indexes %d Mi + changes and their copies 2 x %d Mi = %d Mi; raise the limit, or lower spark.driver.memory, write.index.memory.bytes or worker.memory.bytes in worker.config" (toString $limit) $heap $indexes $changes $needed) -}}
 {{- end -}}
 {{- end -}}
 {{- end }}

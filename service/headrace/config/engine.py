@@ -49,10 +49,9 @@ class EngineSettings:
         Type.LONG,
         0,
         "Memory for indexes of the row keys, by which small batches are written to Iceberg tables (version 3, without "
-        "partitions and sort order) without a job of Spark, for a tenth of the CPU time. A row takes 16 bytes if its "
-        "key is one integer, otherwise 30 bytes and its key. The tables that were not written for the longest time "
-        "lose their index first; a table that does not fit is written by MERGE. 0 writes all tables by MERGE. "
-        "Experimental.",
+        "partitions and sort order) without a job of Spark. A row takes 16 bytes if its key is one integer, otherwise "
+        "about 30 bytes and its key. If the memory is not sufficient, the index of the least recently written table is "
+        "dropped; a table that exceeds it alone is written by MERGE. 0 writes all tables by MERGE. Experimental.",
         _LOW,
         at_least(0),
     )

@@ -259,7 +259,7 @@ class Lakehouse(Protocol):
         """Raise ConfigError or Retriable with the cause when the warehouse cannot be written."""
 
     def memory(self) -> Mapping[str, int]:
-        """Bytes that the session's engine takes on this machine, outside of Python, by the name of the part."""
+        """Bytes that the lakehouse takes on this machine besides the changes, by the name of the part."""
 
     def close(self) -> None:
         """Stop the session. Idempotent."""

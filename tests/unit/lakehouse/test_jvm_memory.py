@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from headrace.config.engine import EngineSettings
 from headrace.core.model.errors import ConfigError
+from headrace_connectors.lakehouse.lakehouse import SparkLakehouse
 from headrace_connectors.lakehouse.spark_settings import JvmMemory, java_bytes
 
 MEBIBYTE = 1024 * 1024
@@ -17,6 +19,14 @@ def test_the_heap_follows_from_the_memory_of_the_container(available: int | None
     """It gets 60 % of what the JVM's other parts leave, at least 1 GiB and at most 4 GiB."""
     planned = JvmMemory.plan(None, "", None if available is None else available * MEBIBYTE)
     assert planned.heap == heap * MEBIBYTE
+
+
+def test_key_indexes_are_part_of_the_memory() -> None:
+    """``write.index.memory.bytes`` is reported, limits the indexes, and is not available to the heap."""
+    limits = EngineSettings(index_bytes=1000 * MEBIBYTE)
+    lakehouse = SparkLakehouse("/w", {}, [], limits=limits, available=4500 * MEBIBYTE)
+    assert (lakehouse.indexes.limit, lakehouse.memory()["key indexes"]) == (1000 * MEBIBYTE, 1000 * MEBIBYTE)
+    assert lakehouse.memory()["heap"] == 1485 * MEBIBYTE
 
 
 def test_the_operators_sizes_replace_the_planned_ones() -> None:

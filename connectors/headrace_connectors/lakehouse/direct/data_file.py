@@ -22,10 +22,10 @@ from headrace.core.model.events import OWN_PREFIX
 
 ROW_ID = "_row_id"
 ROW_ID_FIELD = 2147483540
-"""The reserved field id: a row with null has the id of its place in the file."""
+"""The reserved field id. A row with null has the file's first row id plus its position in the file."""
 SEQUENCE = "_last_updated_sequence_number"
 SEQUENCE_FIELD = 2147483539
-"""The same: a row with null was changed by the snapshot that added its file."""
+"""The reserved field id. A row with null was last updated by the snapshot that added its file."""
 _FIELD_ID = b"PARQUET:field_id"
 _TRUNCATE = re.compile(r"truncate\((\d+)\)")
 _LAST_CODE_POINT = 0x10FFFF
@@ -102,27 +102,27 @@ def _has_required(fields: Sequence[Mapping[str, Any]]) -> bool:
     )
 
 
-def is_type(kind: Any, data_type: pa.DataType) -> bool:
+def is_type(iceberg_type: Any, data_type: pa.DataType) -> bool:
     """Return whether values of a type are stored in a column (Iceberg's JSON) as they are."""
-    if isinstance(kind, str):
+    if isinstance(iceberg_type, str):
         if pa.types.is_decimal128(data_type):
-            return kind == f"decimal({data_type.precision}, {data_type.scale})"
-        return _TYPES.get(data_type) == kind
-    match kind["type"]:
+            return iceberg_type == f"decimal({data_type.precision}, {data_type.scale})"
+        return _TYPES.get(data_type) == iceberg_type
+    match iceberg_type["type"]:
         case "list":
             return (
                 pa.types.is_list(data_type)
-                and not kind["element-required"]
-                and is_type(kind["element"], data_type.value_type)
+                and not iceberg_type["element-required"]
+                and is_type(iceberg_type["element"], data_type.value_type)
             )
         case "map":
             return (
                 pa.types.is_map(data_type)
-                and not kind["value-required"]
-                and is_type(kind["key"], data_type.key_type)
-                and is_type(kind["value"], data_type.item_type)
+                and not iceberg_type["value-required"]
+                and is_type(iceberg_type["key"], data_type.key_type)
+                and is_type(iceberg_type["value"], data_type.item_type)
             )
-    members = {member["name"]: member["type"] for member in kind["fields"]}
+    members = {member["name"]: member["type"] for member in iceberg_type["fields"]}
     return (
         pa.types.is_struct(data_type)
         and set(members) == {member.name for member in data_type}
@@ -140,7 +140,7 @@ def write_file(
     """
     ids = {column["name"]: (column["id"], column["type"]) for column in schema["fields"]}
     ids |= {ROW_ID: (ROW_ID_FIELD, "long"), SEQUENCE: (SEQUENCE_FIELD, "long")}
-    fields = [_identified(field, *ids[field.name]) for field in rows.schema]
+    fields = [_with_field_id(field, *ids[field.name]) for field in rows.schema]
     sink = pa.BufferOutputStream()
     pq.write_table(
         rows.cast(pa.schema(fields)),
@@ -155,28 +155,30 @@ def write_file(
     for field in rows.schema:
         mode = modes.get(field.name, "none")  # none for the row ids
         if mode != "none" and not pa.types.is_nested(field.type):
-            number, kind = ids[field.name]
-            columns[number] = _metrics(metadata.row_group(0).column(leaf), kind, mode)
+            field_id, iceberg_type = ids[field.name]
+            columns[field_id] = _metrics(metadata.row_group(0).column(leaf), iceberg_type, mode)
         leaf += _leaves(field.type)
     return ParquetFile(content.to_pybytes(), rows.num_rows, columns)
 
 
-def _identified(field: pa.Field, number: int, kind: Any) -> pa.Field:
-    """Return a field with Iceberg's ids, at all depths. ``kind`` is the type in Iceberg's JSON."""
+def _with_field_id(field: pa.Field, field_id: int, iceberg_type: Any) -> pa.Field:
+    """Return a field with Iceberg's ids, at all depths. ``iceberg_type`` is its type in Iceberg's JSON."""
     data_type = field.type
-    if isinstance(kind, dict):
-        match kind["type"]:
+    if isinstance(iceberg_type, dict):
+        match iceberg_type["type"]:
             case "struct":
-                members = {member["name"]: (member["id"], member["type"]) for member in kind["fields"]}
-                data_type = pa.struct([_identified(member, *members[member.name]) for member in data_type])
+                members = {member["name"]: (member["id"], member["type"]) for member in iceberg_type["fields"]}
+                data_type = pa.struct([_with_field_id(member, *members[member.name]) for member in data_type])
             case "list":
-                data_type = pa.list_(_identified(data_type.value_field, kind["element-id"], kind["element"]))
+                data_type = pa.list_(
+                    _with_field_id(data_type.value_field, iceberg_type["element-id"], iceberg_type["element"])
+                )
             case "map":
                 data_type = pa.map_(
-                    _identified(data_type.key_field, kind["key-id"], kind["key"]),
-                    _identified(data_type.item_field, kind["value-id"], kind["value"]),
+                    _with_field_id(data_type.key_field, iceberg_type["key-id"], iceberg_type["key"]),
+                    _with_field_id(data_type.item_field, iceberg_type["value-id"], iceberg_type["value"]),
                 )
-    return pa.field(field.name, data_type, field.nullable, {_FIELD_ID: str(number).encode()})
+    return pa.field(field.name, data_type, field.nullable, {_FIELD_ID: str(field_id).encode()})
 
 
 def _leaves(data_type: pa.DataType) -> int:
@@ -186,7 +188,7 @@ def _leaves(data_type: pa.DataType) -> int:
     return sum(_leaves(data_type.field(index).type) for index in range(data_type.num_fields))
 
 
-def _metrics(chunk: Any, kind: str, mode: str) -> ColumnMetrics:
+def _metrics(chunk: Any, iceberg_type: str, mode: str) -> ColumnMetrics:
     statistics, size, values = chunk.statistics, chunk.total_compressed_size, chunk.num_values
     if statistics is None or not statistics.has_null_count:
         return ColumnMetrics(size, values, 0)
@@ -196,18 +198,18 @@ def _metrics(chunk: Any, kind: str, mode: str) -> ColumnMetrics:
     cut = _TRUNCATE.fullmatch(mode)
     width = int(cut[1]) if cut else None
     lower, upper = statistics.min_raw, statistics.max_raw
-    if kind == "string":
-        bounds = _lower_text(lower.decode(), width), _upper_text(upper.decode(), width)
-    elif kind == "binary":
+    if iceberg_type == "string":
+        bounds = lower.decode()[:width].encode(), _upper_text(upper.decode(), width)
+    elif iceberg_type == "binary":
         bounds = lower[:width], _upper_bytes(upper, width)
     else:
-        bounds = _bound(lower, kind), _bound(upper, kind)
+        bounds = _bound(lower, iceberg_type), _bound(upper, iceberg_type)
     return ColumnMetrics(counts.size, counts.values, counts.nulls, *bounds)
 
 
-def _bound(value: Any, kind: str) -> bytes:
+def _bound(value: Any, iceberg_type: str) -> bytes:
     """Return a value of Parquet's physical type as Iceberg's bytes."""
-    match kind:
+    match iceberg_type:
         case "boolean":
             return bytes([value])
         case "int" | "date":
@@ -219,12 +221,8 @@ def _bound(value: Any, kind: str) -> bytes:
         case "double":
             return struct.pack("<d", value)
     # A decimal: the unscaled number in as few bytes as possible.
-    number = int.from_bytes(value, "big", signed=True) if isinstance(value, bytes) else value
-    return int.to_bytes(number, (number + (number < 0)).bit_length() // 8 + 1, "big", signed=True)
-
-
-def _lower_text(text: str, width: int | None) -> bytes:
-    return text[:width].encode()
+    unscaled = int.from_bytes(value, "big", signed=True) if isinstance(value, bytes) else value
+    return int.to_bytes(unscaled, (unscaled + (unscaled < 0)).bit_length() // 8 + 1, "big", signed=True)
 
 
 def _upper_text(text: str, width: int | None) -> bytes | None:

@@ -22,10 +22,14 @@ from headrace_connectors.lakehouse.direct.data_file import ParquetFile
 from headrace_connectors.lakehouse.failures import DAMAGED, MISSING, Damage, without_values
 from headrace_connectors.lakehouse.table_session import TableSession, java_member
 
+_JAVA_CLASS = "headrace.DirectTable"
+_LOCAL = ("/", "file:/")
+"""Files of this machine are mapped into memory; others are read by Iceberg."""
+
 
 @dataclass(frozen=True, slots=True)
 class VectorFile:
-    """Where the vector of a data file is stored, and how many rows it hides. Another vector is at another place."""
+    """The location of a data file's deletion vector, which identifies it, and the number of rows that it deletes."""
 
     path: str
     offset: int
@@ -47,12 +51,11 @@ class StoredFile:
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """The newest snapshot (0 without one) with its files. ``refused`` is why direct commits are impossible, or None.
+    """The files of the newest snapshot. ``refused`` is why direct commits are impossible, or None.
 
     ``schema`` is Iceberg's JSON, ``metrics`` are the metrics modes by column, ``compression`` is that of Parquet files.
     """
 
-    snapshot: int
     refused: str | None
     schema: Mapping[str, Any]
     metrics: Mapping[str, str]
@@ -62,7 +65,7 @@ class TableState:
 
 @dataclass(frozen=True, slots=True)
 class NewVector:
-    """The complete vector of a data file (``path``), and the number of rows that it hides."""
+    """The complete vector of a data file (``path``), and the number of rows that it deletes."""
 
     path: str
     rows: int
@@ -71,7 +74,7 @@ class NewVector:
 
 @dataclass(frozen=True, slots=True)
 class NewSnapshot:
-    """A commit's snapshot, its data file if it has rows, and the places of its vectors in the order of the commit."""
+    """A commit's snapshot, its data file if it has rows, and its vectors in the order of the commit."""
 
     snapshot: int
     sequence: int
@@ -94,10 +97,10 @@ class DirectTable:
         self._calling = session.calling
         self._jvm, _ = session.java
         self._table: Any = None
-        self._known: int | None = None  # the snapshot of the last ``load`` or ``commit``
-        java_class = java_member(self._jvm, "headrace.DirectTable")
-        if type(java_class).__name__ != "JavaClass":
-            raise Unavailable("Spark's JVM does not have the class headrace.DirectTable")
+        self._snapshot: int | None = None  # of the last ``load`` or ``commit``
+        java_class = java_member(self._jvm, _JAVA_CLASS)
+        if type(java_class).__name__ != "JavaClass":  # py4j returns a package for a name that is not a class
+            raise Unavailable(f"Spark's JVM does not have the class {_JAVA_CLASS}")
         try:
             with self._calling():
                 self._java = java_class()
@@ -111,13 +114,13 @@ class DirectTable:
             load = java_member(self._jvm, "org.apache.iceberg.spark.Spark3Util.loadIcebergTable")
             self._table = load(spark, self._name)
             # Compared here as well: the answer to a commit may have been lost.
-            return bool(self._java.open(self._table) == self._known)
+            return bool(self._java.open(self._table) == self._snapshot)
 
     def load(self) -> TableState:
         """Read the snapshot that ``is_current`` has loaded."""
         with self._calling():
             state = json.loads(self._java.load())
-        self._known = state["snapshot"]
+        self._snapshot = state["snapshot"]
         files = [
             StoredFile(
                 file["path"],
@@ -129,9 +132,7 @@ class DirectTable:
             )
             for file in state["files"]
         ]
-        return TableState(
-            state["snapshot"], state["refused"], state["schema"], state["metrics"], state["compression"], files
-        )
+        return TableState(state["refused"], state["schema"], state["metrics"], state["compression"], files)
 
     def commit(
         self,
@@ -148,10 +149,11 @@ class DirectTable:
         data = None
         if file is not None:
             columns = {}
-            for number, metrics in file.columns.items():
-                entry = {name: value for name, value in asdict(metrics).items() if value is not None}
-                columns[number] = {
-                    name: value.hex() if isinstance(value, bytes) else value for name, value in entry.items()
+            for field_id, metrics in file.columns.items():
+                columns[field_id] = {
+                    name: value.hex() if isinstance(value, bytes) else value
+                    for name, value in asdict(metrics).items()
+                    if value is not None
                 }
             data = {"size": len(file.content), "rows": file.rows, "columns": columns}
         header = json.dumps(
@@ -168,7 +170,7 @@ class DirectTable:
         request = b"".join([*parts, *(vector.content for vector in vectors)])
         with self._calling():  # one call: py4j takes a tenth of a millisecond for each
             result = json.loads(self._java.commit(request))
-        self._known = result["snapshot"]
+        self._snapshot = result["snapshot"]
         stored = None
         if file is not None:
             size, first_row_id, sequence = len(file.content), result["first-row-id"], result["sequence"]
@@ -177,7 +179,7 @@ class DirectTable:
         return NewSnapshot(result["snapshot"], result["sequence"], result["summary"], stored, places)
 
     def read_vector(self, vector: VectorFile | None) -> BitMap64:
-        """Return the rows that a vector hides."""
+        """Return the rows that a vector deletes."""
         if vector is None:
             return BitMap64()
         with self._calling(), _damage_of(vector.path, self._name):
@@ -189,11 +191,10 @@ class DirectTable:
     @contextmanager
     def open(self, file: StoredFile) -> Iterator[pq.ParquetFile]:
         """Open a data file."""
-        is_local = file.path.startswith(("/", "file:/"))
         with self._calling(), _damage_of(file.path, self._name):
             source = (
                 pa.memory_map("/" + file.path.removeprefix("file:").lstrip("/"))
-                if is_local
+                if file.path.startswith(_LOCAL)
                 else pa.PythonFile(_JavaFile(self._table.io().newInputFile(file.path).newStream(), file.size))
             )
             with closing(source), pq.ParquetFile(source) as parquet:

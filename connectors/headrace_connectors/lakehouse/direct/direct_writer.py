@@ -1,13 +1,13 @@
 """Writes small batches to an Iceberg table without a Spark job.
 
 The rows of a batch go into one Parquet file, the rows that they replace and those that are deleted into deletion
-vectors, all in one snapshot (``DirectTable.java``). An index of all keys (``key_index.py``) tells where the stored rows
-are, so that nothing is read. It is valid for one snapshot: a commit on top of another one fails, and the index is
-brought up to date from the files that are new.
+vectors, all in one snapshot (``DirectTable.java``). An index of all keys (``key_index.py``) contains the locations of
+the stored rows, so that a commit reads nothing. The index is valid for one snapshot. A commit on top of another one
+fails, and the index is updated from the files that are new.
 
 The gate of an action (``core/model/actions.py``) is open if its position is above the highest position of the file that
-contains the stored row. Other batches need the versions of single rows, or their cells: they are declined, and a MERGE
-writes them.
+contains the stored row. A batch that needs the version of a single row, or stored cells, is declined. A MERGE writes
+it.
 
 An updated row keeps its ``_row_id`` (https://iceberg.apache.org/spec/#row-lineage).
 
@@ -57,7 +57,7 @@ from headrace_connectors.lakehouse.direct.key_index import (
     KeyIndex,
     Keys,
     file_numbers,
-    locations,
+    row_locations,
     rows_in_file,
 )
 from headrace_connectors.lakehouse.schema import VERSION_COLUMNS
@@ -66,12 +66,11 @@ from headrace_connectors.lakehouse.table_format import CommitResult, Declined
 from headrace_connectors.lakehouse.table_session import TableSession
 
 MOST_ROWS = 20_000
-"""The largest batch: above it a MERGE costs less."""
+"""The largest batch. Larger ones were not measured beside MERGE yet."""
 
-_TOO_LARGE = "its keys do not fit the memory for indexes (write.index.memory.bytes)"
+_TOO_LARGE = "the keys of the table exceed the memory for indexes (write.index.memory.bytes)"
 _POSITION, _TOPIC, *_ = VERSION_COLUMNS.names
 
-Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
 
 
@@ -80,7 +79,7 @@ class _IndexedFile:
     """A data file whose rows are in the index.
 
     ``highest`` is the highest position of its rows (b"" if none has one), ``row_ids`` are the ids that the file
-    contains (-1 for a row whose id is that of its place), and ``deleted`` are the rows that its vector hides.
+    contains (-1 for a row whose id follows from its position), and ``deleted`` are the rows that its vector deletes.
     """
 
     stored: StoredFile
@@ -111,7 +110,9 @@ class IcebergDirectWriter:
         types = [schema.field(key).type for key in key_fields]
         self._integers = len(types) == 1 and pa.types.is_integer(types[0])
         is_plain = bool(types) and not any(map(pa.types.is_nested, types)) and "." not in "".join(key_fields)
-        self._refused = "" if is_plain else "its key has nested columns, names with a dot, or no column"
+        self._refused = (
+            "" if is_plain else "the table has no key, or one with nested columns or names that contain a dot"
+        )
         self._memory = memory
         self._in_use = threading.Lock()
         self._table: DirectTable | None = None
@@ -143,35 +144,38 @@ class IcebergDirectWriter:
     def _write(self, actions: Actions, schema: pa.Schema, properties: Mapping[str, str]) -> CommitResult:
         self._decline_unsuitable(actions)
         table, state = self._current(schema)
-        keys = self._keys([_key_column(actions, schema, key) for key in self._key_fields])
-        where = self._index.find(keys)
-        self._decline_if_cells_or_versions_count(actions, schema, where)
+        columns = {column.name: column.values for column in actions.columns}
+        keys = self._keys([in_lake_type(columns[name], name, schema) for name in self._key_fields])
+        locations = self._index.find(keys)
+        self._decline_if_cells_or_versions_count(actions, schema, locations)
         written = np.flatnonzero(~actions.delete)
-        replaced = where[where != ABSENT]
-        counts = MergeCounts(len(written), int((actions.delete & (where != ABSENT)).sum()))
+        replaced = locations[locations != ABSENT]
+        counts = MergeCounts(len(written), int((actions.delete & (locations != ABSENT)).sum()))
         if not len(written) and not len(replaced):
             return CommitResult(counts, made=False)
 
-        file, row_ids = None, self._row_ids(where[written])
+        file, row_ids = None, self._row_ids(locations[written])
         if len(written):
             rows = _rows(actions, schema, written, row_ids)
             file = write_file(rows, state.schema, state.metrics, state.compression)
-        hidden = self._with_rows(replaced)
+        deleted = self._deleted_with(replaced)
         vectors = [
             NewVector(self._files[number].stored.path, len(bitmap), deletion_vectors.encode(bitmap))
-            for number, bitmap in hidden.items()
+            for number, bitmap in deleted.items()
         ]
+        self._state = None  # until the index contains the commit
         snapshot = table.commit(file, vectors, properties)
-        for (number, bitmap), place in zip(hidden.items(), snapshot.vectors, strict=True):
-            indexed = self._files[number]
-            indexed.stored, indexed.deleted = replace(indexed.stored, vector=place), bitmap
-        where = np.full(len(actions), ABSENT, np.int64)
+        number, new_locations = self._next_number, np.full(len(actions), ABSENT, np.int64)
+        new_locations[written] = row_locations(number, np.arange(len(written)))
+        self._index.put(keys, new_locations)
         if snapshot.file is not None:
             highest = max(actions.version.position[written].tolist())
             known_ids = None if row_ids.null_count == len(row_ids) else pc.fill_null(row_ids, -1).to_numpy()
-            number = self._number(_IndexedFile(snapshot.file, highest, known_ids))
-            where[written] = locations(number, np.arange(len(written)))
-        self._index.put(keys, where)
+            self._register(_IndexedFile(snapshot.file, highest, known_ids))
+        for (other, bitmap), vector in zip(deleted.items(), snapshot.vectors, strict=True):
+            indexed = self._files[other]
+            indexed.stored, indexed.deleted = replace(indexed.stored, vector=vector), bitmap
+        self._state = state
         return _result(counts, snapshot)
 
     # -- which batches ------------------------------------------------------------------------------------------------
@@ -182,7 +186,7 @@ class IcebergDirectWriter:
         if self._refused:
             raise Declined(self._refused)
         if len(actions) > MOST_ROWS:
-            raise Declined("the batch is large")
+            raise Declined(f"the batch has more than {MOST_ROWS} rows")
         if actions.key_fields != self._key_fields:
             raise Declined("the key of the changes is not that of the table")
         open_states = (CellState.UNCHANGED, CellState.CARRIED)
@@ -192,9 +196,9 @@ class IcebergDirectWriter:
             if column.name in self._key_fields and column.values.null_count:
                 raise Declined("a key is null")
 
-    def _decline_if_cells_or_versions_count(self, actions: Actions, schema: pa.Schema, where: Ints) -> None:
+    def _decline_if_cells_or_versions_count(self, actions: Actions, schema: pa.Schema, locations: Ints) -> None:
         """Decline a batch if a stored row decides whether an action applies, or which cells or position it writes."""
-        stored = where != ABSENT
+        stored = locations != ABSENT
         if not stored.any():
             return
         if (actions.gates.by_arrival & stored).any():
@@ -202,7 +206,7 @@ class IcebergDirectWriter:
         names = {column.name for column in actions.columns}
         if any(name not in names for name in schema.names) and (stored & ~actions.delete & ~actions.fresh).any():
             raise Declined("rows keep the cells of columns that the changes lack")
-        numbers = file_numbers(where[stored])
+        numbers = file_numbers(locations[stored])
         highest = np.array([b""] * len(numbers), actions.gates.position.dtype)
         for number in np.unique(numbers).tolist():
             position = self._files[number].highest
@@ -228,11 +232,11 @@ class IcebergDirectWriter:
             if reason := state.refused or unsuitable_columns(state.schema, schema):
                 self._refuse(reason)
             if set(schema.names) != set(data_columns(state.schema)):
-                raise Declined("another writer has changed its columns")
+                raise Declined("another writer has changed the columns of the table")
             try:
                 self._synchronize(self._table, state)
             except DuplicateKey:
-                self._refuse("several of its rows have one key")
+                self._refuse("several rows of the table have the same key")
             self._state = state
         return self._table, self._state
 
@@ -252,7 +256,7 @@ class IcebergDirectWriter:
             vector = indexed.deleted
             if file is not None and file.vector != indexed.stored.vector:
                 vector = table.read_vector(file.vector)
-            if file is None or not indexed.deleted <= vector:  # compacted, or a rollback has restored rows
+            if file is None or not indexed.deleted <= vector:  # after a compaction, or a rollback that restores rows
                 self._index.remove_file(number)
                 del self._files[number]
                 continue
@@ -291,39 +295,34 @@ class IcebergDirectWriter:
         row_ids = None
         if row_id is not None and rows[row_id].null_count < file.rows:
             row_ids = pc.fill_null(rows[row_id], -1).to_numpy()
-        number, index = self._next_number, np.flatnonzero(live)
-        self._index.add(keys.take(pa.array(index)), locations(number, index))
-        self._number(_IndexedFile(file, highest, row_ids, deleted))
+        rows_alive = np.flatnonzero(live)
+        self._index.add(keys.take(pa.array(rows_alive)), row_locations(self._next_number, rows_alive))
+        self._register(_IndexedFile(file, highest, row_ids, deleted))
 
     def _keys(self, columns: Sequence[pa.Array]) -> Keys:
         return columns[0].cast(pa.int64()) if self._integers else canonical_keys(columns)
 
-    def _number(self, indexed: _IndexedFile) -> int:
-        number, self._next_number = self._next_number, self._next_number + 1
-        self._files[number] = indexed
-        return number
+    def _register(self, indexed: _IndexedFile) -> None:
+        """Store a file whose rows are in the index, under the next number."""
+        self._files[self._next_number] = indexed
+        self._next_number += 1
 
-    def _row_ids(self, where: Ints) -> pa.Array:
+    def _row_ids(self, locations: Ints) -> pa.Array:
         """Return the ids of the stored rows, null for new rows."""
-        ids = np.full(len(where), -1, np.int64)
-        numbers = np.where(where == ABSENT, -1, file_numbers(where))
+        ids = np.full(len(locations), -1, np.int64)
+        numbers = np.where(locations == ABSENT, -1, file_numbers(locations))
         for number in np.unique(numbers[numbers >= 0]).tolist():
             chosen = numbers == number
-            ids[chosen] = self._files[number].ids(rows_in_file(where[chosen]))
+            ids[chosen] = self._files[number].ids(rows_in_file(locations[chosen]))
         return pa.array(ids, pa.int64(), mask=ids < 0)
 
-    def _with_rows(self, replaced: Ints) -> Mapping[int, BitMap64]:
-        """Return the vectors of files, by number, that hide these rows as well."""
-        numbers = file_numbers(replaced)
+    def _deleted_with(self, locations: Ints) -> Mapping[int, BitMap64]:
+        """Return the deleted rows of files, by file number, with those at ``locations``."""
+        numbers = file_numbers(locations)
         return {
-            number: self._files[number].deleted | BitMap64(rows_in_file(replaced[numbers == number]).tolist())
+            number: self._files[number].deleted | BitMap64(rows_in_file(locations[numbers == number]).tolist())
             for number in np.unique(numbers).tolist()
         }
-
-
-def _key_column(actions: Actions, schema: pa.Schema, name: str) -> pa.Array:
-    [column] = [column for column in actions.columns if column.name == name]
-    return in_lake_type(column.values, name, schema)
 
 
 def _rows(actions: Actions, schema: pa.Schema, index: Ints, row_ids: pa.Array) -> pa.Table:

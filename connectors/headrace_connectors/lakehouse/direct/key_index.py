@@ -1,4 +1,4 @@
-"""Where the row of each key is: the file and the row in it, for all rows of a table. Pure.
+"""The index of a table's row keys: the location (file and row in it) of each key's row. Pure.
 
 An index takes 16 bytes per row whose key is one integer column. Other keys are their canonical texts
 (``core/model/keys.py``): a hash finds candidates, and the texts are compared. New keys are in a dictionary first, which
@@ -36,17 +36,17 @@ class DuplicateKey(Exception):
     """Two rows have one key: an index cannot tell which one a change is for."""
 
 
-def locations(file: int, rows: Ints) -> Ints:
+def row_locations(file: int, rows: Ints) -> Ints:
     """Return the locations of ``rows`` in the file with this number."""
     return (np.int64(file) << _ROW_BITS) | rows
 
 
-def file_numbers(where: Ints) -> Ints:
-    return where >> _ROW_BITS
+def file_numbers(locations: Ints) -> Ints:
+    return locations >> _ROW_BITS
 
 
-def rows_in_file(where: Ints) -> Ints:
-    return where & ((1 << _ROW_BITS) - 1)
+def rows_in_file(locations: Ints) -> Ints:
+    return locations & ((1 << _ROW_BITS) - 1)
 
 
 class KeyIndex:
@@ -56,66 +56,66 @@ class KeyIndex:
         self._integers = integers
         self._hash = hash_of
         self._codes = np.empty(0, np.int64)  # sorted: the integers, or the hashes of the texts
-        self._where = np.empty(0, np.int64)
+        self._locations = np.empty(0, np.int64)
         self._texts = pa.array([], pa.large_string())  # in the order of the codes
         self._new: dict[object, int] = {}
 
     def __len__(self) -> int:
         """Return the number of keys with a row."""
-        return int(np.count_nonzero(self._where != ABSENT)) + len(self._new)
+        return int(np.count_nonzero(self._locations != ABSENT)) + len(self._new)
 
     @property
     def nbytes(self) -> int:
         texts = 0 if self._integers else self._texts.nbytes
-        return self._codes.nbytes + self._where.nbytes + texts + _BYTES_PER_NEW_KEY * len(self._new)
+        return self._codes.nbytes + self._locations.nbytes + texts + _BYTES_PER_NEW_KEY * len(self._new)
 
     def find(self, keys: Keys) -> Ints:
         """Return the location of each key, or ABSENT."""
         slots = self._slots(keys)
-        found = np.where(slots < 0, ABSENT, self._where[slots] if len(self._where) else ABSENT)
+        locations = np.where(slots < 0, ABSENT, self._locations[slots] if len(self._locations) else ABSENT)
         if self._new:
             for index in np.flatnonzero(slots < 0):
-                found[index] = self._new.get(keys[index].as_py(), ABSENT)
-        return found
+                locations[index] = self._new.get(keys[index].as_py(), ABSENT)
+        return locations
 
-    def put(self, keys: Keys, where: Ints) -> None:
+    def put(self, keys: Keys, locations: Ints) -> None:
         """Store the locations of keys, ABSENT for keys that have lost their row."""
         is_large = len(keys) + len(self._new) >= max(_MERGE_FROM, len(self._codes) // 8)
         if is_large:
             self._merge(self._array(list(self._new)), np.fromiter(self._new.values(), np.int64, len(self._new)))
             self._new = {}
         slots = self._slots(keys)
-        self._where[slots[slots >= 0]] = where[slots >= 0]
+        self._locations[slots[slots >= 0]] = locations[slots >= 0]
         outside = np.flatnonzero(slots < 0)
-        keys, where = keys.take(pa.array(outside)), where[outside]
+        keys, locations = keys.take(pa.array(outside)), locations[outside]
         if is_large:
-            stored = np.flatnonzero(where != ABSENT)
-            self._merge(keys.take(pa.array(stored)), where[stored])
+            stored = np.flatnonzero(locations != ABSENT)
+            self._merge(keys.take(pa.array(stored)), locations[stored])
             return
-        for key, location in zip(keys.to_pylist(), where.tolist(), strict=True):
+        for key, location in zip(keys.to_pylist(), locations.tolist(), strict=True):
             if location == ABSENT:
                 self._new.pop(key, None)
             else:
                 self._new[key] = location
 
-    def add(self, keys: Keys, where: Ints) -> None:
+    def add(self, keys: Keys, locations: Ints) -> None:
         """Store the locations of rows that a file contains. Raises DuplicateKey if a key has a row already."""
         if (self.find(keys) != ABSENT).any() or len(pc.unique(keys)) < len(keys):
             raise DuplicateKey
-        self.put(keys, where)
+        self.put(keys, locations)
 
     def remove_file(self, file: int) -> None:
         """Remove all rows of a file."""
-        self._where[file_numbers(self._where) == file] = ABSENT
-        self._new = {key: where for key, where in self._new.items() if where >> _ROW_BITS != file}
+        self._locations[file_numbers(self._locations) == file] = ABSENT
+        self._new = {key: location for key, location in self._new.items() if location >> _ROW_BITS != file}
 
     def remove_rows(self, file: int, rows: Ints) -> None:
         """Remove these rows of a file, if they are in it."""
-        gone = locations(file, rows)
-        self._where[np.isin(self._where, gone)] = ABSENT
+        removed = row_locations(file, rows)
+        self._locations[np.isin(self._locations, removed)] = ABSENT
         if self._new:
-            removed = set(gone.tolist())
-            self._new = {key: where for key, where in self._new.items() if where not in removed}
+            chosen = set(removed.tolist())
+            self._new = {key: location for key, location in self._new.items() if location not in chosen}
 
     def _array(self, keys: Sequence[object]) -> Keys:
         return pa.array(keys, pa.int64() if self._integers else pa.string())
@@ -150,12 +150,12 @@ class KeyIndex:
             slot += 1
         return -1
 
-    def _merge(self, keys: Keys, where: Ints) -> None:
+    def _merge(self, keys: Keys, locations: Ints) -> None:
         """Merge keys that are not in the arrays into them, and drop keys without a row."""
-        kept = np.flatnonzero(self._where != ABSENT)
+        kept = np.flatnonzero(self._locations != ABSENT)
         codes = np.concatenate([self._codes[kept], self._code(keys)])
         order = np.argsort(codes, kind="stable")
         if not self._integers:
             texts = pa.concat_arrays([self._texts.take(pa.array(kept)), keys.cast(pa.large_string())])
             self._texts = texts.take(pa.array(order))
-        self._codes, self._where = codes[order], np.concatenate([self._where[kept], where])[order]
+        self._codes, self._locations = codes[order], np.concatenate([self._locations[kept], locations])[order]

@@ -35,7 +35,7 @@ MOST_BYTES = 8 * 2**20
 
 
 class MergedFiles(NamedTuple):
-    """The bytes that were rewritten, and whether nothing that is worth it was left to Spark."""
+    """The bytes that were rewritten, and whether they are all files that are worth a rewrite."""
 
     written: int
     complete: bool
@@ -58,7 +58,11 @@ class SmallFiles:
         state = table.load()
         if state.refused is not None:
             return MergedFiles(0, complete=False)
-        rewrites = plan([_planned(file) for file in state.files], budget)
+        files = [
+            DataFile(file.path, "", file.size, file.rows, file.vector.rows if file.vector else 0)
+            for file in state.files
+        ]
+        rewrites = plan(files, budget)
         small = [rewrite for rewrite in rewrites if rewrite.cost <= MOST_BYTES]
         written, complete = 0, len(small) == len(rewrites)
         for rewrite in small:
@@ -89,12 +93,8 @@ class SmallFiles:
         return True
 
 
-def _planned(file: StoredFile) -> DataFile:
-    return DataFile(file.path, "", file.size, file.rows, file.vector.rows if file.vector else 0)
-
-
 def _live_rows(table: DirectTable, state: TableState, file: StoredFile) -> pa.Table | None:
-    """Return the rows of a file that no vector hides, with their lineage; None if a column has been converted since."""
+    """Return the live rows of a file with their lineage; None if the table's columns have other types or defaults."""
     with table.open(file) as parquet:
         names = column_names(parquet)
         stored = parquet.read()

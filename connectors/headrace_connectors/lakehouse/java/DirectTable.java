@@ -99,7 +99,7 @@ public final class DirectTable {
     private int schema; // and its schema
     private List<ManifestFile> manifests = List.of();
     private Map<String, Vector> vectors = new HashMap<>(); // by data file
-    private Map<String, String> places = new HashMap<>(); // the manifest that contains a data file
+    private Map<String, String> manifestOf = new HashMap<>(); // by data file
 
     public DirectTable() throws ReflectiveOperationException {
         this.listWriter = Class.forName("org.apache.iceberg.ManifestLists", true, Table.class.getClassLoader())
@@ -167,7 +167,7 @@ public final class DirectTable {
                     listed.put(file.location(), manifest.path());
                     Vector vector = found.get(file.location());
                     if (vector != null) {
-                        entry.set("vector", place(vector.file()));
+                        entry.set("vector", locationOf(vector.file()));
                     }
                 }
             }
@@ -176,7 +176,7 @@ public final class DirectTable {
         schema = metadata.currentSchemaId();
         manifests = read;
         vectors = found;
-        places = listed;
+        manifestOf = listed;
         result.put("snapshot", known);
         result.set("schema", JSON.readTree(SchemaParser.toJson(metadata.schema())));
         result.put("refused", refused);
@@ -192,13 +192,13 @@ public final class DirectTable {
         return JSON.writeValueAsString(result);
     }
 
-    private static ObjectNode place(DeleteFile vector) {
-        ObjectNode place = JSON.createObjectNode();
-        place.put("path", vector.location());
-        place.put("offset", vector.contentOffset());
-        place.put("size", vector.contentSizeInBytes());
-        place.put("rows", vector.recordCount());
-        return place;
+    private static ObjectNode locationOf(DeleteFile vector) {
+        ObjectNode location = JSON.createObjectNode();
+        location.put("path", vector.location());
+        location.put("offset", vector.contentOffset());
+        location.put("size", vector.contentSizeInBytes());
+        location.put("rows", vector.recordCount());
+        return location;
     }
 
     private String refused(TableMetadata metadata) {
@@ -283,7 +283,7 @@ public final class DirectTable {
         known = commit.snapshot.snapshotId();
         manifests = commit.manifests;
         vectors = commit.vectors;
-        places = commit.places;
+        manifestOf = commit.manifestOf;
         return JSON.writeValueAsString(commit.result);
     }
 
@@ -303,7 +303,7 @@ public final class DirectTable {
         private int offset;
         private List<ManifestFile> manifests = new ArrayList<>();
         private Map<String, Vector> vectors = new HashMap<>(DirectTable.this.vectors);
-        private Map<String, String> places = new HashMap<>(DirectTable.this.places);
+        private Map<String, String> manifestOf = new HashMap<>(DirectTable.this.manifestOf);
         private Snapshot snapshot;
 
         Commit(TableMetadata base, Snapshot parent, JsonNode header, byte[] request, int offset) {
@@ -357,7 +357,7 @@ public final class DirectTable {
             result.put("file", location);
             result.put("first-row-id", base.nextRowId());
             OutputFile output = manifest(0);
-            places.put(location, output.location());
+            manifestOf.put(location, output.location());
             ManifestWriter<DataFile> writer = ManifestFiles.write(base.formatVersion(), spec, output, id);
             try (writer) {
                 writer.add(file);
@@ -368,7 +368,7 @@ public final class DirectTable {
         /** Write one manifest in place of those that contain the removed files. */
         private ManifestFile writeWithout(Set<String> removed, Set<String> replaced) throws IOException {
             for (String path : removed) {
-                replaced.add(places.remove(path));
+                replaced.add(manifestOf.remove(path));
             }
             OutputFile output = manifest(2);
             ManifestWriter<DataFile> writer = ManifestFiles.write(base.formatVersion(), spec, output, id);
@@ -394,7 +394,7 @@ public final class DirectTable {
                     } else {
                         long added = snapshotOf(base, entry.fileSequenceNumber(), manifest);
                         writer.existing(file, added, sequence, entry.fileSequenceNumber());
-                        places.put(file.location(), output);
+                        manifestOf.put(file.location(), output);
                     }
                 }
             }
@@ -476,7 +476,7 @@ public final class DirectTable {
                         .build();
                 news.add(file);
                 summary.addedFile(spec, file);
-                stored.add(place(file));
+                stored.add(locationOf(file));
             }
             return news;
         }

@@ -1,4 +1,4 @@
-"""How a worker divides the memory that it may use: Spark's JVM, Python itself, and changes that are not durable yet."""
+"""How a worker divides its memory: the lakehouse (Spark's JVM, key indexes), Python, changes that are not durable."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CGROUPS = Path("/sys/fs/cgroup")
 
 @dataclass(frozen=True, slots=True)
 class MemoryPlan:
-    """Bytes: ``available`` to the worker, ``parts`` of Spark's JVM, ``changes`` that are read and not durable.
+    """Bytes: ``available`` to the worker, ``parts`` of the lakehouse, ``changes`` that are read and not durable.
 
     A batch that is written takes its size once more while it is folded and handed to Spark, so ``working`` equals
     ``changes``.
@@ -34,7 +34,7 @@ class MemoryPlan:
 
     @property
     def engine(self) -> int:
-        """Bytes of Spark's JVM."""
+        """Bytes of the lakehouse: of Spark's JVM and of key indexes."""
         return sum(self.parts.values())
 
     @property
@@ -49,7 +49,7 @@ class MemoryPlan:
     def __str__(self) -> str:
         of_spark = ", ".join(f"{name} {_mebibytes(size)}" for name, size in self.parts.items())
         parts = (
-            f"Spark {_mebibytes(self.engine)} ({of_spark}) + Python {_mebibytes(PYTHON_BYTES)} + "
+            f"lakehouse {_mebibytes(self.engine)} ({of_spark}) + Python {_mebibytes(PYTHON_BYTES)} + "
             f"changes (worker.memory.bytes) {_mebibytes(self.changes)} + "
             f"their copies while they are written {_mebibytes(self.working)}"
         )

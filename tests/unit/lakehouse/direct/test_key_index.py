@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
@@ -11,21 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace_connectors.lakehouse.direct import key_index
-from headrace_connectors.lakehouse.direct.key_index import ABSENT, DuplicateKey, KeyIndex, locations
+from headrace_connectors.lakehouse.direct.key_index import ABSENT, DuplicateKey, KeyIndex, row_locations
 
 Model = dict[int, tuple[int, int]]
 """File and row by key."""
 
 KEYS = st.integers(-9, 9)
 PUT = st.dictionaries(KEYS, st.one_of(st.none(), st.integers(0, 2**31)), max_size=6)
-STEPS = st.lists(
-    st.one_of(
-        st.tuples(st.just("put"), PUT),
-        st.tuples(st.just("remove rows"), st.lists(KEYS, max_size=4)),
-        st.tuples(st.just("remove file"), st.integers(0, 4)),
-    ),
-    max_size=12,
-)
+STEPS = st.lists(st.one_of(PUT, st.lists(KEYS, max_size=4), st.integers(0, 4)), max_size=12)
+"""Puts by key, keys whose rows are removed, and a file that is removed."""
 
 
 def array(keys: list[int], integers: bool) -> pa.Array:
@@ -42,29 +36,31 @@ def constant(_: str) -> int:
 )
 @given(steps=STEPS)
 def test_an_index_finds_what_a_dictionary_finds(
-    integers: bool, hash_of: Callable[[str], int], merge_from: int, steps: list[tuple[str, object]]
+    integers: bool,
+    hash_of: Callable[[str], int],
+    merge_from: int,
+    steps: list[dict[int, int | None] | list[int] | int],
 ) -> None:
     """After any puts and removals, also of keys that are not there, with equal hashes and merged at any time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(key_index, "_MERGE_FROM", merge_from)
         index, model = KeyIndex(integers=integers, hash_of=hash_of), Model()
-        for file, (step, given_keys) in enumerate(steps):
-            if step == "put":
-                assert isinstance(given_keys, Mapping)
-                where = [ABSENT if row is None else int(locations(file, np.int64(row))) for row in given_keys.values()]
-                index.put(array(list(given_keys), integers), np.array(where, np.int64))
-                for key, row in given_keys.items():
-                    model.pop(key, None)
-                    if row is not None:
-                        model[key] = (file, row)
-            elif step == "remove file":
-                index.remove_file(given_keys)  # type: ignore[arg-type]
-                model = {key: place for key, place in model.items() if place[0] != given_keys}
+        for file, step in enumerate(steps):
+            if isinstance(step, dict):
+                put = [ABSENT if row is None else int(row_locations(file, np.int64(row))) for row in step.values()]
+                index.put(array(list(step), integers), np.array(put, np.int64))
+                model = {key: row for key, row in model.items() if key not in step}
+                model |= {key: (file, row) for key, row in step.items() if row is not None}
+            elif isinstance(step, int):
+                index.remove_file(step)
+                model = {key: location for key, location in model.items() if location[0] != step}
             else:
-                for key in given_keys:  # type: ignore[attr-defined]
+                for key in step:
                     removed, row = model.pop(key, (99, 0))
                     index.remove_rows(removed, np.array([row], np.int64))
-            expected = [int(locations(*map(np.int64, model[key]))) if key in model else ABSENT for key in range(-9, 10)]
+            expected = [
+                int(row_locations(*map(np.int64, model[key]))) if key in model else ABSENT for key in range(-9, 10)
+            ]
             assert index.find(array(list(range(-9, 10)), integers)).tolist() == expected
             assert len(index) == len(model)
 
@@ -74,13 +70,13 @@ def test_two_rows_with_one_key_are_refused(integers: bool) -> None:
     """Within a file, and in two files."""
     index = KeyIndex(integers=integers)
     with pytest.raises(DuplicateKey):
-        index.add(array([1, 1], integers), locations(0, np.arange(2)))
-    index.add(array([1, 2], integers), locations(0, np.arange(2)))
+        index.add(array([1, 1], integers), row_locations(0, np.arange(2)))
+    index.add(array([1, 2], integers), row_locations(0, np.arange(2)))
     with pytest.raises(DuplicateKey):
-        index.add(array([2, 3], integers), locations(1, np.arange(2)))
+        index.add(array([2, 3], integers), row_locations(1, np.arange(2)))
 
 
 def test_an_integer_key_takes_16_bytes() -> None:
     index = KeyIndex(integers=True)
-    index.add(pa.array(range(100_000), pa.int64()), locations(0, np.arange(100_000)))
+    index.add(pa.array(range(100_000), pa.int64()), row_locations(0, np.arange(100_000)))
     assert index.nbytes == 1_600_000

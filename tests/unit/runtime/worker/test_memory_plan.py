@@ -14,7 +14,7 @@ def test_changes_get_half_of_the_remaining_memory() -> None:
     assert plan.fits
     assert plan.needed == plan.available
     assert str(plan) == (
-        "Spark 3072 MiB (heap 2048 MiB, metaspace 1024 MiB) + Python 512 MiB + "
+        "lakehouse 3072 MiB (heap 2048 MiB, metaspace 1024 MiB) + Python 512 MiB + "
         "changes (worker.memory.bytes) 1280 MiB + their copies while they are written 1280 MiB = 6144 MiB of 6144 MiB"
     )
 
