@@ -17,7 +17,15 @@ Model = dict[int, tuple[int, int]]
 """File and row by key."""
 
 KEYS = st.integers(-9, 9)
-PUT = st.dictionaries(KEYS, st.one_of(st.none(), st.integers(0, 2**31)), max_size=6)
+
+
+def have_own_rows(put: dict[int, int | None]) -> bool:
+    """Return whether no two keys of a put have the same row."""
+    rows = [row for row in put.values() if row is not None]
+    return len(set(rows)) == len(rows)
+
+
+PUT = st.dictionaries(KEYS, st.one_of(st.none(), st.integers(0, 2**31)), max_size=6).filter(have_own_rows)
 STEPS = st.lists(st.one_of(PUT, st.lists(KEYS, max_size=4), st.integers(0, 4)), max_size=12)
 """Puts by key, keys whose rows are removed, and a file that is removed."""
 
