@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from support.fix_spark import Warehouse
-from support.lake.lake_actions import KEEP, Row, actions, commit, delete
+from support.lake.lake_actions import CARRY, KEEP, Row, actions, commit, delete
 from support.lake.lake_harness import DAY, ITEM, NOW, apply, item
 
 from headrace.config.engine import EngineSettings
@@ -126,6 +126,35 @@ def test_a_commit_needs_no_job(shop: Shop, commits: Commits) -> None:
         "total-records": "5",
     }
     assert shop.rows() == {1: ("one", "o", 1), 3: ("n", "o", 1), 4: ("n", "o", 1)}
+
+
+def test_kept_cells_and_late_changes_need_no_job(shop: Shop, commits: Commits) -> None:
+    """Stored cells and versions are read by location: after the row's column was widened, renamed and others added."""
+    table = shop.open()
+    table.evolve(ITEM, ["id"])
+    apply(table, *(item(key, f"{key}", "note", key, position=10) for key in range(1, 7)))
+    shop.sql("ALTER TABLE {table} RENAME COLUMN qty TO old")
+    shop.sql("ALTER TABLE {table} RENAME COLUMN old TO qty")
+    shop.sql("ALTER TABLE {table} ALTER COLUMN qty TYPE BIGINT")
+    shop.sql("ALTER TABLE {table} ADD COLUMNS (more STRING)")
+    table, count = shop.open(), commits.count
+    kept = [item(1, "new", KEEP, KEEP, position=20), item(2, KEEP, "new", 20, position=21)]
+    late = [item(3, "late", position=9), delete({"id": 4}, position=10), item(5, "equal", position=10)]
+    moved = [delete({"id": 6}, position=22), item(7, CARRY, CARRY, 70, position=22, fresh=True, carry=5)]
+    assert apply(table, *kept, *late, *moved, item(8, KEEP, position=22)) == (3, 1)
+    assert apply(table, *kept, *late) == (0, 0)
+    narrow = pa.schema([ITEM.field("id"), ITEM.field("name")])
+    rows = [Row({"id": 1, "name": "narrow"}, position=30), Row({"id": 2, "name": "anew"}, position=30, fresh=True)]
+    table.merge(actions(narrow, rows), commit())
+    assert shop.rows() == {
+        1: ("narrow", "note", 1),
+        2: ("anew", None, None),
+        3: ("3", "note", 3),
+        4: ("4", "note", 4),
+        5: ("5", "note", 5),
+        7: ("6", "note", 70),
+    }
+    assert commits.count == count + 2
 
 
 def test_the_metrics_are_those_of_icebergs_writers(
@@ -321,11 +350,9 @@ def test_mixed_commits_of_two_handles_and_others(
                     batch.append(delete({"id": key}, position=position))
                     deleted += expected.pop(key, None) is not None
                 else:
-                    name = f"{position}"
-                    batch.append(
-                        item(key, name, position=position, note=KEEP if key in model and step == "merge" else "o")
-                    )
-                    expected[key] = (name, model[key][1] if key in model and step == "merge" else "o", 1)
+                    name, keeps = f"{position}", key in model and chance.random() < 0.4
+                    batch.append(item(key, name, position=position, note=KEEP if keeps else "o"))
+                    expected[key] = (name, model[key][1] if keeps else "o", 1)
             upserted = sum(not row.delete for row in batch)
             with monkeypatch.context() as patch:
                 patch.setattr(shop.warehouse.lakehouse.indexes, "limit", 0 if step == "merge" else limit)

@@ -157,9 +157,10 @@ class IcebergFormat:
         """Make an empty append: compactions and deletes of complete files do not store the session's properties."""
         table = IcebergTable(session, self.sql_name(path))
         newest = next(table.snapshots(), None)
-        if properties and newest is not None and GROUP not in newest.summary:
+        lost = bool(properties) and newest is not None and GROUP not in newest.summary
+        if lost:
             table.append_nothing(properties)
-        return bool(properties)
+        return lost
 
     def version(self, session: TableSession, path: TablePath) -> str:
         return IcebergTable(session, self.sql_name(path)).version()

@@ -17,6 +17,7 @@ from typing import NamedTuple, Protocol
 import pyarrow as pa
 
 from headrace.core.model.actions import Actions
+from headrace.core.model.events import RowVersion
 from headrace.ports import MergeCounts
 from headrace_connectors.lakehouse.merge import text_literal
 from headrace_connectors.lakehouse.table_session import TableSession
@@ -72,6 +73,9 @@ class DirectWriter(Protocol):
         committed in between.
         """
 
+    def stored(self, actions: Actions, schema: pa.Schema) -> Mapping[str, RowVersion]:
+        """Return the versions of the rows under the actions' keys, by key. Raises Declined."""
+
 
 class TableFormat(Protocol):
     """The tables of one format in one warehouse, with the options of one connector."""
@@ -123,7 +127,7 @@ class TableFormat(Protocol):
         """Return the result of the commit with ``write_id``; None if there is no such commit."""
 
     def carry(self, session: TableSession, path: TablePath, properties: Mapping[str, str]) -> bool:
-        """Make a commit with ``properties`` if the newest has none; return whether there is such a commit now."""
+        """Make a commit with ``properties`` if the newest has none; return whether it was made."""
 
     def version(self, session: TableSession, path: TablePath) -> str:
         """Return the id of the table's newest commit, which no commit of another table has. It is cheap."""

@@ -10,7 +10,7 @@ import logging
 import threading
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 
@@ -322,17 +322,19 @@ class SparkTable:
     def _merge_directly(self, actions: Actions, commit: Commit) -> CommitResult | None:
         """Apply the actions without a Spark job; None if that is impossible for the batch."""
         schema = self._existing_schema()
-        if self._soft:
-            return None
-        if self._direct is None:
-            self._direct = self._format.direct_writer(self._session, self._path, schema, self._key_fields)
-        if self._direct is None:
-            return None
         try:
-            return self._commit(partial(self._direct.write, actions, schema), commit)
+            return self._commit(partial(self._direct_writer(schema).write, actions, schema), commit)
         except Declined as declined:
             log.debug("%s: a batch of %d rows is merged by Spark: %s", self._label, len(actions), declined)
             return None
+
+    def _direct_writer(self, schema: pa.Schema) -> DirectWriter:
+        """Raises Declined if the table has none."""
+        if self._direct is None and not self._soft:
+            self._direct = self._format.direct_writer(self._session, self._path, schema, self._key_fields)
+        if self._direct is None:
+            raise Declined("there is no direct writer for the format or mode of the table")
+        return self._direct
 
     def _by_sql(self, statement: str) -> Change:
         return partial(self._format.commit, self._session, self._path, statement)
@@ -446,7 +448,10 @@ class SparkTable:
 
     def stored(self, actions: Actions) -> Mapping[str, RowVersion]:
         """Return the versions of the rows under the actions' keys; rows of other writers have UNVERSIONED."""
-        part = stage_keys(actions, self._existing_schema(), soft=self._soft)
+        schema = self._existing_schema()
+        with suppress(Declined), self._naming_the_file():
+            return self._direct_writer(schema).stored(actions, schema)
+        part = stage_keys(actions, schema, soft=self._soft)
         with self._session.staged_view(part.rows) as view, self._naming_the_file():
             rows = self._session.arrow(stored_sql(self._table, view, part.shape))
         return dict(zip(rows["key"].to_pylist(), row_versions(rows), strict=True))

@@ -6,8 +6,8 @@ the stored rows, so that a commit reads nothing. The index is valid for one snap
 fails, and the index is updated from the files that are new.
 
 The gate of an action (``core/model/actions.py``) is open if its position is above the highest position of the file that
-contains the stored row. A batch that needs the version of a single row, or stored cells, is declined. A MERGE writes
-it.
+contains the stored row. The versions of other rows are read, as after a restart, and so are cells that changes keep
+(``stored_rows.py``). A MERGE writes what is declined.
 
 An updated row keeps its ``_row_id`` (https://iceberg.apache.org/spec/#row-lineage).
 
@@ -17,7 +17,8 @@ Tests: ``tests/contracts/test_direct_commits.py``, ``tests/unit/lakehouse/direct
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
@@ -29,10 +30,11 @@ import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
 from headrace.core.model.actions import Actions
-from headrace.core.model.events import CellState
+from headrace.core.model.events import NO_POSITION, Bools, RowVersion
 from headrace.core.model.keys import canonical_keys
 from headrace.ports import MergeCounts
 from headrace_connectors.lakehouse import deletion_vectors
+from headrace_connectors.lakehouse.direct.applied_actions import AppliedActions
 from headrace_connectors.lakehouse.direct.data_file import (
     ROW_ID,
     ROW_ID_FIELD,
@@ -60,8 +62,10 @@ from headrace_connectors.lakehouse.direct.key_index import (
     row_locations,
     rows_in_file,
 )
+from headrace_connectors.lakehouse.direct.stored_rows import Columns, read_rows
+from headrace_connectors.lakehouse.ledger import row_versions
 from headrace_connectors.lakehouse.schema import VERSION_COLUMNS
-from headrace_connectors.lakehouse.staging import in_lake_type, version_array
+from headrace_connectors.lakehouse.staging import in_lake_type
 from headrace_connectors.lakehouse.table_format import CommitResult, Declined
 from headrace_connectors.lakehouse.table_session import TableSession
 
@@ -69,7 +73,7 @@ MOST_ROWS = 20_000
 """The largest batch. Larger ones were not measured beside MERGE yet."""
 
 _TOO_LARGE = "the keys of the table exceed the memory for indexes (write.index.memory.bytes)"
-_POSITION, _TOPIC, *_ = VERSION_COLUMNS.names
+_POSITION = VERSION_COLUMNS.names[0]
 
 Ints = npt.NDArray[np.int64]
 
@@ -123,9 +127,28 @@ class IcebergDirectWriter:
 
     def write(self, actions: Actions, schema: pa.Schema, properties: Mapping[str, str]) -> CommitResult:
         """Apply the actions in one commit on top of the newest snapshot."""
+        with self._using_index():
+            return self._write(actions, schema, properties)
+
+    def stored(self, actions: Actions, schema: pa.Schema) -> Mapping[str, RowVersion]:
+        """Read the versions in the newest snapshot."""
+        with self._using_index():
+            self._decline_unsuitable(actions)
+            table, state = self._current(schema)
+            locations = self._index.find(self._row_keys(actions, schema))
+            index = np.flatnonzero(locations != ABSENT)
+            if not len(index):
+                return {}
+            stored = _IndexedRows(table, self._files, _column_types(state, schema))
+            versions = row_versions(stored.read(locations[index], tuple(VERSION_COLUMNS.names)))
+            return dict(zip(actions.key.take(pa.array(index)).to_pylist(), versions, strict=True))
+
+    @contextmanager
+    def _using_index(self) -> Iterator[None]:
+        """Prevent that the index is dropped, and register its size afterwards."""
         with self._in_use:
             try:
-                return self._write(actions, schema, properties)
+                yield
             finally:
                 if self._nbytes > self._memory.limit:
                     self._drop()
@@ -144,19 +167,19 @@ class IcebergDirectWriter:
     def _write(self, actions: Actions, schema: pa.Schema, properties: Mapping[str, str]) -> CommitResult:
         self._decline_unsuitable(actions)
         table, state = self._current(schema)
-        columns = {column.name: column.values for column in actions.columns}
-        keys = self._keys([in_lake_type(columns[name], name, schema) for name in self._key_fields])
+        keys = self._row_keys(actions, schema)
         locations = self._index.find(keys)
-        self._decline_if_cells_or_versions_count(actions, schema, locations)
-        written = np.flatnonzero(~actions.delete)
-        replaced = locations[locations != ABSENT]
-        counts = MergeCounts(len(written), int((actions.delete & (locations != ABSENT)).sum()))
+        stored = _IndexedRows(table, self._files, _column_types(state, schema))
+        applied = AppliedActions(actions, locations, self._late(actions, locations), stored)
+        written, replaced = applied.written, locations[applied.applies & (locations != ABSENT)]
+        counts = MergeCounts(len(written), int((applied.applies & actions.delete).sum()))
         if not len(written) and not len(replaced):
             return CommitResult(counts, made=False)
 
         file, row_ids = None, self._row_ids(locations[written])
         if len(written):
-            rows = _rows(actions, schema, written, row_ids)
+            has_ids = row_ids.null_count < len(row_ids)
+            rows = applied.rows(schema, {ROW_ID: row_ids} if has_ids else {})
             file = write_file(rows, state.schema, state.metrics, state.compression)
         deleted = self._deleted_with(replaced)
         vectors = [
@@ -167,9 +190,9 @@ class IcebergDirectWriter:
         snapshot = table.commit(file, vectors, properties)
         number, new_locations = self._next_number, np.full(len(actions), ABSENT, np.int64)
         new_locations[written] = row_locations(number, np.arange(len(written)))
-        self._index.put(keys, new_locations)
+        self._index.put(keys.filter(pa.array(applied.applies)), new_locations[applied.applies])
         if snapshot.file is not None:
-            highest = max(actions.version.position[written].tolist())
+            highest = max(applied.version.position.tolist())
             known_ids = None if row_ids.null_count == len(row_ids) else pc.fill_null(row_ids, -1).to_numpy()
             self._register(_IndexedFile(snapshot.file, highest, known_ids))
         for (other, bitmap), vector in zip(deleted.items(), snapshot.vectors, strict=True):
@@ -189,33 +212,24 @@ class IcebergDirectWriter:
             raise Declined(f"the batch has more than {MOST_ROWS} rows")
         if actions.key_fields != self._key_fields:
             raise Declined("the key of the changes is not that of the table")
-        open_states = (CellState.UNCHANGED, CellState.CARRIED)
         for column in actions.columns:
-            if column.states is not None and (np.isin(column.states, open_states) & ~actions.delete).any():
-                raise Declined("rows keep stored cells")
             if column.name in self._key_fields and column.values.null_count:
                 raise Declined("a key is null")
 
-    def _decline_if_cells_or_versions_count(self, actions: Actions, schema: pa.Schema, locations: Ints) -> None:
-        """Decline a batch if a stored row decides whether an action applies, or which cells or position it writes."""
+    def _late(self, actions: Actions, locations: Ints) -> Bools:
+        """Return the actions that their stored row may outrank: only its version tells."""
         stored = locations != ABSENT
-        if not stored.any():
-            return
-        if (actions.gates.by_arrival & stored).any():
-            raise Declined("changes without positions meet stored rows")
-        names = {column.name for column in actions.columns}
-        if any(name not in names for name in schema.names) and (stored & ~actions.delete & ~actions.fresh).any():
-            raise Declined("rows keep the cells of columns that the changes lack")
         numbers = file_numbers(locations[stored])
-        highest = np.array([b""] * len(numbers), actions.gates.position.dtype)
+        highest = np.array([NO_POSITION] * len(numbers), actions.gates.position.dtype)
         for number in np.unique(numbers).tolist():
             position = self._files[number].highest
             highest = highest.astype(np.promote_types(highest.dtype, f"S{max(1, len(position))}"))
             highest[numbers == number] = position
         gates, versions = actions.gates.position[stored], actions.version.position[stored]
-        late = (versions <= highest) | ((gates != b"") & (gates <= highest))
-        if (late & (highest != b"")).any():
-            raise Declined("some changes are not later than all rows of a file")
+        above = (versions > highest) & ((gates > highest) | (gates == NO_POSITION))
+        late = np.zeros(len(actions), np.bool_)
+        late[stored] = (~above & (highest != NO_POSITION)) | actions.gates.by_arrival[stored]
+        return late
 
     # -- the index ----------------------------------------------------------------------------------------------------
 
@@ -299,6 +313,10 @@ class IcebergDirectWriter:
         self._index.add(keys.take(pa.array(rows_alive)), row_locations(self._next_number, rows_alive))
         self._register(_IndexedFile(file, highest, row_ids, deleted))
 
+    def _row_keys(self, actions: Actions, schema: pa.Schema) -> Keys:
+        columns = {column.name: column.values for column in actions.columns}
+        return self._keys([in_lake_type(columns[name], name, schema) for name in self._key_fields])
+
     def _keys(self, columns: Sequence[pa.Array]) -> Keys:
         return columns[0].cast(pa.int64()) if self._integers else canonical_keys(columns)
 
@@ -325,25 +343,30 @@ class IcebergDirectWriter:
         }
 
 
-def _rows(actions: Actions, schema: pa.Schema, index: Ints, row_ids: pa.Array) -> pa.Table:
-    """Return the rows of upserts in all columns of the table, with the row ids if some existed before."""
-    chosen, columns = pa.array(index), {column.name: column for column in actions.columns}
-    arrays = {}
-    for name, data_type in zip(schema.names, schema.types, strict=True):
-        arrays[name] = (
-            in_lake_type(columns[name].values, name, schema).take(chosen)
-            if name in columns
-            else pa.nulls(len(index), data_type)  # a column that the file lacked would have its default
-        )
-    for name in VERSION_COLUMNS.names:
-        arrays[name] = (
-            pa.repeat(actions.version.topic, len(index))
-            if name == _TOPIC
-            else version_array(actions.version, index, name)
-        )
-    if row_ids.null_count < len(row_ids):
-        arrays[ROW_ID] = row_ids
-    return pa.table(arrays)
+def _column_types(state: TableState, schema: pa.Schema) -> Columns:
+    """Return all columns of a table, Headrace's own included. ``schema`` is of the data columns."""
+    types = {field.name: field.type for field in [*schema, *VERSION_COLUMNS]}
+    return {column["name"]: (column, types[column["name"]]) for column in state.schema["fields"]}
+
+
+class _IndexedRows:
+    """The rows of indexed files by their location (``StoredRows``)."""
+
+    def __init__(self, table: DirectTable, files: Mapping[int, _IndexedFile], columns: Columns) -> None:
+        self._table = table
+        self._files = files
+        self._columns = columns
+
+    def read(self, locations: Ints, columns: tuple[str, ...]) -> pa.Table:
+        chosen = {name: self._columns[name] for name in columns}
+        numbers, parts, places = file_numbers(locations), [], []
+        for number in np.unique(numbers).tolist():
+            place = np.flatnonzero(numbers == number)
+            with self._table.open(self._files[number].stored) as parquet:
+                parts.append(read_rows(parquet, rows_in_file(locations[place]), chosen))
+            places.append(place)
+        order = np.argsort(np.concatenate(places))
+        return pa.concat_tables(parts).take(pa.array(order))
 
 
 def _positions(bitmap: BitMap64) -> Ints:
