@@ -12,7 +12,7 @@ export PYTHONUNBUFFERED := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help audit setup jars system chart image lock demo run test unit coverage check format bench cases mutations chaos soak production kubernetes clean
+.PHONY: help audit setup jars system chart image lock demo run test unit coverage check format bench scale cases mutations chaos soak production kubernetes clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,6 +63,9 @@ format: setup ## let ruff put the code in form
 bench: setup jars ## Headrace beside a hand-written stream, results checked, and beside Debezium's reselect; QUICK=1: a small load
 	$(BIN)/python -m benchmarks.kafka_to_table $(if $(QUICK),--quick)
 	$(BIN)/python -m benchmarks.reselect $(if $(QUICK),--quick)
+
+scale: setup jars ## what a commit costs, in curves; LANES="commit" for some, QUICK=1: a small load
+	$(BIN)/python -m benchmarks.scale $(LANES) $(if $(QUICK),--quick)
 
 chaos: setup jars $(CLASSES) ## long lane: kill -9 under load again and again, then compare database and tables
 	$(BIN)/pytest -m "chaos" -rA tests

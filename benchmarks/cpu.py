@@ -39,17 +39,27 @@ class Cpu:
 
 
 def cpu_of(pid: int) -> Cpu:
-    """Return the CPU time that the process ``pid`` and its descendants have used."""
+    """Return the CPU time that the process ``pid`` and its descendants have used, those included that have ended.
+
+    An ended process counts where its parent does: a program that a JVM has run is a part of ``jvm``.
+    """
     python = jvm = compiler = collector = 0.0
     for process in _family(pid):
         if _name(process) == "java":
-            jvm += _seconds(process)
+            jvm += _seconds(process) + _seconds_of_ended(process)
             compiler += _threads(process, *_COMPILER)
             collector += _threads(process, *_COLLECTOR)
         else:
-            python += _seconds(process)
+            python += _seconds(process) + _seconds_of_ended(process)
     root = Path(f"/proc/{pid}")
     return Cpu(python, jvm, compiler, collector, _seconds(root / "task" / str(pid)), _threads(root, "headrace-kafka"))
+
+
+def machine_seconds() -> float:
+    """Return the CPU time that all processes of the machine have used."""
+    with Path("/proc/stat").open() as lines:
+        user, nice, system, _, _, irq, softirq = map(int, lines.readline().split()[1:8])
+    return (user + nice + system + irq + softirq) / _TICKS
 
 
 def peaks_of(pid: int) -> list[tuple[str, int]]:
@@ -96,6 +106,12 @@ def _name(task: Path) -> str:
 def _seconds(task: Path) -> float:
     fields = _fields(task)
     return (int(fields[11]) + int(fields[12])) / _TICKS if fields else 0.0
+
+
+def _seconds_of_ended(process: Path) -> float:
+    """Return CPU seconds of the children that have ended, and of their descendants (proc(5): cutime and cstime)."""
+    fields = _fields(process)
+    return (int(fields[13]) + int(fields[14])) / _TICKS if fields else 0.0
 
 
 def _peak(process: Path) -> int:

@@ -55,17 +55,17 @@ class Lake:
 
     def wrong_rows(self, namespace: str, expected: pa.Table) -> int:
         """How many rows of the measured table differ from the expected ones, missing and additional rows included."""
-        return _differences(self._rows(namespace), expected)
+        return differences(self._rows(namespace), expected)
 
     def _rows(self, namespace: str) -> pa.Table:
         return static_table(self.warehouse, namespace).scan(selected_fields=tuple(SCHEMA.names)).to_arrow()
 
 
-def static_table(warehouse: Path, namespace: str) -> Any:
-    """Return the measured table of a contestant as it is now, for reading by PyIceberg."""
+def static_table(warehouse: Path, namespace: str, name: str = MEASURED) -> Any:
+    """Return the measured table of a contestant, or another one, as it is now, for reading by PyIceberg."""
     from pyiceberg.table import StaticTable  # late: takes a second that only the check needs
 
-    metadata = warehouse / namespace / MEASURED / "metadata"
+    metadata = warehouse / namespace / name / "metadata"
     version = (metadata / "version-hint.text").read_text().strip()
     return StaticTable.from_metadata(str(metadata / f"v{version}.metadata.json"))
 
@@ -107,10 +107,10 @@ def _headrace_columns() -> str:
     )
 
 
-def fill(folder: Path, rows: pa.Table) -> None:
-    """Write rows into Headrace's measured table, through files in ``folder``."""
+def fill(folder: Path, rows: pa.Table, name: str = MEASURED) -> None:
+    """Write rows into Headrace's measured table, or another one of its shape, through files in ``folder``."""
     _write_source(folder, rows)
-    _fill(f"lake.{HEADRACE}.{MEASURED}", folder, _headrace_columns())
+    _fill(f"lake.{HEADRACE}.{name}", folder, _headrace_columns())
 
 
 def _fill(table: str, rows: Path, columns: str) -> None:
@@ -126,7 +126,8 @@ def run(statement: str) -> None:
     session.sql(statement).collect()
 
 
-def _differences(got: pa.Table, expected: pa.Table) -> int:
+def differences(got: pa.Table, expected: pa.Table) -> int:
+    """Return how many rows differ from the expected ones (sorted by id), missing and additional ones included."""
     got = got.cast(SCHEMA).sort_by(KEY)
     if got[KEY].combine_chunks().equals(expected[KEY].combine_chunks()):
         return _unequal_rows(got, expected)

@@ -100,7 +100,7 @@ def measure(load: Load, root: Path) -> Result:
         with ThreadPoolExecutor(1) as threads:
             upkeep: Future[None] | None = None
             for number in range(load.merges):
-                actions = random_updates(load, random, number)
+                actions = random_updates(load, random, number * load.updates)
                 seconds = _timed(lambda: merge(table, actions, number))  # noqa: B023 - called at once
                 running = upkeep is not None and not upkeep.done()
                 if number >= WARM_UP:
@@ -118,18 +118,18 @@ def measure(load: Load, root: Path) -> Result:
             "options => map('rewrite-all', 'true'))"
         )
         result.compacted.append(read(warehouse))
-        merge(table, random_updates(load, random, load.merges), load.merges)
+        merge(table, random_updates(load, random, load.merges * load.updates), load.merges)
         result.compacted.append(read(warehouse))
     finally:
         lakehouse.close()
     return result
 
 
-def random_updates(load: Load, random: np.random.Generator, number: int) -> Actions:
-    """New values for rows chosen at random, without repetition."""
+def random_updates(load: Load, random: np.random.Generator, first: int) -> Actions:
+    """New values for rows chosen at random, without repetition; ``first`` is the offset of the first of them."""
     rows = stored_rows(random.choice(load.rows, load.updates, replace=False) + 1, random)
     count = len(rows)
-    offsets = np.arange(number * count, (number + 1) * count, dtype=np.int64)
+    offsets = np.arange(first, first + count, dtype=np.int64)
     positions = np.array([b"00001.%020d" % offset for offset in offsets])
     versions = Versions(TOPIC, positions, np.zeros(count, np.int32), offsets, offsets)
     no = np.zeros(count, np.bool_)

@@ -1,7 +1,8 @@
-"""The benchmark's short form: both contestants finish with the expected tables. The tests measure no time."""
+"""The short forms of the benchmarks: all contestants finish with the expected tables. The tests measure no time."""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -48,3 +49,23 @@ def test_short_benchmark_of_reselect_reads_every_value_again(tmp_path: Path) -> 
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     assert "bench: a placeholder costs Headrace" in done.stdout
+
+
+@pytest.mark.spark
+def test_short_form_of_the_lane_commit_brings_both_paths_to_the_expected_rows(tmp_path: Path) -> None:
+    """Each path writes its own commits, and the result has the cost of each size on each path."""
+    result = tmp_path / "result.json"
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.scale", "commit", "--quick", "--json", str(result)],
+        cwd=REPOSITORY,
+        env={**os.environ, **QUICK_START, "PYTHONPATH": "dev", "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    lane = json.loads(result.read_text())["commit"]
+    assert lane["wrong_rows"] == 0
+    measured = {(cost["path"], cost["batch"]) for cost in lane["commits"] if cost["cpu_ms"] > 0 and cost["objects"] > 0}
+    assert measured == {(path, batch) for path in ("direct", "merge") for batch in (100, 1_000)}

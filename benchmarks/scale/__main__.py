@@ -1,0 +1,95 @@
+"""``make scale``: what Headrace costs, in curves.
+
+Lanes:
+  commit   one commit of 100 to 150,000 rows: without a Spark job, and by MERGE
+
+Each lane prints its progress and figures. Its result is JSON: the figures, and the machine, commit and command.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from benchmarks.scale import commits
+from benchmarks.scale.machine import QUIET_CORES, Observation
+
+LANES = ("commit",)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run lanes. Return 1 if a table does not contain the expected rows."""
+    chosen = _parser().parse_args(arguments)
+    command = shlex.join(["python", "-m", "benchmarks.scale", *(sys.argv[1:] if arguments is None else arguments)])
+    results: dict[str, Any] = json.loads(chosen.json.read_text()) if chosen.json and chosen.json.exists() else {}
+    wrong = 0
+    for lane in chosen.lanes or LANES:
+        say = _Progress(lane)
+        root = Path(tempfile.mkdtemp(prefix="headrace-scale-"))
+        observation = Observation()
+        try:
+            figures = commits.run(_commit_plan(chosen), root, say)
+        finally:
+            shutil.rmtree(root, ignore_errors=True)
+        results[lane] = {"command": command, **observation.result(), **figures}
+        if (others := results[lane]["other_cores"]) > QUIET_CORES:
+            say(f"preliminary: other processes used {others} cores")
+        wrong += figures["wrong_rows"]
+        if chosen.json:
+            chosen.json.write_text(json.dumps(results, indent=1) + "\n")
+    print(f"scale: {wrong} wrong rows" if wrong else "scale: every table contains the expected rows")
+    return 1 if wrong else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.scale", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("lanes", nargs="*", type=_lane, metavar="lane", help="default: all of them")
+    parser.add_argument("--quick", action="store_true", help="a small load that only checks that a lane works")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="where the results go; those of other lanes stay")
+    group = parser.add_argument_group("commit")
+    group.add_argument("--rows", type=int, metavar="N", help="one table of N rows instead of those of the default")
+    group.add_argument("--batches", type=int, nargs="+", metavar="N", help="rows of a commit (default: some sizes)")
+    group.add_argument("--history", type=int, metavar="N", help="commits before the measured ones (default: 1,000)")
+    group.add_argument("--rounds", type=int, metavar="N", help="blocks of commits of each path and size (default: 3)")
+    return parser
+
+
+def _lane(name: str) -> str:
+    if name not in LANES:
+        raise argparse.ArgumentTypeError(f"no lane {name!r}; the lanes are {', '.join(LANES)}")
+    return name
+
+
+def _commit_plan(chosen: argparse.Namespace) -> commits.Plan:
+    plan = commits.QUICK if chosen.quick else commits.FULL
+    if chosen.rows or chosen.batches:
+        rows, batches = plan.tables[0]
+        plan = replace(plan, tables=[(chosen.rows or rows, tuple(chosen.batches or batches))])
+    changes = {name: getattr(chosen, name) for name in ("history", "rounds") if getattr(chosen, name) is not None}
+    return replace(plan, **changes)
+
+
+class _Progress:
+    """Prints what a lane does, with the seconds since its begin."""
+
+    def __init__(self, lane: str) -> None:
+        self._lane = lane
+        self._begin = time.monotonic()
+
+    def __call__(self, text: str) -> None:
+        print(f"[{self._lane} {time.monotonic() - self._begin:4.0f} s] {text}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,279 @@
+"""Lane ``commit``: what one commit costs, by its rows, the rows of the table and the length of the table's history.
+
+One process, one Spark session, the tables of ``SparkLakehouse`` as a worker opens them. Two tables get random updates
+of the same sizes: one without a Spark job (``write.index.memory.bytes``), the other one by MERGE. The two take turns in
+blocks of commits, after a history of commits and a warm-up, and with a pause until the JIT compiler is idle before each
+block. CPU time is that of Python and the JVM, with compiler and garbage collector. Upkeep runs after each block and is
+counted apart. In the end PyIceberg and Spark read both tables, and each row must be the expected one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from benchmarks.cpu import Cpu, cpu_of, wait_until_quiet
+from benchmarks.lake import HEADRACE, SPARK, differences, fill, static_table
+from benchmarks.scale.objects import files_of, written
+from benchmarks.upkeep import Load, merge, random_updates
+from benchmarks.workload import KEY, SCHEMA, stored_rows
+from headrace.config.engine import EngineSettings
+from headrace.ports import TableOptions
+from headrace_connectors.lakehouse import SparkLakehouse
+from headrace_connectors.lakehouse.direct import direct_writer
+from headrace_dev.jars import resolve
+
+DIRECT, MERGE = "direct", "merge"
+HISTORY_BATCH = 100
+_INDEX_BYTES = 2**30
+_RETENTION = 7 * 86_400_000_000
+_MERGED = "spark.merge-into."
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Tables of ``rows`` rows, each with its sizes of batches.
+
+    A table gets ``history`` commits first, and for each size ``rounds`` blocks of each path. ``warm_up`` is the number
+    of MERGEs before. ``pause`` is how many seconds a block waits at most for an idle JIT compiler.
+    """
+
+    tables: Sequence[tuple[int, Sequence[int]]]
+    history: int = 1_000
+    rounds: int = 3
+    warm_up: int = 16
+    pause: float = 15.0
+
+
+FULL = Plan([(100_000, (100, 1_000, 15_000, 50_000)), (1_000_000, (100, 15_000, 50_000, 150_000))])
+QUICK = Plan([(20_000, (100, 1_000))], history=16, rounds=1, warm_up=2, pause=0)
+
+
+def commits_in_block(path: str, batch: int) -> int:
+    """Return the commits of a block: enough for the clock of /proc, which counts hundredths of a second."""
+    return min(24, max(4, 200_000 // batch)) if path == DIRECT else min(8, max(3, 100_000 // batch))
+
+
+def run(plan: Plan, root: Path, say: Say) -> dict[str, Any]:
+    """Measure all tables of a plan in one process. ``wrong_rows`` of the result must be 0."""
+    warehouse = root / "warehouse"
+    warehouse.mkdir(parents=True)
+    most = max(batch for _, batches in plan.tables for batch in batches)
+    direct_writer.MOST_ROWS = max(direct_writer.MOST_ROWS, most)  # to find the size from which MERGE is cheaper
+    limits = EngineSettings(index_bytes=_INDEX_BYTES)
+    lakehouse = SparkLakehouse(str(warehouse), SPARK, resolve("lakehouse"), limits=limits)
+    result: dict[str, Any] = {"commits": [], "histories": [], "wrong_rows": 0}
+    try:
+        for rows, batches in plan.tables:
+            sides = {path: _Side(lakehouse, warehouse, path, rows, plan.pause) for path in (DIRECT, MERGE)}
+            for path, side in sides.items():
+                begin = time.monotonic()
+                blocks = side.write_history(plan.history)
+                say(f"{path}: {rows:,} rows and {plan.history} commits of history in {time.monotonic() - begin:.0f} s")
+                if path == DIRECT:
+                    result["histories"].append({"rows": rows, "batch": HISTORY_BATCH, "blocks": blocks})
+            sides[MERGE].warm_up(plan.warm_up)
+            for batch in batches:
+                for found in _take_turns(sides, batch, plan.rounds):
+                    result["commits"].append({"rows": rows, **found})
+                    say(describe({"rows": rows, **found}))
+            for path, side in sides.items():
+                wrong = side.wrong_rows()
+                result["wrong_rows"] += wrong
+                say(f"{path}: {rows:,} rows read by PyIceberg and by Spark: {wrong} wrong")
+    finally:
+        lakehouse.close()
+    return result
+
+
+def describe(found: dict[str, Any]) -> str:
+    """Return a result in one line."""
+    return (
+        f"{found['path']:<7}{found['batch']:>8,} rows into {found['rows']:>9,} with {found['snapshots']:>5} snapshots: "
+        f"CPU {found['cpu_ms']:7.1f} ms (Python {found['python_ms']:.1f}, JVM {found['jvm_ms']:.1f}, "
+        f"of it JIT {found['jit_ms']:.1f}, GC {found['gc_ms']:.1f}), wall {found['wall_ms']:.0f} ms, "
+        f"upkeep {found['upkeep_cpu_ms']:.1f} ms, {found['objects']} objects, {found['bytes'] / 1e3:.0f} kB"
+    )
+
+
+def _take_turns(sides: dict[str, _Side], batch: int, rounds: int) -> list[dict[str, Any]]:
+    """Measure blocks of both paths alternately; the mean of each path's blocks."""
+    blocks: dict[str, list[_Block]] = {path: [] for path in sides}
+    for side in sides.values():
+        side.block(batch, 2)  # code for this size
+    for _ in range(rounds):
+        for path, side in sides.items():
+            blocks[path].append(side.block(batch, commits_in_block(path, batch)))
+    return [{"path": path, "batch": batch, **_mean(blocks[path]), **sides[path].objects(batch)} for path in sides]
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """Commits in a row: their number, CPU and wall seconds, and the CPU seconds of the upkeep after them."""
+
+    commits: int
+    cpu: Cpu
+    seconds: float
+    upkeep: float
+
+
+def _mean(blocks: Sequence[_Block]) -> dict[str, float | list[float]]:
+    """Return milliseconds of a commit, and the CPU milliseconds of each block."""
+
+    def mean(of: Callable[[_Block], float]) -> float:
+        return round(statistics.fmean(1000 * of(block) / block.commits for block in blocks), 2)
+
+    return {
+        "cpu_ms": mean(lambda block: block.cpu.total),
+        "python_ms": mean(lambda block: block.cpu.python),
+        "jvm_ms": mean(lambda block: block.cpu.jvm),
+        "jit_ms": mean(lambda block: block.cpu.compiler),
+        "gc_ms": mean(lambda block: block.cpu.collector),
+        "wall_ms": mean(lambda block: block.seconds),
+        "upkeep_cpu_ms": mean(lambda block: block.upkeep),
+        "blocks_cpu_ms": [round(1000 * block.cpu.total / block.commits, 2) for block in blocks],
+    }
+
+
+class _Side:
+    """A table that one path writes, and the rows that it must contain."""
+
+    def __init__(self, lakehouse: SparkLakehouse, warehouse: Path, path: str, rows: int, pause: float) -> None:
+        self._pause = pause
+        self._lakehouse = lakehouse
+        self._warehouse = warehouse
+        self._path = path
+        self._name = f"{path}_{rows}"
+        self._random = np.random.default_rng(7)
+        self._load = Load(rows)
+        self._stored = stored_rows(np.arange(1, rows + 1), self._random)
+        self._changes: list[pa.Table] = []
+        self._events = self._commits = 0
+        self._lakehouse.table(HEADRACE, self._name, TableOptions()).evolve(SCHEMA, [KEY])
+        fill(warehouse.parent / self._name, self._stored, self._name)
+        self._open()
+
+    def _open(self) -> None:
+        self._table = self._lakehouse.table(HEADRACE, self._name, TableOptions())
+        self._table.schema()
+
+    @property
+    def _folder(self) -> Path:
+        return self._warehouse / HEADRACE / self._name
+
+    def write_history(self, commits: int) -> list[dict[str, float]]:
+        """Make commits without a Spark job, with upkeep whenever it is due; the cost of each hundred of them."""
+        costs = []
+        for begin in range(0, commits, 100):
+            count = min(100, commits - begin)
+            costs.append({"commits": begin + count, "cpu_ms": self._history_block(count)})
+        self._open()  # the path of the new handle is chosen with its first commit
+        return costs
+
+    def _history_block(self, count: int) -> float:
+        batches = [self._updates(HISTORY_BATCH) for _ in range(count)]
+        before = cpu_of(os.getpid())
+        for actions in batches:
+            self._merge(actions)
+            self._maintain()
+        return round(1000 * cpu_of(os.getpid()).since(before).total / count, 2)
+
+    def warm_up(self, commits: int) -> None:
+        self.block(HISTORY_BATCH, commits)
+
+    def block(self, batch: int, count: int) -> _Block:
+        """Make commits of ``batch`` rows, then upkeep. Raises AssertionError if another path has written them."""
+        batches = [self._updates(batch) for _ in range(count)]
+        with self._on_its_path():
+            wait_until_quiet(os.getpid(), self._pause)
+            before, begin = cpu_of(os.getpid()), time.perf_counter()
+            for actions in batches:
+                self._merge(actions)
+            seconds, used = time.perf_counter() - begin, cpu_of(os.getpid()).since(before)
+            self._check_path(count)
+            before = cpu_of(os.getpid())
+            self._maintain()
+            return _Block(count, used, seconds, cpu_of(os.getpid()).since(before).total)
+
+    def objects(self, batch: int) -> dict[str, Any]:
+        """Make one more commit, and count what it writes."""
+        before = files_of(self._folder)
+        actions = self._updates(batch)
+        with self._on_its_path():
+            self._merge(actions)
+        found = written(before, files_of(self._folder))
+        return {
+            "objects": found.objects,
+            "bytes": found.bytes,
+            "objects_by_kind": found.count,
+            "snapshots": len(self._snapshots()),
+        }
+
+    def wrong_rows(self) -> int:
+        """How many rows are not as expected, as PyIceberg reads them and as Spark reads them."""
+        from pyspark.sql import SparkSession  # late: started by the lakehouse
+
+        session = SparkSession.getActiveSession()
+        assert session is not None
+        expected = _newest([self._stored, *self._changes])
+        table = static_table(self._warehouse, HEADRACE, self._name)
+        by_pyiceberg = table.scan(selected_fields=tuple(SCHEMA.names)).to_arrow()
+        by_spark = session.table(f"lake.{HEADRACE}.{self._name}").select(*SCHEMA.names).toArrow()
+        return differences(by_pyiceberg, expected) + differences(by_spark, expected)
+
+    def _updates(self, batch: int) -> Any:
+        actions = random_updates(Load(self._load.rows, updates=batch), self._random, self._events)
+        self._events += batch
+        self._changes.append(pa.table([column.values for column in actions.columns], SCHEMA))
+        return actions
+
+    def _merge(self, actions: Any) -> None:
+        merge(self._table, actions, self._commits)
+        self._commits += 1
+
+    def _maintain(self) -> None:
+        now = time.time_ns() // 1000
+        if self._table.maintenance_due(now):
+            self._table.maintain(now, _RETENTION)
+
+    @contextmanager
+    def _on_its_path(self) -> Iterator[None]:
+        """Choose the path of the table's handle. The index of the other table stays."""
+        limit = self._lakehouse.indexes.limit
+        if self._path == MERGE:
+            self._lakehouse.indexes.limit = 0
+        try:
+            yield
+        finally:
+            self._lakehouse.indexes.limit = limit
+
+    def _check_path(self, count: int) -> None:
+        merges = sum(any(name.startswith(_MERGED) for name in each["summary"]) for each in self._snapshots()[-count:])
+        wanted = count if self._path == MERGE else 0
+        assert merges == wanted, f"{self._name}: {merges} of {count} commits were made by MERGE, and {wanted} were due"
+
+    def _snapshots(self) -> list[dict[str, Any]]:
+        metadata = self._folder / "metadata"
+        version = (metadata / "version-hint.text").read_text().strip()
+        snapshots: list[dict[str, Any]] = json.loads((metadata / f"v{version}.metadata.json").read_text())["snapshots"]
+        return snapshots
+
+
+def _newest(changes: Sequence[pa.Table]) -> pa.Table:
+    """Return the last row of each id, sorted by id."""
+    rows = pa.concat_tables(changes)
+    order = pa.array(np.arange(len(rows)))
+    last = rows.select([KEY]).append_column("order", order).group_by(KEY).aggregate([("order", "max")])
+    return rows.take(last["order_max"]).sort_by(KEY)

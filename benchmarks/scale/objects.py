@@ -1,0 +1,67 @@
+"""The objects that commits write: files of a table's folder, by kind, with their bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+_ONLY_IN_FOLDERS = ("checksum", "hint")
+"""What an object store does not have: Hadoop's checksums of local files, and the version hint of the folder catalog."""
+
+Files = Mapping[Path, tuple[int, int, int]]
+"""Inode, time of the last change, and bytes of each file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Number and bytes of the written objects by kind."""
+
+    count: Mapping[str, int]
+    size: Mapping[str, int]
+
+    @property
+    def objects(self) -> int:
+        """Return the objects that an object store would have: each is a PUT request."""
+        return sum(count for kind, count in self.count.items() if kind not in _ONLY_IN_FOLDERS)
+
+    @property
+    def bytes(self) -> int:
+        return sum(size for kind, size in self.size.items() if kind not in _ONLY_IN_FOLDERS)
+
+
+def files_of(folder: Path) -> Files:
+    """Return the files of a folder as they are now."""
+    found = {}
+    for path in folder.rglob("*"):
+        if path.is_file():
+            status = path.stat()
+            found[path] = status.st_ino, status.st_mtime_ns, status.st_size
+    return found
+
+
+def written(before: Files, after: Files) -> Written:
+    """Return what was written between two states. A file that was written and removed in between is not counted."""
+    count: dict[str, int] = {}
+    size: dict[str, int] = {}
+    for path, status in after.items():
+        if before.get(path) != status:
+            kind = kind_of(path.name)
+            count[kind] = count.get(kind, 0) + 1
+            size[kind] = size.get(kind, 0) + status[2]
+    return Written(dict(sorted(count.items())), dict(sorted(size.items())))
+
+
+def kind_of(name: str) -> str:
+    """Return what a file of an Iceberg table contains."""
+    if name.endswith(".crc"):
+        return "checksum"
+    if name == "version-hint.text":
+        return "hint"
+    if name.endswith(".metadata.json"):
+        return "metadata"
+    if name.endswith(".avro"):
+        return "manifest list" if name.startswith("snap-") else "manifest"
+    if name.endswith(".puffin"):
+        return "deletion vectors"
+    return "data"
