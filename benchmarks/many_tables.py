@@ -47,6 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rate", type=int, default=400, help="changes a second in all tables together")
     parser.add_argument("--seconds", type=int, default=300)
     parser.add_argument("--broken", action="store_true", help="break three of the tables")
+    parser.add_argument("--worker", action="append", default=[], metavar="KEY=VALUE", help="a property of the worker")
+    parser.add_argument("--connector", action="append", default=[], metavar="KEY=VALUE", help="one of the connector")
     parser.add_argument("--logs", type=Path, default=Path(".logs"), help="where logs go if something fails")
     chosen = parser.parse_args(arguments)
     root = Path(tempfile.mkdtemp(prefix="headrace-many-"))
@@ -65,9 +67,10 @@ class Run:
         self._chosen = chosen
         self._topics = [f"many.public.t{number:03d}" for number in range(chosen.tables)]
         self._warehouse = root / "warehouse"
-        self._worker = Worker(root, kafka, self._warehouse)
+        self._worker = Worker(root, kafka, self._warehouse, properties=_properties(chosen.worker))
         self._sent: dict[str, list[float]] = {topic: [] for topic in self._topics}
         self._lsn = 0
+        self._written = (0.0, 0.0)  # before the load: seconds of writes, and their number
         self._producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "linger.ms": 20, "log_level": 3})
 
     def run(self) -> int:
@@ -84,6 +87,7 @@ class Run:
             broken = self._topics[:3] if self._chosen.broken else []
             if broken:
                 self._break(*broken)
+            self._written = self._writes()
             begin, used = time.time(), cpu_of(self._worker.server.pid)
             with _step(f"sending {self._chosen.rate} changes a second for {self._chosen.seconds} s"):
                 self._send_steadily(set(broken))
@@ -105,6 +109,7 @@ class Run:
             "topics.regex": r"many\..*",
             "table.namespace": CONNECTOR,
             "collection.name.format": "${topic}",
+            **_properties(self._chosen.connector),
         }
 
     # -- the load -----------------------------------------------------------------------------------------------------
@@ -161,12 +166,23 @@ class Run:
             f"p95 {p95:.1f} s, most {every.max():.1f} s"
         )
 
+    def _writes(self) -> tuple[float, float]:
+        """Seconds of all writes of batches, and their number."""
+        samples = [*self._worker.metrics().items()]
+        sums = [
+            sum(value for (name, _), value in samples if name == f"headrace_write_seconds_{part}")
+            for part in ("sum", "count")
+        ]
+        return sums[0], sums[1]
+
     def _print_resources(self, cpu: Cpu, seconds: float) -> None:
         files = [file for file in self._warehouse.rglob("*") if file.is_file()]
         kinds = Counter(file.suffix for file in files)
         peaks = [f"{name} {memory} MiB" for name, memory in peaks_of(self._worker.server.pid)]
+        took, writes = (after - before for after, before in zip(self._writes(), self._written, strict=True))
         print(
             f"CPU: {cpu.total / seconds:.2f} cores, {seconds:.0f} s (Python {cpu.python:.0f} s, JVM {cpu.jvm:.0f} s)\n"
+            f"a batch: {cpu.total / writes:.3f} s of CPU, {took / writes:.3f} s of a writing thread\n"
             f"largest memory: {', '.join(peaks)}\n"
             f"warehouse: {sum(file.stat().st_size for file in files) >> 20} MiB in {len(files)} files "
             f"({', '.join(f'{number} {kind}' for kind, number in kinds.most_common())})"
@@ -206,6 +222,11 @@ class Run:
             wait_until(lambda: self._is_written([typed, read_only, bad]), "the repaired tables", DRAIN_SECONDS, 1.0)
         print(f"tables that do not run: {self._worker.tables(CONNECTOR)}")
         return 0
+
+
+def _properties(pairs: Sequence[str]) -> dict[str, str]:
+    """Return the properties of ``KEY=VALUE`` arguments."""
+    return {key: value for key, _, value in (pair.partition("=") for pair in pairs)}
 
 
 def _envelope(row: dict[str, Any], table: str, lsn: int, millis: int) -> dict[str, Any]:
