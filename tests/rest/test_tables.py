@@ -36,7 +36,7 @@ async def test_a_table_with_all_that_is_known(api: Api) -> None:
     batch = LastBatch(10, 2_000, 0.25, 1_700_000_001.0, 1_700_000_000.0)
     api.tasks.tasks["shop-0"].tables = [
         TableReport(
-            "items", TableState.RETRYING, ["shop.items"], 3, 400, now - 5, now - 60, batch, failed_table("items")
+            "items", TableState.RETRYING, ["shop.items"], 3, 400, now - 5, now - 60, batch, failed_table("items"), 30.0
         ),
         table_report("orders"),
     ]
@@ -47,6 +47,7 @@ async def test_a_table_with_all_that_is_known(api: Api) -> None:
         "task": 0,
         "state": "RETRYING",
         "topics": ["shop.items"],
+        "freshness_target_seconds": 30.0,
         "waiting": {"events": 3, "bytes": 400},
         "last_batch": {
             "events": 10,

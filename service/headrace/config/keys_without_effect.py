@@ -172,7 +172,7 @@ ICEBERG: Mapping[str, str] = {
     "iceberg.catalog.*": _CATALOG,
     "iceberg.connect.group-id": "`consumer.override.group.id`",
     "iceberg.control.*": _NO_CONTROL,
-    "iceberg.control.commit.interval-ms": "`batch.linger.ms`, which is optional: commits follow the load",
+    "iceberg.control.commit.interval-ms": "`freshness.target.ms`, which is optional; `commits.per.hour` is a bound",
     "iceberg.coordinator.*": _NO_CONTROL,
     "iceberg.coordinator-executor-keep-alive-timeout-ms": _NO_CONTROL,
     "iceberg.hadoop-conf-dir": "in the worker file: `spark.hadoop.*`",

@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.core.batch.batch import BatchPolicy
+from headrace.config.table_values import read_table_values, table_numbers
+from headrace.core.batch.batch import BatchPolicy, TableValues
 from headrace.core.connect.config_def import Importance, Type, any_case, at_least, between
 from headrace.core.connect.typed_options import equal_to, microseconds, option, option_group, options_below, seconds
 from headrace.core.decode.envelope import EnvelopeOptions
@@ -258,19 +259,43 @@ class BatchSettings:
         "Bytes of record values at which a table's batch is closed. Bounds memory.",
         validator=at_least(1024),
     )
+    freshness: TableValues = option(
+        "freshness.target.ms",
+        Type.LIST,
+        (str(round(_POLICY.freshness.default * 1000)),),
+        "Time from the commit of a change at its source until its row is visible that a table should not exceed. A "
+        "number is for all tables, table:number for one; separated by commas (10000,shop_public_orders:2000). Rows are "
+        "visible sooner while the worker has spare capacity. With more load, batches become larger until the target is "
+        "used. It is at least twice batch.linger.ms. Raise it to save CPU and requests to the object store.",
+        validator=table_numbers(1),
+        read=read_table_values(_POLICY.freshness.default, seconds),
+    )
+    commits_per_hour: TableValues = option(
+        "commits.per.hour",
+        Type.LIST,
+        (),
+        "Most commits of a table in an hour, at equal intervals, for object stores that bill per request. A number is "
+        "for all tables, table:number for one; separated by commas. 0 or nothing is no limit. It has precedence over "
+        "freshness.target.ms and over the limits of a batch: while a full batch waits, the topics of its table are not "
+        "read. Commits of table maintenance are not counted.",
+        _LOW,
+        table_numbers(0),
+        read=read_table_values(_POLICY.commits_per_hour.default, float),
+    )
     linger: float = option(
         "batch.linger.ms",
         Type.LONG,
         round(_POLICY.linger * 1000),
-        "Longest time that an event waits for its batch to fill while the writer is idle. It is ten times as long "
-        "while more than 10,000 records wait in Kafka, because larger merges catch up sooner.",
+        "Shortest time that an event waits for its batch to fill, unless the batch is full. How much longer it waits "
+        "depends on freshness.target.ms. It is ten times as long while more than 10,000 records wait in Kafka, because "
+        "larger merges catch up sooner.",
         validator=at_least(0),
         read=seconds,
     )
 
     @property
     def policy(self) -> BatchPolicy:
-        return BatchPolicy(max_records=self.max_records, max_bytes=self.max_bytes, linger=self.linger)
+        return BatchPolicy(self.max_records, self.max_bytes, self.linger, self.freshness, self.commits_per_hour)
 
 
 def _mode(name: str, default: str) -> Any:

@@ -97,6 +97,7 @@ SCHEMAS: Mapping[str, Json] = {
             "waiting": _object({"events": _NUMBER, "bytes": _NUMBER}),
         },
         {
+            "freshness_target_seconds": {"type": "number"},
             "waits_for": _TEXT,
             "last_batch": _object(
                 {"events": _NUMBER, "bytes": _NUMBER, "seconds": {"type": "number"}, "committed": _TEXT},

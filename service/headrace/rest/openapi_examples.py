@@ -33,6 +33,7 @@ _TABLE: Json = {
     "state": "RUNNING",
     "topics": ["shop.public.orders"],
     "freshness_seconds": 4.2,
+    "freshness_target_seconds": 10.0,
     "waiting": {"events": 120, "bytes": 48_000},
     "last_batch": {
         "events": 1_800,

@@ -56,6 +56,9 @@ class Observer:
     def on_batch_durable(self, batch: Batch, seconds: float, now: float) -> None:
         """Receive a batch that is durable. ``now`` is Unix time in seconds, for the freshness of its rows."""
 
+    def on_late_events(self, table: str, events: int) -> None:
+        """Receive how many events of a durable batch became visible after the freshness target; may be none."""
+
     def on_commit(self, offsets: Mapping[TopicPartition, int], seconds: float) -> None:
         """Receive the committed offsets, and the duration of the commit."""
 

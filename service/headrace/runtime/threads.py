@@ -25,22 +25,28 @@ MAINTENANCE_THREADS = 2
 
 @dataclass(frozen=True, slots=True)
 class WorkerThreads:
-    """``decoding`` has what a task does between two writes as well; ``writing`` one thread for each write slot."""
+    """``decoding`` has what a task does between two writes as well; ``writing`` one thread for each write slot.
+
+    ``cores`` is how many of them the machine can run at the same time.
+    """
 
     decoding: Executor
     writing: Executor
     maintenance: Executor
     writers: int
+    cores: float = 1.0
 
     @classmethod
     def start(cls, writers: int) -> WorkerThreads:
         """Make the pools; ``writers`` threads write tables, the others follow from the machine."""
+        cores = available_cores()
         decoders = min(4, os.cpu_count() or 1)
         return cls(
             ThreadPoolExecutor(decoders, "decode"),
             ThreadPoolExecutor(writers, "write"),
             ThreadPoolExecutor(MAINTENANCE_THREADS, "maintain"),
             writers,
+            cores,
         )
 
     def __enter__(self) -> WorkerThreads:
@@ -53,6 +59,19 @@ class WorkerThreads:
         """Start nothing more; what runs is not waited for."""
         for pool in (self.decoding, self.writing, self.maintenance):
             pool.shutdown(wait=False, cancel_futures=True)
+
+
+def available_cores(cgroups: Path = Path("/sys/fs/cgroup")) -> float:
+    """Return how many cores the process may use: those of its affinity, or fewer if a cgroup (1 or 2) limits them."""
+    cores = float(len(os.sched_getaffinity(0)))
+    for files in (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")):
+        try:
+            quota, period = " ".join((cgroups / file).read_text(encoding="ascii") for file in files).split()
+            if int(quota) > 0:
+                cores = min(cores, int(quota) / int(period))
+        except (OSError, ValueError):  # there is no such file, or its quota is "max"
+            continue
+    return cores
 
 
 async def run_in(executor: Executor | None, function: Callable[..., _T], *args: Any) -> _T:

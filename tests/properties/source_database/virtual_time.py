@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from headrace.runtime.task import assignment, committed_offsets, table_lane, task_tables
+from headrace.runtime.task import assignment, committed_offsets, flow_control, table_lane, task_tables
 
 START = 1_000.0
 _current = threading.local()
@@ -117,6 +117,6 @@ def virtual_time() -> Iterator[None]:
     """Replace the clock of the modules that read the time by that of the loop in their thread."""
     clock = SimpleNamespace(monotonic=_now, time=_now)
     with pytest.MonkeyPatch.context() as patched:
-        for module in (assignment, table_lane, task_tables, committed_offsets):
+        for module in (assignment, flow_control, table_lane, task_tables, committed_offsets):
             patched.setattr(module, "time", clock)
         yield

@@ -13,7 +13,7 @@ from support.records.envelopes import change, key
 
 from headrace.cassandra.decoder import CassandraDecoder
 from headrace.converters.conversion import Conversion
-from headrace.core.batch.batch import BatchPolicy
+from headrace.core.batch.batch import BatchPolicy, TableValues
 from headrace.core.connect.status import TableStatus
 from headrace.core.decode.envelope import EnvelopeOptions
 from headrace.core.model.catalog import CatalogColumn, CatalogTable, KeyColumn, SqlType
@@ -62,6 +62,8 @@ class Harness:
         *,
         tolerate: bool = False,
         linger: float = 0.0,
+        freshness: float = 10.0,
+        commits_per_hour: float = 0.0,
         max_records: int = 500_000,
         processor: Reselect | None = None,
         history: bool = False,
@@ -85,7 +87,12 @@ class Harness:
             namespace="lake",
             naming=TableNaming("${topic}"),
             envelope=EnvelopeOptions(not plain, not plain, keyless=history, key_fields=key_fields),
-            batches=BatchPolicy(max_records, linger=linger),
+            batches=BatchPolicy(
+                max_records,
+                linger=linger,
+                freshness=TableValues(freshness),
+                commits_per_hour=TableValues(commits_per_hour),
+            ),
             tables=TableOptions(history=history, recreate=recreate, maintenance=maintenance),
             pipeline=PipelineOptions(unresolved_insert_mode="dlq" if dead_letters else "auto", shared=bool(key_fields)),
             dead_letters_unresolved=dead_letters,
@@ -102,7 +109,9 @@ class Harness:
             self.lakehouse,
             processor or Reselect(ReselectOptions()),
             self.dead_letters,
-            TaskResources(self.threads, WriteSlots(self.threads.writers), self.memory, AsyncioAgent),
+            TaskResources(
+                self.threads, WriteSlots(self.threads.writers, self.threads.cores), self.memory, AsyncioAgent
+            ),
             observer,
             conversion,
             {"cassandra": CassandraDecoder},

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+
+import numpy as np
 
 from headrace.core.batch.offsets import Origin
 from headrace.core.model.events import Content, TopicPartition
@@ -22,12 +24,38 @@ class Trigger(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class TableValues:
+    """A value for all tables of a connector, except for those in ``tables``."""
+
+    default: float
+    tables: Mapping[str, float] = field(default_factory=dict)
+
+    def of(self, table: str) -> float:
+        return self.tables.get(table, self.default)
+
+
+@dataclass(frozen=True, slots=True)
 class BatchPolicy:
-    """When a batch closes: at so many events or bytes, or when its oldest event has waited so long (seconds)."""
+    """When a batch closes: at so many events or bytes, or when the scheduler takes it (``commit_scheduler.py``).
+
+    ``linger`` is the shortest time in seconds that its oldest event waits for that. ``freshness`` are the targets in
+    seconds, ``commits_per_hour`` the most commits of a table; 0 is no limit.
+    """
 
     max_records: int = 500_000
     max_bytes: int = 64 * 1024 * 1024
     linger: float = 1.0
+    freshness: TableValues = TableValues(10.0)
+    commits_per_hour: TableValues = TableValues(0)
+
+    def target(self, table: str) -> float:
+        """Return the freshness target of a table in seconds: at least twice the linger, which uses a part of it."""
+        return max(self.freshness.of(table), 2 * self.linger)
+
+    def interval(self, table: str) -> float:
+        """Return the shortest time in seconds between the beginnings of two commits of a table."""
+        commits = self.commits_per_hour.of(table)
+        return 3600 / commits if commits else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +76,18 @@ class Batch:
     origins: tuple[Origin, ...]
     size: int = 0
     source_time: int = 0
+
+
+def late_events(batch: Batch, target: float, waited: float, now: int) -> int:
+    """Return how many events of a batch are visible at ``now`` (microseconds) later than ``target`` seconds allow.
+
+    The time counts from their commit at the source. Of events whose time is unknown it counts from the read of the
+    batch's oldest event, which was ``waited`` seconds ago.
+    """
+    content, earliest, has_waited = batch.content, now - target * 1_000_000, waited > target
+    times = np.atleast_1d(content.version.source_time)
+    late = np.where(times > 0, times < earliest, has_waited)
+    return int(late.sum()) if len(late) == len(content) else len(content) * int(late.any())
 
 
 @dataclass(frozen=True, slots=True)

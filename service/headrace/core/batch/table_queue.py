@@ -139,7 +139,7 @@ class TableQueue:
         half = self._held.due()
         if not self._is_ready:
             return half
-        if self.is_full or any(item.content.is_barrier for item in self._waiting):
+        if self.next_is_complete:
             return self._waiting[0].origin.since
         return min(self._by_age(), half) if half is not None else self._by_age()
 
@@ -163,6 +163,11 @@ class TableQueue:
     def is_full(self) -> bool:
         """Whether a full batch waits already: reading more for the table would only take memory."""
         return self.size >= self._policy.max_bytes or self.records >= self._policy.max_records
+
+    @property
+    def next_is_complete(self) -> bool:
+        """Whether the next batch does not become larger: it is full, or content of the complete table is behind it."""
+        return self._is_ready and (self.is_full or any(item.content.is_barrier for item in self._waiting))
 
     @property
     def is_idle(self) -> bool:

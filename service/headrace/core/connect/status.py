@@ -51,7 +51,7 @@ class TableReport:
 
     ``waiting_events`` and ``waiting_bytes`` are read and not durable. ``oldest`` is when the oldest of them was read,
     ``oldest_source_time`` when it was committed at the source, in seconds since the epoch. ``last_error`` stays after
-    the table runs again.
+    the table runs again. ``freshness_target`` is in seconds, None for a table without changes.
     """
 
     table: str
@@ -63,6 +63,7 @@ class TableReport:
     oldest_source_time: float | None
     last_batch: LastBatch | None
     last_error: TableStatus | None
+    freshness_target: float | None = None
 
     def document(self, task: int, now: float, waits_for: str | None = None) -> Mapping[str, Any]:
         """Return the report as JSON. ``waits_for`` is what the task waits for before it writes changes that wait.
@@ -80,6 +81,7 @@ class TableReport:
             "state": self.state,
             "topics": list(self.topics),
             "freshness_seconds": freshness if is_known else None,
+            **({} if self.freshness_target is None else {"freshness_target_seconds": self.freshness_target}),
             "waiting": {"events": self.waiting_events, "bytes": self.waiting_bytes},
         }
         if waits_for is not None and self.waiting_events:

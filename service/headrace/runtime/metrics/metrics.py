@@ -223,6 +223,10 @@ class Metrics(StateObserver):
             _FRESHNESS,
         )
 
+        self.late = self._counter(
+            "headrace_freshness_target_missed", "Events that became visible after freshness.target.ms", _TABLE
+        )
+
     def _reselect_metrics(self) -> None:
         self.reselect = {
             kind: self._counter(name, doc, (*_TABLE, *labels))
@@ -335,6 +339,9 @@ class TaskMetrics(Observer):
         freshness = self._progress.record_batch(batch.table, batch.content.newest_source_time, now)
         if freshness is not None:
             metrics.freshness.labels(*labels).observe(freshness)
+
+    def on_late_events(self, table: str, events: int) -> None:
+        self._metrics.late.labels(*self._labels, table).inc(events)
 
     def on_commit(self, offsets: Mapping[TopicPartition, int], seconds: float) -> None:
         self._sensors.offsets_committed(offsets)

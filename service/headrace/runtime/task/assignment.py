@@ -183,7 +183,7 @@ class Assignment:
         for name, lane in self.lanes.items():
             is_above_share = memory.is_exceeded_by(lane)
             if is_above_share or self._is_flushing:
-                lane.flush()
+                lane.flush(drain=self._is_flushing)
             if is_above_share or lane.is_full:
                 crowded.add(name)
         self._crowded = crowded

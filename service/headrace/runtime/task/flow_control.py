@@ -1,7 +1,7 @@
 """What limits the reads and writes of tasks: the memory and the threads of their worker, rebalances and pauses.
 
     MemoryBudget   changes of all tables that are not durable: who may read on
-    WriteSlots     the writing threads of all connectors: who writes next
+    WriteSlots     the writing threads of all connectors: who writes next (``core/batch/commit_scheduler.py``)
     WriteGate      of one assignment: whether a write may begin, and when the last one has ended
 
 Tests: ``tests/unit/runtime/task/test_memory_budget.py``, ``test_write_slots.py``.
@@ -10,11 +10,13 @@ Tests: ``tests/unit/runtime/task/test_memory_budget.py``, ``test_write_slots.py`
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+import time
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from math import inf
 
+from headrace.core.batch.commit_scheduler import CommitPace, CommitRequest, CommitScheduler
 from headrace.ports import OpenAgent
 from headrace.runtime.threads import WorkerThreads
 
@@ -64,76 +66,94 @@ def unlimited() -> MemoryBudget:
     return MemoryBudget(float("inf"))
 
 
-@dataclass(slots=True, eq=False)
 class WriteSlot:
-    """A writing thread that a lane has taken."""
+    """The claim of one table to a writing thread, in one assignment. ``wake`` is called when the thread is free."""
 
-    connector: str
-    _slots: WriteSlots
-    _held: bool = True
+    def __init__(self, request: CommitRequest, wake: Callable[[], None], slots: WriteSlots) -> None:
+        self.request = request
+        self.wake = wake
+        self.is_granted = False
+        self._slots = slots
 
-    def release(self) -> None:
-        """Release the slot. Idempotent."""
-        if self._held:
-            self._held = False
-            self._slots.on_release(self)
+    def ask(self, due: float, since: float, *, urgent: bool = False) -> None:
+        """Wait for a thread, or change what is waited for (``CommitRequest``)."""
+        self._slots.ask(self, due, since, urgent=urgent)
 
+    def withdraw(self) -> None:
+        """Wait no more. Idempotent."""
+        self._slots.withdraw(self)
 
-@dataclass(slots=True, eq=False)
-class _Waiter:
-    connector: str
-    oldest: Callable[[], float]
-    granted: asyncio.Future[WriteSlot] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+    def release(self, events: int | None = None) -> None:
+        """Release the thread after a commit of ``events``, or None without a commit. Idempotent."""
+        if self.is_granted:
+            self.is_granted = False
+            self._slots.end(self, events)
+
+    def close(self) -> None:
+        """Neither wait nor hold a thread any more. Idempotent."""
+        self.withdraw()
+        self.release()
 
 
 class WriteSlots:
-    """The slots of one worker: as many as it has writing threads. Of one event loop."""
+    """The writing threads of one worker; ``CommitScheduler`` decides who writes next. Of one event loop."""
 
-    def __init__(self, threads: int) -> None:
-        self._threads = threads
-        self._held: Counter[str] = Counter()
-        self._tasks: Counter[str] = Counter()
-        self._waiters: list[_Waiter] = []
+    def __init__(self, threads: int, cores: float) -> None:
+        self._scheduler = CommitScheduler(threads, cores)
+        self._slots: dict[CommitRequest, WriteSlot] = {}  # those that wait
+        self._timer: asyncio.TimerHandle | None = None
+        self._wakes_at = inf
 
     def join(self, connector: str) -> None:
-        self._tasks[connector] += 1
+        self._scheduler.join(connector)
 
     def leave(self, connector: str) -> None:
-        self._tasks -= Counter({connector: 1})
-        self._grant()
+        self._scheduler.leave(connector)
+        self._wake(0.0)
 
-    async def acquire(self, connector: str, oldest: Callable[[], float]) -> WriteSlot:
-        """Wait for a slot. ``oldest`` returns when the oldest event of the lane was read (monotonic seconds)."""
-        waiter = _Waiter(connector, oldest)
-        self._waiters.append(waiter)
-        self._grant()
-        try:
-            return await waiter.granted
-        except asyncio.CancelledError:
-            if waiter in self._waiters:
-                self._waiters.remove(waiter)
-            else:
-                waiter.granted.result().release()
-            raise
+    def open(self, connector: str, target: float, pace: CommitPace, wake: Callable[[], None]) -> WriteSlot:
+        """Return the claim of a table with this freshness target (seconds), which does not wait yet."""
+        return WriteSlot(CommitRequest(connector, target, pace), wake, self)
 
-    def on_release(self, slot: WriteSlot) -> None:
-        self._held -= Counter({slot.connector: 1})
-        self._grant()
+    def events_per_second(self) -> float:
+        """Return what the commits of this worker have written in the last minute."""
+        return self._scheduler.events_per_second(time.monotonic())
+
+    # -- what slots call -----------------------------------------------------------------------------------------------
+
+    def ask(self, slot: WriteSlot, due: float, since: float, *, urgent: bool) -> None:
+        self._slots[slot.request] = slot
+        if self._scheduler.ask(slot.request, due, since, urgent=urgent):
+            self._wake(max(due - time.monotonic(), 0.0))
+
+    def withdraw(self, slot: WriteSlot) -> None:
+        if self._slots.pop(slot.request, None) is not None:
+            self._scheduler.withdraw(slot.request)
+
+    def end(self, slot: WriteSlot, events: int | None) -> None:
+        self._scheduler.end(slot.request, time.monotonic(), events)
+        self._wake(0.0)
+
+    # -- granting ------------------------------------------------------------------------------------------------------
+
+    def _wake(self, delay: float) -> None:
+        """Grant threads in ``delay`` seconds. Requests that come until then are compared with each other."""
+        wakes_at = time.monotonic() + delay
+        if wakes_at < self._wakes_at:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._wakes_at = wakes_at
+            self._timer = asyncio.get_running_loop().call_later(delay, self._grant)
 
     def _grant(self) -> None:
-        most = self._threads if len(self._tasks) <= 1 else max(1, self._threads - 1)  # of one connector
-        while self._held.total() < self._threads:
-            allowed = [
-                waiter
-                for waiter in self._waiters
-                if self._held[waiter.connector] < most and not waiter.granted.done()  # done: cancelled
-            ]
-            if not allowed:
-                return
-            waiter = min(allowed, key=lambda waiter: waiter.oldest())
-            self._waiters.remove(waiter)
-            self._held[waiter.connector] += 1
-            waiter.granted.set_result(WriteSlot(waiter.connector, self))
+        self._timer, self._wakes_at = None, inf
+        now = time.monotonic()
+        while (request := self._scheduler.start(now)) is not None:
+            slot = self._slots.pop(request)
+            slot.is_granted = True
+            slot.wake()
+        if self._scheduler.wakes_at < inf:
+            self._wake(self._scheduler.wakes_at - now)
 
 
 class WriteGate:

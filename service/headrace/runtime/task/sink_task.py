@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 
@@ -170,6 +171,7 @@ class SinkTask:
                 await asyncio.sleep(COMMIT_INTERVAL)
                 if self._options.task == 0:  # one task reports them: each has the topics of the complete connector
                     absent.report()
+                self._parts.freshness.report(time.monotonic())
                 await self._assignment.commit()
                 current = Counter(partition.topic for partition, records in self._feed.lag().items() if not records)
                 partitions = self._assignment.partitions.items()

@@ -11,7 +11,6 @@ Tests: ``tests/unit/runtime/task/``, ``tests/properties/test_history_laws.py``.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, Sequence
@@ -19,10 +18,10 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
 
-from headrace.core.batch.batch import Batch, Unwritten, Watermarks
+from headrace.core.batch.batch import Batch, Unwritten, Watermarks, late_events
 from headrace.core.batch.event_pairs import TooLarge, divide
 from headrace.core.batch.offsets import Origin
-from headrace.core.batch.table_queue import Backlog, TableQueue
+from headrace.core.batch.table_queue import FAR_BEHIND, Backlog, TableQueue
 from headrace.core.connect.lifecycle import TableEvent, TableState
 from headrace.core.connect.status import LastBatch, TableReport
 from headrace.core.merge.history import next_offsets
@@ -34,6 +33,7 @@ from headrace.runtime.pipeline.table_pipeline import TablePipeline
 from headrace.runtime.retry import LastingDamage, pause_after
 from headrace.runtime.task.committed_offsets import CommittedOffsets
 from headrace.runtime.task.flow_control import WriteGate
+from headrace.runtime.task.freshness_notes import Cause
 from headrace.runtime.task.task_parts import SinkTaskParts
 from headrace.runtime.task.task_tables import TaskTable
 from headrace.runtime.task.write_checks import WrittenTables
@@ -77,8 +77,9 @@ class Fail:
 class Signal(Enum):
     """A message without content."""
 
-    TICK = "a batch may be due: its linger has passed, or the pause before a retry"
+    TICK = "a writing thread is free for the table"
     FLUSH = "write what has arrived without a linger"
+    DRAIN = "as FLUSH, also more often than commits.per.hour allows"
     RESUME = "a pause has ended, in which nothing was read"
 
 
@@ -140,16 +141,20 @@ class TableLane:
         self._context, self._task, self._gate = context, context.task, context.gate
         options = self._task.options
         self._connector, self._isolated = options.connector, options.isolate_tables
+        self._target, self._interval = options.batches.target(table.name), options.batches.interval(table.name)
+        slots = self._task.resources.slots
+        self._slot = slots.open(self._connector, self._target, table.pace, self._tick)
         self._queue = TableQueue(table.name, options.batches, context.backlog, holds_halves=not options.tables.history)
         # Of content that was sent and is not in the queue yet, because a write is in progress.
         self._arriving_bytes = self._arriving_events = 0
-        self._flush_is_sent = self._is_flushing = False
+        self._flushes: set[Signal] = set()  # that were sent and not received
+        self._is_flushing = self._is_draining = False
         self._failure: Exception | None = None
         self._batch: Batch | None = None
+        self._is_bounded = False  # the open batch has waited for commits.per.hour
         self._portions = 1  # of the open batch; more than one after it ran out of memory
         self._failures, self._first_failure, self._next_attempt = 0, 0.0, 0.0
         self._damage = LastingDamage()
-        self._timer: asyncio.TimerHandle | None = None
 
     async def start(self, agent: Agent[Message]) -> None:
         self._agent = agent
@@ -157,52 +162,42 @@ class TableLane:
 
     async def stop(self) -> None:
         """Cancel the agent. No write is in progress."""
-        if self._timer is not None:
-            self._timer.cancel()
         await self._agent.stop()
+        self._slot.close()
 
     # -- the story of a table ------------------------------------------------------------------------------------------
 
     async def run(self, messages: Messages[Message]) -> AsyncGenerator[Result]:
-        """Write the batches that are due, until the agent is cancelled. Raises nothing."""
-        slots = self._task.resources.slots
+        """Write the batches for which the worker has a thread, until the agent is cancelled. Raises nothing."""
         async for message in messages:
             self._receive(message)
-            while (due := self._due()) is not None and due <= time.monotonic():
+            if self._slot.is_granted:
                 async with self.table.turn:  # proven: one-writer
-                    slot = await slots.acquire(self._connector, self._oldest)
                     try:
                         # The batch contains what arrived until a thread was free. And a half of a key change is not
                         # written alone while the other one waits here.
                         for message in messages.waiting():  # proven: arrived-first
                             self._receive(message)
                         if self._batch is None and self._may_write:
-                            self._batch = self._queue.next(time.monotonic(), flush=self._is_flushing)
-                            self._portions, self._failures = 1, 0
-                            self._damage.begin()
-                        if self._batch is None or not self._may_write:
-                            continue
-                        with self._gate.writing():
-                            yield LaneEvent.BATCH_CLOSED
-                            try:
-                                result = await self._write(self._batch)
-                            except Exception as error:
-                                result = self._on_error(error)
-                            slot.release()
-                            if result is not None:
-                                yield result
+                            self._close_batch(time.monotonic())
+                        if self._batch is not None and self._may_write:
+                            with self._gate.writing():
+                                yield LaneEvent.BATCH_CLOSED
+                                try:
+                                    result = await self._write(self._batch)
+                                except Exception as error:
+                                    result = self._on_error(error)
+                                events = len(result.batch.content) if isinstance(result, BatchDurable) else None
+                                self._slot.release(events)
+                                if result is not None:
+                                    yield result
                     finally:
-                        slot.release()
+                        self._slot.release()
             if self._failure is not None:
                 yield self._fail(self._failure)
             self._is_flushing &= not self._queue.is_idle
-
-            # The linger of a batch, or the pause before the next attempt, ends without a message.
-            if self._timer is not None:
-                self._timer.cancel()
-            if (due := self._due()) is not None:
-                delay = max(due - time.monotonic(), 0.0)
-                self._timer = asyncio.get_running_loop().call_later(delay, self._agent.send, Signal.TICK)
+            self._is_draining &= self._is_flushing
+            self._ask()
             yield LaneEvent.WAITING
 
     def _receive(self, message: Message) -> None:
@@ -215,8 +210,10 @@ class TableLane:
                     origin.missing -= 1
             case Fail(error):
                 self._failure = error
-            case Signal.FLUSH:
-                self._flush_is_sent, self._is_flushing = False, True
+            case Signal.FLUSH | Signal.DRAIN:
+                self._flushes.discard(message)
+                self._is_flushing = True
+                self._is_draining |= message is Signal.DRAIN
             case Signal.RESUME:
                 self._queue.resume(time.monotonic())
 
@@ -224,17 +221,50 @@ class TableLane:
     def _may_write(self) -> bool:
         return self._gate.is_open and self.table.state is not TableState.FAILED and self._failure is None
 
+    def _close_batch(self, now: float) -> None:
+        """Close the next batch, if there is one."""
+        self._batch = self._queue.next(now, flush=self._is_flushing)
+        self._portions, self._failures = 1, 0
+        self._damage.begin()
+        if self._batch is not None:
+            pace, self._is_bounded = self.table.pace, False
+            if self._interval:
+                self._is_bounded = (
+                    pace.began + self._interval > self._batch.opened_at + self._task.options.batches.linger
+                )
+            pace.began = now
+
+    def _ask(self) -> None:
+        """Wait for a writing thread if there is something to write, now or later."""
+        due = self._due()
+        if due is None:
+            self._slot.withdraw()
+        else:
+            urgent = self._batch is not None or self._is_flushing or self._queue.next_is_complete
+            self._slot.ask(due, self._since(), urgent=urgent)
+
     def _due(self) -> float | None:
-        """When (monotonic seconds) the open batch is tried again, or the queue closes one; None for never."""
+        """When (monotonic seconds) the open batch is tried again, or the queue may close one; None for never."""
         if not self._may_write:
             return None
         if self._batch is not None:
             return self._next_attempt
-        return 0.0 if self._is_flushing and not self._queue.is_idle else self._queue.due()
+        due = 0.0 if self._is_flushing and not self._queue.is_idle else self._queue.due()
+        if due is None or self._is_draining:
+            return due
+        return max(due, self.table.pace.began + self._interval)
 
-    def _oldest(self) -> float:
-        unwritten = self._queue.oldest_unwritten
-        return unwritten.since if unwritten is not None else time.monotonic()
+    def _since(self) -> float:
+        """Return from when (monotonic seconds) on the freshness target counts.
+
+        That is the commit of the oldest change at its source. The time before it was read counts up to half of the
+        target: a table that catches up must not keep the threads from tables that can meet their targets.
+        """
+        oldest, now = self._queue.oldest_unwritten, time.monotonic()
+        if oldest is None:
+            return now
+        committed = oldest.source_time / 1_000_000 - time.time() + now
+        return min(oldest.since, max(committed, oldest.since - self._target / 2))
 
     # -- one attempt to write a batch ----------------------------------------------------------------------------------
 
@@ -299,6 +329,7 @@ class TableLane:
 
     def _on_durable(self, batch: Batch, omitted: Sequence[OmittedChange], seconds: float) -> Result:
         self._task.observer.on_batch_durable(batch, seconds, time.time())
+        self._count_late_events(batch)
         self._succeed()
         self._batch = None
         self._queue.complete(batch)
@@ -311,6 +342,21 @@ class TableLane:
         newest = batch.content.newest_source_time / 1_000_000 or None
         self.table.last_batch = LastBatch(events, batch.size, seconds, time.time(), newest)
         return BatchDurable(batch, omitted)
+
+    def _count_late_events(self, batch: Batch) -> None:
+        """Report events that are visible after the target, with the cause if it is the worker or an option."""
+        now = time.monotonic()
+        waited = now - batch.opened_at
+        late = late_events(batch, self._target, waited, int(time.time() * 1_000_000))
+        self._task.observer.on_late_events(self.table.name, late)
+        if not late:
+            return
+        if self._is_bounded:
+            self._task.freshness.on_miss(self.table.name, Cause.COMMITS_PER_HOUR, now)
+        elif not self._failures and (
+            waited > self._target or any(origin.behind >= FAR_BEHIND for origin in batch.origins)
+        ):
+            self._task.freshness.on_miss(self.table.name, Cause.OVERLOAD, now)
 
     def _succeed(self) -> None:
         if self.table.state is TableState.RETRYING:
@@ -371,11 +417,15 @@ class TableLane:
     def send(self, message: Signal | Fail) -> None:
         self._agent.send(message)
 
-    def flush(self) -> None:
-        """Write without a linger what waits."""
-        if not self._flush_is_sent:
-            self._flush_is_sent = True
-            self._agent.send(Signal.FLUSH)
+    def flush(self, *, drain: bool = False) -> None:
+        """Write without a linger what waits; with ``drain`` also more often than ``commits.per.hour`` allows."""
+        signal = Signal.DRAIN if drain else Signal.FLUSH
+        if signal not in self._flushes:
+            self._flushes.add(signal)
+            self._agent.send(signal)
+
+    def _tick(self) -> None:
+        self._agent.send(Signal.TICK)
 
     @property
     def memory(self) -> int:
@@ -411,5 +461,6 @@ class TableLane:
             waiting_events=self.waiting_events + in_batch,
             waiting_bytes=self.memory,
             oldest=None if oldest is None else oldest.since + to_epoch,
+            freshness_target=self._target,
             oldest_source_time=None if oldest is None or not oldest.source_time else oldest.source_time / 1_000_000,
         )

@@ -71,7 +71,7 @@ class SinkTaskFactory:
         self._feeds = feeds
         self._lakehouse = lakehouse
         self._open_row_source = open_row_source
-        self._resources = TaskResources(threads, WriteSlots(threads.writers), memory, feeds.agent)
+        self._resources = TaskResources(threads, WriteSlots(threads.writers, threads.cores), memory, feeds.agent)
         self._open_rows = open_rows
         self._observe = observe
         self._count_reselects = count_reselects

@@ -24,6 +24,7 @@ from headrace.runtime.pipeline.reselect import Reselect
 from headrace.runtime.task.chunk_decoder import ChunkDecoder
 from headrace.runtime.task.errant_reporter import ErrantReporter
 from headrace.runtime.task.flow_control import TaskResources
+from headrace.runtime.task.freshness_notes import FreshnessNotes
 from headrace.runtime.task.message_router import MessageRouter
 from headrace.runtime.task.table_upkeep import TableUpkeep
 from headrace.runtime.task.task_tables import TaskTables
@@ -81,6 +82,7 @@ class SinkTaskParts:
     pipelines: Pipelines
     ownership: TableOwnership
     upkeep: TableUpkeep
+    freshness: FreshnessNotes
 
     @classmethod
     def of(
@@ -127,4 +129,5 @@ class SinkTaskParts:
             pipelines,
             TableOwnership(connector, options.group, shared=options.tables_are_shared, adopts_from=options.adopts_from),
             TableUpkeep(connector, pipelines, threads.maintenance, options.tables.maintenance, observer),
+            FreshnessNotes(connector, observer, resources.slots.events_per_second),
         )

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 
+from headrace.core.batch.commit_scheduler import CommitPace
 from headrace.core.connect.lifecycle import LAKE_TABLE, TableEvent, TableState, next_state
 from headrace.core.connect.status import LastBatch, TableReport, TableStatus, report_of
 from headrace.ports import Feed
@@ -25,7 +26,8 @@ log = logging.getLogger(__name__)
 class TaskTable:
     """A table of a task. In an assignment, only its lane changes the state.
 
-    ``turn`` is held during a write. If a rebalance did not wait for a write to end, the next assignment does.
+    ``turn`` is held during a write. If a rebalance did not wait for a write to end, the next assignment does. ``pace``
+    is what the table's commits have taken.
     """
 
     def __init__(self, name: str, on_change: Callable[[], None]) -> None:
@@ -37,6 +39,7 @@ class TaskTable:
         self.last_batch: LastBatch | None = None
         self.last_error: TableStatus | None = None
         self.turn = asyncio.Lock()
+        self.pace = CommitPace()
         self._on_change = on_change
 
     def move(self, event: TableEvent, error: BaseException | None = None, next_attempt: float | None = None) -> None:

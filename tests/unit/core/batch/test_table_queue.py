@@ -8,7 +8,7 @@ import pytest
 from support.records.change_events import TABLE, changes, create, delete, update, version
 from support.task.task_queues import TaskQueues
 
-from headrace.core.batch.batch import BatchPolicy, Trigger
+from headrace.core.batch.batch import BatchPolicy, Trigger, late_events
 from headrace.core.batch.table_queue import FAR_BEHIND
 from headrace.core.model.errors import Fatal
 from headrace.core.model.events import Changes, Truncate
@@ -130,3 +130,24 @@ def test_the_oldest_unwritten_change_is_reported_until_it_is_durable() -> None:
     assert batches.unwritten()["orders"].since == 40.0
     batches.reset()
     assert batches.unwritten() == {}
+
+
+@pytest.mark.parametrize(("now", "late"), [(10.0, 0), (11.5, 1), (13.5, 2)])
+def test_late_events_count_by_their_own_source_times(now: float, late: int) -> None:
+    """Each event of a batch has its own source time; of one without a time the time counts from the read."""
+    batches = manager(linger=0.0)
+    first, second = (replace(create(second, second, a=1), offset=second * 1000) for second in (1, 3))
+    batches.add("p", 3001, [("t", changes(first, second))], 0.0)
+    batch = batches.next("t", 0.0)
+    assert batch is not None
+    assert late_events(batch, 10.0, 0.0, int(now * 1_000_000)) == late
+
+
+@pytest.mark.parametrize(("waited", "late"), [(9.0, 0), (11.0, 1)])
+def test_events_without_a_source_time_count_from_their_read(waited: float, late: int) -> None:
+    """The age of an event is then the time since the oldest one of its batch was read."""
+    batches = manager(linger=0.0)
+    batches.add("p", 1, [("t", Truncate(TABLE, replace(version(1, 0), source_time=0)))], 0.0)
+    batch = batches.next("t", 0.0)
+    assert batch is not None
+    assert late_events(batch, 10.0, waited, 1_000_000_000_000_000) == late

