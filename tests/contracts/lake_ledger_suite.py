@@ -57,6 +57,45 @@ class LakeLedgerSuite(LakeFixtures):
         assert set(table.ledger()) == {"1", "2", "3"}
         assert not table.ledger_moved()
 
+    def test_entries_are_found_by_their_keys(self, lake: LakeHarness, name: str, table: LakeTable) -> None:
+        """A search returns the entries with the keys, own ones from after the read, and those of the table."""
+        version, of_table = RowVersion(text(3), TOPIC, 0, 3, 30), {"": RowVersion(text(1), TOPIC, 0, 1, 10)}
+        table.record_tombstones({**of_table, **{f"={key}": version for key in range(100)}}, NOW)
+        entries = lake.open(name).ledger()
+        assert entries.of(pa.array(["=7", "=70", "=700", "=7"])) == {**of_table, "=7": version, "=70": version}
+        assert entries.of(pa.array([], pa.string())) == of_table
+        entries = table.ledger()
+        higher = RowVersion(text(5), TOPIC, 1, 5, 50)
+        table.record_tombstones({"=7": higher, "=700": higher}, NOW)
+        table.record_tombstones({"=7": version}, NOW)
+        assert entries.of(pa.array(["=7", "=8", "=700"])) == {**of_table, "=7": higher, "=8": version, "=700": higher}
+        assert entries.additions(pa.array(["=7", "=8", "=700"])) == {}
+        assert len(entries) == len(dict(entries.items())) == 102
+
+    def test_entries_of_others_are_additions_until_the_ledger_is_read(
+        self, lake: LakeHarness, name: str, table: LakeTable
+    ) -> None:
+        """An update finds what others have added, beside own entries; a read of the ledger counts it as read."""
+        version, higher = RowVersion(text(3), TOPIC, 0, 3, 30), RowVersion(text(5), TOPIC, 1, 5, 50)
+        table.record_tombstones({"=1": version}, NOW)
+        entries, keys = table.ledger(), pa.array(["=1", "=2", "=3", "=4"])
+        other = lake.open(name)
+        other.record_tombstones({"=2": version, "=1": higher, "": higher}, NOW)
+        table.record_tombstones({"=3": version}, NOW)
+        other.record_tombstones({"=4": higher}, NOW)
+        assert entries.of(keys) == {"=1": version, "=3": version}
+        table.update_ledger()
+        assert not table.ledger_moved()
+        assert entries.of(keys) == {"=1": version, "=3": version}
+        others = {"=1": higher, "=2": version, "": higher, "=4": higher}
+        additions = entries.additions(keys)
+        assert {key: additions[key] for key in others} == others
+        assert additions.keys() - others.keys() <= {"=3"}
+        assert entries == {**others, "=3": version}
+        entries = table.ledger()
+        assert entries.of(keys) == {**others, "=3": version}
+        assert entries.additions(keys) == {}
+
     def test_a_new_table_has_no_tombstones(self, lake: LakeHarness, name: str) -> None:
         """A table that does not exist, or is new, has no tombstones."""
         table = lake.open(name)

@@ -80,7 +80,8 @@ FOLD = _of(
 TOMBSTONES = _of(
     "tombstones",
     ("tombstones that lie ahead block", "tombstones-ahead", dropped),
-    ("the floor is set aside", "floor-stays", becoming("key != FLOOR_KEY", "True")),
+    ("taken keys are set aside", "floor-stays", without(-1)),
+    ("the floor is set aside", "floor-stays", without(0)),
     ("tombstones ahead are forgotten", "tombstones-set-aside", dropped),
     ("tombstones of others are not learned", "tombstones-of-others", dropped),
 )
@@ -202,8 +203,8 @@ HEADER_KEYS = _of(
 
 FOUND_BY_HISTORIES = (
     *_of(
-        "table_ledger",
-        ("the ledger is read as empty", "ledger-read", becoming("Tombstones(ledger)", "Tombstones({})")),
+        "tombstones",
+        ("the ledger is read as empty", "ledger-read", becoming("self._ledger.of(keys)", "{}")),
     ),
     *_of(
         "fold",

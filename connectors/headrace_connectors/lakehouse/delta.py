@@ -15,7 +15,8 @@ import json
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from typing import Any
+from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 import pyarrow as pa
 
@@ -23,12 +24,15 @@ from headrace.core.model.errors import DamagedFile
 from headrace.ports import MergeCounts, TableOptions
 from headrace_connectors.lakehouse.compaction_plan import WORN, DataFile, plan
 from headrace_connectors.lakehouse.failures import Damage, NotThere
+from headrace_connectors.lakehouse.merge import text_literal
 from headrace_connectors.lakehouse.schema import column_list, quoted, sql_type
 from headrace_connectors.lakehouse.table_format import (
     WRITE_ID,
     CommitResult,
     DirectWriter,
     ExclusiveCommit,
+    Head,
+    RowsSince,
     TablePath,
     property_list,
     set_properties,
@@ -105,12 +109,48 @@ class DeltaFormat:
             *([set_properties(self.sql_name(path), properties)] if properties else []),
         ]
 
-    def append_to_ledger(self, session: TableSession, path: TablePath, rows: pa.Table) -> int:
+    def append_to_ledger(self, session: TableSession, path: TablePath, rows: pa.Table) -> Head:
         """Run an INSERT."""
         with session.staged_view(rows) as view:
             names = ", ".join(map(quoted, rows.column_names))
             session.run(f"INSERT INTO {self.sql_name(path)} ({names}) SELECT {names} FROM {view}")
-        return self.commits(session, path)
+        return self.head(session, path)
+
+    def head(self, session: TableSession, path: TablePath) -> Head:
+        """Return the version in the log, with the id of the table."""
+        snapshot = self._snapshot(session, path)
+        with session.calling():
+            return _head(snapshot)
+
+    def size(self, session: TableSession, path: TablePath) -> int:
+        snapshot = self._snapshot(session, path)
+        with session.calling():
+            return int(snapshot.sizeInBytes())
+
+    def rows_since(self, session: TableSession, path: TablePath, commit: str) -> RowsSince | None:
+        """Read the entries of the log behind that commit. OPTIMIZE may have moved the rows of INSERTs before it."""
+        log, snapshot = self._log(session, path)
+        with session.calling():
+            head, settings = _head(snapshot), log.newDeltaHadoopConf()
+            table, _, version = commit.partition(":")
+            if table != head.id.partition(":")[0] or int(version) > head.commits:
+                return None
+            segment = snapshot.logSegment().deltas()
+            locations = [segment.apply(number).getPath() for number in range(segment.size())]
+            entries = {str(location.getName()): location for location in locations}
+            files: list[str] = []
+            removed = moved = False
+            for number in range(head.commits, int(version), -1):
+                if (location := entries.get(f"{number:020}.json")) is None:
+                    return None  # a checkpoint has replaced it
+                change = _change(_content(location, settings))
+                if change is None or (change.files and moved):
+                    return None
+                files += change.files
+                removed |= change.removes
+                moved |= change.moves
+        names = ", ".join(map(text_literal, files))
+        return RowsSince(f"_metadata.file_name IN ({names})" if files else "", removed)
 
     def properties(self, session: TableSession, path: TablePath) -> Mapping[str, str]:
         """Read them from the log, whose entries are JSON."""
@@ -273,6 +313,34 @@ class DeltaFormat:
     def clean(self, session: TableSession, path: TablePath, now: int) -> None:
         """Delete files that no version within the table's retention refers to."""
         session.run(f"VACUUM {self.sql_name(path)}")
+
+
+class _Change(NamedTuple):
+    """What an entry of the log did: the names of files that it added, whether it removed rows, or moved them."""
+
+    files: Sequence[str] = ()
+    removes: bool = False
+    moves: bool = False
+
+
+def _change(entry: bytes) -> _Change | None:
+    """Return what an entry of the log did to the rows; None for an unknown operation."""
+    actions = [json.loads(line) for line in entry.splitlines() if line.strip()]
+    operation = next((action["commitInfo"].get("operation") for action in actions if "commitInfo" in action), None)
+    added = [action["add"]["path"] for action in actions if "add" in action]
+    removed = {action["remove"]["path"] for action in actions if "remove" in action}
+    if operation == "WRITE" and not removed:
+        return _Change([unquote(path).rpartition("/")[2] for path in added])
+    if operation == "DELETE" and removed.issuperset(added):  # a file with another deletion vector keeps its name
+        return _Change(removes=True)
+    if operation == "OPTIMIZE":
+        return _Change(moves=True)
+    return None if added or removed else _Change()
+
+
+def _head(snapshot: Any) -> Head:
+    version = int(snapshot.version())
+    return Head(version, f"{snapshot.metadata().id()}:{version}")
 
 
 def _content(location: Any, settings: Any, offset: int = 0) -> bytes:

@@ -26,6 +26,8 @@ from headrace_connectors.lakehouse.table_format import (
     CommitResult,
     DirectWriter,
     ExclusiveCommit,
+    Head,
+    RowsSince,
     TablePath,
     property_list,
 )
@@ -101,12 +103,40 @@ class IcebergFormat:
     def properties(self, session: TableSession, path: TablePath) -> Mapping[str, str]:
         return IcebergTable(session, self.sql_name(path)).properties()
 
-    def append_to_ledger(self, session: TableSession, path: TablePath, rows: pa.Table) -> int:
+    def append_to_ledger(self, session: TableSession, path: TablePath, rows: pa.Table) -> Head:
         """Append the rows, which belong to one day because they are recorded at the same time."""
         day = pc.strftime(rows["recorded_at"][0], "%Y-%m-%d").as_py()
         ledger = IcebergTable(session, self.sql_name(path))
         ledger.append(rows, f"recorded_at_day={day}")
-        return ledger.sequence()
+        return ledger.head()
+
+    def head(self, session: TableSession, path: TablePath) -> Head:
+        return IcebergTable(session, self.sql_name(path)).head()
+
+    def size(self, session: TableSession, path: TablePath) -> int:
+        newest = next(IcebergTable(session, self.sql_name(path)).snapshots(), None)
+        return 0 if newest is None else int(newest.summary.get("total-files-size", 0))
+
+    def rows_since(self, session: TableSession, path: TablePath, commit: str) -> RowsSince | None:
+        """Walk from the newest snapshot to that commit. A compaction may contain the rows of the appends before it."""
+        table = IcebergTable(session, self.sql_name(path))
+        files: list[str] = []
+        removed = replaced = False
+        for snapshot in table.snapshots():
+            if str(snapshot.id) == commit:
+                names = ", ".join(map(text_literal, files))
+                return RowsSince(f"_file IN ({names})" if files else "", removed)
+            adds = "added-records" in snapshot.summary
+            match snapshot.summary.get("operation"):
+                case "append" if not (adds and replaced):
+                    files += table.added_files(snapshot) if adds else ()
+                case "replace":
+                    replaced = True
+                case "delete" | "overwrite" if not adds:
+                    removed = True
+                case _:
+                    return None
+        return None
 
     def commits(self, session: TableSession, path: TablePath) -> int:
         return IcebergTable(session, self.sql_name(path)).sequence()

@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace_connectors.lakehouse import deletion_vectors
+from headrace_connectors.lakehouse.table_format import Head
 from headrace_connectors.lakehouse.table_session import TableSession, java_member
 
 _MAGIC = {"parquet": b"PAR1", "puffin": b"PFA1"}
@@ -127,6 +128,21 @@ class IcebergTable:
         with self._calling():
             snapshot = self._table.currentSnapshot()
             return 0 if snapshot is None else int(snapshot.sequenceNumber())
+
+    def head(self) -> Head:
+        """Return the sequence number and the id of the newest snapshot."""
+        with self._calling():
+            snapshot = self._table.currentSnapshot()
+            return Head(0, "") if snapshot is None else Head(int(snapshot.sequenceNumber()), str(snapshot.snapshotId()))
+
+    def added_files(self, snapshot: Snapshot) -> list[str]:
+        """Return the locations of the data files that a snapshot has added."""
+        with self._calling():
+            files = self._table.snapshot(snapshot.id).addedDataFiles(self._table.io()).iterator()
+            locations = []
+            while files.hasNext():
+                locations.append(str(files.next().location()))
+            return locations
 
     def append(self, rows: pa.Table, partition: str) -> None:
         """Add rows of one ``partition`` (as in a path, ``day=2026-11-21``) in a durable commit, without a Spark job."""

@@ -55,6 +55,25 @@ class CommitResult:
     made: bool = True
 
 
+class Head(NamedTuple):
+    """The newest commit of a table: the number of commits up to it, and an id that no commit of another table has."""
+
+    commits: int
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class RowsSince:
+    """What commits did to a ledger.
+
+    ``added`` is a condition in SQL for the rows that they added, "" if they added none. ``removed`` is whether they
+    removed rows.
+    """
+
+    added: str = ""
+    removed: bool = False
+
+
 ExclusiveCommit = Callable[[], AbstractContextManager[Mapping[str, str]]]
 """In its block no other thread commits to the table; the block's commit repeats the properties that it provides."""
 
@@ -104,8 +123,17 @@ class TableFormat(Protocol):
         Not by SHOW TBLPROPERTIES, in which Spark replaces values that look like secrets (``spark.redaction.regex``).
         """
 
-    def append_to_ledger(self, session: TableSession, path: TablePath, rows: pa.Table) -> int:
-        """Add ``rows``, recorded at one time, to the ledger in one durable commit. Returns its ``commits`` since."""
+    def append_to_ledger(self, session: TableSession, path: TablePath, rows: pa.Table) -> Head:
+        """Add ``rows``, recorded at one time, to the ledger in one durable commit. Returns its newest commit."""
+
+    def head(self, session: TableSession, path: TablePath) -> Head:
+        """Return the newest commit of a table. It is cheap."""
+
+    def size(self, session: TableSession, path: TablePath) -> int:
+        """Return the bytes of a table's data files. It is cheap."""
+
+    def rows_since(self, session: TableSession, path: TablePath, commit: str) -> RowsSince | None:
+        """Return what the commits of a ledger did since the one with the id ``commit``; None if that is unknown."""
 
     def commits(self, session: TableSession, path: TablePath) -> int:
         """Return a number that every commit to a table increases by one, also commits of other writers. It is cheap."""

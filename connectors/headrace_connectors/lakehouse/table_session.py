@@ -97,6 +97,11 @@ class TableSession:
             return self._spark.sql(query).toArrow()
 
     @property
+    def folder(self) -> Path | None:
+        """Return the folder for temporary files, None for that of the system."""
+        return self._scratch
+
+    @property
     def hands_over(self) -> bool:
         """Return whether Spark and this process share a folder."""
         return self._scratch is not None

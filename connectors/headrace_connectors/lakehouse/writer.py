@@ -19,6 +19,7 @@ import pyarrow as pa
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from headrace.core.merge.history import History
+from headrace.core.merge.tombstones import LedgerEntries
 from headrace.core.model import log_progress
 from headrace.core.model.actions import Actions, outranking
 from headrace.core.model.errors import Fatal, HeadraceError, TableMissing
@@ -246,15 +247,19 @@ class SparkTable:
 
     # -- the ledger ---------------------------------------------------------------------------------------------------
 
-    def ledger(self) -> Mapping[str, RowVersion]:
+    def ledger(self) -> LedgerEntries:
         """Return the tombstones by canonical key. The key ``""`` has the floor of the last truncate."""
         if self.schema() is not None:
             return self._ledger.load()
-        return self._ledger.read() if self._ledger.is_early() else {}
+        return self._ledger.read() if self._ledger.is_early() else self._ledger.begin_empty()
 
     def ledger_moved(self) -> bool:
         """Return whether another writer may have added entries to the ledger since this handle has read it."""
         return (self.schema() is not None or self._ledger.is_early()) and self._ledger.has_changed()
+
+    def update_ledger(self) -> None:
+        """Read what other writers have added to the ledger since this handle has read it."""
+        self._ledger.update()
 
     def record_tombstones(self, tombstones: Mapping[str, RowVersion], now: int) -> None:
         """Add entries to the ledger in a durable commit, if there are any."""

@@ -15,12 +15,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.core.merge.history import History
+from headrace.core.merge.tombstones import LedgerEntries
 from headrace.core.model import log_progress
 from headrace.core.model.actions import Actions
 from headrace.core.model.errors import Fatal, Retriable, TableMissing
 from headrace.core.model.events import UNVERSIONED, RowVersion, outranks, succeed
 from headrace.core.model.inferred_types import to_table_type
-from headrace.core.model.keys import FLOOR_KEY, ORIGINS_PREFIX
+from headrace.core.model.keys import FLOOR_KEY, ORIGINS_PREFIX, is_table_entry
 from headrace.core.tables.naming import check_table_path
 from headrace.core.tables.table_layout import check_columns
 from headrace.core.tables.table_sources import TableSource
@@ -119,6 +120,42 @@ class MemoryLakehouse:
         """Do nothing."""
 
 
+class MemoryEntries(LedgerEntries):
+    """The entries that a handle has ``read`` or recorded, and all that were ``stored`` when it read the last time."""
+
+    def __init__(self) -> None:
+        self.read: dict[str, RowVersion] = {}
+        self.stored: dict[str, RowVersion] = {}
+
+    def record(self, key: str, version: RowVersion) -> None:
+        """Add an entry of this handle."""
+        for entries in (self.read, self.stored):
+            entries[key] = succeed(version, entries.get(key))
+
+    def __getitem__(self, key: str) -> RowVersion:
+        return self.stored[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.stored)
+
+    def __len__(self) -> int:
+        return len(self.stored)
+
+    def of(self, keys: pa.StringArray) -> Mapping[str, RowVersion]:
+        """Search what was read."""
+        return _entries_of(self.read, keys)
+
+    def additions(self, keys: pa.StringArray) -> Mapping[str, RowVersion]:
+        """Compare with what was read."""
+        stored = _entries_of(self.stored, keys)
+        return {key: version for key, version in stored.items() if version != self.read.get(key)}
+
+
+def _entries_of(entries: Mapping[str, RowVersion], keys: pa.StringArray) -> dict[str, RowVersion]:
+    wanted = set(keys.to_pylist())
+    return {key: version for key, version in entries.items() if key in wanted or is_table_entry(key)}
+
+
 class MemoryTable:
     """A ``ports.LakeTable``. Every merge is one atomic step, regardless of the cells that it keeps."""
 
@@ -132,6 +169,7 @@ class MemoryTable:
         self._soft = options.soft_delete
         self._own = HISTORY_COLUMNS if options.history else SOFT_COLUMNS if self._soft else VERSION_COLUMNS
         self._recordings: int | None = None
+        self._entries = MemoryEntries()
         self._first_sources: Sequence[TableSource] = ()
 
     @property
@@ -252,10 +290,16 @@ class MemoryTable:
     def _has_early_ledger(self) -> bool:
         return self._stored.tombstones is not None and not self._stored.attached
 
-    def ledger(self) -> Mapping[str, RowVersion]:
+    def ledger(self) -> LedgerEntries:
         """Return the tombstones by canonical key, the floor under ``""``."""
+        self.update_ledger()
+        self._entries.read = dict(self._entries.stored)
+        return self._entries
+
+    def update_ledger(self) -> None:
+        """Copy the stored entries."""
         self._recordings = self._stored.recordings
-        return {key: version for key, (version, _) in self._tombstones().items()}
+        self._entries.stored = {key: version for key, (version, _) in self._tombstones().items()}
 
     def _tombstones(self) -> dict[str, tuple[RowVersion, int]]:
         """The valid entries, without those of a table that was dropped."""
@@ -283,6 +327,7 @@ class MemoryTable:
         for key, version in tombstones.items():
             old = ledger.get(key)
             ledger[key] = (succeed(version, old[0] if old else None), now)
+            self._entries.record(key, version)
         self._stored.tombstones, self._stored.attached = ledger, self._stored.schema is not None
 
     def merge(self, actions: Actions, commit: Commit) -> MergeCounts:

@@ -13,6 +13,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from headrace.core.merge.history import History
+from headrace.core.merge.tombstones import LedgerEntries
 from headrace.core.model.actions import Actions
 from headrace.core.model.events import RowVersion
 from headrace.core.model.log_progress import Progress
@@ -171,8 +172,11 @@ class TableWriter(Protocol):
 class Ledger(Protocol):
     """The ledger of a table: the tombstones of deletes, which are stored before the deletes themselves."""
 
-    def ledger(self) -> Mapping[str, RowVersion]:
-        """The tombstones by canonical key; the floor of the last truncate has the empty key ``""``.
+    def ledger(self) -> LedgerEntries:
+        """Read the ledger, as far as this handle has not read it before.
+
+        Returns its entries, and those that this handle records later. They take a few bytes of memory for each
+        tombstone: their keys and versions are not kept as objects.
 
         Every table has a ledger: if the table exists and its ledger does not, this raises TableMissing, or begins
         an empty ledger with ``TableOptions.recreate``. Without a table the ledger holds what was recorded before the
@@ -181,6 +185,9 @@ class Ledger(Protocol):
 
     def ledger_moved(self) -> bool:
         """Whether another process may have added to the ledger since this handle has read it. Cheap."""
+
+    def update_ledger(self) -> None:
+        """Read what others have added to the ledger since ``ledger``, whose result contains it as additions."""
 
     def record_tombstones(self, tombstones: Mapping[str, RowVersion], now: int) -> None:
         """Add to the ledger, durably, before the deletes themselves. ``now`` in microseconds, for the retention.

@@ -205,6 +205,13 @@ def taken_keys(changes: Changes) -> list[str]:
     return sorted({changes.key[index].as_py() for index in halves})
 
 
+def taken_entry_keys(changes: Changes) -> list[str]:
+    """Return the keys of the ledger entries that ``with_displaced`` compares with."""
+    halves = [index for index in sorted(changes.key_changes.halves) if changes.transaction[index] >= 0]
+    names = [(int(changes.transaction[index]), changes.key[index].as_py()) for index in halves]
+    return [_ledger_key(what, *name) for name in names for what in ("onto", "from")]
+
+
 def with_displaced(
     changes: Changes, ledger: Mapping[str, RowVersion], stored: Mapping[str, RowVersion]
 ) -> tuple[Changes, Mapping[str, RowVersion]]:

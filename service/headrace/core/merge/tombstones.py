@@ -15,84 +15,109 @@ are deleted again.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.core.model.actions import Actions, Gates, Superseded
 from headrace.core.model.events import RowVersion, Versions, outranks, succeed
-from headrace.core.model.keys import FLOOR_KEY, RESTART_PREFIX, TAKEN_PREFIX
+from headrace.core.model.keys import FLOOR_KEY, TAKEN_PREFIX, is_table_entry
 
 Partition = tuple[str, int]
 """Topic and partition."""
 
-_ALWAYS = (TAKEN_PREFIX, RESTART_PREFIX)
-"""Entries that always apply: the state that they record cannot be read again, or concerns what is read again."""
+NO_KEYS: pa.StringArray = pa.array([], pa.string())
+
+
+class LedgerEntries(Mapping[str, RowVersion]):
+    """The entries of a ledger, by ledger key. Several entries of a key are merged by the rules of ranks.
+
+    As a mapping it contains all entries as objects, which may be millions. ``of`` and ``additions`` search the entries
+    of some keys. Both also return the few entries that are not of rows (``is_table_entry``).
+    """
+
+    @abstractmethod
+    def of(self, keys: pa.StringArray) -> Mapping[str, RowVersion]:
+        """Return the entries with these keys: those that were read, and those that this handle has recorded since."""
+
+    @abstractmethod
+    def additions(self, keys: pa.StringArray) -> Mapping[str, RowVersion]:
+        """Return the entries with these keys that others have added since the ledger was read.
+
+        They may include entries that ``of`` returns.
+        """
 
 
 class Tombstones:
     """The versions that block upserts, by canonical key, while the task reads partitions from where it began.
 
-    ``entries`` is the ledger without the tombstones whose deletes are still to be read; it always contains the floor of
-    a truncate. ``learned`` are the tombstones that other workers have added since. An event with a position outranks a
-    tombstone without one, so the rows below a learned tombstone may have been written and have to be deleted again.
+    Only those of the current batch: ``entries`` contains the entries of its keys, without the tombstones whose deletes
+    are still to be read, and always the floor of a truncate. ``learned`` are the tombstones that other workers have
+    added since the ledger was read. An event with a position outranks a tombstone without one, so the rows below a
+    learned tombstone may have been written and have to be deleted again.
     """
 
-    def __init__(self, ledger: Mapping[str, RowVersion]) -> None:
-        self.entries: dict[str, RowVersion] = dict(ledger)
-        self._ahead: dict[str, RowVersion] = {}
-        self.learned: dict[str, RowVersion] = {}
-        self._reached: dict[Partition, int] = {}
+    entries: dict[str, RowVersion]
+    learned: dict[str, RowVersion]
 
-    def begin(self, versions: Versions) -> None:
-        """Begin a batch: each partition in it is read from its first record in the first batch on."""
+    def __init__(self, ledger: LedgerEntries) -> None:
+        self._ledger = ledger
+        self._reached: dict[Partition, int] = {}
+        self._search(NO_KEYS)
+
+    def begin(self, versions: Versions, keys: pa.StringArray) -> None:
+        """Begin a batch with these ledger keys.
+
+        Each partition in it is read from its first record in the first batch on.
+        """
         partitions, firsts = np.unique(versions.partition, return_index=True)
         for number, first in zip(partitions.tolist(), firsts.tolist(), strict=True):
-            partition, offset = (versions.topic, number), int(versions.offset[first])
-            if partition not in self._reached:
-                self._reached[partition] = offset
-                self._set_aside(partition, offset)  # proven: tombstones-ahead
+            self._reached.setdefault((versions.topic, number), int(versions.offset[first]))  # proven: tombstones-ahead
+        self._search(pc.unique(keys))
 
     def end(self, versions: Versions) -> None:
         """End a batch that is durable: the tombstones of its deletes block again."""
         for number in np.unique(versions.partition).tolist():
             partition = (versions.topic, number)
             behind = int(versions.offset[versions.partition == number].max()) + 1
-            self._reached[partition] = max(self._reached.get(partition, 0), behind)
-        for key, version in list(self._ahead.items()):
-            if version.offset < self._reached.get((version.topic, version.partition), 0):
-                self.entries[key] = succeed(version, self.entries.get(key))  # proven: tombstones-set-aside
-                del self._ahead[key]
+            self._reached[partition] = max(self._reached.get(partition, 0), behind)  # proven: tombstones-set-aside
+        self._search(NO_KEYS)
 
     def ends(self, key: str, version: RowVersion) -> bool:
         """Return whether a delete that is still to be read again removes a row of this version."""
         ahead = self._ahead.get(key)
         return ahead is not None and outranks(ahead, version)
 
-    def learn(self, ledger: Mapping[str, RowVersion]) -> None:
-        """Add the entries that other workers have added to the ledger since it was read."""
+    def learn(self) -> None:
+        """Add the entries of the batch's keys that other workers have added to the ledger since it was read."""
         added = {}
-        for key, version in ledger.items():
-            entry = self.entries.get(key)
+        for key, addition in self._ledger.additions(self._keys).items():
+            version, entry = succeed(addition, self._read.get(key)), self.entries.get(key)
             if version != self._ahead.get(key) and (merged := succeed(version, entry)) != entry:
                 added[key] = merged
         self.entries |= added
         self.learned |= added  # proven: tombstones-of-others
 
-    def _set_aside(self, partition: Partition, first: int) -> None:
-        ahead = {
-            key: version
-            for key, version in self.entries.items()
-            if (version.topic, version.partition) == partition
-            and version.offset >= first
-            and not key.startswith(_ALWAYS)
-            and key != FLOOR_KEY  # proven: floor-stays
-            and version != self.learned.get(key)
-        }
-        self._ahead |= ahead
-        for key in ahead:
-            del self.entries[key]
+    def _search(self, keys: pa.StringArray) -> None:
+        self._keys, self._read = keys, self._ledger.of(keys)  # proven: ledger-read
+        self._ahead = {key: version for key, version in self._read.items() if self._is_ahead(key, version)}
+        self.entries = {key: version for key, version in self._read.items() if key not in self._ahead}
+        self.learned = {}
+        self.learn()
+
+    def _is_ahead(self, key: str, version: RowVersion) -> bool:
+        """Whether the delete of a tombstone that was read is still to be read again.
+
+        Other entries always apply: the state that they record cannot be read again, or concerns what is read again.
+        """
+        if is_table_entry(key) or key.startswith(TAKEN_PREFIX):  # proven: floor-stays
+            return False
+        reached = self._reached.get((version.topic, version.partition))
+        return reached is not None and version.offset >= reached
 
 
 def deletes_of_overtaken(actions: Actions, tombstones: Mapping[str, RowVersion]) -> Actions:

@@ -25,13 +25,11 @@ import pyarrow.compute as pc
 from headrace.core.model.arrow_columns import DECIMAL, arrow_type
 from headrace.core.model.events import NO_POSITION, Barrier, CellState, Changes, Column, Operation, RowVersion
 from headrace.core.model.inferred_types import INFERRED
-from headrace.core.model.keys import ORIGINS_PREFIX
+from headrace.core.model.keys import DEFAULT_PREFIX, ORIGINS_PREFIX
 from headrace.core.model.notes import Note
 from headrace.core.model.schema import Field, Schema
 
 NUMBER, TEXT = "number", "text"
-_PREFIX = "+"
-"""The prefix of a default's key in the ledger; no row's canonical key begins with it (``core/model/keys.py``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +59,7 @@ class ColumnDefault:
 
     @property
     def ledger_key(self) -> str:
-        return _PREFIX + json.dumps([self.column, self.kind, self.literal], ensure_ascii=False)
+        return DEFAULT_PREFIX + json.dumps([self.column, self.kind, self.literal], ensure_ascii=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +76,8 @@ def recorded_defaults(ledger: Mapping[str, RowVersion]) -> dict[ColumnDefault, R
     """Return the defaults in a ledger; for a column that was added more than once, the newest."""
     newest: dict[str, tuple[ColumnDefault, RowVersion]] = {}
     for key, version in ledger.items():
-        if key.startswith(_PREFIX):
-            default = ColumnDefault(*json.loads(key.removeprefix(_PREFIX)))
+        if key.startswith(DEFAULT_PREFIX):
+            default = ColumnDefault(*json.loads(key.removeprefix(DEFAULT_PREFIX)))
             other = newest.get(default.column)
             if other is None or version.position > other[1].position:
                 newest[default.column] = default, version

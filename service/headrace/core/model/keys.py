@@ -31,7 +31,18 @@ ORIGINS_PREFIX = "*"
 RESTART_PREFIX = "~"
 """The prefix of ledger keys for records at which positions start again (``core/merge/position_restarts.py``)."""
 
+DEFAULT_PREFIX = "+"
+"""The prefix of ledger keys for the defaults of columns (``core/model/absent_columns.py``)."""
+
+TABLE_PREFIXES = (DEFAULT_PREFIX, ORIGINS_PREFIX, RESTART_PREFIX)
+"""The first characters of ledger keys that are not of rows, besides FLOOR_KEY."""
+
 _TAG = "="  # before a single key: distinguishes an empty text key from FLOOR_KEY
+
+
+def is_table_entry(ledger_key: str) -> bool:
+    """Return whether a ledger entry is of the table, not of a row. A ledger has few of them."""
+    return ledger_key == FLOOR_KEY or ledger_key.startswith(TABLE_PREFIXES)
 
 
 def canonical_keys(columns: Sequence[pa.Array]) -> pa.StringArray:

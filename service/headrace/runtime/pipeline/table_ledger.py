@@ -1,4 +1,4 @@
-"""The ledger of one table in its pipeline: read once, extended, and updated when other workers have extended it.
+"""The ledger of one table in its pipeline: read once, and searched for the keys of each batch.
 
 It contains deletes, the floor of the last truncate, the defaults of added columns and the origins of columns. All of
 them must be durable before the table is written (``merge.md`` section 3).
@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+import pyarrow as pa
+
+from headrace.core.merge.key_changes import taken_entry_keys
 from headrace.core.merge.position_restarts import Restart, recorded_restarts, recorded_truncates, truncate_key
 from headrace.core.merge.tombstones import Tombstones
 from headrace.core.model.absent_columns import ColumnDefault, ColumnOrigins, recorded_defaults, recorded_origins
-from headrace.core.model.events import RowVersion, succeed
+from headrace.core.model.events import Changes, RowVersion, succeed
 from headrace.core.model.log_progress import Place, Progress
 from headrace.ports import Ledger
 
@@ -19,8 +22,9 @@ _HOUR = 3_600_000_000
 
 
 class TableLedger:
-    """Keeps a table's ledger in memory. ``now`` returns the time in microseconds, the unit of ``retention``.
+    """What a table's ledger contains for the current batch.
 
+    ``now`` returns the time in microseconds, the unit of ``retention``.
     ``defaults`` are those of columns that were added, ``to_fill`` those that stored rows may still lack. ``origins``
     are the columns that reads and streamed events contained. ``restarts`` are the records at which the source's
     positions start again, ``truncate_progress`` is how far the source's logs had been read with truncates before the
@@ -42,16 +46,16 @@ class TableLedger:
 
     @property
     def tombstones(self) -> Tombstones:
-        """The versions that block upserts, read from the lake if they are not in memory."""
+        """The versions that block upserts. Reads the ledger if necessary."""
         return self._read() if self._tombstones is None else self._tombstones
 
     @property
     def entries(self) -> dict[str, RowVersion]:
-        """The entries of the ledger that apply, by ledger key."""
+        """The entries that apply, by ledger key: those of the table, and within a batch those of its keys."""
         return self.tombstones.entries
 
     def prepare(self) -> bool:
-        """Read the ledger if it is not in memory, and return whether it was read."""
+        """Read the ledger if necessary, and return whether it was read."""
         if self._assigned_anew:
             self._assigned_anew = False
             self.reset()
@@ -61,24 +65,33 @@ class TableLedger:
         return True
 
     def begin_assignment(self) -> None:
-        """Begin an assignment: the ledger in memory may be outdated."""
+        """Begin an assignment: what was read of the ledger may be outdated."""
         self._assigned_anew = True  # proven: ledger-of-assignment
 
     def reset(self) -> None:
-        """Read the ledger again before its next use: it may contain more than the memory."""
+        """Read the ledger again before its next use: it may contain more than was read and recorded."""
         self._tombstones = None
 
     def reset_expired(self) -> None:
-        """Read the ledger again after a retention, without expired entries: memory holds two retentions at most."""
+        """Read the ledger again after a retention, without expired entries: they apply for two retentions at most."""
         if self._now() - self._read_at > max(self._retention, _HOUR):
             self.reset()
+
+    def begin_batch(self, changes: Changes) -> None:
+        """Search the entries of a batch's keys; they apply until ``end_batch``."""
+        taken = pa.array(taken_entry_keys(changes), pa.string())
+        self.tombstones.begin(changes.version, pa.concat_arrays([changes.key, taken]))
+
+    def end_batch(self, changes: Changes) -> None:
+        """End a batch that is durable."""
+        self.tombstones.end(changes.version)
 
     def refresh(self) -> None:
         """Add the entries of other workers since the last read: of a successor, if this worker was overtaken."""
         if self._table.ledger_moved():  # proven: ledger-of-others
-            ledger = self._table.ledger()
-            self.tombstones.learn(ledger)
-            self.origins = recorded_origins(ledger)
+            self._table.update_ledger()
+            self.tombstones.learn()
+            self.origins = recorded_origins(self.entries)
             self._derive()
 
     def record(self, new: Mapping[str, RowVersion]) -> None:
@@ -109,9 +122,8 @@ class TableLedger:
         self.to_fill = set(self.defaults)
 
     def _read(self) -> Tombstones:
-        ledger = dict(self._table.ledger())
-        self._tombstones, self._read_at = Tombstones(ledger), self._now()  # proven: ledger-read
-        self.origins = recorded_origins(ledger)
+        self._tombstones, self._read_at = Tombstones(self._table.ledger()), self._now()
+        self.origins = recorded_origins(self.entries)
         self._derive()
         self.to_fill = set(self.defaults)
         return self._tombstones

@@ -91,7 +91,7 @@ class TablePipeline:
         self.notes: list[tuple[str, Note]] = []
 
     def prepare(self) -> bool:
-        """Read the ledger if it is not in memory, and return whether it was read.
+        """Read the ledger if necessary, and return whether it was read.
 
         Trust this read only if the group still assigns the partitions to this worker afterwards: the pipeline expects
         to read the deletes of tombstones that lie ahead of its offsets itself.
@@ -152,7 +152,7 @@ class TablePipeline:
             self._ledger.refresh()
             changes = with_defaults(changes, self._ledger.defaults, self._table.schema())
             changes, origins = self._with_generated_cells(changes)
-            self._ledger.tombstones.begin(changes.version)
+            self._ledger.begin_batch(changes)
             changes, actions = self._fold(changes)
             self._regression.refuse_blocked(changes, actions.superseded.stale_keys, self._ledger.entries)
         self._reselect.count_folded(changes, actions)
@@ -175,7 +175,7 @@ class TablePipeline:
                 reraise=True,
             )
             again(self._reconcile, changes, actions, commit)
-        self._ledger.tombstones.end(changes.version)
+        self._ledger.end_batch(changes)
 
     def _with_generated_cells(self, changes: Changes) -> tuple[Changes, Mapping[str, RowVersion]]:
         """Return the changes with NULL in generated columns that streamed events lack, and new entries for the ledger.

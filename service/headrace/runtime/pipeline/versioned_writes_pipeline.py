@@ -36,7 +36,7 @@ class VersionedWritesPipeline:
         """Read the ledger if it is not in memory, and return whether it was read."""
         if self._ledger is not None:
             return False
-        self._ledger = dict(self._table.ledger())
+        self._ledger = dict(self._table.ledger().items())
         return True
 
     def write(self, batch: VersionedWrites, commit: Commit) -> tuple[()]:
@@ -64,7 +64,7 @@ class VersionedWritesPipeline:
 
     def _write(self, batch: VersionedWrites, commit: Commit) -> None:
         if self._ledger is None:
-            self._ledger = dict(self._table.ledger())
+            self._ledger = dict(self._table.ledger().items())
         merged = batch.merged_with(self._read_stored_rows(batch), self._ledger, self._now())
         actions = lake_columns(merged.actions, self._table.schema())
         columns = table_schema(actions)
@@ -72,7 +72,7 @@ class VersionedWritesPipeline:
             evolve(self._name, self._table, columns, batch.key_fields, new_columns=self._new_columns)
         if merged.tombstones:
             self._table.record_tombstones(merged.tombstones, self._now())
-            self._ledger = dict(self._table.ledger())
+            self._ledger = dict(self._table.ledger().items())
         if self._table.schema() is None:
             return  # deletes only, without schemas: the types of a new table's key columns are unknown
         counts = self._table.merge(actions, commit)

@@ -145,13 +145,14 @@ class TableRepair:
             self._pipeline.write(changes, Commit(0, self._sink.connector))  # 0: of no batch of the connector
         except (Retriable, UnexplainedCounts) as error:
             raise _Overtaken(str(error)) from error
-        if dead := find_overtaken(changes, self._table.lake.ledger()):
+        if dead := find_overtaken(changes, self._table.lake.ledger().of(changes.key)):
             surplus.update(source.key[dead].tolist())
             raise _Overtaken(f"{self._sink.table_name}: {len(dead)} row(s) were deleted while they were written")
 
     def _versions_to_succeed(self, keys: pa.Table) -> dict[str, RowVersion]:
         """The versions that a repaired row must succeed: tombstones, and the stored rows under the keys."""
-        versions = dict(self._table.lake.ledger())
+        key_texts = canonical_keys([keys[name].combine_chunks() for name in self._table.wanted.key_fields])
+        versions = dict(self._table.lake.ledger().of(key_texts))
         rows = self._table.lake.read(keys)
         if not len(rows):
             return versions
