@@ -14,9 +14,11 @@ from pathlib import Path
 import httpx
 import pytest
 from recordings.records import RecordedRecord, publish
+from support.records.envelopes import change, key
 from support.repository.connect_names import TASK_METRICS
 
 from headrace.core.decode.schema_changes import RENAMED
+from headrace.runtime.task.freshness_notes import Cause
 from headrace_dev.kafka import Kafka
 from headrace_dev.server import free_ports, http, wait_until
 from headrace_dev.worker import SHORT_LIVED, Worker
@@ -73,6 +75,31 @@ def test_notes_are_in_the_status_after_a_kill(worker: Worker, stack_kafka: Kafka
     worker.kill()
     worker.start()
     assert _notes(worker) == notes
+
+
+def test_a_table_that_misses_its_target_is_in_status_and_metrics(
+    worker: Worker, stack_kafka: Kafka, unique: Callable[[str], str]
+) -> None:
+    """A table whose commits are bounded is late: its events are counted, and a note in the status has the cause."""
+    topic = unique("late")
+    stack_kafka.create_topic(topic)
+
+    def insert(number: int) -> None:  # its source time is in the past
+        row = change("c", {"id": number, "name": "n"}, 10 + number)
+        publish(stack_kafka.bootstrap_servers, [RecordedRecord(topic, 0, number, 0, key({"id": number}), row, ())])
+        committed = {(topic, 0): number + 1}
+        wait_until(lambda: worker.committed("late") == committed, "the row", 90)
+
+    options = {"freshness.target.ms": f"9000,{topic}:4000", "commits.per.hour": "180"}
+    worker.put_connector("late", {"connector.class": "LakehouseSink", "topics": topic} | options)
+    insert(0)
+    insert(1)
+    note = {"note": Cause.COMMITS_PER_HOUR.value, "where": [topic]}
+    wait_until(lambda: note in (worker.tasks("late")[0].get("notes") or []), "the note", 30)
+    [table] = worker.call("GET", "/connectors/late/tables")
+    assert table["freshness_target_seconds"] == 4.0
+    labels = frozenset({"connector": "late", "task": "0", "table": topic}.items())
+    assert worker.metrics()["headrace_freshness_target_missed_total", labels] == 2.0
 
 
 def _notes(worker: Worker) -> list[dict[str, object]] | None:

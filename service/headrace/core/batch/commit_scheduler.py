@@ -34,7 +34,7 @@ SAFE_SHARE = 0.7
 """
 
 RATE_SECONDS = 60.0
-"""Seconds over which the written events are counted."""
+"""Seconds over which the written events are counted. Time in which no commit ran is not: nothing was to be written."""
 
 _FIRST_SECONDS = 1.0  # the estimate for a table that has not been committed
 _NEWEST_WEIGHT = 0.5
@@ -98,7 +98,8 @@ class CommitRequest:
 @dataclass(slots=True)
 class _Commit:
     began: float
-    work: float  # of the scheduler's work clock at its start
+    work: float  # of the scheduler's clocks at its start
+    busy: float
     charged: float
 
 
@@ -117,7 +118,8 @@ class CommitScheduler:
         self._checked_at, self._risk_at = -inf, inf
         self._work = 0.0  # seconds of work that each running commit has done since the scheduler began
         self._spare = self._most_spare
-        self._written: deque[tuple[float, int]] = deque()
+        self._busy = 0.0  # seconds in which any commit ran
+        self._written: deque[tuple[float, int, float]] = deque()  # end, events, and the busy clock at the begin
         self._written_events = 0
 
     @property
@@ -169,7 +171,7 @@ class CommitScheduler:
             self.wakes_at = max(min(refilled, self._risk_at, now + _CHECK_SECONDS), now + _SHORTEST_WAIT)
             return None
         del self._waiting[request]
-        self._running[request] = _Commit(now, self._work, request.pace.work)
+        self._running[request] = _Commit(now, self._work, self._busy, request.pace.work)
         self._spare -= request.pace.work
         return request
 
@@ -181,16 +183,16 @@ class CommitScheduler:
         self._spare = max(self._spare - (work - commit.charged), -self._most_spare)
         if events is not None:
             request.pace.measure(now - commit.began, work)
-            self._written.append((now, events))
+            self._written.append((now, events, commit.busy))
             self._written_events += events
 
     def events_per_second(self, now: float) -> float:
-        """Return how many events all commits of the last minute have written per second of it."""
+        """Return how many events the commits of the last minute have written per second in which any of them ran."""
+        self._advance(now)
         while self._written and self._written[0][0] <= now - RATE_SECONDS:
             self._written_events -= self._written.popleft()[1]
-        if not self._written:
-            return 0.0
-        return self._written_events / RATE_SECONDS
+        busy = self._busy - self._written[0][2] if self._written else 0.0
+        return self._written_events / busy if busy > 0 else 0.0
 
     # -- rules ---------------------------------------------------------------------------------------------------------
 
@@ -198,6 +200,8 @@ class CommitScheduler:
         elapsed = max(now - self._now, 0.0) if self._now > -inf else 0.0
         self._now = max(now, self._now)
         self._spare = min(self._spare + elapsed * self._refill, self._most_spare)
+        if self._running:
+            self._busy += elapsed
         self._work += elapsed * min(1.0, self._cores / max(1, len(self._running)))
 
     def _allowed(self) -> list[CommitRequest]:

@@ -122,7 +122,7 @@ async def test_commits_per_hour_outranks_the_target(harness: Harness) -> None:
     """The second batch of a table waits until its interval has passed, and the status says why it is late."""
     observer = Noted()
     await harness.broker.create_topic(TOPIC)
-    async with running(harness.task(observer=observer, freshness=0.05, commits_per_hour=12_000)) as task:  # each 0.3 s
+    async with running(harness.task(observer=observer, commits_per_hour=12_000)) as task:  # each 0.3 s
         began = time.monotonic()
         harness.insert(1, 10)
         await eventually(lambda: harness.offset() == 1)
