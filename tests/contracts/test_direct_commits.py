@@ -13,7 +13,6 @@ from support.fix_spark import Warehouse
 from support.lake.lake_actions import CARRY, KEEP, Row, actions, commit, delete
 from support.lake.lake_harness import DAY, ITEM, NOW, apply, item
 
-from headrace.config.engine import EngineSettings
 from headrace.ports import LakeTable, TableOptions
 from headrace_connectors.lakehouse import compaction_plan, upkeep
 from headrace_connectors.lakehouse.direct import direct_table
@@ -255,9 +254,11 @@ def test_without_the_java_class_batches_are_merged(
     assert (commits.count, shop.rows()) == (0, {1: ("one", "o", 1)})
 
 
-def test_no_index_by_default(shop: Shop, commits: Commits, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without memory for indexes, each batch is merged."""
-    monkeypatch.setattr(shop.warehouse.lakehouse.indexes, "limit", EngineSettings().index_bytes)
+def test_without_memory_for_indexes_batches_are_merged(
+    shop: Shop, commits: Commits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As an operator may choose."""
+    monkeypatch.setattr(shop.warehouse.lakehouse.indexes, "limit", 0)
     table = shop.open()
     table.evolve(ITEM, ["id"])
     apply(table, item(1, position=10))

@@ -141,7 +141,7 @@ memory of changes from the limit; what is set here must leave the others their l
 {{- if and $limit (not .Values.existingConfigMap) -}}
 {{- $heap := include "headrace.mebibytes" (list (get $config "spark.driver.memory" | default "1g") "jvm") | int64 -}}
 {{- $changes := div (get $config "worker.memory.bytes" | default 67108864 | toString | float64 | int64) 1048576 -}}
-{{- $indexes := div (get $config "write.index.memory.bytes" | default 0 | toString | float64 | int64) 1048576 -}}
+{{- $indexes := div (get $config "write.index.memory.bytes" | default 134217728 | toString | float64 | int64) 1048576 -}}
 {{- $needed := add $heap 1024 512 $indexes (mul 2 $changes) -}}
 {{- $available := include "headrace.mebibytes" (list $limit "") | int64 -}}
 {{- if gt $needed $available -}}

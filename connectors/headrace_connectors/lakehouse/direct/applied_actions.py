@@ -2,7 +2,7 @@
 
 The rules are those of the MERGE (``merge.py``).
 
-Tests: ``tests/contracts/lake_rows_suite.py``, ``tests/contracts/lake_cells_suite.py`` (``TestDirectIcebergTable``).
+Tests: ``tests/contracts/lake_rows_suite.py``, ``tests/contracts/lake_cells_suite.py`` (``TestIcebergTable``).
 """
 
 from __future__ import annotations
