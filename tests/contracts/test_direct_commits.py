@@ -13,7 +13,8 @@ from support.fix_spark import Warehouse
 from support.lake.lake_actions import CARRY, KEEP, Row, actions, commit, delete
 from support.lake.lake_harness import DAY, ITEM, NOW, apply, item
 
-from headrace.ports import LakeTable, TableOptions
+from headrace.core.tables.table_layout import table_layout
+from headrace.ports import LakeTable, MergeCounts, TableOptions
 from headrace_connectors.lakehouse import compaction_plan, upkeep
 from headrace_connectors.lakehouse.direct import direct_table
 from headrace_connectors.lakehouse.direct.direct_table import DirectTable
@@ -23,6 +24,7 @@ from headrace_connectors.lakehouse.iceberg_compaction import IcebergCompaction
 pytestmark = pytest.mark.spark
 
 KEYS = range(1, 13)
+TIMES = [("years", "at"), ("days", "at"), ("hours", "zoned"), ("years", "day")]
 OTHERS = {
     "insert": "INSERT INTO {table} (id, name) VALUES (9, 'theirs')",
     "insert our key": "INSERT INTO {table} (id, name) VALUES (4, 'theirs')",
@@ -221,6 +223,47 @@ def test_a_commit_whose_answer_is_lost_counts_once(shop: Shop, commits: Commits)
     assert shop.row_ids()[2] == before[2]
 
 
+@pytest.mark.parametrize(
+    "partition",
+    [
+        *("bucket(5, name)", "truncate(1, name), flag", "months(day)", "bucket(3, zoned), zoned"),
+        *(
+            pytest.param(partition, marks=pytest.mark.long)
+            for partition in ("id", "bucket(4, id)", "truncate(10, id)", "name", "day")
+        ),
+        *(pytest.param(f"{unit}({column})", marks=pytest.mark.long) for unit, column in TIMES),
+    ],
+)
+def test_partitions_are_those_of_icebergs_writers(
+    shop: Shop, commits: Commits, monkeypatch: pytest.MonkeyPatch, partition: str
+) -> None:
+    """A MERGE, and commits without one, put equal rows into equal partitions; updated rows move to others."""
+    types = [("id", pa.int64()), ("name", pa.string()), ("flag", pa.bool_()), ("day", pa.date32())]
+    schema = pa.schema([*types, ("at", pa.timestamp("us")), ("zoned", pa.timestamp("us", tz="UTC"))])
+    at, hour = 1_790_000_000_000_000, 3_600_000_000
+    names = ["ä/b c", "null", "", None]
+    cells = [
+        {"id": key, "name": names[key % 4], "flag": key % 2 == 0, "day": -400 * key, "at": at - key * 99 * hour}
+        for key in range(8)
+    ]
+    old = [Row({**row, "zoned": row["at"]}, position=10) for row in cells]
+    new = [Row({**row, "id": 9 - row["id"], "zoned": row["at"] + hour}, position=20) for row in cells[2:7]]
+    found = []
+    for limit in (shop.warehouse.lakehouse.indexes.limit, 0):
+        monkeypatch.setattr(shop.warehouse.lakehouse.indexes, "limit", limit)
+        of = Shop(shop.warehouse, f"{shop.name}_{limit}", {"layout": table_layout("iceberg", partition, "")})
+        table = of.open()
+        table.evolve(schema, ["id"])
+        table.merge(actions(schema, old), commit())
+        assert table.merge(actions(schema, [*new, delete({"id": 0}, position=20)]), commit()) == MergeCounts(5, 1)
+        of_rows = f"SELECT id, _partition, name, flag, day, at, zoned FROM lake.shop.`{of.name}` ORDER BY id"
+        live = f"SELECT DISTINCT partition FROM lake.shop.`{of.name}`.partitions ORDER BY 1"
+        found.append([of.warehouse.sql(statement).to_pylist() for statement in (of_rows, live)])
+        assert len(of.warehouse.read("shop", of.name)) == len(found[-1][0])
+    assert found[0] == found[1]
+    assert commits.count == 2
+
+
 def test_files_of_other_storage_are_read_by_iceberg(
     shop: Shop, commits: Commits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -326,14 +369,16 @@ def test_small_files_are_merged_without_a_job(
     assert shop.rows() == {**{key: rows[key] for key in rows if key not in (1, 3)}, 3: ("last", "o", 1)}
 
 
+@pytest.mark.parametrize("partition", ["", "bucket(3, id), name"], ids=["", "partitions"])
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 9))])
 def test_mixed_commits_of_two_handles_and_others(
-    shop: Shop, commits: Commits, monkeypatch: pytest.MonkeyPatch, seed: int
+    shop: Shop, commits: Commits, monkeypatch: pytest.MonkeyPatch, seed: int, partition: str
 ) -> None:
     """Direct commits, merges, compactions, rollbacks and statements of others in any order: rows, counts, row ids."""
     monkeypatch.setattr(upkeep, "COMMITS_UNTIL_COMPACTION", 3)
     monkeypatch.setattr(compaction_plan, "FAN_OUT", 2)
     chance, limit = random.Random(seed), shop.warehouse.lakehouse.indexes.limit
+    shop.options = {"layout": table_layout("iceberg", partition, "")}
     handles = [shop.open(), shop.open()]
     handles[0].evolve(ITEM, ["id"])
     apply(handles[0], *(item(key, position=1) for key in KEYS))
@@ -351,7 +396,7 @@ def test_mixed_commits_of_two_handles_and_others(
                     batch.append(delete({"id": key}, position=position))
                     deleted += expected.pop(key, None) is not None
                 else:
-                    name, keeps = f"{position}", key in model and chance.random() < 0.4
+                    name, keeps = f"{position % 3}", key in model and chance.random() < 0.4
                     batch.append(item(key, name, position=position, note=KEEP if keeps else "o"))
                     expected[key] = (name, model[key][1] if keeps else "o", 1)
             upserted = sum(not row.delete for row in batch)

@@ -49,7 +49,7 @@ class EngineSettings:
         Type.LONG,
         134_217_728,
         "Memory for indexes of the row keys, by which small batches are written to Iceberg tables (version 3, without "
-        "partitions and sort order) without a job of Spark. A row takes 16 bytes if its key is one integer, otherwise "
+        "sort order) without a job of Spark. A row takes 16 bytes if its key is one integer, otherwise "
         "about 30 bytes and its key. If the memory is not sufficient, the index of the least recently written table is "
         "dropped; a table that exceeds it alone is written by MERGE. 0 writes all tables by MERGE.",
         _LOW,

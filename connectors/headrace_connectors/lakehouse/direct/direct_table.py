@@ -19,6 +19,7 @@ from pyroaring import BitMap64
 from headrace.core.model.errors import DamagedFile, Fatal
 from headrace_connectors.lakehouse import deletion_vectors
 from headrace_connectors.lakehouse.direct.data_file import ParquetFile
+from headrace_connectors.lakehouse.direct.partitions import Partition
 from headrace_connectors.lakehouse.failures import DAMAGED, MISSING, Damage, without_values
 from headrace_connectors.lakehouse.table_session import TableSession, java_member
 
@@ -42,6 +43,7 @@ class StoredFile:
     """A data file of the newest snapshot. ``sequence`` is the number of the snapshot that added its rows."""
 
     path: str
+    partition: Partition
     size: int
     rows: int
     first_row_id: int
@@ -53,14 +55,45 @@ class StoredFile:
 class TableState:
     """The files of the newest snapshot. ``refused`` is why direct commits are impossible, or None.
 
-    ``schema`` is Iceberg's JSON, ``metrics`` are the metrics modes by column, ``compression`` is that of Parquet files.
+    ``schema`` and ``partitioning`` (the fields of the partition spec) are Iceberg's JSON, ``metrics`` are the metrics
+    modes by column, ``compression`` is that of Parquet files.
     """
 
     refused: str | None
     schema: Mapping[str, Any]
+    partitioning: Sequence[Mapping[str, Any]]
     metrics: Mapping[str, str]
     compression: str
     files: Sequence[StoredFile]
+
+    @property
+    def names(self) -> Mapping[int, str]:
+        """The columns by their ids."""
+        return {column["id"]: column["name"] for column in self.schema["fields"]}
+
+
+@dataclass(frozen=True, slots=True)
+class NewFile:
+    """Rows of one partition."""
+
+    partition: Partition
+    rows: ParquetFile
+
+    def header(self) -> Mapping[str, Any]:
+        """Return what a request says of the file."""
+        columns = {}
+        for field_id, metrics in self.rows.columns.items():
+            columns[field_id] = {
+                name: value.hex() if isinstance(value, bytes) else value
+                for name, value in asdict(metrics).items()
+                if value is not None
+            }
+        return {
+            "partition": self.partition,
+            "size": len(self.rows.content),
+            "rows": self.rows.rows,
+            "columns": columns,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +107,12 @@ class NewVector:
 
 @dataclass(frozen=True, slots=True)
 class NewSnapshot:
-    """A commit's snapshot, its data file if it has rows, and its vectors in the order of the commit."""
+    """A commit's snapshot, with its data files and its vectors in the order of the commit."""
 
     snapshot: int
     sequence: int
     summary: Mapping[str, str]
-    file: StoredFile | None
+    files: Sequence[StoredFile]
     vectors: Sequence[VectorFile]
 
 
@@ -124,6 +157,7 @@ class DirectTable:
         files = [
             StoredFile(
                 file["path"],
+                tuple(file["partition"]),
                 file["size"],
                 file["rows"],
                 file["first-row-id"],
@@ -132,49 +166,43 @@ class DirectTable:
             )
             for file in state["files"]
         ]
-        return TableState(state["refused"], state["schema"], state["metrics"], state["compression"], files)
+        partitioning = state["partitioning"]
+        return TableState(
+            state["refused"], state["schema"], partitioning, state["metrics"], state["compression"], files
+        )
 
     def commit(
         self,
-        file: ParquetFile | None,
+        files: Sequence[NewFile],
         vectors: Sequence[NewVector],
         properties: Mapping[str, str],
         removed: Sequence[str] = (),
     ) -> NewSnapshot:
         """Add rows and replace vectors in one snapshot, whose parent is the one of the last ``load`` or ``commit``.
 
-        ``removed`` are the paths of files whose rows the new file contains. Raises Conflict if the table has another
+        ``removed`` are the paths of files whose rows the new files contain. Raises Conflict if the table has another
         snapshot, if its schema has changed, or if the result is unknown.
         """
-        data = None
-        if file is not None:
-            columns = {}
-            for field_id, metrics in file.columns.items():
-                columns[field_id] = {
-                    name: value.hex() if isinstance(value, bytes) else value
-                    for name, value in asdict(metrics).items()
-                    if value is not None
-                }
-            data = {"size": len(file.content), "rows": file.rows, "columns": columns}
         header = json.dumps(
             {
                 "properties": dict(properties),
-                "data": data,
+                "data": [file.header() for file in files],
                 "removed": list(removed),
                 "vectors": [
                     {"file": vector.path, "rows": vector.rows, "size": len(vector.content)} for vector in vectors
                 ],
             }
         ).encode()
-        parts = [len(header).to_bytes(4, "big"), header, file.content if file else b""]
-        request = b"".join([*parts, *(vector.content for vector in vectors)])
+        contents = [*(file.rows.content for file in files), *(vector.content for vector in vectors)]
+        request = b"".join([len(header).to_bytes(4, "big"), header, *contents])
         with self._calling():  # one call: py4j takes a tenth of a millisecond for each
             result = json.loads(self._java.commit(request))
         self._snapshot = result["snapshot"]
-        stored = None
-        if file is not None:
-            size, first_row_id, sequence = len(file.content), result["first-row-id"], result["sequence"]
-            stored = StoredFile(result["file"], size, file.rows, first_row_id, sequence, None)
+        stored, row_id = [], result.get("first-row-id", 0)
+        for file, path in zip(files, result.get("files", ()), strict=True):
+            size, rows = len(file.rows.content), file.rows.rows
+            stored.append(StoredFile(path, file.partition, size, rows, row_id, result["sequence"], None))
+            row_id += rows
         places = [VectorFile(**place) for place in result.get("vectors", ())]
         return NewSnapshot(result["snapshot"], result["sequence"], result["summary"], stored, places)
 

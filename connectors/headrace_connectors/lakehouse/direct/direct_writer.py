@@ -45,6 +45,7 @@ from headrace_connectors.lakehouse.direct.data_file import (
 )
 from headrace_connectors.lakehouse.direct.direct_table import (
     DirectTable,
+    NewFile,
     NewSnapshot,
     NewVector,
     StoredFile,
@@ -62,6 +63,7 @@ from headrace_connectors.lakehouse.direct.key_index import (
     row_locations,
     rows_in_file,
 )
+from headrace_connectors.lakehouse.direct.partitions import divide
 from headrace_connectors.lakehouse.direct.stored_rows import Columns, read_rows
 from headrace_connectors.lakehouse.ledger import row_versions
 from headrace_connectors.lakehouse.schema import VERSION_COLUMNS
@@ -176,25 +178,28 @@ class IcebergDirectWriter:
         if not len(written) and not len(replaced):
             return CommitResult(counts, made=False)
 
-        file, row_ids = None, self._row_ids(locations[written])
-        if len(written):
-            has_ids = row_ids.null_count < len(row_ids)
-            rows = applied.rows(schema, {ROW_ID: row_ids} if has_ids else {})
-            file = write_file(rows, state.schema, state.metrics, state.compression)
+        row_ids = self._row_ids(locations[written])
+        has_ids = row_ids.null_count < len(row_ids)
+        rows = applied.rows(schema, {ROW_ID: row_ids} if has_ids else {})
+        parts = list(divide(rows, state.partitioning, state.names)) if len(written) else []
+        files = [
+            NewFile(partition, write_file(rows.take(pa.array(part)), state.schema, state.metrics, state.compression))
+            for partition, part in parts
+        ]
         deleted = self._deleted_with(replaced)
         vectors = [
             NewVector(self._files[number].stored.path, len(bitmap), deletion_vectors.encode(bitmap))
             for number, bitmap in deleted.items()
         ]
         self._state = None  # until the index contains the commit
-        snapshot = table.commit(file, vectors, properties)
-        number, new_locations = self._next_number, np.full(len(actions), ABSENT, np.int64)
-        new_locations[written] = row_locations(number, np.arange(len(written)))
+        snapshot = table.commit(files, vectors, properties)
+        new_locations = np.full(len(actions), ABSENT, np.int64)
+        for file, (_, part) in zip(snapshot.files, parts, strict=True):
+            new_locations[written[part]] = row_locations(self._next_number, np.arange(len(part)))
+            highest = max(applied.version.position[part].tolist())
+            ids = pc.fill_null(row_ids.take(pa.array(part)), -1).to_numpy() if has_ids else None
+            self._register(_IndexedFile(file, highest, ids))
         self._index.put(keys.filter(pa.array(applied.applies)), new_locations[applied.applies])
-        if snapshot.file is not None:
-            highest = max(applied.version.position.tolist())
-            known_ids = None if row_ids.null_count == len(row_ids) else pc.fill_null(row_ids, -1).to_numpy()
-            self._register(_IndexedFile(snapshot.file, highest, known_ids))
         for (other, bitmap), vector in zip(deleted.items(), snapshot.vectors, strict=True):
             indexed = self._files[other]
             indexed.stored, indexed.deleted = replace(indexed.stored, vector=vector), bitmap

@@ -9,6 +9,7 @@ Tests: ``tests/contracts/test_direct_commits.py``.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -26,7 +27,13 @@ from headrace_connectors.lakehouse.direct.data_file import (
     is_type,
     write_file,
 )
-from headrace_connectors.lakehouse.direct.direct_table import DirectTable, StoredFile, TableState, Unavailable
+from headrace_connectors.lakehouse.direct.direct_table import (
+    DirectTable,
+    NewFile,
+    StoredFile,
+    TableState,
+    Unavailable,
+)
 from headrace_connectors.lakehouse.table_format import ExclusiveCommit
 from headrace_connectors.lakehouse.table_session import TableSession
 
@@ -59,7 +66,9 @@ class SmallFiles:
         if state.refused is not None:
             return MergedFiles(0, complete=False)
         files = [
-            DataFile(file.path, "", file.size, file.rows, file.vector.rows if file.vector else 0)
+            DataFile(
+                file.path, json.dumps(file.partition), file.size, file.rows, file.vector.rows if file.vector else 0
+            )
             for file in state.files
         ]
         rewrites = plan(files, budget)
@@ -88,7 +97,10 @@ class SmallFiles:
                 return False
             pieces.append(rows)
         merged = pa.concat_tables(pieces, promote_options="default")  # a file may lack columns that were added later
-        new = write_file(merged, state.schema, state.metrics, state.compression) if len(merged) else None
+        new = []
+        if len(merged):
+            rows = write_file(merged, state.schema, state.metrics, state.compression)
+            new = [NewFile(files[0].partition, rows)]
         table.commit(new, [], properties, [file.path for file in files])
         return True
 

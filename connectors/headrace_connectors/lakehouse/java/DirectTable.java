@@ -31,12 +31,16 @@ import org.apache.iceberg.ManifestReader;
 import org.apache.iceberg.ManifestWriter;
 import org.apache.iceberg.Metrics;
 import org.apache.iceberg.MetricsConfig;
+import org.apache.iceberg.PartitionData;
+import org.apache.iceberg.PartitionField;
 import org.apache.iceberg.PartitionSpec;
+import org.apache.iceberg.PartitionSpecParser;
 import org.apache.iceberg.SchemaParser;
 import org.apache.iceberg.Snapshot;
 import org.apache.iceberg.SnapshotParser;
 import org.apache.iceberg.SnapshotRef;
 import org.apache.iceberg.SnapshotSummary;
+import org.apache.iceberg.StructLike;
 import org.apache.iceberg.Table;
 import org.apache.iceberg.TableMetadata;
 import org.apache.iceberg.TableOperations;
@@ -54,10 +58,11 @@ import org.apache.iceberg.puffin.Blob;
 import org.apache.iceberg.puffin.BlobMetadata;
 import org.apache.iceberg.puffin.Puffin;
 import org.apache.iceberg.puffin.PuffinWriter;
+import org.apache.iceberg.types.Type;
 import org.apache.iceberg.types.Types;
 
 /**
- * Commits rows and deletion vectors, which the caller has in memory, to an unpartitioned Iceberg table of version 3.
+ * Commits rows and deletion vectors, which the caller has in memory, to an Iceberg table of version 3.
  *
  * <p>A commit is a compare-and-swap: its parent is the snapshot that the caller knows, or it fails. Iceberg's own
  * operations would repeat it on top of another writer's snapshot, which may contain a key of this commit. Nothing is read
@@ -69,6 +74,15 @@ public final class DirectTable {
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final String VECTOR = "deletion-vector-v1";
     private static final int ROW_POSITION = 2147483645; // field id, by the specification of Puffin's blob
+
+    /** Types of partition columns whose values the caller computes, and passes as JSON's numbers, texts and booleans. */
+    private static final Set<Type.TypeID> PARTITIONED = Set.of(
+            Type.TypeID.BOOLEAN,
+            Type.TypeID.INTEGER,
+            Type.TypeID.LONG,
+            Type.TypeID.DATE,
+            Type.TypeID.TIMESTAMP,
+            Type.TypeID.STRING);
 
     /** Totals of a snapshot's summary, and which entries of a commit add to them and subtract from them. */
     private static final String[][] TOTALS = {
@@ -91,6 +105,9 @@ public final class DirectTable {
     /** The vector of a data file, and the entry of the manifest that contains it. */
     private record Vector(DeleteFile file, long sequence, long snapshot, String manifest) {}
 
+    /** The manifest that contains a data file, and the file's partition. */
+    private record Listed(String manifest, StructLike partition) {}
+
     private final Method listWriter;
     private final Method nextRowId;
     private Table table;
@@ -99,7 +116,7 @@ public final class DirectTable {
     private int schema; // and its schema
     private List<ManifestFile> manifests = List.of();
     private Map<String, Vector> vectors = new HashMap<>(); // by data file
-    private Map<String, String> manifestOf = new HashMap<>(); // by data file
+    private Map<String, Listed> listed = new HashMap<>(); // by data file
 
     public DirectTable() throws ReflectiveOperationException {
         this.listWriter = Class.forName("org.apache.iceberg.ManifestLists", true, Table.class.getClassLoader())
@@ -119,7 +136,8 @@ public final class DirectTable {
 
     /**
      * Read the newest snapshot, and return it as JSON: its id (0 without one), the schema, the modes of metrics by column,
-     * and the data files with their vectors. "refused" says what this class cannot write.
+     * the fields of the partition spec, and the data files with their partitions and vectors. "refused" says what this
+     * class cannot write.
      */
     public String load() throws IOException {
         TableMetadata metadata = operations.current();
@@ -130,7 +148,7 @@ public final class DirectTable {
         ArrayNode files = result.putArray("files");
         List<ManifestFile> read = snapshot == null ? List.of() : snapshot.allManifests(io);
         Map<String, Vector> found = new HashMap<>();
-        Map<String, String> listed = new HashMap<>();
+        Map<String, Listed> places = new HashMap<>();
         for (ManifestFile manifest : refused == null ? read : List.<ManifestFile>of()) {
             if (manifest.content() != ManifestContent.DELETES) {
                 continue;
@@ -164,7 +182,9 @@ public final class DirectTable {
                     entry.put("rows", file.recordCount());
                     entry.put("first-row-id", file.firstRowId());
                     entry.put("sequence", file.dataSequenceNumber());
-                    listed.put(file.location(), manifest.path());
+                    StructLike partition = file.copyWithoutStats().partition();
+                    entry.set("partition", valuesOf(partition, metadata.spec()));
+                    places.put(file.location(), new Listed(manifest.path(), partition));
                     Vector vector = found.get(file.location());
                     if (vector != null) {
                         entry.set("vector", locationOf(vector.file()));
@@ -176,8 +196,9 @@ public final class DirectTable {
         schema = metadata.currentSchemaId();
         manifests = read;
         vectors = found;
-        manifestOf = listed;
+        listed = places;
         result.put("snapshot", known);
+        result.set("partitioning", JSON.readTree(PartitionSpecParser.toJson(metadata.spec())).get("fields"));
         result.set("schema", JSON.readTree(SchemaParser.toJson(metadata.schema())));
         result.put("refused", refused);
         result.put(
@@ -190,6 +211,33 @@ public final class DirectTable {
             modes.put(column.name(), metrics.columnMode(column.name()).toString());
         }
         return JSON.writeValueAsString(result);
+    }
+
+    private static ArrayNode valuesOf(StructLike partition, PartitionSpec spec) {
+        ArrayNode values = JSON.createArrayNode();
+        for (int index = 0; index < spec.fields().size(); index++) {
+            Object value = partition.get(index, Object.class);
+            values.add(value instanceof CharSequence ? JSON.valueToTree(value.toString()) : JSON.valueToTree(value));
+        }
+        return values;
+    }
+
+    private static PartitionData partition(JsonNode values, PartitionSpec spec) {
+        PartitionData partition = new PartitionData(spec.partitionType());
+        for (int index = 0; index < values.size(); index++) {
+            JsonNode value = values.get(index);
+            if (!value.isNull()) {
+                partition.set(
+                        index,
+                        switch (spec.partitionType().fields().get(index).type().typeId()) {
+                            case INTEGER, DATE -> value.intValue();
+                            case LONG, TIMESTAMP -> value.longValue();
+                            case BOOLEAN -> value.booleanValue();
+                            default -> value.asText();
+                        });
+            }
+        }
+        return partition;
     }
 
     private static ObjectNode locationOf(DeleteFile vector) {
@@ -205,8 +253,14 @@ public final class DirectTable {
         if (metadata.formatVersion() != 3) {
             return "its format has another version than 3";
         }
-        if (metadata.specs().size() != 1 || metadata.spec().isPartitioned()) {
-            return "it is partitioned";
+        if (metadata.specs().size() != 1) {
+            return "its files have different partition specs";
+        }
+        for (PartitionField field : metadata.spec().fields()) {
+            Type source = metadata.schema().findType(field.sourceId());
+            if (metadata.schema().asStruct().field(field.sourceId()) == null || !PARTITIONED.contains(source.typeId())) {
+                return "Spark computes the values of its partitions";
+            }
         }
         if (metadata.sortOrder().isSorted()) {
             return "it is sorted";
@@ -251,11 +305,11 @@ public final class DirectTable {
     }
 
     /**
-     * Commit, and return the new snapshot as JSON: its id, sequence number and summary, and the new data file with its
-     * first row id.
+     * Commit, and return the new snapshot as JSON: its id, sequence number and summary, and the locations of the new data
+     * files with the first row id of the first.
      *
-     * <p>The request is the length of a header (four bytes), the header as JSON, the data file, and the vectors. Files
-     * that the header names as "removed" are replaced by the data file, with equal rows. Throws CommitFailedException if
+     * <p>The request is the length of a header (four bytes), the header as JSON, the data files, and the vectors. Files
+     * that the header names as "removed" are replaced by the data files, with equal rows. Throws CommitFailedException if
      * the table is not as known, and CommitStateUnknownException.
      */
     public String commit(byte[] request) throws IOException, ReflectiveOperationException {
@@ -283,7 +337,7 @@ public final class DirectTable {
         known = commit.snapshot.snapshotId();
         manifests = commit.manifests;
         vectors = commit.vectors;
-        manifestOf = commit.manifestOf;
+        listed = commit.listed;
         return JSON.writeValueAsString(commit.result);
     }
 
@@ -303,7 +357,7 @@ public final class DirectTable {
         private int offset;
         private List<ManifestFile> manifests = new ArrayList<>();
         private Map<String, Vector> vectors = new HashMap<>(DirectTable.this.vectors);
-        private Map<String, String> manifestOf = new HashMap<>(DirectTable.this.manifestOf);
+        private Map<String, Listed> listed = new HashMap<>(DirectTable.this.listed);
         private Snapshot snapshot;
 
         Commit(TableMetadata base, Snapshot parent, JsonNode header, byte[] request, int offset) {
@@ -318,7 +372,7 @@ public final class DirectTable {
         void write() throws IOException, ReflectiveOperationException {
             Set<String> replaced = new HashSet<>(); // manifests
             JsonNode data = header.get("data");
-            if (!data.isNull()) {
+            if (!data.isEmpty()) {
                 manifests.add(writeData(data));
             }
             Set<String> removed = new HashSet<>();
@@ -343,24 +397,33 @@ public final class DirectTable {
             snapshot = SnapshotParser.fromJson(snapshotJson(list, rows));
         }
 
+        /** Write the files, and one manifest. Iceberg numbers its rows in the order of the files. */
         private ManifestFile writeData(JsonNode data) throws IOException {
-            String location = table.locationProvider().newDataLocation(name + ".parquet");
-            store(location, data.get("size").asInt());
-            DataFile file = DataFiles.builder(spec)
-                    .withPath(location)
-                    .withFormat(FileFormat.PARQUET)
-                    .withFileSizeInBytes(data.get("size").asLong())
-                    .withMetrics(metrics(data))
-                    .withSplitOffsets(List.of(4L)) // the only row group follows the magic number
-                    .build();
-            summary.addedFile(spec, file);
-            result.put("file", location);
+            ArrayNode locations = result.putArray("files");
             result.put("first-row-id", base.nextRowId());
             OutputFile output = manifest(0);
-            manifestOf.put(location, output.location());
             ManifestWriter<DataFile> writer = ManifestFiles.write(base.formatVersion(), spec, output, id);
             try (writer) {
-                writer.add(file);
+                for (JsonNode entry : data) {
+                    PartitionData partition = partition(entry.get("partition"), spec);
+                    String file = name + (locations.isEmpty() ? "" : "-" + locations.size()) + ".parquet";
+                    String location = spec.isPartitioned()
+                            ? table.locationProvider().newDataLocation(spec, partition, file)
+                            : table.locationProvider().newDataLocation(file);
+                    store(location, entry.get("size").asInt());
+                    DataFile added = DataFiles.builder(spec)
+                            .withPath(location)
+                            .withFormat(FileFormat.PARQUET)
+                            .withFileSizeInBytes(entry.get("size").asLong())
+                            .withPartition(partition)
+                            .withMetrics(metrics(entry))
+                            .withSplitOffsets(List.of(4L)) // the only row group follows the magic number
+                            .build();
+                    summary.addedFile(spec, added);
+                    locations.add(location);
+                    listed.put(location, new Listed(output.location(), partition));
+                    writer.add(added);
+                }
             }
             return writer.toManifestFile();
         }
@@ -368,7 +431,7 @@ public final class DirectTable {
         /** Write one manifest in place of those that contain the removed files. */
         private ManifestFile writeWithout(Set<String> removed, Set<String> replaced) throws IOException {
             for (String path : removed) {
-                replaced.add(manifestOf.remove(path));
+                replaced.add(listed.remove(path).manifest());
             }
             OutputFile output = manifest(2);
             ManifestWriter<DataFile> writer = ManifestFiles.write(base.formatVersion(), spec, output, id);
@@ -394,7 +457,7 @@ public final class DirectTable {
                     } else {
                         long added = snapshotOf(base, entry.fileSequenceNumber(), manifest);
                         writer.existing(file, added, sequence, entry.fileSequenceNumber());
-                        manifestOf.put(file.location(), output);
+                        listed.put(file.location(), new Listed(output, file.partition()));
                     }
                 }
             }
@@ -464,12 +527,14 @@ public final class DirectTable {
             List<DeleteFile> news = new ArrayList<>();
             for (int index = 0; index < blobs.size(); index++) {
                 JsonNode vector = header.get("vectors").get(index);
+                String data = vector.get("file").asText();
                 DeleteFile file = FileMetadata.deleteFileBuilder(spec)
                         .ofPositionDeletes()
+                        .withPartition(listed.get(data).partition())
                         .withFormat(FileFormat.PUFFIN)
                         .withPath(location)
                         .withFileSizeInBytes(puffin.fileSize())
-                        .withReferencedDataFile(vector.get("file").asText())
+                        .withReferencedDataFile(data)
                         .withContentOffset(blobs.get(index).offset())
                         .withContentSizeInBytes(blobs.get(index).length())
                         .withRecordCount(vector.get("rows").asLong())
@@ -529,7 +594,7 @@ public final class DirectTable {
             if (header.get("vectors").isEmpty()) {
                 return DataOperations.APPEND;
             }
-            return header.get("data").isNull() ? DataOperations.DELETE : DataOperations.OVERWRITE;
+            return header.get("data").isEmpty() ? DataOperations.DELETE : DataOperations.OVERWRITE;
         }
 
         private Map<String, String> summarize() {
