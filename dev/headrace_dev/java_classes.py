@@ -37,6 +37,7 @@ def build(source: Path) -> bytes:
         *jars.folder("lakehouse").glob("iceberg-spark-runtime-*.jar"),
         *jars.folder("lakehouse").glob("delta-storage-*.jar"),
         *jars.folder("lakehouse-delta-aws").glob("hadoop-aws-*.jar"),
+        *([] if source.stem == "LocalFiles" else [LOCAL_FILES_JAR]),
     ]
     with tempfile.TemporaryDirectory() as folder:
         class_path = ":".join(map(str, libraries))
