@@ -76,8 +76,9 @@ def waiting_for(pipe: str) -> Callable[[object], bool]:
 
 
 @pytest.fixture
-def meanwhile(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Meanwhile:
-    """Tables opened from now on stage their rows so that a test can pause them."""
+def meanwhile(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, warehouse: Warehouse) -> Meanwhile:
+    """Tables opened from now on stage their rows so that a test can pause them. All batches are merged."""
+    monkeypatch.setattr(warehouse.lakehouse.indexes, "limit", 0)
     found = Meanwhile(tmp_path / "pipe")
     staged_view, run, rows = TableSession.staged_view, TableSession.run, TableSession.rows
 

@@ -1,4 +1,4 @@
-"""One update of a warm table from the poll to Spark: the modules that docs/architecture.md names, and few frames.
+"""One update of a warm table from the poll to Iceberg: the modules that docs/architecture.md names, and few frames.
 
 The frames are those on the stacks of all threads where the record is handed over: consumer thread, event loop, decoding
 thread, agent and writing thread.
@@ -28,10 +28,10 @@ from headrace.runtime.task.sink_task import SinkTask
 from headrace.runtime.task.table_lane import TableLane
 from headrace.runtime.task.task_factory import SinkTaskFactory
 from headrace.runtime.threads import WorkerThreads
-from headrace_connectors.lakehouse.table_session import TableSession
+from headrace_connectors.lakehouse.direct.direct_table import DirectTable
 from headrace_dev.kafka import Kafka
 
-MERGE = TableSession.run
+COMMIT = DirectTable.commit
 HAND_OVER = asyncio.run_coroutine_threadsafe
 POLL = ("headrace_connectors/kafka/member.py", "GroupMember._poll")
 JSON = {
@@ -45,28 +45,27 @@ class Way:
 
     def __init__(self) -> None:
         self.frames: dict[tuple[str, str], None] = {}
-        self.merged = False
+        self.committed = False
 
     def note(self, called: Callable[..., Any]) -> None:
         """Add the stack of the caller, outermost first, from the poll on, and the called function."""
         frames = [*ours(called.__code__), *stack(sys._getframe(2), POLL)]
         if called is HAND_OVER and POLL not in frames:
             return  # the offsets of the batch before, on their way to the consumer thread
-        if not self.merged:
+        if not self.committed:
             self.frames |= dict.fromkeys(reversed(frames))
-        self.merged |= called is MERGE
+        self.committed |= called is COMMIT
 
 
 @contextmanager
 def traced(way: Way, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Record the stack at every hand-over."""
 
-    def noting(owner: Any, name: str, wanted: Callable[..., bool] = lambda *_: True) -> None:
+    def noting(owner: Any, name: str) -> None:
         original = getattr(owner, name)
 
         def noted(*arguments: Any, **named: Any) -> Any:
-            if wanted(*arguments):
-                way.note(original)
+            way.note(original)
             return original(*arguments, **named)
 
         patched.setattr(owner, name, noted)
@@ -78,7 +77,7 @@ def traced(way: Way, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         noting(TopicDecoder, "decode")
         noting(TableLane, "put")
         noting(TableLane, "_write")
-        noting(TableSession, "run", lambda session, *statements: any(text.startswith("MERGE") for text in statements))
+        noting(DirectTable, "commit")
         yield
 
 
