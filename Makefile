@@ -64,7 +64,8 @@ bench: setup jars ## Headrace beside a hand-written stream, results checked, and
 	$(BIN)/python -m benchmarks.kafka_to_table $(if $(QUICK),--quick)
 	$(BIN)/python -m benchmarks.reselect $(if $(QUICK),--quick)
 
-scale: setup jars ## what a commit costs, in curves; LANES="commit" for some, QUICK=1: a small load
+scale: setup jars ## what Headrace costs, in curves, beside Flink; LANES="commit bulk" for some, QUICK=1: a small load
+	@$(if $(QUICK),,$(UV_INSTALL) --require-hashes -r requirements/scale.txt)
 	$(BIN)/python -m benchmarks.scale $(LANES) $(if $(QUICK),--quick)
 
 chaos: setup jars $(CLASSES) ## long lane: kill -9 under load again and again, then compare database and tables
@@ -136,6 +137,7 @@ lock: setup ## pin anew: requirements/*.txt from pyproject.toml, jars.sha256 fro
 	$(BIN)/uv pip compile -q pyproject.toml --group dev -c requirements/runtime.txt -o requirements/dev.txt $(LOCK)
 	$(BIN)/uv pip compile -q pyproject.toml --group demo -c requirements/dev.txt -o requirements/demo.txt $(LOCK)
 	$(BIN)/uv pip compile -q --group image -c requirements/dev.txt -o requirements/image.txt $(LOCK)
+	$(BIN)/uv pip compile -q --group scale -c requirements/dev.txt -o requirements/scale.txt $(LOCK)
 	$(BIN)/python -m headrace_dev lock
 
 LOCK := --universal --python-version 3.11 --generate-hashes --no-annotate --custom-compile-command "make lock" $(UPGRADE)

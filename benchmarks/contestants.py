@@ -48,6 +48,8 @@ class Course:
     warehouse: Path
     events: int
     merges: int
+    properties: Mapping[str, str] = field(default_factory=dict)
+    """Properties of the worker in addition to those of Spark."""
 
     @property
     def warm_up_batch(self) -> int:
@@ -61,8 +63,9 @@ class Course:
 
 
 def run_headrace(course: Course) -> Effort:
-    """Let a worker read the topic, with the defaults of worker and connector."""
-    worker = Worker(course.root, course.kafka, course.warehouse, name="headrace-bench", properties=SPARK)
+    """Let a worker read the topic, with the defaults of the connector, and of the worker but for the course's."""
+    properties = {**SPARK, **course.properties}
+    worker = Worker(course.root, course.kafka, course.warehouse, name="headrace-bench", properties=properties)
     worker.start()
     try:
         _consume(worker, course, connector(WARM_UP) | {"batch.max.records": str(course.warm_up_batch)})

@@ -33,6 +33,9 @@ class Cpu:
         """Return the sum of user and system time."""
         return self.python + self.jvm
 
+    def __add__(self, other: Cpu) -> Cpu:
+        return Cpu(*(getattr(self, name) + getattr(other, name) for name in Cpu.__slots__))
+
     def since(self, before: Cpu) -> Cpu:
         """Return the CPU time that was used after ``before``."""
         return Cpu(*(getattr(self, name) - getattr(before, name) for name in Cpu.__slots__))

@@ -13,17 +13,19 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+
+import pyarrow as pa
 
 from benchmarks import report
 from benchmarks.contestants import Course, Effort, run_headrace, run_stream
 from benchmarks.lake import HEADRACE, STREAM, Lake
 from benchmarks.report import Score
 from benchmarks.topic import produce
-from benchmarks.workload import Source, Workload
+from benchmarks.workload import SCHEMA, Source, Workload
 from headrace_dev.stack import Stack
 
 FULL = Workload()
@@ -56,43 +58,61 @@ def main(arguments: Sequence[str] | None = None) -> int:
 class Benchmark:
     """One load, and the results of the contestants after ``merges`` merges to warm up.
 
-    ``root`` is a folder for the warehouse and all else.
+    ``root`` is a folder for the warehouse and all else. ``properties`` are more properties of the worker.
     """
 
-    def __init__(self, stack: Stack, root: Path, workload: Workload, merges: int) -> None:
+    def __init__(
+        self, stack: Stack, root: Path, workload: Workload, merges: int, properties: Mapping[str, str] | None = None
+    ) -> None:
         self._stack = stack
         self._workload = workload
-        self._lake = Lake(root)
+        self.lake = Lake(root)
         self._source = Source(workload)
-        self._course = Course(stack.kafka, root, self._lake.warehouse, workload.events, merges)
+        self.course = Course(stack.kafka, root, self.lake.warehouse, workload.events, merges, properties or {})
+        self.expected = SCHEMA.empty_table()
 
     def run(self, best_triggers: Sequence[int]) -> list[Score]:
         """Return all scores: Headrace's, the stream's with small triggers, and the stream's with each larger size."""
-        self._prepare()
-        scores = [self._measure("Headrace", HEADRACE, partial(run_headrace, self._course))]
+        self.prepare((HEADRACE, STREAM))
+        scores = [self.measure("Headrace", HEADRACE, partial(run_headrace, self.course))]
         for size in (SMALL_TRIGGER, *best_triggers):
-            stream = partial(run_stream, self._course, size)
-            scores.append(self._measure(f"stream, {size:,} a trigger", STREAM, stream))
+            stream = partial(run_stream, self.course, size)
+            scores.append(self.measure(f"stream, {size:,} a trigger", STREAM, stream))
         return scores
 
-    def _prepare(self) -> None:
+    def prepare(self, namespaces: Sequence[str]) -> None:
+        """Write the topic, and the tables of these contestants."""
         load = self._workload
         with _step(f"producing {load.events:,} events of {load.keys:,} keys"):
             size = produce(self._stack.kafka, self._source)
-            self._expected = self._source.expected()
-        print(f"  {size / load.events:,.0f} bytes an event; {len(self._expected):,} rows must result")
+            self.expected = self._source.expected()
+        print(f"  {size / load.events:,.0f} bytes an event; {len(self.expected):,} rows must result")
         with _step(f"filling the tables with {load.rows:,} rows each"):
-            amounts = map(str, (load.events, load.keys, load.rows))
-            command = [sys.executable, "-m", "benchmarks.lake", str(self._lake.warehouse), *amounts]
-            subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
-            self._lake.keep()
+            prefill_in_process(self.lake, load, namespaces)
 
-    def _measure(self, name: str, namespace: str, contestant: Callable[[], Effort]) -> Score:
-        self._lake.restore()
+    def measure(
+        self,
+        name: str,
+        namespace: str,
+        contestant: Callable[[], Effort],
+        wrong_rows: Callable[[str, pa.Table], int] | None = None,
+    ) -> Score:
+        """Return a contestant's result. ``wrong_rows`` replaces the comparison of the rows that PyIceberg reads."""
+        self.lake.restore()
         with _step(f"{name}: twice to warm up, once measured"):
             effort = contestant()
-        wrong = self._lake.wrong_rows(namespace, self._expected)
+        wrong = (wrong_rows or self.lake.wrong_rows)(namespace, self.expected)
         return Score(name, self._workload.events, effort, wrong)
+
+
+def prefill_in_process(lake: Lake, workload: Workload, namespaces: Sequence[str]) -> None:
+    """Fill the tables of these contestants in a process of its own, and keep them as the state before each run."""
+    amounts = map(str, (workload.events, workload.keys, workload.rows))
+    command = [sys.executable, "-m", "benchmarks.lake", str(lake.warehouse), *amounts, *namespaces]
+    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"the tables cannot be filled:\n{done.stderr[-4000:]}")
+    lake.keep()
 
 
 def _print(scores: Sequence[Score]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from headrace_dev.jars import resolve
 SPARK = {"spark.master": "local[2]", "spark.driver.memory": "3g"}
 """Both contestants' Spark."""
 
-HEADRACE, STREAM = "headrace", "stream"
+HEADRACE, STREAM, FLINK = "headrace", "stream", "flink"
 """The namespaces of the contestants."""
 
 WARM_UP, REHEARSAL, MEASURED = "acct_warm_up", "acct_rehearsal", "acct"
@@ -70,25 +71,42 @@ def static_table(warehouse: Path, namespace: str, name: str = MEASURED) -> Any:
     return StaticTable.from_metadata(str(metadata / f"v{version}.metadata.json"))
 
 
-def prefill(warehouse: Path, workload: Workload) -> None:
-    """Write the tables of all contestants with Spark, Headrace's through its own writer's definition."""
+def prefill(warehouse: Path, workload: Workload, namespaces: Collection[str]) -> None:
+    """Write the tables of these contestants with Spark, Headrace's through its own writer's definition."""
     warehouse.mkdir(parents=True)
     lakehouse = SparkLakehouse(str(warehouse), SPARK, resolve("lakehouse"))
     rows = warehouse.parent / "stored"
     try:
+        lakehouse.start()
         _write_source(rows, workload.stored())
-        for name in (WARM_UP, REHEARSAL, MEASURED):
-            lakehouse.table(HEADRACE, name, TableOptions()).evolve(SCHEMA, [KEY])
-            _fill(f"lake.{HEADRACE}.{name}", rows, _headrace_columns())
-            run(f"CREATE NAMESPACE IF NOT EXISTS lake.{STREAM}")
-            run(
-                f"CREATE TABLE lake.{STREAM}.{name} USING iceberg TBLPROPERTIES ({_MERGE_ON_READ}) "
-                f"AS SELECT *, CAST(0 AS BIGINT) AS {LSN} FROM parquet.`{rows}` WHERE false"
-            )
-            _fill(f"lake.{STREAM}.{name}", rows, f"*, {KEY} AS {LSN}")
+        for namespace in namespaces:
+            run(f"CREATE NAMESPACE IF NOT EXISTS lake.{namespace}")
+            for name in (WARM_UP, REHEARSAL, MEASURED):
+                if namespace == HEADRACE:
+                    lakehouse.table(HEADRACE, name, TableOptions()).evolve(SCHEMA, [KEY])
+                else:
+                    _CREATION[namespace](f"lake.{namespace}.{name}", rows)
+                _fill(f"lake.{namespace}.{name}", rows, _COLUMNS[namespace])
     finally:
         lakehouse.close()
         shutil.rmtree(rows, ignore_errors=True)
+
+
+def _create_for_stream(table: str, rows: Path) -> None:
+    run(
+        f"CREATE TABLE {table} USING iceberg TBLPROPERTIES ({_MERGE_ON_READ}) "
+        f"AS SELECT *, CAST(0 AS BIGINT) AS {LSN} FROM parquet.`{rows}` WHERE false"
+    )
+
+
+def _create_for_flink(table: str, rows: Path) -> None:
+    """Create a table whose key Flink knows as its primary key. Version 2: in version 3 it writes the same deletes."""
+    run(
+        f"CREATE TABLE {table} ({KEY} BIGINT NOT NULL, name STRING, email STRING, balance DECIMAL(12, 2), qty INT, "
+        "active BOOLEAN, score DOUBLE, created TIMESTAMP_NTZ, updated TIMESTAMP, note STRING) USING iceberg "
+        "TBLPROPERTIES ('format-version'='2', 'write.upsert.enabled'='true')"
+    )
+    run(f"ALTER TABLE {table} SET IDENTIFIER FIELDS {KEY}")
 
 
 def _write_source(folder: Path, rows: pa.Table) -> None:
@@ -99,18 +117,20 @@ def _write_source(folder: Path, rows: pa.Table) -> None:
         pq.write_table(rows.slice(number * share, share), folder / f"{number}.parquet")
 
 
-def _headrace_columns() -> str:
-    """Return the rows with the version of an early change of each."""
-    return (
-        f"*, concat('00000.', lpad({KEY}, 20, '0')), '{TOPIC}', 0, CAST(-1 AS BIGINT), "
-        "timestamp_micros(unix_micros(updated))"
-    )
+_CREATION = {STREAM: _create_for_stream, FLINK: _create_for_flink}
+_COLUMNS = {
+    # With the version of an early change of each row.
+    HEADRACE: f"*, concat('00000.', lpad({KEY}, 20, '0')), '{TOPIC}', 0, CAST(-1 AS BIGINT), "
+    "timestamp_micros(unix_micros(updated))",
+    STREAM: f"*, {KEY} AS {LSN}",
+    FLINK: "*",
+}
 
 
 def fill(folder: Path, rows: pa.Table, name: str = MEASURED) -> None:
     """Write rows into Headrace's measured table, or another one of its shape, through files in ``folder``."""
     _write_source(folder, rows)
-    _fill(f"lake.{HEADRACE}.{name}", folder, _headrace_columns())
+    _fill(f"lake.{HEADRACE}.{name}", folder, _COLUMNS[HEADRACE])
 
 
 def _fill(table: str, rows: Path, columns: str) -> None:
@@ -119,11 +139,14 @@ def _fill(table: str, rows: Path, columns: str) -> None:
 
 def run(statement: str) -> None:
     """Execute a statement of SQL in the process's Spark."""
-    from pyspark.sql import SparkSession  # late: only the process that fills the tables needs it
+    session().sql(statement).collect()
 
-    session = SparkSession.getActiveSession()
-    assert session is not None
-    session.sql(statement).collect()
+
+def session() -> Any:
+    """Return the session that a lakehouse has started in this process."""
+    from pyspark.sql import SparkSession  # late: only processes that fill or read tables by Spark need it
+
+    return SparkSession.builder.getOrCreate()
 
 
 def differences(got: pa.Table, expected: pa.Table) -> int:
@@ -145,5 +168,5 @@ def _unequal_rows(got: pa.Table, expected: pa.Table) -> int:
 
 
 if __name__ == "__main__":
-    folder, events, keys, stored = sys.argv[1:]
-    prefill(Path(folder), Workload(int(events), int(keys), int(stored)))
+    folder, events, keys, stored, *namespaces = sys.argv[1:]
+    prefill(Path(folder), Workload(int(events), int(keys), int(stored)), namespaces)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, Producer, TopicPartition
 
 from benchmarks.envelope import encode
@@ -16,30 +18,39 @@ _COORDINATOR_STARTS = (
 )
 
 
+class Publisher:
+    """Writes events to the topic, which has one partition."""
+
+    def __init__(self, kafka: Kafka) -> None:
+        kafka.create_topic(TOPIC, config={"retention.ms": "-1"})
+        self._producer = Producer(
+            {
+                "bootstrap.servers": kafka.bootstrap_servers,
+                "compression.type": "lz4",
+                "linger.ms": 20,
+                "batch.size": 500_000,
+                "enable.idempotence": True,
+                "log_level": 3,  # the coordinator of the broker may still start at the first request
+                "queue.buffering.max.messages": _QUEUE,
+            }
+        )
+
+    def send(self, records: Iterable[tuple[bytes, bytes]]) -> int:
+        """Write keys and values, and wait until the broker has them. Return their bytes, uncompressed."""
+        size = 0
+        for key, value in records:
+            size += len(key) + len(value)
+            while len(self._producer) >= _QUEUE:
+                self._producer.poll(0.1)
+            self._producer.produce(TOPIC, key=key, value=value)
+            self._producer.poll(0)
+        self._producer.flush()
+        return size
+
+
 def produce(kafka: Kafka, source: Source) -> int:
-    """Write all events of ``source`` to the topic, which has one partition. Return their bytes, uncompressed."""
-    kafka.create_topic(TOPIC, config={"retention.ms": "-1"})
-    producer = Producer(
-        {
-            "bootstrap.servers": kafka.bootstrap_servers,
-            "compression.type": "lz4",
-            "linger.ms": 20,
-            "batch.size": 500_000,
-            "enable.idempotence": True,
-            "log_level": 3,  # the coordinator of the broker may still start at the first request
-            "queue.buffering.max.messages": _QUEUE,
-        }
-    )
-    size = 0
-    for event in source.events():
-        key, value = encode(event)
-        size += len(key) + len(value)
-        while len(producer) >= _QUEUE:
-            producer.poll(0.1)
-        producer.produce(TOPIC, key=key, value=value)
-        producer.poll(0)
-    producer.flush()
-    return size
+    """Write all events of ``source`` to the topic. Return their bytes, uncompressed."""
+    return Publisher(kafka).send(map(encode, source.events()))
 
 
 class Progress:

@@ -2,6 +2,8 @@
 
 Lanes:
   commit   one commit of 100 to 150,000 rows: without a Spark job, and by MERGE
+  bulk     300,000 events of 100,000 keys for 1,000,000 rows in one go, beside Flink and a hand-written stream
+  bursts   the same events in 20 bursts, each visible before the next one, beside Flink
 
 Each lane prints its progress and figures. Its result is JSON: the figures, and the machine, commit and command.
 """
@@ -18,12 +20,17 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from benchmarks.scale import commits
+from benchmarks.lake import FLINK, HEADRACE, STREAM
+from benchmarks.scale import bulk, bursts, commits
 from benchmarks.scale.machine import QUIET_CORES, Observation
+from headrace_dev.stack import Stack
 
-LANES = ("commit",)
+CONTESTANTS = (HEADRACE, FLINK, STREAM)
+Beside = TypeVar("Beside", bulk.Plan, bursts.Plan)
+
+LANES = ("commit", "bulk", "bursts")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -37,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         root = Path(tempfile.mkdtemp(prefix="headrace-scale-"))
         observation = Observation()
         try:
-            figures = commits.run(_commit_plan(chosen), root, say)
+            figures = _run(lane, chosen, root, say)
         finally:
             shutil.rmtree(root, ignore_errors=True)
         results[lane] = {"command": command, **observation.result(), **figures}
@@ -50,6 +57,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if wrong else 0
 
 
+def _run(lane: str, chosen: argparse.Namespace, root: Path, say: _Progress) -> dict[str, Any]:
+    """Run a lane and return its figures."""
+    if lane == "commit":
+        return commits.run(_commit_plan(chosen), root, say)
+    properties = dict(chosen.property)
+    with Stack("kafka", logs=chosen.logs, sustained=not chosen.quick) as stack:
+        if lane == "bulk":
+            plan = _with_contestants(bulk.QUICK if chosen.quick else bulk.FULL, chosen)
+            return {"properties": properties, **bulk.run(plan, stack, root, properties, say)}
+        bursts_plan = _with_contestants(bursts.QUICK if chosen.quick else bursts.FULL, chosen)
+        return {"properties": properties, **bursts.run(bursts_plan, stack, root, properties, say)}
+
+
+def _with_contestants(plan: Beside, chosen: argparse.Namespace) -> Beside:
+    """Return the plan with those of its contestants that are chosen."""
+    wanted = chosen.contestants or ((HEADRACE,) if chosen.quick else CONTESTANTS)
+    return replace(plan, contestants=[name for name in plan.contestants if name in wanted])
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.scale", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -57,6 +83,19 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("lanes", nargs="*", type=_lane, metavar="lane", help="default: all of them")
     parser.add_argument("--quick", action="store_true", help="a small load that only checks that a lane works")
     parser.add_argument("--json", type=Path, metavar="FILE", help="where the results go; those of other lanes stay")
+    parser.add_argument("--logs", type=Path, default=Path(".logs"), help="where logs go if something fails")
+    group = parser.add_argument_group("bulk, bursts")
+    group.add_argument(
+        "--contestants", nargs="+", choices=CONTESTANTS, help="default: all that a lane has; with --quick, Headrace"
+    )
+    group.add_argument(
+        "--property",
+        action="append",
+        type=_property,
+        default=[("write.index.memory.bytes", str(2**28))],
+        metavar="NAME=VALUE",
+        help="a property of Headrace's worker (default: write.index.memory.bytes=268435456; the last one counts)",
+    )
     group = parser.add_argument_group("commit")
     group.add_argument("--rows", type=int, metavar="N", help="one table of N rows instead of those of the default")
     group.add_argument("--batches", type=int, nargs="+", metavar="N", help="rows of a commit (default: some sizes)")
@@ -69,6 +108,13 @@ def _lane(name: str) -> str:
     if name not in LANES:
         raise argparse.ArgumentTypeError(f"no lane {name!r}; the lanes are {', '.join(LANES)}")
     return name
+
+
+def _property(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    return name, value
 
 
 def _commit_plan(chosen: argparse.Namespace) -> commits.Plan:

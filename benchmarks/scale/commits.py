@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.cpu import Cpu, cpu_of, wait_until_quiet
-from benchmarks.lake import HEADRACE, SPARK, differences, fill, static_table
+from benchmarks.lake import HEADRACE, SPARK, differences, fill, session, static_table
 from benchmarks.scale.objects import files_of, written
 from benchmarks.upkeep import Load, merge, random_updates
 from benchmarks.workload import KEY, SCHEMA, stored_rows
@@ -223,14 +223,10 @@ class _Side:
 
     def wrong_rows(self) -> int:
         """How many rows are not as expected, as PyIceberg reads them and as Spark reads them."""
-        from pyspark.sql import SparkSession  # late: started by the lakehouse
-
-        session = SparkSession.getActiveSession()
-        assert session is not None
         expected = _newest([self._stored, *self._changes])
         table = static_table(self._warehouse, HEADRACE, self._name)
         by_pyiceberg = table.scan(selected_fields=tuple(SCHEMA.names)).to_arrow()
-        by_spark = session.table(f"lake.{HEADRACE}.{self._name}").select(*SCHEMA.names).toArrow()
+        by_spark = session().table(f"lake.{HEADRACE}.{self._name}").select(*SCHEMA.names).toArrow()
         return differences(by_pyiceberg, expected) + differences(by_spark, expected)
 
     def _updates(self, batch: int) -> Any:

@@ -16,6 +16,9 @@ DEBEZIUM = "3.7.0.Final"
 APICURIO = "2.6.13.Final"  # the schema registry
 KEYCLOAK = "26.7.3"  # an OAuth provider, for a long test
 NESSIE = "0.99.0"  # an Iceberg REST catalog, for a long test
+FLINK = "2.1.2"  # beside which the benchmark ``make scale`` measures
+FLINK_KAFKA = "4.0.1-2.0"
+FLINK_ICEBERG = "1.11.0"
 LOG4J = "2.25.5"
 POSTGRESQL = "15"  # Debian's package, where root may install it
 HELM = "3.22.0"  # built from its Go module, where there is Go
@@ -89,6 +92,21 @@ BUNDLES: dict[str, tuple[Artifact, ...]] = {
         _single("org.apache.kafka:kafka-clients:3.9.1"),
         _single("org.apache.commons:commons-pool2:2.12.1"),
     ),
+    # Flink SQL with Iceberg, beside which ``make scale`` measures.
+    "flink": (
+        *(
+            Artifact("org.apache.flink", name, FLINK)
+            for name in (
+                *("flink-clients", "flink-connector-base", "flink-json"),
+                *("flink-table-api-java-bridge", "flink-table-planner_2.12", "flink-table-runtime"),
+            )
+        ),
+        _single(f"org.apache.flink:flink-sql-connector-kafka:{FLINK_KAFKA}"),
+        _single(f"org.apache.iceberg:iceberg-flink-runtime-2.1:{FLINK_ICEBERG}"),
+        _single("org.apache.hadoop:hadoop-client-api:3.4.2"),
+        _single("org.apache.hadoop:hadoop-client-runtime:3.4.2"),
+        *_LOGGING,
+    ),
 }
 
 IMAGE_VARIANTS: dict[str, tuple[str, ...]] = {
@@ -96,5 +114,5 @@ IMAGE_VARIANTS: dict[str, tuple[str, ...]] = {
     "aws": ("lakehouse", "lakehouse-aws"),
 }
 """The bundles in the jars of each variant of the image (``--build-arg VARIANT=aws``)."""
-ON_DEMAND = frozenset({"keycloak", "lakehouse-delta-aws", "nessie"})
-"""Bundles that only a long test needs: fetched by the test, and not with all others."""
+ON_DEMAND = frozenset({"flink", "keycloak", "lakehouse-delta-aws", "nessie"})
+"""Bundles that only a long test or a benchmark needs: fetched by it, and not with all others."""

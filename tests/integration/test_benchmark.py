@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -54,18 +55,33 @@ def test_short_benchmark_of_reselect_reads_every_value_again(tmp_path: Path) -> 
 @pytest.mark.spark
 def test_short_form_of_the_lane_commit_brings_both_paths_to_the_expected_rows(tmp_path: Path) -> None:
     """Each path writes its own commits, and the result has the cost of each size on each path."""
-    result = tmp_path / "result.json"
+    lane = short_form_of_lane("commit", tmp_path)
+    measured = {(cost["path"], cost["batch"]) for cost in lane["commits"] if cost["cpu_ms"] > 0 and cost["objects"] > 0}
+    assert measured == {(path, batch) for path in ("direct", "merge") for batch in (100, 1_000)}
+
+
+@pytest.mark.stack
+@pytest.mark.spark
+def test_short_form_of_the_lane_bursts_shows_each_burst_before_the_next(tmp_path: Path) -> None:
+    """A worker of its own writes the bursts, and Spark reads the expected rows."""
+    [result] = short_form_of_lane("bursts", tmp_path)["results"]
+    assert (result["contestant"], result["bursts"], len(result["cpu_s_by_burst"])) == ("headrace", 2, 2)
+    assert result["cpu_s"] > result["start_cpu_s"] > 0
+
+
+def short_form_of_lane(lane: str, folder: Path) -> dict[str, Any]:
+    """Run a lane of ``make scale`` with a small load, and return its result; no row of it may be wrong."""
+    result = folder / "result.json"
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.scale", "commit", "--quick", "--json", str(result)],
+        [sys.executable, "-m", "benchmarks.scale", lane, "--quick", "--json", str(result), "--logs", str(folder)],
         cwd=REPOSITORY,
-        env={**os.environ, **QUICK_START, "PYTHONPATH": "dev", "TMPDIR": str(tmp_path)},
+        env={**os.environ, **QUICK_START, "PYTHONPATH": "dev", "TMPDIR": str(folder)},
         capture_output=True,
         text=True,
         timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
-    lane = json.loads(result.read_text())["commit"]
-    assert lane["wrong_rows"] == 0
-    measured = {(cost["path"], cost["batch"]) for cost in lane["commits"] if cost["cpu_ms"] > 0 and cost["objects"] > 0}
-    assert measured == {(path, batch) for path in ("direct", "merge") for batch in (100, 1_000)}
+    found: dict[str, Any] = json.loads(result.read_text())[lane]
+    assert found["wrong_rows"] == 0
+    return found
