@@ -20,12 +20,14 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 from confluent_kafka import Producer, TopicPartition
 
 from benchmarks.cpu import Cpu, cpu_of, peaks_of
@@ -47,158 +49,248 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rate", type=int, default=400, help="changes a second in all tables together")
     parser.add_argument("--seconds", type=int, default=300)
     parser.add_argument("--broken", action="store_true", help="break three of the tables")
-    parser.add_argument("--worker", action="append", default=[], metavar="KEY=VALUE", help="a property of the worker")
-    parser.add_argument("--connector", action="append", default=[], metavar="KEY=VALUE", help="one of the connector")
     parser.add_argument("--logs", type=Path, default=Path(".logs"), help="where logs go if something fails")
     chosen = parser.parse_args(arguments)
     root = Path(tempfile.mkdtemp(prefix="headrace-many-"))
     try:
         with Stack("kafka", logs=chosen.logs, sustained=True) as stack:
-            return Run(stack.kafka, root, chosen).run()
+            sink = HeadraceSink(stack.kafka, root)
+            run = Run(stack.kafka, sink, Load(chosen.tables, chosen.rate, chosen.seconds))
+            run.run(_Breakage(stack.kafka, sink, run) if chosen.broken else None)
     finally:
         shutil.rmtree(root, ignore_errors=True)
+    return 0
 
 
-class Run:
-    """One run, with its folder for the warehouse and the worker."""
+@dataclass(frozen=True, slots=True)
+class Load:
+    """``rate`` changes a second in all tables together, for some seconds."""
 
-    def __init__(self, kafka: Kafka, root: Path, chosen: argparse.Namespace) -> None:
-        self._kafka = kafka
-        self._chosen = chosen
-        self._topics = [f"many.public.t{number:03d}" for number in range(chosen.tables)]
-        self._warehouse = root / "warehouse"
-        self._worker = Worker(root, kafka, self._warehouse, properties=_properties(chosen.worker))
-        self._sent: dict[str, list[float]] = {topic: [] for topic in self._topics}
-        self._lsn = 0
-        self._written = (0.0, 0.0)  # before the load: seconds of writes, and their number
-        self._producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "linger.ms": 20, "log_level": 3})
+    tables: int
+    rate: int
+    seconds: int
 
-    def run(self) -> int:
-        """Run all steps."""
-        for topic in self._topics:
-            self._kafka.create_topic(topic)
-            self._send(topic)
-        self._producer.flush()
-        self._worker.start()
-        try:
-            with _step(f"creating {len(self._topics)} tables"):
-                self._worker.put_connector(CONNECTOR, self._config())
-                wait_until(lambda: self._is_written(self._topics), "the first commit of each table", START_SECONDS, 1.0)
-            broken = self._topics[:3] if self._chosen.broken else []
-            if broken:
-                self._break(*broken)
-            self._written = self._writes()
-            begin, used = time.time(), cpu_of(self._worker.server.pid)
-            with _step(f"sending {self._chosen.rate} changes a second for {self._chosen.seconds} s"):
-                self._send_steadily(set(broken))
-            healthy = [topic for topic in self._topics if topic not in broken]
-            with _step("waiting for the last change"):
-                wait_until(lambda: self._is_written(healthy), "all changes", DRAIN_SECONDS, 1.0)
-            self._print_freshness(healthy, begin)
-            self._print_resources(cpu_of(self._worker.server.pid).since(used), time.time() - begin)
-            return self._repair(*broken) if broken else 0
-        except (TimeoutError, AssertionError):
-            print(self._worker.status(CONNECTOR), self._worker.server.log_end(60), sep="\n")
-            raise
-        finally:
-            self._worker.stop()
 
-    def _config(self) -> dict[str, str]:
-        return {
+class Sink(Protocol):
+    """What keeps a table equal to each topic."""
+
+    name: str
+    warehouse: Path
+
+    def start(self, topics: Sequence[str]) -> None:
+        """Start, and create the tables."""
+
+    def events(self, summary: Mapping[str, str], topic: str) -> int:
+        """Return how many events of a topic a snapshot contains."""
+
+    def cpu(self) -> Cpu:
+        """Return the CPU time of all processes."""
+
+    def pids(self) -> Sequence[int]:
+        """Return the processes whose descendants belong to it."""
+
+    def report(self) -> str:
+        """Return what explains a failure."""
+
+    def stop(self) -> None:
+        """Stop all processes. Idempotent."""
+
+
+class HeadraceSink:
+    """A worker with one connector. ``properties`` are more properties of the worker."""
+
+    name = "Headrace"
+
+    def __init__(self, kafka: Kafka, root: Path, properties: Mapping[str, str] | None = None) -> None:
+        self.warehouse = root / "warehouse"
+        self.worker = Worker(root, kafka, self.warehouse, properties=properties)
+
+    def start(self, topics: Sequence[str]) -> None:
+        """Start the worker and its connector, which creates each table with its first batch."""
+        self.worker.start()
+        config = {
             "connector.class": "headrace.LakehouseSinkConnector",
             "topics.regex": r"many\..*",
             "table.namespace": CONNECTOR,
             "collection.name.format": "${topic}",
-            **_properties(self._chosen.connector),
         }
+        self.worker.put_connector(CONNECTOR, config)
+
+    def events(self, summary: Mapping[str, str], topic: str) -> int:
+        offsets = json.loads(summary.get("headrace.offsets", "{}")).get(topic, {}).get("offsets", {})
+        return int(offsets.get("0", 0))
+
+    def cpu(self) -> Cpu:
+        return cpu_of(self.worker.server.pid)
+
+    def pids(self) -> Sequence[int]:
+        return [self.worker.server.pid]
+
+    def report(self) -> str:
+        return f"{self.worker.status(CONNECTOR)}\n{self.worker.server.log_end(60)}"
+
+    def stop(self) -> None:
+        self.worker.stop()
+
+
+@dataclass(frozen=True, slots=True)
+class Freshness:
+    """Ages of the changes at their commits, in seconds, and the number of these commits."""
+
+    ages: npt.NDArray[np.float64]
+    commits: int
+
+    @property
+    def percentiles(self) -> tuple[float, float]:
+        """Return the 50th and the 95th percentile."""
+        p50, p95 = np.percentile(self.ages, [50, 95])
+        return float(p50), float(p95)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run has measured, from the first change of the load until the last one is visible."""
+
+    freshness: Freshness
+    cpu: Cpu
+    seconds: float
+    created: float
+    """Seconds until each table had its first commit."""
+
+
+class Run:
+    """One load and one sink."""
+
+    def __init__(self, kafka: Kafka, sink: Sink, load: Load) -> None:
+        self._kafka = kafka
+        self._sink = sink
+        self._load = load
+        self.topics = [f"many.public.t{number:03d}" for number in range(load.tables)]
+        self.sent: dict[str, list[float]] = {topic: [] for topic in self.topics}
+        self.rows: dict[str, dict[int, dict[str, Any]]] = {topic: {} for topic in self.topics}
+        """The rows that each table must contain in the end, by id."""
+        self._lsn = 0
+        self.producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "linger.ms": 20, "log_level": 3})
+
+    def run(self, breakage: _Breakage | None = None, on_load: Callable[[], None] | None = None) -> Outcome:
+        """Run all steps; ``on_load`` is called when all tables exist."""
+        for topic in self.topics:
+            self._kafka.create_topic(topic)
+            self.send(topic)
+        self.producer.flush()
+        try:
+            begin = time.monotonic()
+            with _step(f"{self._sink.name}: creating {len(self.topics)} tables"):
+                self._sink.start(self.topics)
+                wait_until(lambda: self.is_written(self.topics), "the first commit of each table", START_SECONDS, 1.0)
+            created = time.monotonic() - begin
+            broken = self.topics[:3] if breakage else []
+            if breakage:
+                breakage.break_tables(*broken)
+            if on_load:
+                on_load()
+            start, used = time.time(), self._sink.cpu()
+            with _step(f"sending {self._load.rate} changes a second for {self._load.seconds} s"):
+                self._send_steadily(set(broken))
+            healthy = [topic for topic in self.topics if topic not in broken]
+            with _step("waiting for the last change"):
+                wait_until(lambda: self.is_written(healthy), "all changes", DRAIN_SECONDS, 1.0)
+            freshness = self._freshness(healthy, start)
+            outcome = Outcome(freshness, self._sink.cpu().since(used), time.time() - start, created)
+            self._print(healthy, outcome)
+            if breakage:
+                breakage.repair(*broken)
+            return outcome
+        except (TimeoutError, AssertionError):
+            print(self._sink.report())
+            raise
+        finally:
+            self._sink.stop()
 
     # -- the load -----------------------------------------------------------------------------------------------------
 
-    def _send(self, topic: str, **cells: Any) -> None:
+    def send(self, topic: str, **cells: Any) -> None:
         """Send one change of a table; its source time is the current time."""
         self._lsn += 1
         now = time.time()
         row = {"id": self._lsn % KEYS, "name": f"name {self._lsn}", "amount": self._lsn, **cells}
-        value = _document(_envelope(row, topic.rpartition(".")[2], self._lsn, int(now * 1000)), _schema(row))
+        before = self.rows[topic].get(row["id"])
+        envelope = _envelope(before, row, topic.rpartition(".")[2], self._lsn, int(now * 1000))
         key = _document({"id": row["id"]}, _struct({"id": row["id"]}))
-        self._producer.produce(topic, key=key, value=value)
-        self._sent[topic].append(now)
+        self.producer.produce(topic, key=key, value=_document(envelope, _schema(row)))
+        self.rows[topic][row["id"]] = row
+        self.sent[topic].append(now)
 
     def _send_steadily(self, without: set[str]) -> None:
-        topics, begin = [topic for topic in self._topics if topic not in without], time.monotonic()
-        for number in range(self._chosen.rate * self._chosen.seconds):
-            time.sleep(max(0.0, begin + number / self._chosen.rate - time.monotonic()))
-            self._send(topics[number % len(topics)])
-            self._producer.poll(0)
-        self._producer.flush()
+        topics, begin = [topic for topic in self.topics if topic not in without], time.monotonic()
+        for number in range(self._load.rate * self._load.seconds):
+            time.sleep(max(0.0, begin + number / self._load.rate - time.monotonic()))
+            self.send(topics[number % len(topics)])
+            self.producer.poll(0)
+        self.producer.flush()
 
     # -- what the tables have -----------------------------------------------------------------------------------------
 
-    def _folder(self, topic: str) -> Path:
-        return self._warehouse / CONNECTOR / topic.replace(".", "_")
+    def folder(self, topic: str) -> Path:
+        """Return the folder of a table."""
+        return self._sink.warehouse / CONNECTOR / topic.replace(".", "_")
 
     def _commits(self, topic: str) -> list[tuple[float, int]]:
         """Time and next offset of each commit of a table, in order."""
-        files = sorted(self._folder(topic).glob("metadata/v*.metadata.json"), key=lambda path: int(path.name[1:-14]))
-        snapshots = json.loads(files[-1].read_text())["snapshots"] if files else []
-        found = []
-        for snapshot in snapshots:
-            offsets = json.loads(snapshot["summary"].get("headrace.offsets", "{}")).get(topic, {}).get("offsets", {})
-            found.append((snapshot["timestamp-ms"] / 1000, offsets.get("0", 0)))
-        return sorted(found)
+        files = sorted(self.folder(topic).glob("metadata/v*.metadata.json"), key=lambda path: int(path.name[1:-14]))
+        snapshots = json.loads(files[-1].read_text()).get("snapshots", []) if files else []
+        return sorted((each["timestamp-ms"] / 1000, self._sink.events(each["summary"], topic)) for each in snapshots)
 
-    def _is_written(self, topics: Sequence[str]) -> bool:
-        return all((self._commits(topic) or [(0.0, 0)])[-1][1] >= len(self._sent[topic]) for topic in topics)
+    def is_written(self, topics: Sequence[str]) -> bool:
+        """Return whether the tables contain all changes that were sent."""
+        return all((self._commits(topic) or [(0.0, 0)])[-1][1] >= len(self.sent[topic]) for topic in topics)
 
-    def _print_freshness(self, topics: Sequence[str], begin: float) -> None:
+    def _freshness(self, topics: Sequence[str], begin: float) -> Freshness:
         ages, commits = [], 0
         for topic in topics:
             made = self._commits(topic)
             times, ends = np.array([time for time, _ in made]), np.array([end for _, end in made])
-            sent = np.array(self._sent[topic])
+            sent = np.array(self.sent[topic])
             first = np.searchsorted(ends, np.arange(len(sent)) + 1)
             ages.append((times[first] - sent)[sent >= begin])
             commits += int((times >= begin).sum())
-        every = np.concatenate(ages)
-        p50, p95 = np.percentile(every, [50, 95])
-        print(
-            f"{len(topics)} tables, {len(every)} changes, {commits} commits: freshness p50 {p50:.1f} s, "
-            f"p95 {p95:.1f} s, most {every.max():.1f} s"
-        )
+        return Freshness(np.concatenate(ages), commits)
 
-    def _writes(self) -> tuple[float, float]:
-        """Seconds of all writes of batches, and their number."""
-        samples = [*self._worker.metrics().items()]
-        sums = [
-            sum(value for (name, _), value in samples if name == f"headrace_write_seconds_{part}")
-            for part in ("sum", "count")
-        ]
-        return sums[0], sums[1]
-
-    def _print_resources(self, cpu: Cpu, seconds: float) -> None:
-        files = [file for file in self._warehouse.rglob("*") if file.is_file()]
+    def _print(self, topics: Sequence[str], outcome: Outcome) -> None:
+        ages, cpu = outcome.freshness.ages, outcome.cpu
+        p50, p95 = outcome.freshness.percentiles
+        files = [file for file in self._sink.warehouse.rglob("*") if file.is_file()]
         kinds = Counter(file.suffix for file in files)
-        peaks = [f"{name} {memory} MiB" for name, memory in peaks_of(self._worker.server.pid)]
-        took, writes = (after - before for after, before in zip(self._writes(), self._written, strict=True))
+        peaks = [f"{name} {memory} MiB" for pid in self._sink.pids() for name, memory in peaks_of(pid)]
         print(
-            f"CPU: {cpu.total / seconds:.2f} cores, {seconds:.0f} s (Python {cpu.python:.0f} s, JVM {cpu.jvm:.0f} s)\n"
-            f"a batch: {cpu.total / writes:.3f} s of CPU, {took / writes:.3f} s of a writing thread\n"
+            f"{len(topics)} tables, {len(ages)} changes, {outcome.freshness.commits} commits: freshness "
+            f"p50 {p50:.1f} s, p95 {p95:.1f} s, most {ages.max():.1f} s\n"
+            f"CPU: {cpu.total / outcome.seconds:.2f} cores, {outcome.seconds:.0f} s (Python {cpu.python:.0f} s, "
+            f"JVM {cpu.jvm:.0f} s)\n"
             f"largest memory: {', '.join(peaks)}\n"
             f"warehouse: {sum(file.stat().st_size for file in files) >> 20} MiB in {len(files)} files "
             f"({', '.join(f'{number} {kind}' for kind, number in kinds.most_common())})"
         )
 
-    # -- three broken tables ------------------------------------------------------------------------------------------
 
-    def _break(self, typed: str, read_only: str, bad: str) -> None:
-        self._send(typed, amount="much")
-        subprocess.run(["chattr", "-R", "+i", str(self._folder(read_only))], check=True)
-        self._send(read_only)
-        self._producer.produce(bad, key=b"{", value=b"{broken")
-        self._sent[bad].append(time.time())
-        self._producer.flush()
+class _Breakage:
+    """Breaks three tables of Headrace, and repairs them."""
 
-    def _repair(self, typed: str, read_only: str, bad: str) -> int:
+    def __init__(self, kafka: Kafka, sink: HeadraceSink, run: Run) -> None:
+        self._kafka = kafka
+        self._worker = sink.worker
+        self._run = run
+
+    def break_tables(self, typed: str, read_only: str, bad: str) -> None:
+        """Send a column of another type, protect a folder, and send a record that is no JSON."""
+        self._run.send(typed, amount="much")
+        subprocess.run(["chattr", "-R", "+i", str(self._run.folder(read_only))], check=True)
+        self._run.send(read_only)
+        self._run.producer.produce(bad, key=b"{", value=b"{broken")
+        self._run.sent[bad].append(time.time())
+        self._run.producer.flush()
+
+    def repair(self, typed: str, read_only: str, bad: str) -> None:
         """Print the status of the three tables, remove the causes, restart the tables and wait for them."""
         for each in self._worker.tables(CONNECTOR):
             print(f"{each['table']}: {each['state']}: {each['trace'].splitlines()[0]}")
@@ -208,28 +300,22 @@ class Run:
             if name == "headrace_table_state" and value and dict(labels)["state"] != "RUNNING"
         }
         print(f"headrace_table_state: {states}")
-        subprocess.run(["chattr", "-R", "-i", str(self._folder(read_only))], check=True)
+        subprocess.run(["chattr", "-R", "-i", str(self._run.folder(read_only))], check=True)
         admin = self._kafka.admin()
         for topic in (typed, bad):
-            removed = admin.delete_records([TopicPartition(topic, 0, len(self._sent[topic]))])
+            removed = admin.delete_records([TopicPartition(topic, 0, len(self._run.sent[topic]))])
             for each in removed.values():
                 each.result(timeout=30)
-            self._send(topic)
-        self._producer.flush()
+            self._run.send(topic)
+        self._run.producer.flush()
         for topic in (typed, read_only, bad):
             self._worker.call("POST", f"/connectors/{CONNECTOR}/tables/{topic.replace('.', '_')}/restart")
         with _step("repaired and restarted"):
-            wait_until(lambda: self._is_written([typed, read_only, bad]), "the repaired tables", DRAIN_SECONDS, 1.0)
+            wait_until(lambda: self._run.is_written([typed, read_only, bad]), "the repaired tables", DRAIN_SECONDS, 1.0)
         print(f"tables that do not run: {self._worker.tables(CONNECTOR)}")
-        return 0
 
 
-def _properties(pairs: Sequence[str]) -> dict[str, str]:
-    """Return the properties of ``KEY=VALUE`` arguments."""
-    return {key: value for key, _, value in (pair.partition("=") for pair in pairs)}
-
-
-def _envelope(row: dict[str, Any], table: str, lsn: int, millis: int) -> dict[str, Any]:
+def _envelope(before: dict[str, Any] | None, row: dict[str, Any], table: str, lsn: int, millis: int) -> dict[str, Any]:
     source = {
         "connector": "postgresql",
         "name": CONNECTOR,
@@ -241,11 +327,11 @@ def _envelope(row: dict[str, Any], table: str, lsn: int, millis: int) -> dict[st
         "txId": lsn,
         "lsn": lsn,
     }
-    return {"before": None, "after": row, "source": source, "op": "u", "ts_ms": millis}
+    return {"before": before, "after": row, "source": source, "op": "u" if before else "c", "ts_ms": millis}
 
 
 def _schema(row: dict[str, Any]) -> dict[str, Any]:
-    fields = [_struct(row) | {"field": "after"}, {"type": "string", "field": "op"}]
+    fields = [*(_struct(row) | {"field": name} for name in ("before", "after")), {"type": "string", "field": "op"}]
     return {"type": "struct", "name": f"{CONNECTOR}.Envelope", "fields": fields}
 
 

@@ -4,6 +4,7 @@ Lanes:
   commit   one commit of 100 to 150,000 rows: without a Spark job, and by MERGE
   bulk     300,000 events of 100,000 keys for 1,000,000 rows in one go, beside Flink and a hand-written stream
   bursts   the same events in 20 bursts, each visible before the next one, beside Flink
+  tables   50 and 200 tables with 400 changes a second in all, 50 beside Flink
 
 Each lane prints its progress and figures. Its result is JSON: the figures, and the machine, commit and command.
 """
@@ -23,14 +24,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from benchmarks.lake import FLINK, HEADRACE, STREAM
-from benchmarks.scale import bulk, bursts, commits
+from benchmarks.scale import bulk, bursts, commits, tables
 from benchmarks.scale.machine import QUIET_CORES, Observation
 from headrace_dev.stack import Stack
 
 CONTESTANTS = (HEADRACE, FLINK, STREAM)
-Beside = TypeVar("Beside", bulk.Plan, bursts.Plan)
+Beside = TypeVar("Beside", bulk.Plan, bursts.Plan, tables.Plan)
 
-LANES = ("commit", "bulk", "bursts")
+LANES = ("commit", "bulk", "bursts", "tables")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -62,6 +63,12 @@ def _run(lane: str, chosen: argparse.Namespace, root: Path, say: _Progress) -> d
     if lane == "commit":
         return commits.run(_commit_plan(chosen), root, say)
     properties = dict(chosen.property)
+    if lane == "tables":
+        tables_plan = _with_contestants(tables.QUICK if chosen.quick else tables.FULL, chosen)
+        for name in ("tables", "rate", "seconds"):
+            if (value := getattr(chosen, name)) is not None:
+                tables_plan = replace(tables_plan, **{name: value})
+        return {"properties": properties, **tables.run(tables_plan, root, properties, say, chosen.logs)}
     with Stack("kafka", logs=chosen.logs, sustained=not chosen.quick) as stack:
         if lane == "bulk":
             plan = _with_contestants(bulk.QUICK if chosen.quick else bulk.FULL, chosen)
@@ -84,7 +91,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--quick", action="store_true", help="a small load that only checks that a lane works")
     parser.add_argument("--json", type=Path, metavar="FILE", help="where the results go; those of other lanes stay")
     parser.add_argument("--logs", type=Path, default=Path(".logs"), help="where logs go if something fails")
-    group = parser.add_argument_group("bulk, bursts")
+    group = parser.add_argument_group("bulk, bursts, tables")
     group.add_argument(
         "--contestants", nargs="+", choices=CONTESTANTS, help="default: all that a lane has; with --quick, Headrace"
     )
@@ -96,6 +103,10 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME=VALUE",
         help="a property of Headrace's worker (default: write.index.memory.bytes=268435456; the last one counts)",
     )
+    group = parser.add_argument_group("tables")
+    group.add_argument("--tables", type=int, nargs="+", metavar="N", help="numbers of tables (default: 50 200)")
+    group.add_argument("--rate", type=int, metavar="N", help="changes a second in all tables together (default: 400)")
+    group.add_argument("--seconds", type=int, metavar="N", help="how long changes are sent (default: 60)")
     group = parser.add_argument_group("commit")
     group.add_argument("--rows", type=int, metavar="N", help="one table of N rows instead of those of the default")
     group.add_argument("--batches", type=int, nargs="+", metavar="N", help="rows of a commit (default: some sizes)")

@@ -153,6 +153,11 @@ class Flink:
         """Wait at most ``seconds`` until the compilers of the task manager are idle."""
         wait_until_quiet(self._servers[-1].pid, seconds)
 
+    @property
+    def pids(self) -> list[int]:
+        """Return the processes of both managers."""
+        return [server.pid for server in self._servers]
+
     def stop(self) -> None:
         """Stop both managers."""
         for server in reversed(self._servers):

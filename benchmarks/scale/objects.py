@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+METADATA = "metadata"
 _ONLY_IN_FOLDERS = ("checksum", "hint")
 """What an object store does not have: Hadoop's checksums of local files, and the version hint of the folder catalog."""
 
@@ -52,6 +53,29 @@ def written(before: Files, after: Files) -> Written:
     return Written(dict(sorted(count.items())), dict(sorted(size.items())))
 
 
+def written_by_commits(before: Files, after: Files) -> Written:
+    """Return what many commits wrote between two states, for tables whose snapshots have not expired in between.
+
+    Old metadata is removed by later commits, so its objects are counted by their versions, with the mean of the bytes
+    of those that are left.
+    """
+    found = written(before, after)
+    count, size = dict(found.count), dict(found.size)
+    if left := count.get(METADATA, 0):
+        versions = sum(version - _versions(before).get(folder, 0) for folder, version in _versions(after).items())
+        count[METADATA], size[METADATA] = versions, size[METADATA] * versions // left
+    return Written(count, size)
+
+
+def _versions(files: Files) -> Mapping[Path, int]:
+    """Return the newest version of the metadata in each folder."""
+    newest: dict[Path, int] = {}
+    for path in files:
+        if kind_of(path.name) == METADATA:
+            newest[path.parent] = max(newest.get(path.parent, 0), int(path.name[1:].partition(".")[0]))
+    return newest
+
+
 def kind_of(name: str) -> str:
     """Return what a file of an Iceberg table contains."""
     if name.endswith(".crc"):
@@ -59,7 +83,7 @@ def kind_of(name: str) -> str:
     if name == "version-hint.text":
         return "hint"
     if name.endswith(".metadata.json"):
-        return "metadata"
+        return METADATA
     if name.endswith(".avro"):
         return "manifest list" if name.startswith("snap-") else "manifest"
     if name.endswith(".puffin"):

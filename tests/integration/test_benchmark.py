@@ -69,6 +69,16 @@ def test_short_form_of_the_lane_bursts_shows_each_burst_before_the_next(tmp_path
     assert result["cpu_s"] > result["start_cpu_s"] > 0
 
 
+@pytest.mark.stack
+@pytest.mark.spark
+def test_short_form_of_the_lane_tables_measures_the_age_of_every_change(tmp_path: Path) -> None:
+    """All changes of all tables are visible in the end, and what their commits wrote is counted."""
+    [result] = short_form_of_lane("tables", tmp_path)["results"]
+    assert (result["tables"], result["changes"]) == (4, 400)
+    assert 0 < result["p50_s"] <= result["p95_s"] <= result["max_s"]
+    assert result["objects_per_commit"] >= 4
+
+
 def short_form_of_lane(lane: str, folder: Path) -> dict[str, Any]:
     """Run a lane of ``make scale`` with a small load, and return its result; no row of it may be wrong."""
     result = folder / "result.json"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from benchmarks.scale.objects import files_of, kind_of, written
+from benchmarks.scale.objects import files_of, kind_of, written, written_by_commits
 
 
 def test_only_files_that_were_written_in_between_are_counted(tmp_path: Path) -> None:
@@ -43,3 +43,18 @@ def test_only_files_that_were_written_in_between_are_counted(tmp_path: Path) -> 
 def test_kinds_of_files(name: str, kind: str) -> None:
     """A file's name says what it contains."""
     assert kind_of(name) == kind
+
+
+def test_metadata_that_later_commits_have_removed_counts(tmp_path: Path) -> None:
+    """The versions tell how many objects were written, for each table of a warehouse; their bytes are estimated."""
+    for table in ("a", "b"):
+        (tmp_path / table).mkdir()
+        (tmp_path / table / "v3.metadata.json").write_bytes(b"old")
+    before = files_of(tmp_path)
+    (tmp_path / "a" / "v3.metadata.json").unlink()
+    for version in (9, 10):
+        (tmp_path / "a" / f"v{version}.metadata.json").write_bytes(b"1234")
+    (tmp_path / "b" / "x.parquet").write_bytes(b"12")
+    found = written_by_commits(before, files_of(tmp_path))
+    assert found.count == {"data": 1, "metadata": 7}
+    assert (found.objects, found.bytes) == (8, 2 + 7 * 4)
