@@ -30,8 +30,7 @@ SPARE_SECONDS = 2.0
 """Seconds for which spare capacity that nobody has used can be used later."""
 
 SAFE_SHARE = 0.7
-"""Share of its target at the end of its commit up to which a table can wait. The rest is for estimates that are wrong.
-"""
+"""Share of its target that a table may have used at the end of its commit. The rest is for wrong estimates."""
 
 RATE_SECONDS = 60.0
 """Seconds over which the written events are counted. Time in which no commit ran is not: nothing was to be written."""
@@ -76,7 +75,6 @@ class CommitRequest:
     due: float = 0.0
     since: float = 0.0
     urgent: bool = False
-
     _shifted: float = 0.0  # ``since``, minus what counts of the duration of a commit
 
     def ask(self, due: float, since: float, *, urgent: bool) -> None:
