@@ -280,12 +280,25 @@ class SparkTable:
         Only the last commit contains offsets and batch id, so that they never include missing rows. Without an action
         (all events of the batch are stale) there is no commit.
         """
-        counts = MergeCounts(0, 0)
         if not len(actions):
-            return counts
-        if (done := self._merge_directly(actions, commit)) is not None:
-            return done.counts
-        parts = stages(actions, self._existing_schema(), soft=self._soft)
+            return MergeCounts(0, 0)
+        schema = self._existing_schema()
+        try:
+            return self._commit(partial(self._direct_writer(schema).write, actions, schema), commit).counts
+        except Declined as declined:
+            log.debug("%s: a batch of %d rows is merged by Spark: %s", self._label, len(actions), declined)
+            return self._merge_by_spark(actions, commit)
+
+    def _direct_writer(self, schema: pa.Schema) -> DirectWriter:
+        """Raises Declined if the table has none."""
+        if self._direct is None and not self._soft:
+            self._direct = self._format.direct_writer(self._session, self._path, schema, self._key_fields)
+        if self._direct is None:
+            raise Declined("there is no direct writer for the format or mode of the table")
+        return self._direct
+
+    def _merge_by_spark(self, actions: Actions, commit: Commit) -> MergeCounts:
+        counts, parts = MergeCounts(0, 0), stages(actions, self._existing_schema(), soft=self._soft)
         marked = 0  # deletes that mark a row; a commit counts them as updates
         if self._soft and not self._fresh and len(deletes := np.flatnonzero(actions.delete)):
             deleted = actions.take(deletes)
@@ -323,23 +336,6 @@ class SparkTable:
         complete_rows = history_rows(rows, self._existing_schema())
         with self._session.staged_view(complete_rows) as view:
             self._commit(self._by_sql(append_history_sql(self._table, view, rows, complete_rows.column_names)), commit)
-
-    def _merge_directly(self, actions: Actions, commit: Commit) -> CommitResult | None:
-        """Apply the actions without a Spark job; None if that is impossible for the batch."""
-        schema = self._existing_schema()
-        try:
-            return self._commit(partial(self._direct_writer(schema).write, actions, schema), commit)
-        except Declined as declined:
-            log.debug("%s: a batch of %d rows is merged by Spark: %s", self._label, len(actions), declined)
-            return None
-
-    def _direct_writer(self, schema: pa.Schema) -> DirectWriter:
-        """Raises Declined if the table has none."""
-        if self._direct is None and not self._soft:
-            self._direct = self._format.direct_writer(self._session, self._path, schema, self._key_fields)
-        if self._direct is None:
-            raise Declined("there is no direct writer for the format or mode of the table")
-        return self._direct
 
     def _by_sql(self, statement: str) -> Change:
         return partial(self._format.commit, self._session, self._path, statement)

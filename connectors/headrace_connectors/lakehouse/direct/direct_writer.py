@@ -130,7 +130,46 @@ class IcebergDirectWriter:
     def write(self, actions: Actions, schema: pa.Schema, properties: Mapping[str, str]) -> CommitResult:
         """Apply the actions in one commit on top of the newest snapshot."""
         with self._using_index():
-            return self._write(actions, schema, properties)
+            self._decline_unsuitable(actions)
+            table, state = self._current(schema)
+            keys = self._row_keys(actions, schema)
+            locations = self._index.find(keys)
+            stored = _IndexedRows(table, self._files, _column_types(state, schema))
+            applied = AppliedActions(actions, locations, self._late(actions, locations), stored)
+            written, replaced = applied.written, locations[applied.applies & (locations != ABSENT)]
+            counts = MergeCounts(len(written), int((applied.applies & actions.delete).sum()))
+            if not len(written) and not len(replaced):
+                return CommitResult(counts, made=False)
+
+            row_ids = self._row_ids(locations[written])
+            has_ids = row_ids.null_count < len(row_ids)
+            rows = applied.rows(schema, {ROW_ID: row_ids} if has_ids else {})
+            parts = list(divide(rows, state.partitioning, state.names)) if len(written) else []
+            files = [
+                NewFile(
+                    partition, write_file(rows.take(pa.array(part)), state.schema, state.metrics, state.compression)
+                )
+                for partition, part in parts
+            ]
+            deleted = self._deleted_with(replaced)
+            vectors = [
+                NewVector(self._files[number].stored.path, len(bitmap), deletion_vectors.encode(bitmap))
+                for number, bitmap in deleted.items()
+            ]
+            self._state = None  # until the index contains the commit
+            snapshot = table.commit(files, vectors, properties)
+            new_locations = np.full(len(actions), ABSENT, np.int64)
+            for file, (_, part) in zip(snapshot.files, parts, strict=True):
+                new_locations[written[part]] = row_locations(self._next_number, np.arange(len(part)))
+                highest = max(applied.version.position[part].tolist())
+                ids = pc.fill_null(row_ids.take(pa.array(part)), -1).to_numpy() if has_ids else None
+                self._register(_IndexedFile(file, highest, ids))
+            self._index.put(keys.filter(pa.array(applied.applies)), new_locations[applied.applies])
+            for (other, bitmap), vector in zip(deleted.items(), snapshot.vectors, strict=True):
+                indexed = self._files[other]
+                indexed.stored, indexed.deleted = replace(indexed.stored, vector=vector), bitmap
+            self._state = state
+            return _result(counts, snapshot)
 
     def stored(self, actions: Actions, schema: pa.Schema) -> Mapping[str, RowVersion]:
         """Read the versions in the newest snapshot."""
@@ -165,46 +204,6 @@ class IcebergDirectWriter:
             return True
         finally:
             self._in_use.release()
-
-    def _write(self, actions: Actions, schema: pa.Schema, properties: Mapping[str, str]) -> CommitResult:
-        self._decline_unsuitable(actions)
-        table, state = self._current(schema)
-        keys = self._row_keys(actions, schema)
-        locations = self._index.find(keys)
-        stored = _IndexedRows(table, self._files, _column_types(state, schema))
-        applied = AppliedActions(actions, locations, self._late(actions, locations), stored)
-        written, replaced = applied.written, locations[applied.applies & (locations != ABSENT)]
-        counts = MergeCounts(len(written), int((applied.applies & actions.delete).sum()))
-        if not len(written) and not len(replaced):
-            return CommitResult(counts, made=False)
-
-        row_ids = self._row_ids(locations[written])
-        has_ids = row_ids.null_count < len(row_ids)
-        rows = applied.rows(schema, {ROW_ID: row_ids} if has_ids else {})
-        parts = list(divide(rows, state.partitioning, state.names)) if len(written) else []
-        files = [
-            NewFile(partition, write_file(rows.take(pa.array(part)), state.schema, state.metrics, state.compression))
-            for partition, part in parts
-        ]
-        deleted = self._deleted_with(replaced)
-        vectors = [
-            NewVector(self._files[number].stored.path, len(bitmap), deletion_vectors.encode(bitmap))
-            for number, bitmap in deleted.items()
-        ]
-        self._state = None  # until the index contains the commit
-        snapshot = table.commit(files, vectors, properties)
-        new_locations = np.full(len(actions), ABSENT, np.int64)
-        for file, (_, part) in zip(snapshot.files, parts, strict=True):
-            new_locations[written[part]] = row_locations(self._next_number, np.arange(len(part)))
-            highest = max(applied.version.position[part].tolist())
-            ids = pc.fill_null(row_ids.take(pa.array(part)), -1).to_numpy() if has_ids else None
-            self._register(_IndexedFile(file, highest, ids))
-        self._index.put(keys.filter(pa.array(applied.applies)), new_locations[applied.applies])
-        for (other, bitmap), vector in zip(deleted.items(), snapshot.vectors, strict=True):
-            indexed = self._files[other]
-            indexed.stored, indexed.deleted = replace(indexed.stored, vector=vector), bitmap
-        self._state = state
-        return _result(counts, snapshot)
 
     # -- which batches ------------------------------------------------------------------------------------------------
 
