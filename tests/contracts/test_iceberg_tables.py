@@ -51,6 +51,15 @@ class TestIcebergSoftDeletes(SoftDeleteSuite):
         return IcebergHarness(warehouse)
 
 
+class TestMergedIcebergSoftDeletes(SoftDeleteSuite):
+    """Iceberg tables with soft deletes that exceed the memory for indexes pass the suite."""
+
+    @pytest.fixture
+    def lake(self, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> IcebergHarness:
+        monkeypatch.setattr(warehouse.lakehouse.indexes, "limit", 0)
+        return IcebergHarness(warehouse)
+
+
 class TestIcebergHistory(HistorySuite):
     """Iceberg histories pass the suite."""
 

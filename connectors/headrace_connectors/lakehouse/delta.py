@@ -211,7 +211,7 @@ class DeltaFormat:
         return self.find_commit(session, path, properties[WRITE_ID]) or CommitResult(MergeCounts(0, 0), made=False)
 
     def direct_writer(
-        self, session: TableSession, path: TablePath, schema: pa.Schema, key_fields: tuple[str, ...]
+        self, session: TableSession, path: TablePath, schema: pa.Schema, key_fields: tuple[str, ...], *, soft: bool
     ) -> DirectWriter | None:
         """Return None: Delta's transactions need a Spark job."""
         return None

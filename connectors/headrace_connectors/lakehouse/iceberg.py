@@ -157,11 +157,11 @@ class IcebergFormat:
         return self.find_commit(session, path, properties[WRITE_ID]) or CommitResult(MergeCounts(0, 0), made=False)
 
     def direct_writer(
-        self, session: TableSession, path: TablePath, schema: pa.Schema, key_fields: tuple[str, ...]
+        self, session: TableSession, path: TablePath, schema: pa.Schema, key_fields: tuple[str, ...], *, soft: bool
     ) -> DirectWriter | None:
         if not self._indexes.limit:
             return None
-        return IcebergDirectWriter(session, self.sql_name(path), schema, key_fields, self._indexes)
+        return IcebergDirectWriter(session, self.sql_name(path), schema, key_fields, self._indexes, soft=soft)
 
     def find_commit(self, session: TableSession, path: TablePath, write_id: str) -> CommitResult | None:
         """Read it from the table's snapshots; nearly always from the newest."""

@@ -147,9 +147,12 @@ class TableFormat(Protocol):
         """Run a statement that changes rows in one commit with ``properties``, ``WRITE_ID`` among them."""
 
     def direct_writer(
-        self, session: TableSession, path: TablePath, schema: pa.Schema, key_fields: tuple[str, ...]
+        self, session: TableSession, path: TablePath, schema: pa.Schema, key_fields: tuple[str, ...], *, soft: bool
     ) -> DirectWriter | None:
-        """Return a writer of small batches to a table with these columns, or None if the format has none."""
+        """Return a writer of small batches to a table with these columns, or None if the format has none.
+
+        ``soft`` is whether deleted rows stay and are marked.
+        """
 
     def find_commit(self, session: TableSession, path: TablePath, write_id: str) -> CommitResult | None:
         """Return the result of the commit with ``write_id``; None if there is no such commit."""

@@ -291,10 +291,12 @@ class SparkTable:
 
     def _direct_writer(self, schema: pa.Schema) -> DirectWriter:
         """Raises Declined if the table has none."""
-        if self._direct is None and not self._soft:
-            self._direct = self._format.direct_writer(self._session, self._path, schema, self._key_fields)
         if self._direct is None:
-            raise Declined("there is no direct writer for the format or mode of the table")
+            self._direct = self._format.direct_writer(
+                self._session, self._path, schema, self._key_fields, soft=self._soft
+            )
+        if self._direct is None:
+            raise Declined("there is no direct writer for the format of the table")
         return self._direct
 
     def _merge_by_spark(self, actions: Actions, commit: Commit) -> MergeCounts:

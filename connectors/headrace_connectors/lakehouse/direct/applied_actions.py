@@ -20,7 +20,7 @@ from headrace.core.model.actions import Actions, CarriedCells, outranking
 from headrace.core.model.events import Bools, CellState, RowVersion, Versions
 from headrace_connectors.lakehouse.direct.key_index import ABSENT
 from headrace_connectors.lakehouse.ledger import row_versions
-from headrace_connectors.lakehouse.schema import VERSION_COLUMNS
+from headrace_connectors.lakehouse.schema import DELETED, VERSION_COLUMNS
 from headrace_connectors.lakehouse.staging import in_lake_type, version_array
 
 Ints = npt.NDArray[np.int64]
@@ -38,15 +38,22 @@ class StoredRows(Protocol):
 class AppliedActions:
     """The actions of a batch that apply to the rows at ``locations``, their rows' locations or ABSENT.
 
-    ``late`` marks actions with a row that may outrank them. ``applies`` marks the actions that do something: a delete
-    has a row, an upsert that keeps cells has one, and no row outranks them. ``written`` are the indexes of the upserts.
+    ``late`` marks actions with a row that may outrank them. ``marked`` marks those whose row is marked as deleted; None
+    if the table removes deleted rows. ``applies`` marks the actions that do something: a delete has a row, an upsert
+    that keeps cells has one, and no row outranks them. ``written`` are the indexes of the actions that write a row.
     """
 
-    def __init__(self, actions: Actions, locations: Ints, late: Bools, stored: StoredRows) -> None:
+    def __init__(
+        self, actions: Actions, locations: Ints, late: Bools, stored: StoredRows, marked: Bools | None = None
+    ) -> None:
         self._actions = actions
         self._locations = locations
         self._stored = stored
+        self._soft = marked is not None
         has_row = locations != ABSENT
+        if marked is not None:  # such a row has no cells to keep, and every upsert outranks it
+            has_row, late = has_row & ~marked, late & ~marked
+        self._is_new = actions.fresh | ~has_row
         applies = np.where(actions.delete, has_row, has_row | ~self._has_state(CellState.UNCHANGED))
         index = np.flatnonzero(late)
         self._versions = self._read_versions(index)
@@ -54,10 +61,10 @@ class AppliedActions:
         self._origins = np.full(len(actions), ABSENT, np.int64)  # of the rows from which cells are carried
         if actions.carried is not None:
             origin = actions.carried.origin
-            self._origins = np.where(origin < 0, ABSENT, locations[np.maximum(origin, 0)])
+            self._origins = np.where((origin >= 0) & has_row[origin], locations[origin], ABSENT)
             applies &= self._carries_as_expected(actions.carried)
         self.applies: Bools = applies
-        self.written = np.flatnonzero(applies & ~actions.delete)
+        self.written = np.flatnonzero(applies if self._soft else applies & ~actions.delete)
 
     @cached_property
     def version(self) -> Versions:
@@ -73,19 +80,21 @@ class AppliedActions:
         """Return the written rows in all columns of the table, and ``own_columns``. ``schema`` has the data columns."""
         columns = {column.name: column for column in self._actions.columns}
         chosen, locations = pa.array(self.written), self._locations[self.written]
+        is_deleted = self._actions.delete[self.written]
         arrays, sources = {}, {}
         for name, data_type in zip(schema.names, schema.types, strict=True):
             column = columns.get(name)
             if column is None:  # it keeps the cell of the stored row, unless it is of a new incarnation
                 arrays[name] = pa.nulls(len(self.written), data_type)
-                source = np.where(self._actions.fresh[self.written], ABSENT, locations)
+                source = np.where(self._is_new[self.written], ABSENT, locations)
             else:
                 arrays[name] = in_lake_type(column.values, name, schema).take(chosen)
-                if column.states is None:
-                    continue
-                states = column.states[self.written]
-                source = np.where(states == CellState.UNCHANGED, locations, ABSENT)
-                source = np.where(states == CellState.CARRIED, self._origins[self.written], source)
+                source = np.full(len(chosen), ABSENT, np.int64)
+                if column.states is not None:
+                    states = column.states[self.written]
+                    source[states == CellState.UNCHANGED] = locations[states == CellState.UNCHANGED]
+                    source = np.where(states == CellState.CARRIED, self._origins[self.written], source)
+            source = np.where(is_deleted, locations, source)  # a row that is marked stays as it was
             if (source != ABSENT).any():
                 sources[name] = source
         arrays.update(self._with_stored_cells(arrays, sources))
@@ -95,6 +104,8 @@ class AppliedActions:
             arrays[name] = (
                 pa.repeat(self.version.topic, len(index)) if is_topic else version_array(self.version, index, name)
             )
+        if self._soft:
+            arrays[DELETED] = pa.array(is_deleted)
         return pa.table({**arrays, **own_columns})
 
     def _with_stored_cells(self, arrays: Mapping[str, pa.Array], sources: Mapping[str, Ints]) -> dict[str, pa.Array]:

@@ -66,7 +66,7 @@ from headrace_connectors.lakehouse.direct.key_index import (
 from headrace_connectors.lakehouse.direct.partitions import divide
 from headrace_connectors.lakehouse.direct.stored_rows import Columns, read_rows
 from headrace_connectors.lakehouse.ledger import row_versions
-from headrace_connectors.lakehouse.schema import VERSION_COLUMNS
+from headrace_connectors.lakehouse.schema import DELETED, SOFT_COLUMNS, VERSION_COLUMNS
 from headrace_connectors.lakehouse.staging import in_lake_type
 from headrace_connectors.lakehouse.table_format import CommitResult, Declined
 from headrace_connectors.lakehouse.table_session import TableSession
@@ -86,12 +86,14 @@ class _IndexedFile:
 
     ``highest`` is the highest position of its rows (b"" if none has one), ``row_ids`` are the ids that the file
     contains (-1 for a row whose id follows from its position), and ``deleted`` are the rows that its vector deletes.
+    ``marked`` are the rows that stay, and are marked as deleted.
     """
 
     stored: StoredFile
     highest: bytes
     row_ids: Ints | None = None
     deleted: BitMap64 = field(default_factory=BitMap64)
+    marked: BitMap64 = field(default_factory=BitMap64)
 
     def ids(self, rows: Ints) -> Ints:
         places = self.stored.first_row_id + rows
@@ -104,14 +106,23 @@ class _IndexedFile:
 class IcebergDirectWriter:
     """A ``DirectWriter`` to the table called ``name`` (quoted, with its catalog). One thread at a time calls ``write``.
 
-    ``key_fields`` are the columns of its row key, of the types that ``schema`` has. The index is part of ``memory``.
+    ``key_fields`` are the columns of its row key, of the types that ``schema`` has. ``soft`` is whether deleted rows
+    stay and are marked. The index is part of ``memory``.
     """
 
     def __init__(
-        self, session: TableSession, name: str, schema: pa.Schema, key_fields: tuple[str, ...], memory: IndexMemory
+        self,
+        session: TableSession,
+        name: str,
+        schema: pa.Schema,
+        key_fields: tuple[str, ...],
+        memory: IndexMemory,
+        *,
+        soft: bool,
     ) -> None:
         self._session = session
         self._name = name
+        self._soft = soft
         self._key_fields = key_fields
         types = [schema.field(key).type for key in key_fields]
         self._integers = len(types) == 1 and pa.types.is_integer(types[0])
@@ -135,9 +146,11 @@ class IcebergDirectWriter:
             keys = self._row_keys(actions, schema)
             locations = self._index.find(keys)
             stored = _IndexedRows(table, self._files, _column_types(state, schema))
-            applied = AppliedActions(actions, locations, self._late(actions, locations), stored)
+            marked = self._marked(locations) if self._soft else None
+            applied = AppliedActions(actions, locations, self._late(actions, locations), stored, marked)
             written, replaced = applied.written, locations[applied.applies & (locations != ABSENT)]
-            counts = MergeCounts(len(written), int((applied.applies & actions.delete).sum()))
+            deleted_rows = int((applied.applies & actions.delete).sum())
+            counts = MergeCounts(int(applied.applies.sum()) - deleted_rows, deleted_rows)
             if not len(written) and not len(replaced):
                 return CommitResult(counts, made=False)
 
@@ -163,7 +176,8 @@ class IcebergDirectWriter:
                 new_locations[written[part]] = row_locations(self._next_number, np.arange(len(part)))
                 highest = max(applied.version.position[part].tolist())
                 ids = pc.fill_null(row_ids.take(pa.array(part)), -1).to_numpy() if has_ids else None
-                self._register(_IndexedFile(file, highest, ids))
+                marks = BitMap64(np.flatnonzero(actions.delete[written[part]]).tolist())
+                self._register(_IndexedFile(file, highest, ids, marked=marks))
             self._index.put(keys.filter(pa.array(applied.applies)), new_locations[applied.applies])
             for (other, bitmap), vector in zip(deleted.items(), snapshot.vectors, strict=True):
                 indexed = self._files[other]
@@ -177,7 +191,7 @@ class IcebergDirectWriter:
             self._decline_unsuitable(actions)
             table, state = self._current(schema)
             locations = self._index.find(self._row_keys(actions, schema))
-            index = np.flatnonzero(locations != ABSENT)
+            index = np.flatnonzero((locations != ABSENT) & ~self._marked(locations))
             if not len(index):
                 return {}
             stored = _IndexedRows(table, self._files, _column_types(state, schema))
@@ -303,8 +317,8 @@ class IcebergDirectWriter:
             key = [names.get(ids[name]) for name in self._key_fields]
             if None in key:
                 self._refuse("a file lacks a column of the key, or the ids of columns")
-            row_id = names.get(ROW_ID_FIELD)
-            rows = parquet.read([name for name in (*key, row_id) if name is not None]).combine_chunks()
+            row_id, mark = names.get(ROW_ID_FIELD), names.get(ids[DELETED]) if self._soft else None
+            rows = parquet.read([name for name in (*key, row_id, mark) if name is not None]).combine_chunks()
             highest = _highest_position(parquet, names.get(ids[_POSITION]))
         live = np.ones(file.rows, np.bool_)
         live[_positions(deleted)] = False
@@ -313,9 +327,12 @@ class IcebergDirectWriter:
         row_ids = None
         if row_id is not None and rows[row_id].null_count < file.rows:
             row_ids = pc.fill_null(rows[row_id], -1).to_numpy()
+        marked = BitMap64()
+        if mark is not None:
+            marked = BitMap64(np.flatnonzero(pc.fill_null(rows[mark], fill_value=False).to_numpy()).tolist())
         rows_alive = np.flatnonzero(live)
         self._index.add(keys.take(pa.array(rows_alive)), row_locations(self._next_number, rows_alive))
-        self._register(_IndexedFile(file, highest, row_ids, deleted))
+        self._register(_IndexedFile(file, highest, row_ids, deleted, marked))
 
     def _row_keys(self, actions: Actions, schema: pa.Schema) -> Keys:
         columns = {column.name: column.values for column in actions.columns}
@@ -328,6 +345,15 @@ class IcebergDirectWriter:
         """Store a file whose rows are in the index, under the next number."""
         self._files[self._next_number] = indexed
         self._next_number += 1
+
+    def _marked(self, locations: Ints) -> Bools:
+        """Return which of the rows are marked as deleted."""
+        marked = np.zeros(len(locations), np.bool_)
+        numbers = np.where(locations == ABSENT, -1, file_numbers(locations))
+        for number in np.unique(numbers[numbers >= 0]).tolist():
+            if rows := self._files[number].marked:
+                marked[numbers == number] = np.isin(rows_in_file(locations[numbers == number]), _positions(rows))
+        return marked
 
     def _row_ids(self, locations: Ints) -> pa.Array:
         """Return the ids of the stored rows, null for new rows."""
@@ -349,7 +375,7 @@ class IcebergDirectWriter:
 
 def _column_types(state: TableState, schema: pa.Schema) -> Columns:
     """Return all columns of a table, Headrace's own included. ``schema`` is of the data columns."""
-    types = {field.name: field.type for field in [*schema, *VERSION_COLUMNS]}
+    types = {field.name: field.type for field in [*schema, *SOFT_COLUMNS]}
     return {column["name"]: (column, types[column["name"]]) for column in state.schema["fields"]}
 
 
