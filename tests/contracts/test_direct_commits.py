@@ -16,7 +16,7 @@ from support.lake.lake_harness import DAY, ITEM, NOW, apply, item
 from headrace.core.tables.table_layout import table_layout
 from headrace.ports import LakeTable, MergeCounts, TableOptions
 from headrace_connectors.lakehouse import compaction_plan, upkeep
-from headrace_connectors.lakehouse.direct import direct_table
+from headrace_connectors.lakehouse.direct import direct_table, direct_writer
 from headrace_connectors.lakehouse.direct.direct_table import DirectTable
 from headrace_connectors.lakehouse.failures import Conflict
 from headrace_connectors.lakehouse.iceberg_compaction import IcebergCompaction
@@ -307,6 +307,20 @@ def test_without_memory_for_indexes_batches_are_merged(
     apply(table, item(1, position=10))
     apply(table, item(1, "one", position=20))
     assert (commits.count, shop.rows()) == (0, {1: ("one", "o", 1)})
+
+
+@pytest.mark.parametrize(("limit", "value"), [("MOST_ROWS", 2), ("MOST_BYTES", 10_000)])
+def test_large_batches_are_merged(
+    shop: Shop, commits: Commits, monkeypatch: pytest.MonkeyPatch, limit: str, value: int
+) -> None:
+    """Of rows or of bytes: Spark divides them."""
+    monkeypatch.setattr(direct_writer, limit, value)
+    table = shop.open()
+    table.evolve(ITEM, ["id"])
+    apply(table, item(1, position=10), item(2, position=10))
+    apply(table, *(item(key, "n" * 10_000, position=20) for key in (1, 3, 4)))
+    assert commits.count == 1
+    assert {key: len(row[0]) for key, row in shop.rows().items()} == {1: 10_000, 2: 1, 3: 10_000, 4: 10_000}
 
 
 def test_a_table_with_two_rows_of_one_key_is_merged(shop: Shop, commits: Commits) -> None:

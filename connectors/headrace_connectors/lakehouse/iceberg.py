@@ -44,11 +44,11 @@ _ORPHANS_OLDER_THAN = 3 * _DAY
 _MERGE_ON_READ = {f"write.{operation}.mode": "merge-on-read" for operation in ("merge", "update", "delete")}
 _DEFAULTS = {
     **_MERGE_ON_READ,
-    # A commit every few seconds: old metadata and snapshots would soon be larger than the data. A snapshot takes 1.2 kB
-    # of the metadata that each commit writes, and a query may read one for as long as it is kept.
+    # A commit every few seconds: old metadata and snapshots would soon be larger than the data. A snapshot takes 1.4 kB
+    # of the metadata that each commit reads and writes, and a query may read one for as long as it is kept.
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
-    "history.expire.max-snapshot-age-ms": "21600000",
+    "history.expire.max-snapshot-age-ms": "3600000",
     "history.expire.min-snapshots-to-keep": "20",
 }
 
