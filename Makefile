@@ -64,9 +64,10 @@ bench: setup jars ## Headrace beside a hand-written stream, results checked, and
 	$(BIN)/python -m benchmarks.kafka_to_table $(if $(QUICK),--quick)
 	$(BIN)/python -m benchmarks.reselect $(if $(QUICK),--quick)
 
-scale: setup jars ## what Headrace costs, in curves, beside Flink; LANES="commit bulk" for some, QUICK=1: a small load
+scale: setup jars ## curves of what Headrace costs, beside Flink, into docs/performance.md; LANES="commit bulk" for some, QUICK=1: small
 	@$(if $(QUICK),,$(UV_INSTALL) --require-hashes -r requirements/scale.txt)
-	$(BIN)/python -m benchmarks.scale $(LANES) $(if $(QUICK),--quick)
+	$(BIN)/python -m benchmarks.scale $(LANES) $(if $(QUICK),--quick,--json docs/performance/scale.json)
+	@$(if $(QUICK),,$(BIN)/python -m benchmarks.scale.page)
 
 chaos: setup jars $(CLASSES) ## long lane: kill -9 under load again and again, then compare database and tables
 	$(BIN)/pytest -m "chaos" -rA tests

@@ -6,7 +6,16 @@ Lanes:
   bursts   the same events in 20 bursts, each visible before the next one, beside Flink
   tables   50 and 200 tables with 400 changes a second in all, 50 beside Flink
 
-Each lane prints its progress and figures. Its result is JSON: the figures, and the machine, commit and command.
+Each lane prints its progress and figures, and compares each row of each table. --json writes the figures with the
+machine, the commit and the command. From docs/performance/scale.json, `python -m benchmarks.scale.page` makes
+docs/performance.md and its pictures, and `python -m benchmarks.scale.cost` calculates the cost of a million changes.
+
+Examples:
+  make scale                                       all lanes, below 25 minutes on two cores, and the page
+  make scale LANES="commit bursts"                 two lanes; the results of the others stay
+  python -m benchmarks.scale commit --rows 5000000 --batches 100 15000
+  python -m benchmarks.scale tables --tables 200 --seconds 600 --contestants headrace
+  python -m benchmarks.scale bursts --property write.index.memory.bytes=0    MERGE for all batches
 """
 
 from __future__ import annotations
@@ -37,7 +46,7 @@ LANES = ("commit", "bulk", "bursts", "tables")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run lanes. Return 1 if a table does not contain the expected rows."""
     chosen = _parser().parse_args(arguments)
-    command = shlex.join(["python", "-m", "benchmarks.scale", *(sys.argv[1:] if arguments is None else arguments)])
+    command = _command(sys.argv[1:] if arguments is None else arguments)
     results: dict[str, Any] = json.loads(chosen.json.read_text()) if chosen.json and chosen.json.exists() else {}
     wrong = 0
     for lane in chosen.lanes or LANES:
@@ -56,6 +65,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             chosen.json.write_text(json.dumps(results, indent=1) + "\n")
     print(f"scale: {wrong} wrong rows" if wrong else "scale: every table contains the expected rows")
     return 1 if wrong else 0
+
+
+def _command(arguments: Sequence[str]) -> str:
+    """Return the command of a run, without the options that say where its output goes."""
+    kept = argparse.ArgumentParser(add_help=False)
+    kept.add_argument("--json")
+    kept.add_argument("--logs")
+    return shlex.join(["python", "-m", "benchmarks.scale", *kept.parse_known_args(arguments)[1]])
 
 
 def _run(lane: str, chosen: argparse.Namespace, root: Path, say: _Progress) -> dict[str, Any]:
