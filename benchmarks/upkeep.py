@@ -127,7 +127,11 @@ def measure(load: Load, root: Path) -> Result:
 
 def random_updates(load: Load, random: np.random.Generator, first: int) -> Actions:
     """New values for rows chosen at random, without repetition; ``first`` is the offset of the first of them."""
-    rows = stored_rows(random.choice(load.rows, load.updates, replace=False) + 1, random)
+    return updates_of(stored_rows(random.choice(load.rows, load.updates, replace=False) + 1, random), first)
+
+
+def updates_of(rows: pa.Table, first: int) -> Actions:
+    """Return the updates that write these rows; ``first`` is the offset of the first of them."""
     count = len(rows)
     offsets = np.arange(first, first + count, dtype=np.int64)
     positions = np.array([b"00001.%020d" % offset for offset in offsets])
@@ -142,7 +146,7 @@ def random_updates(load: Load, random: np.random.Generator, first: int) -> Actio
         version=versions,
         gates=Gates.of(versions),
         transaction=np.full(count, -1),
-        columns=tuple(Column(each.name, Schema("string"), rows[each.name].combine_chunks()) for each in SCHEMA),
+        columns=tuple(Column(each.name, Schema("string"), rows[each.name].combine_chunks()) for each in rows.schema),
     )
 
 

@@ -126,8 +126,9 @@ def _parser() -> argparse.ArgumentParser:
     group.add_argument("--seconds", type=int, metavar="N", help="how long changes are sent (default: 60)")
     group = parser.add_argument_group("commit")
     group.add_argument("--rows", type=int, metavar="N", help="one table of N rows instead of those of the default")
-    group.add_argument("--batches", type=int, nargs="+", metavar="N", help="rows of a commit (default: some sizes)")
-    group.add_argument("--history", type=int, metavar="N", help="commits before the measured ones (default: 1,000)")
+    group.add_argument("--columns", type=int, metavar="N", help="the same, with N columns")
+    group.add_argument("--batches", type=int, nargs="+", metavar="N", help="the same, with commits of N rows")
+    group.add_argument("--history", type=int, metavar="N", help="the same, with N commits before the measured ones")
     group.add_argument("--rounds", type=int, metavar="N", help="blocks of commits of each path and size (default: 3)")
     return parser
 
@@ -147,11 +148,10 @@ def _property(text: str) -> tuple[str, str]:
 
 def _commit_plan(chosen: argparse.Namespace) -> commits.Plan:
     plan = commits.QUICK if chosen.quick else commits.FULL
-    if chosen.rows or chosen.batches:
-        rows, batches = plan.tables[0]
-        plan = replace(plan, tables=[(chosen.rows or rows, tuple(chosen.batches or batches))])
-    changes = {name: getattr(chosen, name) for name in ("history", "rounds") if getattr(chosen, name) is not None}
-    return replace(plan, **changes)
+    options = {name: value for name in ("rows", "columns", "batches", "history") if (value := getattr(chosen, name))}
+    if options:
+        plan = replace(plan, tables=[replace(plan.tables[0], **options)])
+    return replace(plan, rounds=chosen.rounds or plan.rounds)
 
 
 class _Progress:

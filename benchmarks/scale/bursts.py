@@ -78,7 +78,7 @@ def run(plan: Plan, stack: Stack, root: Path, properties: Mapping[str, str], say
         times, rows = readers.read(lake.warehouse, namespace, timed=plan.timed)
         wrong = differences(rows, source.expected())
         wrong_rows += wrong
-        name = "Headrace" if namespace == HEADRACE else f"{flink.NAME}, checkpoints every {FLINK_CHECKPOINT} ms"
+        name = "Headrace" if namespace == HEADRACE else f"{flink.NAME}, commits every {FLINK_CHECKPOINT // 1000} s"
         results.append({"contestant": namespace, "name": name, **result, "wrong_rows": wrong, "scan_s": times})
         say(
             f"{name}: {plan.bursts} bursts of {result['burst']:,}: CPU {result['cpu_s']:.1f} s (start "

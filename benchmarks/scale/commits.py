@@ -25,7 +25,7 @@ import pyarrow as pa
 from benchmarks.cpu import Cpu, cpu_of, wait_until_quiet
 from benchmarks.lake import HEADRACE, SPARK, differences, fill, session, static_table
 from benchmarks.scale.objects import files_of, written
-from benchmarks.upkeep import Load, merge, random_updates
+from benchmarks.upkeep import merge, updates_of
 from benchmarks.workload import KEY, SCHEMA, stored_rows
 from headrace.config.engine import EngineSettings
 from headrace.ports import TableOptions
@@ -43,22 +43,37 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """Tables of ``rows`` rows, each with its sizes of batches.
+class Table:
+    """A table, the rows of its measured commits, and the commits that it gets before, of ``HISTORY_BATCH`` rows."""
 
-    A table gets ``history`` commits first, and for each size ``rounds`` blocks of each path. ``warm_up`` is the number
-    of MERGEs before. ``pause`` is how many seconds a block waits at most for an idle JIT compiler.
+    rows: int
+    batches: Sequence[int]
+    history: int
+    columns: int = len(SCHEMA)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Tables, and for each size of their commits ``rounds`` blocks of each path.
+
+    ``warm_up`` is the number of MERGEs before, in the first table. ``pause`` is how many seconds a block waits at most
+    for an idle JIT compiler.
     """
 
-    tables: Sequence[tuple[int, Sequence[int]]]
-    history: int = 1_000
+    tables: Sequence[Table]
     rounds: int = 3
     warm_up: int = 16
-    pause: float = 15.0
+    pause: float = 5.0
 
 
-FULL = Plan([(100_000, (100, 1_000, 15_000, 50_000)), (1_000_000, (100, 15_000, 50_000, 150_000))])
-QUICK = Plan([(20_000, (100, 1_000))], history=16, rounds=1, warm_up=2, pause=0)
+FULL = Plan(
+    [
+        Table(100_000, (100, 1_000, 15_000, 50_000), history=1_000),
+        Table(1_000_000, (100, 15_000, 50_000, 150_000), history=300),
+        *(Table(20_000, (1_000,), history=100, columns=columns) for columns in (10, 100, 300)),
+    ]
+)
+QUICK = Plan([Table(20_000, (100, 1_000), history=16)], rounds=1, warm_up=2, pause=0)
 
 
 def commits_in_block(path: str, batch: int) -> int:
@@ -70,25 +85,30 @@ def run(plan: Plan, root: Path, say: Say) -> dict[str, Any]:
     """Measure all tables of a plan in one process. ``wrong_rows`` of the result must be 0."""
     warehouse = root / "warehouse"
     warehouse.mkdir(parents=True)
-    most = max(batch for _, batches in plan.tables for batch in batches)
+    most = max(batch for table in plan.tables for batch in table.batches)
     direct_writer.MOST_ROWS = max(direct_writer.MOST_ROWS, most)  # to find the size from which MERGE is cheaper
     limits = EngineSettings(index_bytes=_INDEX_BYTES)
     lakehouse = SparkLakehouse(str(warehouse), SPARK, resolve("lakehouse"), limits=limits)
     result: dict[str, Any] = {"commits": [], "histories": [], "wrong_rows": 0}
     try:
-        for rows, batches in plan.tables:
-            sides = {path: _Side(lakehouse, warehouse, path, rows, plan.pause) for path in (DIRECT, MERGE)}
+        for table in plan.tables:
+            rows, columns = table.rows, table.columns
+            sides = {path: _Side(lakehouse, warehouse, path, table, plan.pause) for path in (DIRECT, MERGE)}
             for path, side in sides.items():
                 begin = time.monotonic()
-                blocks = side.write_history(plan.history)
-                say(f"{path}: {rows:,} rows and {plan.history} commits of history in {time.monotonic() - begin:.0f} s")
+                blocks = side.write_history(table.history)
+                say(
+                    f"{path}: {rows:,} rows of {columns} columns, {table.history} commits of history in "
+                    f"{time.monotonic() - begin:.0f} s"
+                )
                 if path == DIRECT:
                     result["histories"].append({"rows": rows, "batch": HISTORY_BATCH, "blocks": blocks})
-            sides[MERGE].warm_up(plan.warm_up)
-            for batch in batches:
+            if table == plan.tables[0]:
+                sides[MERGE].warm_up(plan.warm_up)
+            for batch in table.batches:
                 for found in _take_turns(sides, batch, plan.rounds):
-                    result["commits"].append({"rows": rows, **found})
-                    say(describe({"rows": rows, **found}))
+                    result["commits"].append({"rows": rows, "columns": columns, **found})
+                    say(describe(result["commits"][-1]))
             for path, side in sides.items():
                 wrong = side.wrong_rows()
                 result["wrong_rows"] += wrong
@@ -101,7 +121,8 @@ def run(plan: Plan, root: Path, say: Say) -> dict[str, Any]:
 def describe(found: dict[str, Any]) -> str:
     """Return a result in one line."""
     return (
-        f"{found['path']:<7}{found['batch']:>8,} rows into {found['rows']:>9,} with {found['snapshots']:>5} snapshots: "
+        f"{found['path']:<7}{found['batch']:>8,} rows into {found['rows']:>9,} of {found['columns']} columns "
+        f"with {found['snapshots']:>5} snapshots: "
         f"CPU {found['cpu_ms']:7.1f} ms (Python {found['python_ms']:.1f}, JVM {found['jvm_ms']:.1f}, "
         f"of it JIT {found['jit_ms']:.1f}, GC {found['gc_ms']:.1f}), wall {found['wall_ms']:.0f} ms, "
         f"upkeep {found['upkeep_cpu_ms']:.1f} ms, {found['objects']} objects, {found['bytes'] / 1e3:.0f} kB"
@@ -150,18 +171,19 @@ def _mean(blocks: Sequence[_Block]) -> dict[str, float | list[float]]:
 class _Side:
     """A table that one path writes, and the rows that it must contain."""
 
-    def __init__(self, lakehouse: SparkLakehouse, warehouse: Path, path: str, rows: int, pause: float) -> None:
+    def __init__(self, lakehouse: SparkLakehouse, warehouse: Path, path: str, table: Table, pause: float) -> None:
         self._pause = pause
         self._lakehouse = lakehouse
         self._warehouse = warehouse
         self._path = path
-        self._name = f"{path}_{rows}"
+        self._name = f"{path}_{table.rows}_{table.columns}"
+        self._columns = table.columns
         self._random = np.random.default_rng(7)
-        self._load = Load(rows)
-        self._stored = stored_rows(np.arange(1, rows + 1), self._random)
+        self._rows = table.rows
+        self._stored = _wide(stored_rows(np.arange(1, table.rows + 1), self._random), table.columns)
         self._changes: list[pa.Table] = []
         self._events = self._commits = 0
-        self._lakehouse.table(HEADRACE, self._name, TableOptions()).evolve(SCHEMA, [KEY])
+        self._lakehouse.table(HEADRACE, self._name, TableOptions()).evolve(self._stored.schema, [KEY])
         fill(warehouse.parent / self._name, self._stored, self._name)
         self._open()
 
@@ -225,14 +247,16 @@ class _Side:
         """How many rows are not as expected, as PyIceberg reads them and as Spark reads them."""
         expected = _newest([self._stored, *self._changes])
         table = static_table(self._warehouse, HEADRACE, self._name)
-        by_pyiceberg = table.scan(selected_fields=tuple(SCHEMA.names)).to_arrow()
-        by_spark = session().table(f"lake.{HEADRACE}.{self._name}").select(*SCHEMA.names).toArrow()
+        by_pyiceberg = table.scan(selected_fields=tuple(expected.column_names)).to_arrow()
+        by_spark = session().table(f"lake.{HEADRACE}.{self._name}").select(*expected.column_names).toArrow()
         return differences(by_pyiceberg, expected) + differences(by_spark, expected)
 
     def _updates(self, batch: int) -> Any:
-        actions = random_updates(Load(self._load.rows, updates=batch), self._random, self._events)
+        ids = self._random.choice(self._rows, batch, replace=False) + 1
+        rows = _wide(stored_rows(ids, self._random), self._columns)
+        actions = updates_of(rows, self._events)
         self._events += batch
-        self._changes.append(pa.table([column.values for column in actions.columns], SCHEMA))
+        self._changes.append(rows)
         return actions
 
     def _merge(self, actions: Any) -> None:
@@ -265,6 +289,13 @@ class _Side:
         version = (metadata / "version-hint.text").read_text().strip()
         snapshots: list[dict[str, Any]] = json.loads((metadata / f"v{version}.metadata.json").read_text())["snapshots"]
         return snapshots
+
+
+def _wide(rows: pa.Table, columns: int) -> pa.Table:
+    """Add texts and integers until the rows have so many columns."""
+    for number in range(len(rows.column_names), columns):
+        rows = rows.append_column(f"column_{number}", rows["note" if number % 2 else "qty"])
+    return rows
 
 
 def _newest(changes: Sequence[pa.Table]) -> pa.Table:

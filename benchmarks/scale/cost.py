@@ -50,7 +50,7 @@ def usages(results: Mapping[str, Any]) -> Iterator[Usage]:
     for found in results.get("commit", {}).get("commits", ()):
         path = "direct commit" if found["path"] == "direct" else "MERGE"
         cpu_ms = found["cpu_ms"] + found["upkeep_cpu_ms"]
-        name = f"{path} of {found['batch']:,} rows into {found['rows']:,}, with upkeep"
+        name = f"{path} of {found['batch']:,} rows into {found['rows']:,} of {found['columns']} columns, with upkeep"
         yield _usage(name, found["batch"], cpu_ms, found["objects"])
 
 
@@ -73,11 +73,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not chosen.json.exists():
         print(f"{chosen.json} does not exist: run make scale, or name a result with --json", file=sys.stderr)
         return 1
-    print(f"{'a million changes':<72}{'changes a commit':>17}{'CPU s':>9}{'PUTs':>9}{'CPU':>10}{'PUTs':>10}{'sum':>10}")
+    print(f"{'a million changes':<78}{'changes a commit':>17}{'CPU s':>9}{'PUTs':>9}{'CPU':>10}{'PUTs':>10}{'sum':>10}")
     for usage in usages(json.loads(chosen.json.read_text())):
         cpu, requests = usage.cost(chosen.core_hour, chosen.thousand_puts)
         print(
-            f"{usage.name:<72}{usage.changes:>17,.0f}{usage.cpu_seconds:>9,.0f}{usage.requests:>9,.0f}"
+            f"{usage.name:<78}{usage.changes:>17,.0f}{usage.cpu_seconds:>9,.0f}{usage.requests:>9,.0f}"
             f"{cpu:>10.4f}{requests:>10.4f}{cpu + requests:>10.4f}"
         )
     return 0

@@ -19,7 +19,7 @@ from benchmarks.scale.machine import QUIET_CORES
 PAGE = Path(__file__).parents[2] / "docs" / "performance.md"
 BEGIN, END = "<!-- generated from the results of make scale: begin -->", "<!-- generated: end -->"
 
-Results = Mapping[str, Any]
+Figures = Mapping[str, Any]
 
 
 def main() -> None:
@@ -30,54 +30,79 @@ def main() -> None:
         (RESULTS.parent / name).write_text(picture)
 
 
-def with_results(page: str, results: Results) -> str:
+def with_results(page: str, results: Figures) -> str:
     """Return the page with the results between its two marks."""
     head, _, rest = page.partition(BEGIN)
     _, _, tail = rest.partition(END)
     return "\n\n".join([head + BEGIN, *_sections(results), END + tail])
 
 
-def pictures(results: Results) -> dict[str, str]:
+def pictures(results: Figures) -> dict[str, str]:
     """Return the pictures by file name."""
     found = {}
     if lane := results.get("commit"):
-        found["commit.svg"] = _commit_picture(lane["commits"])
-        found["history.svg"] = _history_picture(lane["histories"])
+        tables: dict[tuple[int, int], list[Figures]] = {}
+        for each in lane["commits"]:
+            tables.setdefault((each["rows"], each["columns"]), []).append(each)
+        if sized := [commits for commits in tables.values() if len(_sizes(commits)) > 1]:
+            found["commit.svg"] = _commit_picture(lane, sized)
+        if wide := [each for commits in tables.values() if len(_sizes(commits)) == 1 for each in commits]:
+            found["columns.svg"] = _columns_picture(lane, wide)
+        found["history.svg"] = _history_picture(lane)
     if lane := results.get("bulk"):
-        bars = [(result["name"], result["events_per_cpu_s"]) for result in lane["results"]]
-        events = lane["results"][0]["events"]
-        title = f"{events:,} events into {lane['rows']:,} rows in one go: events per CPU second"
-        found["bulk.svg"] = bar_chart(title, "events per CPU s", bars)
+        found["bulk.svg"] = _bulk_picture(lane)
     if lane := results.get("bursts"):
         found["bursts.svg"] = _bursts_picture(lane)
     if lane := results.get("tables"):
-        found["tables.svg"] = _tables_picture(lane["results"])
-        found["tables-cpu.svg"] = _tables_cpu_picture(lane["results"])
+        found["tables.svg"] = _tables_picture(lane)
+        found["tables-cpu.svg"] = _tables_cpu_picture(lane)
     return found
 
 
 # -- pictures ---------------------------------------------------------------------------------------------------------
 
 
-def _commit_picture(commits: Sequence[Mapping[str, Any]]) -> str:
-    names = {"merge": "MERGE", "direct": "without a Spark job"}
-    tables = sorted({found["rows"] for found in commits})
+_PATHS = {"merge": "MERGE", "direct": "without a Spark job"}
+
+
+def _titled(lane: Figures, title: str) -> str:
+    return f"{title} (preliminary)" if lane["other_cores"] > QUIET_CORES else title
+
+
+def _sizes(commits: Sequence[Figures]) -> list[int]:
+    return sorted({each["batch"] for each in commits})
+
+
+def _commit_picture(lane: Figures, tables: Sequence[Sequence[Figures]]) -> str:
     series = [
         Series(
-            f"{name}, table of {rows:,} rows",
-            [(each["batch"], each["cpu_ms"]) for each in commits if (each["path"], each["rows"]) == (path, rows)],
+            f"{name}, table of {commits[0]['rows']:,} rows",
+            [(each["batch"], each["cpu_ms"]) for each in commits if each["path"] == path],
             color,
             dash,
         )
-        for dash, rows in enumerate(tables)
-        for color, (path, name) in enumerate(names.items())
+        for dash, commits in enumerate(tables)
+        for color, (path, name) in enumerate(_PATHS.items())
     ]
-    batches = sorted({found["batch"] for found in commits})
-    x = Axis("rows of a commit", logarithmic=True, ticks=batches)
-    return line_chart("CPU time of a commit", x, Axis("CPU ms, Python and JVM", logarithmic=True), series)
+    x = Axis("rows of a commit", logarithmic=True, ticks=_sizes([each for commits in tables for each in commits]))
+    return line_chart(
+        _titled(lane, "CPU time of a commit"), x, Axis("CPU ms, Python and JVM", logarithmic=True), series
+    )
 
 
-def _history_picture(histories: Sequence[Mapping[str, Any]]) -> str:
+def _columns_picture(lane: Figures, commits: Sequence[Figures]) -> str:
+    series = [
+        Series(name, [(each["columns"], each["cpu_ms"]) for each in commits if each["path"] == path], color)
+        for color, (path, name) in enumerate(_PATHS.items())
+    ]
+    title = f"CPU time of a commit of {commits[0]['batch']:,} rows into {commits[0]['rows']:,}"
+    ticks = sorted({each["columns"] for each in commits})
+    x = Axis("columns", logarithmic=len(ticks) > 1, ticks=ticks)
+    return line_chart(_titled(lane, title), x, Axis("CPU ms, Python and JVM", logarithmic=True), series)
+
+
+def _history_picture(lane: Figures) -> str:
+    histories = [found for found in lane["histories"] if len(found["blocks"]) > 1]
     series = [
         Series(
             f"table of {found['rows']:,} rows{'' if color else ', from a cold JVM'}",
@@ -87,20 +112,26 @@ def _history_picture(histories: Sequence[Mapping[str, Any]]) -> str:
         for color, found in enumerate(histories)
     ]
     title = f"Commits of {histories[0]['batch']} rows in a row, with their upkeep"
-    return line_chart(title, Axis("commits so far"), Axis("CPU ms a commit, mean of a hundred"), series)
+    return line_chart(_titled(lane, title), Axis("commits so far"), Axis("CPU ms a commit, mean of a hundred"), series)
 
 
-def _bursts_picture(lane: Mapping[str, Any]) -> str:
+def _bulk_picture(lane: Figures) -> str:
+    bars = [(result["name"], result["events_per_cpu_s"]) for result in lane["results"]]
+    title = f"{lane['results'][0]['events']:,} events into {lane['rows']:,} rows in one go"
+    return bar_chart(_titled(lane, title), "events per CPU s", bars)
+
+
+def _bursts_picture(lane: Figures) -> str:
     series = [
         Series(result["name"], list(enumerate(result["cpu_s_by_burst"], 1)), color)
         for color, result in enumerate(lane["results"])
     ]
-    burst = lane["results"][0]["burst"]
-    title = f"Bursts of {burst:,} events into {lane['rows']:,} rows, from cold JVMs"
-    return line_chart(title, Axis("burst"), Axis("CPU s of a burst"), series)
+    title = f"Bursts of {lane['results'][0]['burst']:,} events into {lane['rows']:,} rows, from cold JVMs"
+    return line_chart(_titled(lane, title), Axis("burst"), Axis("CPU s of a burst"), series)
 
 
-def _tables_picture(results: Sequence[Mapping[str, Any]]) -> str:
+def _tables_picture(lane: Figures) -> str:
+    results = lane["results"]
     series = [
         Series(f"{name}, {label}", [(each["tables"], each[key]) for each in chosen], color, dash)
         for color, (name, chosen) in enumerate(_by_contestant(results).items())
@@ -108,16 +139,17 @@ def _tables_picture(results: Sequence[Mapping[str, Any]]) -> str:
     ]
     title = f"Age of a change at its commit, {results[0]['rate']} changes a second in all tables"
     ticks = sorted({each["tables"] for each in results})
-    return line_chart(title, Axis("tables", logarithmic=len(ticks) > 1, ticks=ticks), Axis("seconds"), series)
+    x = Axis("tables", logarithmic=len(ticks) > 1, ticks=ticks)
+    return line_chart(_titled(lane, title), x, Axis("seconds"), series)
 
 
-def _tables_cpu_picture(results: Sequence[Mapping[str, Any]]) -> str:
-    bars = [(f"{each['name']}: {each['tables']} tables", each["cpu_ms_per_commit"]) for each in results]
-    return bar_chart("CPU time of all processes for each commit", "ms", bars)
+def _tables_cpu_picture(lane: Figures) -> str:
+    bars = [(f"{each['name']}: {each['tables']} tables", each["cpu_ms_per_commit"]) for each in lane["results"]]
+    return bar_chart(_titled(lane, "CPU time of all processes for each commit"), "ms", bars)
 
 
-def _by_contestant(results: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
-    found: dict[str, list[Mapping[str, Any]]] = {}
+def _by_contestant(results: Sequence[Figures]) -> dict[str, list[Figures]]:
+    found: dict[str, list[Figures]] = {}
     for each in results:
         found.setdefault("Headrace" if each["contestant"] == "headrace" else "Flink", []).append(each)
     return found
@@ -126,7 +158,7 @@ def _by_contestant(results: Sequence[Mapping[str, Any]]) -> dict[str, list[Mappi
 # -- text -------------------------------------------------------------------------------------------------------------
 
 
-def _sections(results: Results) -> Iterator[str]:
+def _sections(results: Figures) -> Iterator[str]:
     sections = {"commit": _commit, "bulk": _bulk, "bursts": _bursts, "tables": _tables}
     for lane, section in sections.items():
         if lane in results:
@@ -136,7 +168,7 @@ def _sections(results: Results) -> Iterator[str]:
         yield from _usage(results)
 
 
-def _origin(lane: Mapping[str, Any]) -> Iterator[str]:
+def _origin(lane: Figures) -> Iterator[str]:
     """Say how the figures came about, and whether the machine was quiet."""
     if lane["other_cores"] > QUIET_CORES:
         yield f"**Preliminary**: other processes used {lane['other_cores']} cores of the machine during this run."
@@ -148,7 +180,7 @@ def _origin(lane: Mapping[str, Any]) -> Iterator[str]:
     )
 
 
-def _commit(lane: Mapping[str, Any]) -> Iterator[str]:
+def _commit(lane: Figures) -> Iterator[str]:
     yield "## One commit"
     yield "![CPU time of a commit by its rows, without a Spark job and by MERGE](performance/commit.svg)"
     yield _paragraph(
@@ -156,12 +188,23 @@ def _commit(lane: Mapping[str, Any]) -> Iterator[str]:
         "after a warm-up. CPU time is that of Python and the JVM, with JIT compiler and garbage collector. Upkeep is "
         "counted apart. Objects are what an object store would have: no checksum files, no version hint."
     )
-    columns = ["table", "snapshots", "rows of a commit", "path", "CPU ms", "Python", "JVM", "of it JIT", "wall ms"]
+    columns = [
+        "table",
+        "columns",
+        "snapshots",
+        "rows of a commit",
+        "path",
+        "CPU ms",
+        "Python",
+        "JVM",
+        "of it JIT",
+        "wall ms",
+    ]
     yield _table(
         [*columns, "upkeep, CPU ms", "objects", "kB"],
         [
             [
-                *(f"{each['rows']:,}", f"{each['snapshots']:,}", f"{each['batch']:,}"),
+                *(f"{each[name]:,}" for name in ("rows", "columns", "snapshots", "batch")),
                 "direct" if each["path"] == "direct" else "MERGE",
                 *(f"{each[name]:.1f}" for name in ("cpu_ms", "python_ms", "jvm_ms", "jit_ms")),
                 *(f"{each['wall_ms']:.0f}", f"{each['upkeep_cpu_ms']:.1f}"),
@@ -170,10 +213,12 @@ def _commit(lane: Mapping[str, Any]) -> Iterator[str]:
             for each in lane["commits"]
         ],
     )
+    if len({each["columns"] for each in lane["commits"]}) > 1:
+        yield "![CPU time of a commit by the columns of the table](performance/columns.svg)"
     yield "![CPU time of a commit while the history grows](performance/history.svg)"
 
 
-def _bulk(lane: Mapping[str, Any]) -> Iterator[str]:
+def _bulk(lane: Figures) -> Iterator[str]:
     events = lane["results"][0]["events"]
     yield "## Many updates in one go"
     yield "![Events per CPU second of each contestant](performance/bulk.svg)"
@@ -195,7 +240,7 @@ def _bulk(lane: Mapping[str, Any]) -> Iterator[str]:
     yield from _scans(lane)
 
 
-def _bursts(lane: Mapping[str, Any]) -> Iterator[str]:
+def _bursts(lane: Figures) -> Iterator[str]:
     first = lane["results"][0]
     yield "## Bursts"
     yield "![CPU time of each burst](performance/bursts.svg)"
@@ -212,7 +257,7 @@ def _bursts(lane: Mapping[str, Any]) -> Iterator[str]:
     yield from _scans(lane)
 
 
-def _scans(lane: Mapping[str, Any]) -> Iterator[str]:
+def _scans(lane: Figures) -> Iterator[str]:
     timed = [each for each in lane["results"] if each["scan_s"]]
     if not timed:
         return
@@ -228,7 +273,7 @@ def _seconds(value: float | str) -> str:
     return value if isinstance(value, str) else f"{value:.2f}"
 
 
-def _tables(lane: Mapping[str, Any]) -> Iterator[str]:
+def _tables(lane: Figures) -> Iterator[str]:
     yield "## Many tables"
     yield "![Age of a change at its commit by the number of tables](performance/tables.svg)"
     yield _paragraph(
@@ -250,7 +295,7 @@ def _tables(lane: Mapping[str, Any]) -> Iterator[str]:
     yield "![CPU time of all processes for each commit](performance/tables-cpu.svg)"
 
 
-def _usage(results: Results) -> Iterator[str]:
+def _usage(results: Figures) -> Iterator[str]:
     yield "## A million changes"
     yield _paragraph(
         "CPU time and PUT requests of a million changes in the cases above. `python -m benchmarks.scale.cost` "

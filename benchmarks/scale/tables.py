@@ -95,7 +95,7 @@ def _measure(run: Run, sink: Sink) -> dict[str, Any]:
 class FlinkSink:
     """One job with a source, a table and an INSERT for each topic, as a user writes them by hand."""
 
-    name = f"{NAME}, checkpoints every {FLINK_CHECKPOINT} ms"
+    name = f"{NAME}, commits every {FLINK_CHECKPOINT // 1000} s"
 
     def __init__(self, bootstrap_servers: str, root: Path) -> None:
         self.warehouse = root / "warehouse"
