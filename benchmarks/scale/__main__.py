@@ -123,13 +123,13 @@ def _parser() -> argparse.ArgumentParser:
     group = parser.add_argument_group("tables")
     group.add_argument("--tables", type=int, nargs="+", metavar="N", help="numbers of tables (default: 50 200)")
     group.add_argument("--rate", type=int, metavar="N", help="changes a second in all tables together (default: 400)")
-    group.add_argument("--seconds", type=int, metavar="N", help="how long changes are sent (default: 60)")
+    group.add_argument("--seconds", type=int, metavar="N", help="how long changes are sent (default: 45)")
     group = parser.add_argument_group("commit")
     group.add_argument("--rows", type=int, metavar="N", help="one table of N rows instead of those of the default")
     group.add_argument("--columns", type=int, metavar="N", help="the same, with N columns")
     group.add_argument("--batches", type=int, nargs="+", metavar="N", help="the same, with commits of N rows")
     group.add_argument("--history", type=int, metavar="N", help="the same, with N commits before the measured ones")
-    group.add_argument("--rounds", type=int, metavar="N", help="blocks of commits of each path and size (default: 3)")
+    group.add_argument("--rounds", type=int, metavar="N", help="blocks of commits of each path and size (default: 2)")
     return parser
 
 

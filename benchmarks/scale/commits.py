@@ -61,7 +61,7 @@ class Plan:
     """
 
     tables: Sequence[Table]
-    rounds: int = 3
+    rounds: int = 2
     warm_up: int = 16
     pause: float = 5.0
 

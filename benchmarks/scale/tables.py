@@ -35,7 +35,7 @@ class Plan:
     contestants: Sequence[str] = (HEADRACE, FLINK)
     tables: Sequence[int] = (50, 200)
     rate: int = 400
-    seconds: int = 60
+    seconds: int = 45
 
 
 FULL = Plan()
