@@ -95,3 +95,19 @@ def short_form_of_lane(lane: str, folder: Path) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(result.read_text())[lane]
     assert found["wrong_rows"] == 0
     return found
+
+
+@pytest.mark.spark
+def test_short_benchmark_of_the_ledger_leaves_deleted_rows_deleted(tmp_path: Path) -> None:
+    """Late inserts of rows that are in the ledger are ignored, and others are applied."""
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.ledger", "--quick"],
+        cwd=REPOSITORY,
+        env={**os.environ, **QUICK_START, "PYTHONPATH": "dev", "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    assert "ledger: every table contains the expected rows" in done.stdout

@@ -33,6 +33,8 @@ _NO_SUCH_TABLE = (
 _ROWS_PER_TASK = 10_000
 _MAX_TASKS = 16
 _ROWS_PER_BATCH = 10_000
+_BYTES_PER_ROW_GROUP = 8 * 1024 * 1024
+"""Of a result in a shared file: a reader has a complete column of a row group in memory."""
 _SHUFFLED_PER_CORE = 3
 """Spark's guide to tuning recommends two or three. Adaptive execution joins small ones."""
 
@@ -114,9 +116,10 @@ class TableSession:
         try:
             with self.calling():
                 self._spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")  # INT96 ends in 2262
-                self._spark.sql(query).write.parquet(str(folder))
+                rows = self._spark.sql(query)
+                rows.write.option("parquet.block.size", _BYTES_PER_ROW_GROUP).parquet(str(folder))
             for path in sorted(folder.glob("*.parquet")):
-                with pq.ParquetFile(path) as file:
+                with pq.ParquetFile(path, pre_buffer=False) as file:  # otherwise the complete file, until its end
                     yield from (pa.Table.from_batches([batch]) for batch in file.iter_batches(_ROWS_PER_BATCH))
         finally:
             shutil.rmtree(folder, ignore_errors=True)
