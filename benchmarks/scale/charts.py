@@ -81,7 +81,7 @@ def bar_chart(title: str, label: str, bars: Sequence[tuple[str, float]]) -> str:
     shapes = []
     for index, (name, value) in enumerate(bars):
         top = 58 + index * (_BAR + 22)
-        width = (_WIDTH - 150) * value / widest
+        width = (_WIDTH - 210) * value / widest
         shapes += [
             _text(20, top, name),
             f'<rect x="20" y="{top + 5:g}" width="{width:.1f}" height="{_BAR - 10}" fill="{_COLORS[index % 6]}"/>',
