@@ -61,7 +61,7 @@ def shared(seed: int, lanes: int) -> Delivery:
     ("format_name", "seeds", "lanes"),
     [
         ("iceberg", [1], 36),
-        pytest.param("iceberg", range(2, 7), 100, marks=[pytest.mark.long, pytest.mark.timeout(1800)]),
+        pytest.param("iceberg", range(2, 22), 100, marks=[pytest.mark.long, pytest.mark.timeout(1800)]),
         pytest.param("delta", [7], 50, marks=[pytest.mark.long, pytest.mark.timeout(900)]),
     ],
 )
