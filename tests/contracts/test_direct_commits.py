@@ -215,9 +215,10 @@ def test_a_commit_whose_answer_is_lost_counts_once(shop: Shop, commits: Commits)
     """The commit is found by its write id, and the index learns of it."""
     table = shop.open()
     table.evolve(ITEM, ["id"])
-    apply(table, item(1, position=10), item(2, position=10))
+    apply(table, *(item(key, position=10) for key in (1, 2, 4)))
     before, commits.lost = shop.row_ids(), True
-    apply(table, item(1, "ours", position=20), item(3, "ours", position=20))
+    lost = [item(1, "ours", position=20), item(3, "ours", position=20), delete({"id": 4}, position=20)]
+    assert apply(table, *lost) == (2, 1)
     assert apply(table, item(3, "again", position=30), delete({"id": 1}, position=30)) == (1, 1)
     assert shop.rows() == {2: ("n", "o", 1), 3: ("again", "o", 1)}
     assert shop.row_ids()[2] == before[2]

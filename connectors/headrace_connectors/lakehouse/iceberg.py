@@ -18,7 +18,7 @@ from headrace_connectors.lakehouse.direct.index_memory import IndexMemory
 from headrace_connectors.lakehouse.direct.small_files import SmallFiles
 from headrace_connectors.lakehouse.failures import Conflict
 from headrace_connectors.lakehouse.iceberg_compaction import IcebergCompaction
-from headrace_connectors.lakehouse.iceberg_table import IcebergTable
+from headrace_connectors.lakehouse.iceberg_table import IcebergTable, commit_result
 from headrace_connectors.lakehouse.merge import text_literal
 from headrace_connectors.lakehouse.schema import column_list, quoted, sql_type
 from headrace_connectors.lakehouse.table_format import (
@@ -35,7 +35,6 @@ from headrace_connectors.lakehouse.table_properties import FORMAT, FORMAT_VERSIO
 from headrace_connectors.lakehouse.table_session import TableSession
 
 _SNAPSHOT_PROPERTY = "spark.sql.iceberg.snapshot-property."
-_MERGED = "spark.merge-into.num-target-rows-"
 _CLEANED = "headrace.orphans-removed-at"
 _DAY = 24 * 3600 * 1_000_000
 _CLEANED_EVERY = 7 * _DAY
@@ -166,21 +165,8 @@ class IcebergFormat:
     def find_commit(self, session: TableSession, path: TablePath, write_id: str) -> CommitResult | None:
         """Read it from the table's snapshots; nearly always from the newest."""
         for snapshot in IcebergTable(session, self.sql_name(path)).snapshots():
-            summary = snapshot.summary
-            if summary.get(WRITE_ID) != write_id:
-                continue
-            # The counts of a MERGE are rows; the summary of an append contains ``added-records``.
-            merged = {name: int(summary.get(_MERGED + name, 0)) for name in ("updated", "inserted", "deleted")}
-            appended = 0 if any(name.startswith(_MERGED) for name in summary) else int(summary.get("added-records", 0))
-            hidden, rows = int(summary.get("total-position-deletes", 0)), int(summary.get("total-records", 0))
-            return CommitResult(
-                MergeCounts(merged["updated"] + merged["inserted"] + appended, merged["deleted"]),
-                first=snapshot.is_first,
-                files=int(summary.get("total-data-files", 0)) + int(summary.get("total-delete-files", 0)),
-                deleted_share=hidden / max(1, rows),
-                written=int(summary.get("added-files-size", 0)),
-                version=str(snapshot.id),
-            )
+            if snapshot.summary.get(WRITE_ID) == write_id:
+                return commit_result(snapshot)
         return None
 
     def carry(self, session: TableSession, path: TablePath, properties: Mapping[str, str]) -> bool:

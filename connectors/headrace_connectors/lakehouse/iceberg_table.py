@@ -21,13 +21,18 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from headrace.ports import MergeCounts
 from headrace_connectors.lakehouse import deletion_vectors
-from headrace_connectors.lakehouse.table_format import Head
+from headrace_connectors.lakehouse.table_format import CommitResult, Head
 from headrace_connectors.lakehouse.table_session import TableSession, java_member
 
 _MAGIC = {"parquet": b"PAR1", "puffin": b"PFA1"}
 """The last bytes of a file."""
 _SEARCH_SECONDS = 20.0
+_MERGED = "spark.merge-into.num-target-rows-"
+
+UPSERTED, DELETED_ROWS = "headrace.upserted", "headrace.deleted"
+"""The counts of a commit without a MERGE, in its summary: the answer to it may be lost."""
 
 
 class Snapshot(NamedTuple):
@@ -44,6 +49,29 @@ class Snapshot(NamedTuple):
     @property
     def is_first(self) -> bool:
         return self.parent is None and self.sequence <= 1
+
+
+def commit_result(snapshot: Snapshot) -> CommitResult:
+    """Return what a snapshot of this worker has changed, from its summary."""
+    summary = snapshot.summary
+
+    def number(name: str) -> int:
+        return int(summary.get(name, 0))
+
+    if UPSERTED in summary:
+        counts = MergeCounts(number(UPSERTED), number(DELETED_ROWS))
+    elif any(name.startswith(_MERGED) for name in summary):
+        counts = MergeCounts(number(_MERGED + "updated") + number(_MERGED + "inserted"), number(_MERGED + "deleted"))
+    else:
+        counts = MergeCounts(number("added-records"), 0)  # of an append
+    return CommitResult(
+        counts,
+        first=snapshot.is_first,
+        files=number("total-data-files") + number("total-delete-files"),
+        deleted_share=number("total-position-deletes") / max(1, number("total-records")),
+        written=number("added-files-size"),
+        version=str(snapshot.id),
+    )
 
 
 class IcebergTable:

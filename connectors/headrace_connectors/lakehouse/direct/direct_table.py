@@ -21,6 +21,7 @@ from headrace_connectors.lakehouse import deletion_vectors
 from headrace_connectors.lakehouse.direct.data_file import ParquetFile
 from headrace_connectors.lakehouse.direct.partitions import Partition
 from headrace_connectors.lakehouse.failures import DAMAGED, MISSING, Damage, without_values
+from headrace_connectors.lakehouse.iceberg_table import Snapshot
 from headrace_connectors.lakehouse.table_session import TableSession, java_member
 
 _JAVA_CLASS = "headrace.DirectTable"
@@ -109,9 +110,7 @@ class NewVector:
 class NewSnapshot:
     """A commit's snapshot, with its data files and its vectors in the order of the commit."""
 
-    snapshot: int
-    sequence: int
-    summary: Mapping[str, str]
+    snapshot: Snapshot
     files: Sequence[StoredFile]
     vectors: Sequence[VectorFile]
 
@@ -197,14 +196,15 @@ class DirectTable:
         request = b"".join([len(header).to_bytes(4, "big"), header, *contents])
         with self._calling():  # one call: py4j takes a tenth of a millisecond for each
             result = json.loads(self._java.commit(request))
-        self._snapshot = result["snapshot"]
+        snapshot = Snapshot(result["snapshot"], self._snapshot or None, result["sequence"], result["summary"])
+        self._snapshot = snapshot.id
         stored, row_id = [], result.get("first-row-id", 0)
         for file, path in zip(files, result.get("files", ()), strict=True):
             size, rows = len(file.rows.content), file.rows.rows
-            stored.append(StoredFile(path, file.partition, size, rows, row_id, result["sequence"], None))
+            stored.append(StoredFile(path, file.partition, size, rows, row_id, snapshot.sequence, None))
             row_id += rows
         places = [VectorFile(**place) for place in result.get("vectors", ())]
-        return NewSnapshot(result["snapshot"], result["sequence"], result["summary"], stored, places)
+        return NewSnapshot(snapshot, stored, places)
 
     def read_vector(self, vector: VectorFile | None) -> BitMap64:
         """Return the rows that a vector deletes."""

@@ -46,7 +46,6 @@ from headrace_connectors.lakehouse.direct.data_file import (
 from headrace_connectors.lakehouse.direct.direct_table import (
     DirectTable,
     NewFile,
-    NewSnapshot,
     NewVector,
     StoredFile,
     TableState,
@@ -65,6 +64,7 @@ from headrace_connectors.lakehouse.direct.key_index import (
 )
 from headrace_connectors.lakehouse.direct.partitions import divide
 from headrace_connectors.lakehouse.direct.stored_rows import Columns, read_rows
+from headrace_connectors.lakehouse.iceberg_table import DELETED_ROWS, UPSERTED, commit_result
 from headrace_connectors.lakehouse.ledger import row_versions
 from headrace_connectors.lakehouse.schema import DELETED, SOFT_COLUMNS, VERSION_COLUMNS
 from headrace_connectors.lakehouse.staging import in_lake_type
@@ -152,9 +152,9 @@ class IcebergDirectWriter:
             applied = AppliedActions(actions, locations, self._late(actions, locations), stored, marked)
             written, replaced = applied.written, locations[applied.applies & (locations != ABSENT)]
             deleted_rows = int((applied.applies & actions.delete).sum())
-            counts = MergeCounts(int(applied.applies.sum()) - deleted_rows, deleted_rows)
+            counts = {UPSERTED: int(applied.applies.sum()) - deleted_rows, DELETED_ROWS: deleted_rows}
             if not len(written) and not len(replaced):
-                return CommitResult(counts, made=False)
+                return CommitResult(MergeCounts(0, 0), made=False)
 
             row_ids = self._row_ids(locations[written])
             has_ids = row_ids.null_count < len(row_ids)
@@ -172,20 +172,20 @@ class IcebergDirectWriter:
                 for number, bitmap in deleted.items()
             ]
             self._state = None  # until the index contains the commit
-            snapshot = table.commit(files, vectors, properties)
+            commit = table.commit(files, vectors, {**properties, **{name: str(counts[name]) for name in counts}})
             new_locations = np.full(len(actions), ABSENT, np.int64)
-            for file, (_, part) in zip(snapshot.files, parts, strict=True):
+            for file, (_, part) in zip(commit.files, parts, strict=True):
                 new_locations[written[part]] = row_locations(self._next_number, np.arange(len(part)))
                 highest = max(applied.version.position[part].tolist())
                 ids = pc.fill_null(row_ids.take(pa.array(part)), -1).to_numpy() if has_ids else None
                 marks = BitMap64(np.flatnonzero(actions.delete[written[part]]).tolist())
                 self._register(_IndexedFile(file, highest, ids, marked=marks))
             self._index.put(keys.filter(pa.array(applied.applies)), new_locations[applied.applies])
-            for (other, bitmap), vector in zip(deleted.items(), snapshot.vectors, strict=True):
+            for (other, bitmap), vector in zip(deleted.items(), commit.vectors, strict=True):
                 indexed = self._files[other]
                 indexed.stored, indexed.deleted = replace(indexed.stored, vector=vector), bitmap
             self._state = state
-            return _result(counts, snapshot)
+            return commit_result(commit.snapshot)
 
     def stored(self, actions: Actions, schema: pa.Schema) -> Mapping[str, RowVersion]:
         """Read the versions in the newest snapshot."""
@@ -421,19 +421,3 @@ def _highest_position(parquet: pq.ParquetFile, name: str | None) -> bytes:
             text = pc.max(parquet.read_row_group(number, [name])[name]).as_py()
             highest = max(highest, (text or "").encode())
     return highest
-
-
-def _result(counts: MergeCounts, snapshot: NewSnapshot) -> CommitResult:
-    summary = snapshot.summary
-
-    def number(name: str) -> int:
-        return int(summary.get(name, 0))
-
-    return CommitResult(
-        counts,
-        first=snapshot.sequence == 1,
-        files=number("total-data-files") + number("total-delete-files"),
-        deleted_share=number("total-position-deletes") / max(1, number("total-records")),
-        written=number("added-files-size"),
-        version=str(snapshot.snapshot),
-    )
