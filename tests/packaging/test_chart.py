@@ -28,6 +28,7 @@ from support.repository.rendered_chart import (
 
 from headrace import __version__
 from headrace.config.directory_options import DirectorySettings
+from headrace.config.engine import EngineSettings
 from headrace.config.validation import WorkerDefaults, validate
 from headrace.core.connect.lifecycle import TargetState
 from headrace.core.connect.properties import parse_properties, properties_from_environment
@@ -327,14 +328,14 @@ def test_probes_wait_longer_than_the_worker_thinks() -> None:
         assert container(MINIMAL)[probe]["timeoutSeconds"] > 10
 
 
-@pytest.mark.parametrize("limit", ["2688Mi", "3Gi", "2900M", "2818572288"])
+@pytest.mark.parametrize("limit", ["2816Mi", "3Gi", "3000M", "2952790016"])
 def test_the_least_memory_limit_is_that_of_the_workers_plan(limit: str) -> None:
     """The chart refuses no limit with which the worker's parts fit, and accepts none with which they do not."""
     planned = JvmMemory.plan(None, "", 0)
-    least = sum(planned.parts().values()) + PYTHON_BYTES + 2 * LEAST_BYTES
-    assert least == 2688 * 1024 * 1024
+    least = sum(planned.parts().values()) + PYTHON_BYTES + EngineSettings().index_bytes + 2 * LEAST_BYTES
+    assert least == 2816 * 1024 * 1024
     pod(MINIMAL, "--set-string", f"resources.limits.memory={limit}")
-    assert run_helm("template", MINIMAL, "--set", "resources.limits.memory=2687Mi").returncode != 0
+    assert run_helm("template", MINIMAL, "--set", "resources.limits.memory=2815Mi").returncode != 0
 
 
 def test_services_and_tests_find_only_workers() -> None:
