@@ -86,7 +86,7 @@ class Service:
         self._config = config
         self._endpoints = Endpoints.listen(config)
         self._threads = WorkerThreads.start(config.lake.threads)
-        self._metrics = Metrics()
+        self._metrics = Metrics(tables=config.metrics.tables)
         self._feeds, self._lakehouse = connectors.feeds, connectors.lakehouse
         self._memory = memory_plan(config.lake.memory, self._lakehouse.memory())
         tasks = SinkTaskFactory(

@@ -39,6 +39,7 @@ from headrace.config.worker_options import (
     IdentitySettings,
     LakeSettings,
     LogSettings,
+    MetricsSettings,
     OverrideSettings,
     RestSettings,
     StorageSettings,
@@ -76,6 +77,7 @@ class WorkerConfig:
         "ignored",
         "lake",
         "listeners",
+        "metrics",
         "oauth",
         "overrides",
         "own_secrets",
@@ -106,6 +108,7 @@ class WorkerConfig:
         self.engine = parse_options(EngineSettings, properties)
         self.timing = parse_options(TimingSettings, properties)
         self.tracking = parse_options(TrackingSettings, properties)
+        self.metrics = parse_options(MetricsSettings, properties)
         self.overrides = parse_options(OverrideSettings, properties)
         self.distributed = distributed
         self.own_secrets = own_secrets

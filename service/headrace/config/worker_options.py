@@ -6,6 +6,7 @@ Tests: ``tests/unit/config/test_worker.py``.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from headrace.config.converter import JSON_CONVERTER, SIMPLE_HEADER_CONVERTER
 from headrace.config.directory_options import DirectorySettings
@@ -21,7 +22,7 @@ from headrace.config.rest_options import (
 )
 from headrace.config.rest_options import response_headers as check_response_headers
 from headrace.config.tls import TlsSettings
-from headrace.core.connect.config_def import Importance, Type, any_case, at_least, between
+from headrace.core.connect.config_def import Importance, InvalidValue, Type, any_case, at_least, between
 from headrace.core.connect.typed_options import definition, option, seconds, section
 
 _HIGH, _LOW = Importance.HIGH, Importance.LOW
@@ -304,6 +305,33 @@ class LogSettings:
     )
 
 
+def _table_count(name: str, value: Any) -> None:
+    if value is not None and value.lower() not in ("all", "none") and not (value.isascii() and value.isdigit()):
+        raise InvalidValue(f"Invalid value {value} for configuration {name}: must be all, none or a number of tables")
+
+
+def _tables(value: str) -> int | None:
+    return None if value.lower() == "all" else 0 if value.lower() == "none" else int(value)
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsSettings:
+    """What ``/metrics`` contains."""
+
+    tables: int | None = option(
+        "metrics.tables",
+        Type.STRING,
+        "20",
+        "Number of tables of the worker with metrics of their own: all, none or a number. Further tables of a task "
+        'share metrics with the label table="*", with sums of counters and the worst value of a gauge, so that '
+        "/metrics stays below 200 kB with hundreds of tables. Topics are limited in the same way. A table takes about "
+        "9 kB of the page.",
+        _LOW,
+        _table_count,
+        read=_tables,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class OverrideSettings:
     """Which client properties connectors may override."""
@@ -365,5 +393,6 @@ WORKER_OPTIONS = (
     + section("Topic tracking", definition(TrackingSettings).keys)
     + section("Overrides", definition(OverrideSettings).keys)
     + section("Log", definition(LogSettings).keys)
+    + section("Metrics", definition(MetricsSettings).keys)
     + section("Secrets", definition(SecretSettings).keys)
 )

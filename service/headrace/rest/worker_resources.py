@@ -7,10 +7,10 @@ soon as the port is bound. Tests: ``tests/rest/test_health.py``, ``tests/rest/te
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 from fastapi import APIRouter, Request, Response
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, StreamingResponse
 
 from headrace import __version__
 from headrace.core.model.errors import RestError
@@ -91,8 +91,8 @@ def logger_router(herder: Herder) -> APIRouter:
 _HEALTHY = "Worker has completed startup and is ready to handle requests."
 _UNHEALTHY = "Worker was unable to handle this request and may be unable to handle other requests."
 
-Exposition = Callable[[], Awaitable[tuple[bytes, str]]]
-"""Returns the metrics as text, and the content type."""
+Exposition = Callable[[], Awaitable[tuple[Sequence[bytes], str]]]
+"""Returns the metrics as text in parts, and the content type."""
 
 
 def health_router(worker: Worker, probes: WorkerHealth, metrics: Exposition) -> APIRouter:
@@ -125,8 +125,14 @@ def health_router(worker: Worker, probes: WorkerHealth, metrics: Exposition) -> 
 
     @routes.get("/metrics")
     async def scrape() -> Response:
-        body, content_type = await metrics()
-        return Response(body, headers={"content-type": content_type})
+        parts, content_type = await metrics()
+        length = str(sum(map(len, parts)))
+
+        async def body() -> AsyncIterator[bytes]:  # of a plain list, Starlette would send each part from a thread
+            for part in parts:
+                yield part
+
+        return StreamingResponse(body(), headers={"content-type": content_type, "content-length": length})
 
     return routes
 

@@ -186,3 +186,16 @@ def test_the_converters_of_a_worker_exist(option: str, name: str, words: str) ->
     """The worker does not start otherwise, as in Kafka Connect: every task that inherits one would fail."""
     with pytest.raises(ConfigError, match=words):
         WorkerConfig({**DISTRIBUTED, option: name})
+
+
+@pytest.mark.parametrize(("given", "tables"), [("all", None), ("NONE", 0), ("0", 0), (" 500 ", 500)])
+def test_tables_with_metrics_of_their_own(given: str, tables: int | None) -> None:
+    """All, none or a number."""
+    assert WorkerConfig({**DISTRIBUTED, "metrics.tables": given}).metrics.tables == tables
+
+
+@pytest.mark.parametrize("given", ["some", "-1", "1.5", "²"])
+def test_no_number_of_tables(given: str) -> None:
+    """The message names the option and what it accepts."""
+    with pytest.raises(ConfigError, match=r"configuration metrics\.tables: must be all, none or a number of tables"):
+        WorkerConfig({**DISTRIBUTED, "metrics.tables": given})

@@ -13,9 +13,11 @@ from dataclasses import dataclass, field
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
+from prometheus_client.samples import Sample
 
 from headrace.core.connect.lifecycle import State
 from headrace.ports import TopicPartition
+from headrace.runtime.metrics.exposition import LazyFamily
 from headrace.runtime.metrics.task_progress import Lag, no_lag
 
 SECONDS = 60
@@ -169,46 +171,70 @@ class TaskSensors:
         self._open.clear()
         self._in_states.clear()
 
-    def gauges(self) -> Iterator[tuple[str, str, float]]:
-        """Return name, help and value of the gauges that a task has while it exists."""
-        now = self.clock()
-        active = sum(records for waiting in self._open.values() for _, records in waiting)
-        yield "sink_task_sink_record_active_count", "Records read whose offsets are not committed yet", active
-        yield "sink_task_partition_count", "Partitions assigned to the task", self.partitions
-        if lag := self.lag():
-            yield "sink_task_sink_record_lag_max", "Largest lag of the task's partitions", max(lag.values())
-        yield "sink_task_put_batch_avg_time_ms", "Average time to write a batch", self.put_ms.average(now)
-        yield "sink_task_put_batch_max_time_ms", "Longest time to write a batch", self.put_ms.largest(now)
-        for name, recent in self._rates.items():
-            yield f"sink_task_{name}_rate", _RATES[name], recent.rate(now)
-        if self.last_error:
-            yield "task_error_last_error_timestamp", "Time of the last error, Unix time in ms", self.last_error
-        yield "connector_task_batch_size_avg", "Average records in a batch", self.batch.average(now)
-        yield "connector_task_batch_size_max", "Most records in a batch", self.batch.largest(now)
-        yield (
-            "connector_task_offset_commit_avg_time_ms",
-            "Average time of an offset commit",
-            self.commit_ms.average(now),
-        )
-        yield (
-            "connector_task_offset_commit_max_time_ms",
-            "Longest time of an offset commit",
-            self.commit_ms.largest(now),
-        )
-        done = self.commit_done.average(now)
-        yield "connector_task_offset_commit_success_percentage", "Share of successful offset commits, 0 to 1", done
-        yield "connector_task_offset_commit_failure_percentage", "Share of failed offset commits, 0 to 1", 1 - done
-        yield (
-            "connector_task_running_ratio",
-            "Share of time in which the task was running",
-            self._ratio(State.RUNNING, now),
-        )
-        yield "connector_task_pause_ratio", "Share of time in which the task was paused", self._ratio(State.PAUSED, now)
+    @property
+    def active(self) -> int:
+        """The records whose offsets are not committed yet."""
+        return sum(records for waiting in self._open.values() for _, records in waiting)
 
-    def _ratio(self, state: State, now: float) -> float:
+    def rate(self, name: str, now: float) -> float:
+        """Return the rate of a name in ``_RATES``."""
+        return self._rates[name].rate(now)
+
+    def ratio(self, state: State, now: float) -> float:
+        """Return the share of time in a state since the task came to this worker, NaN at its beginning."""
         current = {} if self._state is None else {self._state: now - self._since}
         lived = sum(self._in_states.values()) + sum(current.values())
         return (self._in_states[state] + current.get(state, 0.0)) / lived if lived else float("nan")
+
+
+_GAUGES: Mapping[str, tuple[str, Callable[[TaskSensors, float], float | None]]] = {
+    "sink_task_sink_record_active_count": (
+        "Records read whose offsets are not committed yet",
+        lambda task, now: task.active,
+    ),
+    "sink_task_partition_count": ("Partitions assigned to the task", lambda task, now: task.partitions),
+    "sink_task_sink_record_lag_max": (
+        "Largest lag of the task's partitions",
+        lambda task, now: max(task.lag().values(), default=None),
+    ),
+    "sink_task_put_batch_avg_time_ms": ("Average time to write a batch", lambda task, now: task.put_ms.average(now)),
+    "sink_task_put_batch_max_time_ms": ("Longest time to write a batch", lambda task, now: task.put_ms.largest(now)),
+    **{
+        f"sink_task_{name}_rate": (text, lambda task, now, name=name: task.rate(name, now))  # type: ignore[misc]
+        for name, text in _RATES.items()
+    },
+    "task_error_last_error_timestamp": (
+        "Time of the last error, Unix time in ms",
+        lambda task, now: task.last_error or None,
+    ),
+    "connector_task_batch_size_avg": ("Average records in a batch", lambda task, now: task.batch.average(now)),
+    "connector_task_batch_size_max": ("Most records in a batch", lambda task, now: task.batch.largest(now)),
+    "connector_task_offset_commit_avg_time_ms": (
+        "Average time of an offset commit",
+        lambda task, now: task.commit_ms.average(now),
+    ),
+    "connector_task_offset_commit_max_time_ms": (
+        "Longest time of an offset commit",
+        lambda task, now: task.commit_ms.largest(now),
+    ),
+    "connector_task_offset_commit_success_percentage": (
+        "Share of successful offset commits, 0 to 1",
+        lambda task, now: task.commit_done.average(now),
+    ),
+    "connector_task_offset_commit_failure_percentage": (
+        "Share of failed offset commits, 0 to 1",
+        lambda task, now: 1 - task.commit_done.average(now),
+    ),
+    "connector_task_running_ratio": (
+        "Share of time in which the task was running",
+        lambda task, now: task.ratio(State.RUNNING, now),
+    ),
+    "connector_task_pause_ratio": (
+        "Share of time in which the task was paused",
+        lambda task, now: task.ratio(State.PAUSED, now),
+    ),
+}
+"""The gauges that a task has while it exists: help text, and the value at a time; None is no sample."""
 
 
 class TaskCollector(Collector):
@@ -234,13 +260,18 @@ class TaskCollector(Collector):
         self._tasks = {labels: sensors for labels, sensors in self._tasks.items() if labels[0] != connector}
 
     def collect(self) -> Iterator[Metric]:
-        """Return one family per name, without the counts."""
-        families: dict[str, GaugeMetricFamily] = {}
-        for labels, sensors in self._tasks.items():
-            for name, text, value in sensors.gauges() if sensors.present else ():
-                family = families.setdefault(name, GaugeMetricFamily(PREFIX + name, text, labels=_LABELS))
-                family.add_metric(labels, value)
-        yield from families.values()
+        """Return one family per name, without the counts. Values are read while the samples are iterated."""
+        tasks = list(self._tasks.items())
+        now = self._clock()
+
+        def samples(name: str, value: Callable[[TaskSensors, float], float | None]) -> Iterator[Sample]:
+            for labels, task in tasks:
+                if task.present and (number := value(task, now)) is not None:
+                    yield Sample(name, dict(zip(_LABELS, labels, strict=True)), number)
+
+        for stem, (text, value) in _GAUGES.items():
+            name = PREFIX + stem
+            yield LazyFamily(name, text, "gauge", samples(name, value))
 
     def counts(self) -> Iterator[Metric]:
         """Return one family per count, also of tasks that do not run. May be called in any thread."""

@@ -3,6 +3,7 @@
 ``kafka_connect_*`` have the names of Strimzi's dashboards (``connect_metrics.py``, ``state_metrics.py``).
 ``headrace_*`` are Headrace's own, per table (``task_progress.py`` has freshness and lag). ``reselect_*`` are those of
 ``reselect.md`` section 9. Labels contain names of connectors, tasks, topics and tables, never keys or values.
+``table_series.py`` decides which tables share series, and ``exposition.py`` makes the text.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ import asyncio
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
@@ -24,8 +26,10 @@ from headrace.core.model.events import TableId
 from headrace.core.reselect.cache.rows import CacheUse
 from headrace.ports import Connections, EngineState, EngineStatus, TopicPartition, UpkeepReport
 from headrace.runtime.metrics.connect_metrics import StartupCounts, TaskCollector, TaskSensors
+from headrace.runtime.metrics.exposition import CONTENT_TYPE, text_in_turns, text_parts
 from headrace.runtime.metrics.state_metrics import DirectoryCollector, StateCollector
 from headrace.runtime.metrics.summaries import ConnectorSummary, Summaries
+from headrace.runtime.metrics.table_series import TableSeries
 from headrace.runtime.metrics.task_progress import ProgressCollector, TaskProgress
 from headrace.runtime.observation import Observer, StateObserver
 from headrace.runtime.pipeline.source_database import Query
@@ -36,8 +40,9 @@ from headrace.runtime.worker.stores import ConfigStore, StatusStore
 _TASK = ("connector", "task")
 _TABLE = (*_TASK, "table")
 _SECONDS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
+_WRITE_SECONDS = _SECONDS[2:]
 _FRESHNESS = (0.5, 1, 2, 3, 5, 10, 20, 30, 60, 120, 300, 900, 3600)
-_ROWS = (1, 10, 100, 1_000, 10_000, 50_000, 100_000, 250_000, 500_000)
+_ROWS = (1, 10, 100, 1_000, 10_000, 50_000, 100_000, 500_000)
 _RESELECT_COUNTERS: Mapping[str, tuple[str, tuple[str, ...], str]] = {
     "cells": ("reselect_cells", ("state", "column"), "Cells without a value after the fold, by state"),
     "resolved": ("reselect_resolved", ("step", "column"), "Cells without a value, by the step that resolved them"),
@@ -59,20 +64,37 @@ _RESELECT_COUNTERS: Mapping[str, tuple[str, tuple[str, ...], str]] = {
 
 
 class Metrics(StateObserver):
-    """The metrics of one worker. Each worker has its own registry, so one process can run several workers."""
+    """The metrics of one worker. Each worker has its own registries, so one process can run several workers.
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic, now: Callable[[], float] = time.time) -> None:
+    ``tables`` is the number of tables that have series of their own, None is all of them.
+    """
+
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
+        tables: int | None = None,
+    ) -> None:
+        # They are a fourth of the page, and Prometheus does not use them in this format.
+        disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
+        """Counters, histograms and other metrics that any thread may read."""
+        self._loop_registry = CollectorRegistry()
+        """Metrics that are computed from what only the event loop may read."""
+        self.tables = TableSeries(tables, partial(self._remove, "table"))
+        self.topics = TableSeries(tables, partial(self._remove, "topic"))
+        self.source_tables = TableSeries(tables)
         self._tasks = TaskCollector(clock)
-        self._progress = ProgressCollector(clock, now)
+        self._progress = ProgressCollector(clock, now, self.tables, self.topics)
         self._summaries = Summaries(self._tasks, self._progress, now)
         self._startups = StartupCounts()
         self._connector_states: dict[str, State] = {}
         self._task_states: dict[tuple[str, int], State] = {}
-        self._of_connectors: list[Counter | Gauge | Histogram] = []
+        self._of_connectors: dict[Counter | Gauge | Histogram, tuple[str, ...]] = {}
+        """The metrics whose series belong to connectors, with their labels."""
         self._states: StateCollector | None = None
-        self.registry.register(self._tasks)
-        self.registry.register(self._progress)
+        self._loop_registry.register(self._tasks)
+        self._loop_registry.register(self._progress)
         self._table_metrics()
         self._reselect_metrics()
         self._info = Gauge("headrace_info", "Version of the worker", ["version"], registry=self.registry)
@@ -80,23 +102,31 @@ class Metrics(StateObserver):
 
     def exposition(self) -> tuple[bytes, str]:
         """Return all metrics as text, and the content type."""
-        return generate_latest(self.complete()), CONTENT_TYPE_LATEST
+        return b"".join(text_parts(self._families())), CONTENT_TYPE
 
-    async def scrape(self) -> tuple[bytes, str]:
-        """Return the same, without keeping the event loop from other work.
+    async def scrape(self) -> tuple[Sequence[bytes], str]:
+        """Return the same in parts, without keeping the event loop from other work.
 
-        The states and counts of thousands of tasks, and the text of all metrics, are made in a thread.
+        What only the event loop may read is read in turns with its other tasks, the rest in a thread.
         """
-        families = list(self.registry.collect())
-        return await asyncio.to_thread(lambda: generate_latest(self.complete(families))), CONTENT_TYPE_LATEST
+        of_loop = await text_in_turns(self._loop_registry.collect())
+        return of_loop + await asyncio.to_thread(lambda: list(text_parts(self._of_threads()))), CONTENT_TYPE
 
-    def complete(self, families: list[Metric] | None = None) -> CollectorRegistry:
-        """Return a registry with all metrics. ``families`` are those of ``registry``, if they have been collected."""
-        families = list(self.registry.collect()) if families is None else families
-        states = () if self._states is None else self._states.collect()
+    def complete(self) -> CollectorRegistry:
+        """Return a registry with all metrics of now."""
         registry = CollectorRegistry(auto_describe=False)
-        registry.register(_Families([*families, *self._tasks.counts(), *states]))
+        registry.register(_Families(list(self._families())))
         return registry
+
+    def _families(self) -> Iterator[Metric]:
+        yield from self._loop_registry.collect()
+        yield from self._of_threads()
+
+    def _of_threads(self) -> Iterator[Metric]:
+        yield from self.registry.collect()
+        yield from self._tasks.counts()
+        if self._states is not None:
+            yield from self._states.collect()
 
     def summaries(self) -> Sequence[ConnectorSummary]:
         """Return what the tasks of each connector have done on this worker since the last call, by name."""
@@ -129,6 +159,8 @@ class Metrics(StateObserver):
         if state is State.DESTROYED:
             self._connector_states.pop(connector, None)
             self._tasks.remove(connector)
+            for series in (self.tables, self.topics, self.source_tables):
+                series.remove(connector)
             for metric in self._of_connectors:
                 metric.remove_by_labels({"connector": connector})
             return
@@ -156,7 +188,7 @@ class Metrics(StateObserver):
         """Remove the gauges of a task that has failed or ended. Its counters stay until the connector is deleted."""
         self._progress.end(connector, str(task_number))
         reselect = (self.cache_rows, self.cache_bytes, self.cache_poisoned, self.cache_oldest, self.source_connections)
-        for gauge in (*reselect, self.files, self.deleted_share):
+        for gauge in reselect:
             gauge.remove_by_labels({"connector": connector, "task": str(task_number)})
 
     def watch(
@@ -167,26 +199,35 @@ class Metrics(StateObserver):
 
     def watch_engine(self, engine: Callable[[], EngineStatus]) -> None:
         """Add the metrics of the engine that writes tables."""
-        up = Gauge("headrace_spark_up", "Whether Spark runs (1) or not (0)", registry=self.registry)
+        up = Gauge("headrace_spark_up", "Whether Spark runs (1) or not (0)", registry=self._loop_registry)
         up.set_function(lambda: engine().state is EngineState.RUNNING)
         text = "Starts of Spark after it had ended, hung or not started"
-        restarts = Gauge("headrace_spark_restarts", text, registry=self.registry)
+        restarts = Gauge("headrace_spark_restarts", text, registry=self._loop_registry)
         restarts.set_function(lambda: engine().restarts)
 
     def watch_directory(self, directory: ConnectorDirectory) -> None:
         """Add the metrics of ``connectors.directory``."""
-        self.registry.register(DirectoryCollector(directory))
+        self._loop_registry.register(DirectoryCollector(directory))
+
+    def _remove(self, label: str, task: tuple[str, str], name: str) -> None:
+        """Remove the series of a table or topic of a task."""
+        for metric, labels in self._of_connectors.items():
+            if label in labels:
+                metric.remove_by_labels({"connector": task[0], "task": task[1], label: name})
 
     def _counter(self, name: str, doc: str, labels: tuple[str, ...]) -> Counter:
-        self._of_connectors.append(metric := Counter(name, doc, labels, registry=self.registry))
+        metric = Counter(name, doc, labels, registry=self.registry)
+        self._of_connectors[metric] = labels
         return metric
 
     def _gauge(self, name: str, doc: str, labels: tuple[str, ...]) -> Gauge:
-        self._of_connectors.append(metric := Gauge(name, doc, labels, registry=self.registry))
+        metric = Gauge(name, doc, labels, registry=self.registry)
+        self._of_connectors[metric] = labels
         return metric
 
     def _histogram(self, name: str, doc: str, labels: tuple[str, ...], buckets: tuple[float, ...]) -> Histogram:
-        self._of_connectors.append(metric := Histogram(name, doc, labels, registry=self.registry, buckets=buckets))
+        metric = Histogram(name, doc, labels, registry=self.registry, buckets=buckets)
+        self._of_connectors[metric] = labels
         return metric
 
     def _table_metrics(self) -> None:
@@ -202,16 +243,12 @@ class Metrics(StateObserver):
         self.batches = self._counter("headrace_batches", "Batches by the limit that closed them", (*_TABLE, "trigger"))
         self.batch_rows = self._histogram("headrace_batch_events", "Events per batch", _TABLE, _ROWS)
         self.write = self._histogram(
-            "headrace_write_seconds", "Time from the close of a batch to its durable rows", _TABLE, _SECONDS
+            "headrace_write_seconds", "Time from the close of a batch to its durable rows", _TABLE, _WRITE_SECONDS
         )
         stages = (*_TABLE, "stage")
         self.stage = self._counter("headrace_stage_seconds", "Time of each stage", stages)
         self.stage_cpu = self._counter(
             "headrace_stage_cpu_seconds", "CPU time of each stage in its own threads", stages
-        )
-        self.files = self._gauge("headrace_table_files", "Data files and delete files of a table", _TABLE)
-        self.deleted_share = self._gauge(
-            "headrace_table_deleted_ratio", "Share of the rows in the files that deletes hide from readers", _TABLE
         )
         self.written_bytes = self._counter(
             "headrace_table_written_bytes", "Bytes of new files by what wrote them: merge or upkeep", (*_TABLE, "by")
@@ -233,7 +270,7 @@ class Metrics(StateObserver):
             for kind, (name, labels, doc) in _RESELECT_COUNTERS.items()
         }
         self.queries = self._counter("reselect_queries", "SELECTs by result", (*_TABLE, "result"))
-        self.query_seconds = self._histogram("reselect_query_seconds", "Duration of a SELECT", _TABLE, _SECONDS)
+        self.query_seconds = self._histogram("reselect_query_seconds", "Duration of a SELECT", _TASK, _SECONDS)
         self.cache_rows = self._gauge("reselect_cache_rows", "Rows in a task's column cache", _TASK)
         self.cache_bytes = self._gauge("reselect_cache_bytes", "Approximate bytes in a task's column cache", _TASK)
         self.cache_poisoned = self._gauge(
@@ -250,10 +287,10 @@ class Metrics(StateObserver):
         self.visibility_wait = self._histogram(
             "reselect_visibility_wait_seconds",
             "Time spent waiting for transactions to become visible",
-            _TABLE,
+            _TASK,
             _SECONDS,
         )
-        self.query_keys = self._histogram("reselect_keys_per_query", "Rows requested by a SELECT", _TABLE, _ROWS)
+        self.query_keys = self._histogram("reselect_keys_per_query", "Rows requested by a SELECT", _TASK, _ROWS)
 
 
 class TaskMetrics(Observer):
@@ -279,10 +316,12 @@ class TaskMetrics(Observer):
         self._set_note = set_note
         self._tables = tables
         self._upkeep: dict[str, UpkeepReport] = {}
+        self._assigned_topics: set[str] = set()
 
     @contextmanager
     def stage(self, table: str, stage: str) -> Iterator[None]:
-        labels = (*self._labels, table, stage)
+        series = self._metrics.topics if stage == "decode" else self._metrics.tables
+        labels = (*self._labels, series.label(self._labels, table), stage)
         begin, cpu = time.perf_counter(), time.thread_time()
         try:
             yield
@@ -293,10 +332,13 @@ class TaskMetrics(Observer):
     def on_assignment(self, partitions: Collection[TopicPartition]) -> None:
         self._sensors.on_assignment(partitions)
         self._progress.begin_assignment()
+        topics = {partition.topic for partition in partitions}
+        self._metrics.topics.leave(self._labels, self._assigned_topics - topics)
+        self._assigned_topics = topics
 
     def on_chunk_decoded(self, partition: TopicPartition, records: int, skipped: int) -> None:
         self._sensors.count("sink_task_sink_record_read_total", records)
-        self._metrics.skipped.labels(*self._labels, partition.topic).inc(skipped)
+        self._metrics.skipped.labels(*self._labels, self._topic(partition.topic)).inc(skipped)
         if records:
             self._topic_seen(partition.topic)
 
@@ -325,10 +367,10 @@ class TaskMetrics(Observer):
 
     def on_losses(self, topic: str, losses: Mapping[str, int]) -> None:
         for loss, values in losses.items():
-            self._metrics.losses.labels(*self._labels, topic, loss).inc(values)
+            self._metrics.losses.labels(*self._labels, self._topic(topic), loss).inc(values)
 
     def on_batch_durable(self, batch: Batch, seconds: float, now: float) -> None:
-        metrics, labels = self._metrics, (*self._labels, batch.table)
+        metrics, labels = self._metrics, (*self._labels, self._table(batch.table))
         events = len(batch.content)
         self._sensors.count("sink_task_sink_record_send_total", events)
         metrics.events.labels(*labels).inc(events)
@@ -341,7 +383,7 @@ class TaskMetrics(Observer):
             metrics.freshness.labels(*labels).observe(freshness)
 
     def on_late_events(self, table: str, events: int) -> None:
-        self._metrics.late.labels(*self._labels, table).inc(events)
+        self._metrics.late.labels(*self._labels, self._table(table)).inc(events)
 
     def on_commit(self, offsets: Mapping[TopicPartition, int], seconds: float) -> None:
         self._sensors.offsets_committed(offsets)
@@ -362,22 +404,23 @@ class TaskMetrics(Observer):
         self._tables(blocked)
 
     def on_upkeep(self, table: str, report: UpkeepReport) -> None:
-        metrics, labels = self._metrics, (*self._labels, table)
+        metrics, labels = self._metrics, (*self._labels, self._table(table))
         before, self._upkeep[table] = self._upkeep.get(table, UpkeepReport()), report
         if report.merged_bytes < before.merged_bytes:  # the table was opened again
             before = UpkeepReport()
         metrics.written_bytes.labels(*labels, "merge").inc(report.merged_bytes - before.merged_bytes)
         metrics.written_bytes.labels(*labels, "upkeep").inc(max(0, report.upkeep_bytes - before.upkeep_bytes))
-        if report.files is not None:
-            metrics.files.labels(*labels).set(report.files)
-        if report.deleted_share is not None:
-            metrics.deleted_share.labels(*labels).set(report.deleted_share)
+        self._progress.record_upkeep(table, report)
 
     def on_tables_left(self, tables: Collection[str]) -> None:
         self._progress.remove_tables(tables)
-        for table in tables:
-            for gauge in (self._metrics.files, self._metrics.deleted_share):
-                gauge.remove_by_labels(dict(zip(_TABLE, (*self._labels, table), strict=True)))
+        self._metrics.tables.leave(self._labels, tables)
+
+    def _table(self, table: str) -> str:
+        return self._metrics.tables.label(self._labels, table)
+
+    def _topic(self, topic: str) -> str:
+        return self._metrics.topics.label(self._labels, topic)
 
 
 class ReselectTaskMetrics:
@@ -389,15 +432,14 @@ class ReselectTaskMetrics:
 
     def count(self, table: TableId, counter: str, labels: Sequence[str], amount: int) -> None:
         """Add to one of the counters in ``_RESELECT_COUNTERS``."""
-        self._metrics.reselect[counter].labels(*self._labels, _name(table), *labels).inc(amount)
+        self._metrics.reselect[counter].labels(*self._labels, self._table(table), *labels).inc(amount)
 
     def query(self, table: TableId, query: Query) -> None:
-        labels = (*self._labels, _name(table))
-        self._metrics.queries.labels(*labels, query.result).inc()
-        self._metrics.query_seconds.labels(*labels).observe(query.seconds)
-        self._metrics.query_keys.labels(*labels).observe(query.keys)
+        self._metrics.queries.labels(*self._labels, self._table(table), query.result).inc()
+        self._metrics.query_seconds.labels(*self._labels).observe(query.seconds)
+        self._metrics.query_keys.labels(*self._labels).observe(query.keys)
         if query.waited:
-            self._metrics.visibility_wait.labels(*labels).observe(query.waited)
+            self._metrics.visibility_wait.labels(*self._labels).observe(query.waited)
 
     def cache(self, use: CacheUse) -> None:
         self._metrics.cache_rows.labels(*self._labels).set(use.rows)
@@ -412,9 +454,9 @@ class ReselectTaskMetrics:
         for state, count in (("idle", now.idle), ("used", now.used), ("left_alone", now.left_alone)):
             self._metrics.source_connections.labels(*self._labels, state).set(count)
 
-
-def _name(table: TableId) -> str:
-    return f"{table.schema or table.database}.{table.table}"
+    def _table(self, table: TableId) -> str:
+        name = f"{table.schema or table.database}.{table.table}"
+        return self._metrics.source_tables.label(self._labels, name)
 
 
 class _Families(Collector):

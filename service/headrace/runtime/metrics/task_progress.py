@@ -6,18 +6,24 @@ to another task. These gauges are computed from the current partitions and unwri
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
+from prometheus_client.samples import Sample
 
 from headrace.core.batch.batch import Unwritten
 from headrace.core.connect.lifecycle import TableState
-from headrace.ports import TopicPartition
+from headrace.ports import TopicPartition, UpkeepReport
+from headrace.runtime.metrics.exposition import LazyFamily
+from headrace.runtime.metrics.table_series import SHARED, TableSeries
 
 _TASK = ("connector", "task")
 _TABLE = (*_TASK, "table")
+_STATE = (*_TABLE, "state")
+_PARTITION = (*_TASK, "topic", "partition")
 Lag = Callable[[], Mapping[TopicPartition, int]]
 
 
@@ -33,11 +39,13 @@ def nothing_unwritten() -> Mapping[str, Unwritten]:
 
 @dataclass(slots=True)
 class TableProgress:
-    """One table: source time and freshness of the newest durable batch in seconds, and what waits to be written."""
+    """One table: source time and freshness of the newest durable batch in seconds, what waits to be written, files."""
 
     source_time: float | None = None
     freshness: float | None = None
     unwritten: Unwritten | None = None
+    files: int | None = None
+    deleted_share: float | None = None
 
     def behind(self, since: float, now: float) -> float | None:
         """Return by how many seconds the table is behind, or was in a batch since ``since``; None without either."""
@@ -80,6 +88,14 @@ class TaskProgress:
         progress.freshness = max(now - progress.source_time, 0.0)
         return progress.freshness
 
+    def record_upkeep(self, table: str, report: UpkeepReport) -> None:
+        """Record the files of a table, where they are known."""
+        progress = self.tables.setdefault(table, TableProgress())
+        if report.files is not None:
+            progress.files = report.files
+        if report.deleted_share is not None:
+            progress.deleted_share = report.deleted_share
+
     def refresh(self) -> None:
         """Set the oldest events of each table that are not durable now."""
         if self.inherited:
@@ -96,16 +112,29 @@ class TaskProgress:
             self.tables.pop(table, None)
 
 
+_Tasks = Sequence[tuple[tuple[str, str], TaskProgress]]
+_Samples = Iterator[tuple[Mapping[str, str], float]]
+
+
 class ProgressCollector(Collector):
     """Collects the gauges of this worker's tasks. ``clock`` returns monotonic seconds, ``now`` Unix time in seconds.
 
     A failed table has no freshness and no age of its oldest event: its topics are not read, so both would be those of
-    the moment at which it failed.
+    the moment at which it failed. Tables and topics that share series (``table_series.py``) have their worst value in
+    them, or their sum, so that an alert applies to all of them. Samples are computed while they are iterated.
     """
 
-    def __init__(self, clock: Callable[[], float], now: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        now: Callable[[], float],
+        tables: TableSeries | None = None,
+        topics: TableSeries | None = None,
+    ) -> None:
         self._clock = clock
         self._now = now
+        self._tables = tables or TableSeries(None)
+        self._topics = topics or TableSeries(None)
         self._tasks: dict[tuple[str, str], TaskProgress] = {}
 
     def begin(self, connector: str, task: str) -> TaskProgress:
@@ -127,53 +156,113 @@ class ProgressCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Return one family per gauge."""
-        self.current()
-        yield self._lag()
+        tasks = list(self.current().items())
         clock, now = self._clock(), self._now()
+        yield _gauge("headrace_lag_records", "Records that the group has not committed", self._lag(tasks))
         yield self._of_tables(
+            tasks,
             "headrace_freshness_last_seconds",
             "Time since the source commit of the oldest unwritten event, or freshness of the last batch",
             lambda table: table.freshness_at(now),
             of_failed=False,
         )
         yield self._of_tables(
+            tasks,
             "headrace_source_time_seconds",
             "Source time of the newest visible row, Unix time",
             lambda table: table.source_time,
+            worst=min,
         )
         yield self._of_tables(
+            tasks,
             "headrace_oldest_unwritten_seconds",
             "Seconds since the oldest event that is not durable was read, 0 without such an event",
             lambda table: 0.0 if table.unwritten is None else max(clock - table.unwritten.since, 0.0),
             of_failed=False,
         )
-        yield self._states()
-
-    def _states(self) -> Metric:
-        family = GaugeMetricFamily(
-            "headrace_table_state", "1 for the current state of the table", labels=(*_TABLE, "state")
+        yield self._of_tables(
+            tasks, "headrace_table_files", "Data files and delete files of a table", lambda table: table.files
         )
-        for task, progress in self._tasks.items():
-            for table in {**progress.tables, **progress.blocked}:
-                family.add_metric((*task, table, progress.blocked.get(table, TableState.RUNNING)), 1)
-        return family
+        yield self._of_tables(
+            tasks,
+            "headrace_table_deleted_ratio",
+            "Share of the rows in the files that deletes hide from readers",
+            lambda table: table.deleted_share,
+        )
+        yield _gauge("headrace_table_state", "1 for the current state of the table", self._states(tasks))
+        own, shared = self._tables.counts()
+        yield _gauge(
+            "headrace_metrics_tables",
+            "Tables with series of their own, and tables that share the series with the label value *",
+            (({"series": series}, number) for series, number in (("own", own), ("shared", shared))),
+        )
 
-    def _lag(self) -> Metric:
-        labels = (*_TASK, "topic", "partition")
-        family = GaugeMetricFamily("headrace_lag_records", "Records that the group has not committed", labels=labels)
-        for task, progress in self._tasks.items():
-            for partition, records in progress.lag().items():
-                family.add_metric((*task, partition.topic, str(partition.partition)), records)
-        return family
+    def _states(self, tasks: _Tasks) -> _Samples:
+        """Return 1 per table and state, and how many tables of the shared series are in each state.
+
+        Tables that do not run are named beside those with series of their own, as many as ``metrics.tables`` allows.
+        """
+        names_left = self._tables.limit or 0
+        for task, progress in tasks:
+            shared: Counter[TableState] = Counter()
+            for table in {**progress.tables, **progress.blocked}:
+                state = progress.blocked.get(table, TableState.RUNNING)
+                label = self._tables.label(task, table)
+                if label == SHARED and state is not TableState.RUNNING and names_left:
+                    names_left, label = names_left - 1, table
+                if label == SHARED:
+                    shared[state] += 1
+                else:
+                    yield _labels(_STATE, *task, label, state), 1
+            for state, number in shared.items():
+                yield _labels(_STATE, *task, SHARED, state), number
+
+    def _lag(self, tasks: _Tasks) -> _Samples:
+        for task, progress in tasks:
+            shared, is_shared = 0, False
+            for partition, records in list(progress.lag().items()):
+                topic = self._topics.label(task, partition.topic)
+                if topic == SHARED:
+                    shared, is_shared = shared + records, True
+                else:
+                    yield _labels(_PARTITION, *task, topic, str(partition.partition)), records
+            if is_shared:
+                yield _labels(_PARTITION, *task, SHARED, SHARED), shared
 
     def _of_tables(
-        self, name: str, text: str, value: Callable[[TableProgress], float | None], *, of_failed: bool = True
+        self,
+        tasks: _Tasks,
+        name: str,
+        text: str,
+        value: Callable[[TableProgress], float | None],
+        *,
+        worst: Callable[[Iterable[float]], float] = max,
+        of_failed: bool = True,
     ) -> Metric:
-        family = GaugeMetricFamily(name, text, labels=_TABLE)
-        for task, progress in self._tasks.items():
-            for table, table_progress in progress.tables.items():
-                if not of_failed and progress.blocked.get(table) is TableState.FAILED:
-                    continue
-                if (number := value(table_progress)) is not None:
-                    family.add_metric((*task, table), number)
-        return family
+        """Return a gauge per table. The shared series has the ``worst`` value of its tables."""
+
+        def samples() -> _Samples:
+            for task, progress in tasks:
+                shared: list[float] = []
+                for table, table_progress in list(progress.tables.items()):
+                    if not of_failed and progress.blocked.get(table) is TableState.FAILED:
+                        continue
+                    if (number := value(table_progress)) is None:
+                        continue
+                    label = self._tables.label(task, table)
+                    if label == SHARED:
+                        shared.append(number)
+                    else:
+                        yield _labels(_TABLE, *task, label), number
+                if shared:
+                    yield _labels(_TABLE, *task, SHARED), worst(shared)
+
+        return _gauge(name, text, samples())
+
+
+def _labels(names: Sequence[str], *values: str) -> Mapping[str, str]:
+    return dict(zip(names, values, strict=True))
+
+
+def _gauge(name: str, text: str, samples: _Samples) -> Metric:
+    return LazyFamily(name, text, "gauge", (Sample(name, dict(labels), value) for labels, value in samples))

@@ -147,7 +147,7 @@ def test_every_counter_of_reselect_has_a_metric() -> None:
     assert _value(metrics, "reselect_cells_total", **labels, state="x", column="big") == 4.0
     assert _value(metrics, "reselect_bytes_read_total", **labels) == 3.0
     assert _value(metrics, "reselect_queries_total", **labels, result="ok") == 1.0
-    assert _value(metrics, "reselect_visibility_wait_seconds_sum", **labels) == 0.25
+    assert _value(metrics, "reselect_visibility_wait_seconds_sum", **task) == 0.25
 
 
 @pytest.mark.parametrize("prefix", ["reselect_", "headrace_"])

@@ -241,4 +241,4 @@ def series(metrics: Metrics, name: str) -> list[Mapping[str, str]]:
 
 
 def samples(metrics: Metrics, name: str) -> list[Sample]:
-    return [sample for family in metrics.registry.collect() for sample in family.samples if sample.name == name]
+    return [sample for family in metrics.complete().collect() for sample in family.samples if sample.name == name]
