@@ -103,6 +103,10 @@ SCHEMAS: Mapping[str, Json] = {
                 {"events": _NUMBER, "bytes": _NUMBER, "seconds": {"type": "number"}, "committed": _TEXT},
                 {"source_time": _TEXT},
             ),
+            "load": _object(
+                {"rows": _NUMBER, "remaining": _NUMBER, "rows_per_second": {"type": "number"}, "began": _TEXT},
+                {"estimated_end": _TEXT, "ended": _TEXT},
+            ),
             "last_error": _object({"state": _TABLE_STATE, "trace": _TEXT, "since": _TEXT}, {"next_attempt": _TEXT}),
         },
     ),

@@ -42,6 +42,13 @@ _TABLE: Json = {
         "committed": "2026-11-21T08:07:06Z",
         "source_time": "2026-11-21T08:07:02Z",
     },
+    "load": {
+        "rows": 1_200_000,
+        "remaining": 3_800_000,
+        "rows_per_second": 24_500.0,
+        "began": "2026-11-21T08:06:17Z",
+        "estimated_end": "2026-11-21T08:09:42Z",
+    },
 }
 _OFFSETS: Json = {
     "offsets": [

@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 from headrace.core.batch.batch import Batch, Unwritten
 from headrace.core.connect.lifecycle import State
 from headrace.core.connect.status import TableStatus
+from headrace.core.connect.table_load import LoadProgress
 from headrace.ports import TopicPartition, UpkeepReport
 
 
@@ -73,6 +74,9 @@ class Observer:
 
         A function, because the answer changes with each chunk, and takes time in proportion to the number of tables.
         """
+
+    def watch_loads(self, loads: Callable[[], Mapping[str, LoadProgress]]) -> None:
+        """Receive the function that returns the progress of the loads that are running, by table."""
 
     def on_upkeep(self, table: str, report: UpkeepReport) -> None:
         """Receive the files of a table, and what merges and upkeep have written since it was opened."""

@@ -10,7 +10,7 @@ from enum import StrEnum
 import numpy as np
 
 from headrace.core.batch.offsets import Origin
-from headrace.core.model.events import Content, TopicPartition
+from headrace.core.model.events import Changes, Content, Operation, TopicPartition
 
 
 class Trigger(StrEnum):
@@ -88,6 +88,12 @@ def late_events(batch: Batch, target: float, waited: float, now: int) -> int:
     times = np.atleast_1d(content.version.source_time)
     late = np.where(times > 0, times < earliest, has_waited)
     return int(late.sum()) if len(late) == len(content) else len(content) * int(late.any())
+
+
+def snapshot_reads(batch: Batch) -> int:
+    """Return how many events of a batch are rows of a snapshot."""
+    content = batch.content
+    return int((content.operation == Operation.READ).sum()) if isinstance(content, Changes) else 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from headrace.core.connect.lifecycle import State, TableState
+from headrace.core.connect.table_load import LoadProgress
 from headrace.core.model.notes import Notes
 
 
@@ -51,7 +52,8 @@ class TableReport:
 
     ``waiting_events`` and ``waiting_bytes`` are read and not durable. ``oldest`` is when the oldest of them was read,
     ``oldest_source_time`` when it was committed at the source, in seconds since the epoch. ``last_error`` stays after
-    the table runs again. ``freshness_target`` is in seconds, None for a table without changes.
+    the table runs again. ``freshness_target`` is in seconds, None for a table without changes. ``load`` is the last one
+    of this run of the task, None if no snapshot has sent rows.
     """
 
     table: str
@@ -64,6 +66,7 @@ class TableReport:
     last_batch: LastBatch | None
     last_error: TableStatus | None
     freshness_target: float | None = None
+    load: LoadProgress | None = None
 
     def document(self, task: int, now: float, waits_for: str | None = None) -> Mapping[str, Any]:
         """Return the report as JSON. ``waits_for`` is what the task waits for before it writes changes that wait.
@@ -95,10 +98,23 @@ class TableReport:
                 "committed": _status_text(batch.committed),
                 **({} if batch.source_time is None else {"source_time": _status_text(batch.source_time)}),
             }
+        if self.load is not None:
+            answer["load"] = _load_document(self.load)
         if self.last_error is not None:
             (error,) = tables_document([self.last_error])
             answer["last_error"] = {name: value for name, value in error.items() if name not in ("table", "topics")}
         return answer
+
+
+def _load_document(load: LoadProgress) -> Mapping[str, Any]:
+    ends = {"estimated_end": load.estimated_end, "ended": load.ended}
+    return {
+        "rows": load.rows,
+        "remaining": load.remaining,
+        "rows_per_second": round(load.rate, 1),
+        "began": _status_text(load.began),
+        **{name: _status_text(end) for name, end in ends.items() if end is not None},
+    }
 
 
 def report_of(status: TableStatus) -> TableReport:

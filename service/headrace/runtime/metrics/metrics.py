@@ -22,6 +22,7 @@ from headrace import __version__
 from headrace.core.batch.batch import Batch, Unwritten
 from headrace.core.connect.lifecycle import State
 from headrace.core.connect.status import TableStatus
+from headrace.core.connect.table_load import LoadProgress
 from headrace.core.model.events import TableId
 from headrace.core.reselect.cache.rows import CacheUse
 from headrace.ports import Connections, EngineState, EngineStatus, TopicPartition, UpkeepReport
@@ -398,6 +399,9 @@ class TaskMetrics(Observer):
 
     def watch_unwritten(self, oldest: Callable[[], Mapping[str, Unwritten]]) -> None:
         self._progress.unwritten = oldest
+
+    def watch_loads(self, loads: Callable[[], Mapping[str, LoadProgress]]) -> None:
+        self._progress.loads = loads
 
     def on_blocked_tables(self, blocked: Sequence[TableStatus]) -> None:
         self._progress.blocked = {status.table: status.state for status in blocked}

@@ -16,6 +16,7 @@ from prometheus_client.samples import Sample
 
 from headrace.core.batch.batch import Unwritten
 from headrace.core.connect.lifecycle import TableState
+from headrace.core.connect.table_load import LoadProgress
 from headrace.ports import TopicPartition, UpkeepReport
 from headrace.runtime.metrics.exposition import LazyFamily
 from headrace.runtime.metrics.table_series import SHARED, TableSeries
@@ -32,6 +33,11 @@ def no_lag() -> Mapping[TopicPartition, int]:
     return {}
 
 
+def no_loads() -> Mapping[str, LoadProgress]:
+    """Return no loads, for a task without tables."""
+    return {}
+
+
 def nothing_unwritten() -> Mapping[str, Unwritten]:
     """Return no tables, for a task without queues."""
     return {}
@@ -39,13 +45,17 @@ def nothing_unwritten() -> Mapping[str, Unwritten]:
 
 @dataclass(slots=True)
 class TableProgress:
-    """One table: source time and freshness of the newest durable batch in seconds, what waits to be written, files."""
+    """One table: source time and freshness of the newest durable batch in seconds, what waits to be written, files.
+
+    ``load`` is None while no load is running.
+    """
 
     source_time: float | None = None
     freshness: float | None = None
     unwritten: Unwritten | None = None
     files: int | None = None
     deleted_share: float | None = None
+    load: LoadProgress | None = None
 
     def behind(self, since: float, now: float) -> float | None:
         """Return by how many seconds the table is behind, or was in a batch since ``since``; None without either."""
@@ -69,6 +79,7 @@ class TaskProgress:
 
     lag: Lag = no_lag
     unwritten: Callable[[], Mapping[str, Unwritten]] = nothing_unwritten
+    loads: Callable[[], Mapping[str, LoadProgress]] = no_loads
     tables: dict[str, TableProgress] = field(default_factory=dict)
     blocked: Mapping[str, TableState] = field(default_factory=dict)
     inherited: bool = False
@@ -97,14 +108,14 @@ class TaskProgress:
             progress.deleted_share = report.deleted_share
 
     def refresh(self) -> None:
-        """Set the oldest events of each table that are not durable now."""
+        """Set the oldest events of each table that are not durable now, and its load."""
         if self.inherited:
             return
-        oldest = self.unwritten()
+        oldest, loads = self.unwritten(), self.loads()
         for table in oldest.keys() - self.tables.keys():
             self.tables[table] = TableProgress()
         for table, progress in self.tables.items():
-            progress.unwritten = oldest.get(table)
+            progress.unwritten, progress.load = oldest.get(table), loads.get(table)
 
     def remove_tables(self, tables: Collection[str]) -> None:
         """Remove tables that are now assigned to another task."""
@@ -171,7 +182,7 @@ class ProgressCollector(Collector):
             "headrace_source_time_seconds",
             "Source time of the newest visible row, Unix time",
             lambda table: table.source_time,
-            worst=min,
+            combine=min,
         )
         yield self._of_tables(
             tasks,
@@ -188,6 +199,26 @@ class ProgressCollector(Collector):
             "headrace_table_deleted_ratio",
             "Share of the rows in the files that deletes hide from readers",
             lambda table: table.deleted_share,
+        )
+        yield self._of_tables(
+            tasks,
+            "headrace_load_rows",
+            "Rows of the snapshot that is being loaded that the table contains",
+            lambda table: None if table.load is None else table.load.rows,
+            combine=sum,
+        )
+        yield self._of_tables(
+            tasks,
+            "headrace_load_remaining_records",
+            "Records of the topics of a table that is being loaded that are not committed",
+            lambda table: None if table.load is None else table.load.remaining,
+            combine=sum,
+        )
+        yield self._of_tables(
+            tasks,
+            "headrace_load_end_seconds",
+            "Estimated end of the load of what Kafka contains, Unix time",
+            lambda table: None if table.load is None else table.load.estimated_end,
         )
         yield _gauge("headrace_table_state", "1 for the current state of the table", self._states(tasks))
         own, shared = self._tables.counts()
@@ -236,10 +267,10 @@ class ProgressCollector(Collector):
         text: str,
         value: Callable[[TableProgress], float | None],
         *,
-        worst: Callable[[Iterable[float]], float] = max,
+        combine: Callable[[Iterable[float]], float] = max,
         of_failed: bool = True,
     ) -> Metric:
-        """Return a gauge per table. The shared series has the ``worst`` value of its tables."""
+        """Return a gauge per table. Shared series have what ``combine`` makes of the values, by default the largest."""
 
         def samples() -> _Samples:
             for task, progress in tasks:
@@ -255,7 +286,7 @@ class ProgressCollector(Collector):
                     else:
                         yield _labels(_TABLE, *task, label), number
                 if shared:
-                    yield _labels(_TABLE, *task, SHARED), worst(shared)
+                    yield _labels(_TABLE, *task, SHARED), combine(shared)
 
         return _gauge(name, text, samples())
 

@@ -22,6 +22,7 @@ from headrace.core.model.errors import ConfigError, remedy
 from headrace.core.model.events import Content, TableId, Truncate
 from headrace.ports import Chunk, OffsetNote, TopicPartition
 from headrace.runtime.task.assignment import Addressed, Assignment
+from headrace.runtime.task.load_notes import LoadNotes
 from headrace.runtime.task.task_parts import SinkTaskParts
 from headrace.runtime.task.task_tables import AbsentTopics
 from headrace.runtime.threads import run_in
@@ -61,6 +62,8 @@ class SinkTask:
         self.waits_for = "the brokers, to join its consumer group"
         parts.observer.watch_lag(self._feed.lag)
         parts.observer.watch_unwritten(lambda: self._assignment.unwritten())
+        parts.tables.watch_lag(self._feed.lag)
+        parts.observer.watch_loads(parts.tables.loads)
         parts.resources.slots.join(connector)
         parts.resources.memory.subscribe(self._throttle)
         self._has_joined = True
@@ -89,6 +92,7 @@ class SinkTask:
         """Wait for the writes in progress. No other begins."""
         oldest = self._assignment.unwritten()  # shown until the next run of the task has an assignment
         self._parts.observer.watch_unwritten(lambda: oldest)
+        self._parts.observer.watch_loads(dict)
         await self._assignment.end()
         await asyncio.gather(*self._former)
         if self._committer is not None:
@@ -166,12 +170,14 @@ class SinkTask:
 
     async def _commit_regularly(self) -> None:
         absent = AbsentTopics(self._options.connector, self._feed, self._parts.observer)
+        loads = LoadNotes(self._options.connector, self._parts.observer)
         try:
             while True:
                 await asyncio.sleep(COMMIT_INTERVAL)
                 if self._options.task == 0:  # one task reports them: each has the topics of the complete connector
                     absent.report()
                 self._parts.freshness.report(time.monotonic())
+                loads.report(self._parts.tables.loads(), time.time())
                 await self._assignment.commit()
                 current = Counter(partition.topic for partition, records in self._feed.lag().items() if not records)
                 partitions = self._assignment.partitions.items()

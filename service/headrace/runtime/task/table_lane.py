@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
 
-from headrace.core.batch.batch import Batch, Unwritten, Watermarks, late_events
+from headrace.core.batch.batch import Batch, Unwritten, Watermarks, late_events, snapshot_reads
 from headrace.core.batch.event_pairs import TooLarge, divide
 from headrace.core.batch.offsets import Origin
 from headrace.core.batch.table_queue import FAR_BEHIND, Backlog, TableQueue
@@ -339,8 +339,9 @@ class TableLane:
                 "%s: table %s: the first batch of this run is committed: %d event(s), written in %.1f s",
                 *(self._connector, self.table.name, events, seconds),
             )
-        newest = batch.content.newest_source_time / 1_000_000 or None
-        self.table.last_batch = LastBatch(events, batch.size, seconds, time.time(), newest)
+        newest, now = batch.content.newest_source_time / 1_000_000 or None, time.time()
+        self.table.last_batch = LastBatch(events, batch.size, seconds, now, newest)
+        self.table.load.on_batch(snapshot_reads(batch), events, now - (time.monotonic() - batch.opened_at), now)
         return BatchDurable(batch, omitted)
 
     def _count_late_events(self, batch: Batch) -> None:

@@ -10,13 +10,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from headrace.core.batch.commit_scheduler import CommitPace
 from headrace.core.connect.lifecycle import LAKE_TABLE, TableEvent, TableState, next_state
 from headrace.core.connect.status import LastBatch, TableReport, TableStatus, report_of
-from headrace.ports import Feed
+from headrace.core.connect.table_load import LoadProgress, TableLoad
+from headrace.ports import Feed, TopicPartition
 from headrace.runtime.observation import Observer
 from headrace.runtime.trace import render
 
@@ -27,7 +29,7 @@ class TaskTable:
     """A table of a task. In an assignment, only its lane changes the state.
 
     ``turn`` is held during a write. If a rebalance did not wait for a write to end, the next assignment does. ``pace``
-    is what the table's commits have taken.
+    is what the table's commits have taken, ``load`` what a snapshot has sent.
     """
 
     def __init__(self, name: str, on_change: Callable[[], None]) -> None:
@@ -40,6 +42,7 @@ class TaskTable:
         self.last_error: TableStatus | None = None
         self.turn = asyncio.Lock()
         self.pace = CommitPace()
+        self.load = TableLoad()
         self._on_change = on_change
 
     def move(self, event: TableEvent, error: BaseException | None = None, next_attempt: float | None = None) -> None:
@@ -52,6 +55,10 @@ class TaskTable:
             self.status = None
         if error is not None or self.state is not before:
             self._on_change()
+
+    def lag(self, lag: Mapping[str, int]) -> int:
+        """Return the records of the table's topics that are not committed. ``lag`` is that of all topics."""
+        return sum(lag.get(topic, 0) for topic in self.topics)
 
     def report(self) -> TableReport:
         return TableReport(
@@ -74,6 +81,11 @@ class TaskTables:
         self._to_restart: set[str] = set()
         self._assigned: Collection[str] = ()
         self._paused = False
+        self._lag: Callable[[], Mapping[TopicPartition, int]] = dict
+
+    def watch_lag(self, lag: Callable[[], Mapping[TopicPartition, int]]) -> None:
+        """Take the function that returns the records that are not committed, by partition."""
+        self._lag = lag
 
     def open(self, name: str, topic: str) -> TaskTable:
         """Return a table that has changes of ``topic``."""
@@ -142,11 +154,16 @@ class TaskTables:
             self.report_states()
 
     def on_caught_up(self, topics: Collection[str]) -> None:
-        """Show tables as RUNNING that had failed before, if all of their ``topics`` are read and committed to the end.
+        """End the loads of tables whose ``topics`` are read and committed to the end.
 
+        Show tables as RUNNING that had failed before, if all of their topics are.
         The task that had failed may have ended after the commit of the table and before it wrote its status, or the
         broker has removed the records that the table lacks.
         """
+        now = time.time()
+        for table in self._tables.values():
+            if table.load.is_running and table.topics <= set(topics):
+                table.load.end(now)
         for name, status in list(self._recovering.items()):
             assigned = set(status.topics) & set(self._assigned)  # none before the first assignment
             if assigned and assigned <= set(topics):
@@ -154,6 +171,22 @@ class TaskTables:
                 self.report_states()
 
     # -- what a status shows -------------------------------------------------------------------------------------------
+
+    def loads(self) -> Mapping[str, LoadProgress]:
+        """Return the progress of the loads that are running, by table."""
+        tables = [table for table in self._tables.values() if table.state is not TableState.FAILED]
+        running = [table for table in tables if table.load.is_running]
+        if not running:
+            return {}
+        lag, now = self._lag_of_topics(), time.time()
+        progress = {table.name: table.load.progress(table.lag(lag), now) for table in running}
+        return {name: load for name, load in progress.items() if load is not None}
+
+    def _lag_of_topics(self) -> Mapping[str, int]:
+        lag: Counter[str] = Counter()
+        for partition, records in self._lag().items():
+            lag[partition.topic] += records
+        return lag
 
     def report_states(self) -> None:
         """Report the tables that are retried or have failed to the observer."""
@@ -173,8 +206,9 @@ class TaskTables:
     def reports(self, report: Callable[[TaskTable], TableReport]) -> Sequence[TableReport]:
         """Return a report on each table, by name; ``report`` makes that of a table that has changes."""
         reports = {name: report_of(status) for name, status in self._recovering.items()}
+        lag, now = self._lag_of_topics(), time.time()
         for name, table in self._tables.items():
-            reports[name] = report(table)
+            reports[name] = replace(report(table), load=table.load.progress(table.lag(lag), now))
             if (earlier := self._recovering.get(name)) is not None and table.state is TableState.RUNNING:
                 reports[name] = replace(reports[name], state=earlier.state, last_error=earlier)
         return [reports[name] for name in sorted(reports)]
