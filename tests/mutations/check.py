@@ -25,7 +25,7 @@ STAGES: tuple[tuple[str, tuple[str, ...]], ...] = (
         "unit tests",
         (
             *("tests/unit/core", "tests/unit/cassandra", "tests/unit/converters", "tests/unit/transforms"),
-            *("tests/unit/runtime", "tests/contracts", "tests/reselect_cases"),
+            *("tests/unit/runtime", "tests/unit/lakehouse/direct", "tests/contracts", "tests/reselect_cases"),
         ),
     ),
 )

@@ -196,6 +196,18 @@ ASSIGNMENT = _of(
     ("a half that is held keeps its topic paused", "crowded-topics", becoming("not lane.is_full", "lane.is_full")),
 )
 
+DIRECT_COMMITS = _of(
+    "direct commits",
+    ("an outranked change applies", "outranked-change", dropped),
+    ("versions below the positions of the file are not read", "positions-of-file", dropped),
+    ("a row takes a lower position", "lower-position", always),
+    ("rows that are marked have cells", "marked-rows", never),
+    ("a row that is marked loses its cells", "marked-row-stays", value("source")),
+    ("a row keeps cells of no row", "kept-cells", value("np.where(actions.delete, has_row, True)")),
+    ("a new row keeps the cells of columns that it lacks", "absent-cells", value("locations")),
+    ("cells are carried from whichever row has the old key", "carried-as-expected", dropped),
+)
+
 HEADER_KEYS = _of(
     "codec",
     ("an unreadable header is a bad record", "unreadable-headers", value("()")),
@@ -297,5 +309,6 @@ MUTATIONS: tuple[Mutation, ...] = (
     *CACHE,
     *DECODER,
     *HEADER_KEYS,
+    *DIRECT_COMMITS,
     *DIVISION,
 )

@@ -42,8 +42,8 @@ def stages(actions: Actions, schema: pa.Schema, *, soft: bool = False) -> list[S
 
     ``soft`` is whether deleted rows stay, see ``MergeColumns``.
     """
-    needs_target = _any_state(actions, CellState.UNCHANGED)
-    if _any_state(actions, CellState.CARRIED).any() or not needs_target.any():
+    needs_target = has_state(actions, CellState.UNCHANGED)
+    if has_state(actions, CellState.CARRIED).any() or not needs_target.any():
         return [stage(actions, schema, soft=soft)]
     complete = np.flatnonzero(~needs_target)
     if len(complete) < SPLIT_ROWS:
@@ -116,7 +116,8 @@ class _Rows:
         return [columns[name] for name in self.actions.key_fields]
 
 
-def _any_state(actions: Actions, state: CellState) -> Bools:
+def has_state(actions: Actions, state: CellState) -> Bools:
+    """Return the upserts that have a cell in a state."""
     mask = np.zeros(len(actions), np.bool_)
     for column in actions.columns:
         if column.states is not None:
@@ -165,9 +166,9 @@ def _staged_array(rows: _Rows, schema: pa.Schema, name: str) -> pa.Array:
         case "fresh":
             return pa.array(actions.fresh[index])
         case "keeps":
-            return pa.array(_any_state(actions, CellState.UNCHANGED)[index])
+            return pa.array(has_state(actions, CellState.UNCHANGED)[index])
         case "carries":
-            return pa.array(_any_state(actions, CellState.CARRIED)[index])
+            return pa.array(has_state(actions, CellState.CARRIED)[index])
         case "row":
             return pa.array(np.arange(len(rows), dtype=np.int32))
     raise KeyError(name)

@@ -92,7 +92,7 @@ class DirectWriter(Protocol):
         committed in between.
         """
 
-    def stored(self, actions: Actions, schema: pa.Schema) -> Mapping[str, RowVersion]:
+    def versions(self, actions: Actions, schema: pa.Schema) -> Mapping[str, RowVersion]:
         """Return the versions of the rows under the actions' keys, by key. Raises Declined."""
 
 

@@ -453,7 +453,7 @@ class SparkTable:
         """Return the versions of the rows under the actions' keys; rows of other writers have UNVERSIONED."""
         schema = self._existing_schema()
         with suppress(Declined), self._naming_the_file():
-            return self._direct_writer(schema).stored(actions, schema)
+            return self._direct_writer(schema).versions(actions, schema)
         part = stage_keys(actions, schema, soft=self._soft)
         with self._session.staged_view(part.rows) as view, self._naming_the_file():
             rows = self._session.arrow(stored_sql(self._table, view, part.shape))
