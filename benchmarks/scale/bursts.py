@@ -96,7 +96,8 @@ def _send_bursts(plan: Plan, source: Source, publisher: Publisher, contestant: _
         records = list(map(encode, islice(events, burst)))
         publisher.send(records)
         begin = time.monotonic()
-        wait_until(lambda: contestant.visible() >= number * burst, f"burst {number}", _VISIBLE_SECONDS, 0.05)  # noqa: B023
+        sent = number * burst
+        wait_until(lambda sent=sent: contestant.visible() >= sent, f"burst {number}", _VISIBLE_SECONDS, 0.05)
         seconds.append(time.monotonic() - begin)
         now = contestant.cpu()
         costs.append(round(now.since(before).total, 2))

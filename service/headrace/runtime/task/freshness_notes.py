@@ -63,13 +63,9 @@ class FreshnessNotes:
             elif now >= self._reported_at.get(cause, 0.0) + LASTING_SECONDS:
                 subjects = sorted(tables)
                 if cause is Cause.OVERLOAD:
-                    subjects.insert(0, f"{_rounded(self._events_per_second())} events/s")
+                    rate = float(f"{self._events_per_second():.2g}")  # two digits, so that the note changes rarely
+                    subjects.insert(0, f"{rate:,.0f} events/s" if rate >= 1 else f"{rate:.2f} events/s")
                 if not self._reported_at.get(cause):
                     log.warning("%s: %s: %s", self._connector, ", ".join(subjects[:5]), cause.value)
                 self._observer.set_note(cause.value, subjects)
                 self._reported_at[cause] = now
-
-
-def _rounded(rate: float) -> str:
-    """Return a rate with two significant digits, so that it changes rarely."""
-    return f"{float(f'{rate:.2g}'):,.0f}" if rate >= 1 else f"{rate:.2f}"
