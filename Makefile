@@ -65,7 +65,7 @@ bench: setup jars ## Headrace beside a hand-written stream, results checked, and
 	$(BIN)/python -m benchmarks.reselect $(if $(QUICK),--quick)
 
 scale: setup jars ## curves of what Headrace costs, beside Flink, into docs/performance.md; LANES="commit bulk" for some, QUICK=1: small
-	@$(if $(QUICK),,$(UV_INSTALL) --require-hashes -r requirements/scale.txt)
+	@$(if $(QUICK),,$(UV_INSTALL) --require-hashes -r requirements/readers.txt)
 	$(BIN)/python -m benchmarks.scale $(LANES) $(if $(QUICK),--quick,--json docs/performance/scale.json)
 	@$(if $(QUICK),,$(BIN)/python -m benchmarks.scale.page)
 
@@ -73,6 +73,7 @@ chaos: setup jars $(CLASSES) ## long lane: kill -9 under load again and again, t
 	$(BIN)/pytest -m "chaos" -rA tests
 
 soak: setup jars $(CLASSES) ## long lane: thousands of histories; hours in minutes: pause, resume and steady load with flat memory
+	@$(UV_INSTALL) --require-hashes -r requirements/readers.txt
 	$(BIN)/pytest -m "long and not chaos and not production and not kubernetes" -rA tests
 
 production: setup jars $(CLASSES) ## long lanes: faults of an object store, upgrades, runbooks, https; what upkeep writes; each under 15 minutes
@@ -138,7 +139,7 @@ lock: setup ## pin anew: requirements/*.txt from pyproject.toml, jars.sha256 fro
 	$(BIN)/uv pip compile -q pyproject.toml --group dev -c requirements/runtime.txt -o requirements/dev.txt $(LOCK)
 	$(BIN)/uv pip compile -q pyproject.toml --group demo -c requirements/dev.txt -o requirements/demo.txt $(LOCK)
 	$(BIN)/uv pip compile -q --group image -c requirements/dev.txt -o requirements/image.txt $(LOCK)
-	$(BIN)/uv pip compile -q --group scale -c requirements/dev.txt -o requirements/scale.txt $(LOCK)
+	$(BIN)/uv pip compile -q --group readers -c requirements/dev.txt -o requirements/readers.txt $(LOCK)
 	$(BIN)/python -m headrace_dev lock
 
 LOCK := --universal --python-version 3.11 --generate-hashes --no-annotate --custom-compile-command "make lock" $(UPGRADE)

@@ -84,7 +84,7 @@ def _times(warehouse: Path, namespace: str) -> Times:
 
 def _by_duckdb(warehouse: Path, namespace: str) -> float | str:
     try:
-        import duckdb  # a package that only this suite needs
+        import duckdb  # of requirements/readers.txt
         from duckdb_extensions import import_extension
     except ImportError as error:
         return f"{error.name} is not installed"

@@ -24,6 +24,7 @@ from headrace_connectors.lakehouse.iceberg_compaction import IcebergCompaction
 pytestmark = pytest.mark.spark
 
 KEYS = range(1, 13)
+HOUR = DAY // 24
 TIMES = [("years", "at"), ("days", "at"), ("hours", "zoned"), ("years", "day")]
 OTHERS = {
     "insert": "INSERT INTO {table} (id, name) VALUES (9, 'theirs')",
@@ -89,6 +90,27 @@ class Shop:
         rows = {row["id"]: (row["name"], row["note"], row["qty"]) for row in by_spark}
         assert len(rows) == len(by_spark) == len(by_pyiceberg)
         assert rows == {row["id"]: (row["name"], row["note"], row["qty"]) for row in by_pyiceberg}
+        return rows
+
+    def rows_by_other_readers(self) -> dict[str, dict[int, tuple[Any, ...]]]:
+        """All rows by id, as each reader of requirements/readers.txt reads them."""
+        polars = pytest.importorskip("polars", reason="make soak installs requirements/readers.txt")
+        duckdb = pytest.importorskip("duckdb", reason="make soak installs requirements/readers.txt")
+        from duckdb_extensions import import_extension
+
+        table = self.warehouse.static_table("shop", self.name)
+        by_polars = polars.scan_iceberg(table).select(ITEM.names).collect().rows()
+        with duckdb.connect() as connection:
+            for name in ("avro", "iceberg"):
+                import_extension(name, con=connection)
+            # Otherwise 1.5.5 may take one vector of a Puffin file for another: duckdb/duckdb-iceberg#1182.
+            connection.execute("SET enable_external_file_cache = false")
+            columns = ", ".join(ITEM.names)
+            query = f"SELECT {columns} FROM iceberg_scan('{table.metadata_location}')"
+            by_duckdb = connection.execute(query).fetchall()
+        rows = {"Polars": {row[0]: row[1:] for row in by_polars}, "DuckDB": {row[0]: row[1:] for row in by_duckdb}}
+        assert len(rows["Polars"]) == len(by_polars)
+        assert len(rows["DuckDB"]) == len(by_duckdb)
         return rows
 
     def row_ids(self) -> dict[int, int]:
@@ -446,3 +468,38 @@ def test_mixed_commits_of_two_handles_and_others(
         assert {key: now[key] for key in now if key not in born} == {key: ids[key] for key in now if key not in born}
         ids = now
     assert commits.count > 10
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore:Call to to_vector:DeprecationWarning")  # of PyIceberg, by Polars
+@pytest.mark.filterwarnings("ignore:Iceberg scan planning")  # by PyIceberg, which Polars calls slower than its own
+@pytest.mark.parametrize("partition", ["", "bucket(4, id)"], ids=["", "partitions"])
+def test_every_reader_after_a_thousand_commits(shop: Shop, commits: Commits, partition: str) -> None:
+    """Batches of all sizes, one of 16 by MERGE, with upkeep: each reader gets the rows, which have kept their ids."""
+    chance, indexes = random.Random(17), shop.warehouse.lakehouse.indexes
+    keys, limit = range(1, 2_001), indexes.limit
+    shop.options = {"layout": table_layout("iceberg", partition, "")}
+    table = shop.open()
+    table.evolve(ITEM, ["id"])
+    apply(table, *(item(key, position=1) for key in keys))
+    model: dict[int, tuple[Any, ...]] = dict.fromkeys(keys, ("n", "o", 1))
+    ids = shop.row_ids()
+    for position in range(2, 1_002):
+        batch = []
+        for key in chance.sample(keys, chance.choice([1, 4, 30, 300])):
+            if chance.random() < 0.1:
+                batch.append(delete({"id": key}, position=position))
+                model.pop(key, None)
+                ids.pop(key, None)
+            else:
+                keeps = key in model and chance.random() < 0.2
+                batch.append(item(key, f"{position}", note=KEEP if keeps else "o", qty=position, position=position))
+                model[key] = (f"{position}", model[key][1] if keeps else "o", position)
+        indexes.limit = 0 if position % 16 == 0 else limit
+        apply(table, *batch)
+        table.maintain(NOW + position * HOUR, DAY)
+        if position % 250 == 0:
+            assert shop.rows() == model
+            assert shop.rows_by_other_readers() == {"Polars": model, "DuckDB": model}
+            assert {key: row_id for key, row_id in shop.row_ids().items() if key in ids} == ids
+    assert commits.count > 900

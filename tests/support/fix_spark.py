@@ -41,7 +41,7 @@ class Warehouse:
 
     def read(self, namespace: str, name: str) -> pa.Table:
         """Return all rows and columns of a table, in any order."""
-        rows = self._table(namespace, name).scan().to_arrow()
+        rows = self.static_table(namespace, name).scan().to_arrow()
         if any(_is_list_of_structs(column.type) for column in rows.schema):
             # PyIceberg 0.12 returns an empty list for null; Spark returns null, as the file contains.
             return self.session().table(f"lake.`{namespace}`.`{name}`").toArrow()
@@ -49,7 +49,7 @@ class Warehouse:
 
     def summary(self, namespace: str, name: str) -> Mapping[str, str]:
         """Return the properties of the newest snapshot."""
-        snapshot = self._table(namespace, name).current_snapshot()
+        snapshot = self.static_table(namespace, name).current_snapshot()
         return {} if snapshot is None else dict(snapshot.summary.additional_properties)
 
     def sql(self, statement: str) -> pa.Table:
@@ -64,7 +64,8 @@ class Warehouse:
         assert session is not None, "open a table first: that starts Spark"
         return session.newSession()
 
-    def _table(self, namespace: str, name: str) -> Any:
+    def static_table(self, namespace: str, name: str) -> Any:
+        """Return the newest state of a table as PyIceberg's StaticTable."""
         from pyiceberg.table import StaticTable  # late, as above
 
         metadata = self.path / namespace / name / "metadata"

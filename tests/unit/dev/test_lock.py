@@ -19,7 +19,7 @@ LOCKS = {
     "runtime.txt": RUNTIME,
     "demo.txt": [*RUNTIME, *GROUPS["demo"]],
     "dev.txt": [*RUNTIME, *GROUPS["demo"], *DEVELOPMENT],
-    "scale.txt": GROUPS["scale"],
+    "readers.txt": GROUPS["readers"],
 }
 
 
