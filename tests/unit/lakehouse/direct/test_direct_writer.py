@@ -107,6 +107,14 @@ class Table:
         return pa.concat_tables([empty, *(part.cast(empty.schema) for part in parts)])
 
 
+def writer_to(table: Table, *, soft: bool) -> IcebergDirectWriter:
+    """A writer whose ``DirectTable`` is ``table``."""
+    session: Any = None  # only DirectTable uses it
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(direct_writer, "DirectTable", lambda *_: table)
+        return IcebergDirectWriter(session, "item", ITEM, ("id",), IndexMemory(2**20), soft=soft)
+
+
 def by_key(rows: pa.Table) -> list[dict[str, Any]]:
     return sorted(rows.to_pylist(), key=lambda row: row["id"])
 
@@ -151,9 +159,7 @@ def test_batches_do_what_they_do_to_a_memory_table(soft: bool, partitions: str, 
     memory = MemoryLakehouse().table("shop", "item", TableOptions(soft_delete=soft))
     memory.evolve(ITEM, ["id"])
     table = Table(pa.schema([*ITEM, *(SOFT_COLUMNS if soft else VERSION_COLUMNS)]), PARTITIONS[partitions])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(direct_writer, "DirectTable", lambda *_: table)
-        writer = IcebergDirectWriter(None, "item", ITEM, ("id",), IndexMemory(2**20), soft=soft)  # type: ignore[arg-type]
+    writer = writer_to(table, soft=soft)
     ids: dict[int, int] = {}
     for schema, rows, expects_stored, reads_anew in history:
         batch = actions(schema, rows)
@@ -177,9 +183,7 @@ def test_batches_do_what_they_do_to_a_memory_table(soft: bool, partitions: str, 
 def test_a_batch_in_order_reads_nothing() -> None:
     """Updates that keep no cell, above the positions of the files."""
     table = Table(pa.schema([*ITEM, *VERSION_COLUMNS]), [])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(direct_writer, "DirectTable", lambda *_: table)
-        writer = IcebergDirectWriter(None, "item", ITEM, ("id",), IndexMemory(2**20), soft=False)  # type: ignore[arg-type]
+    writer = writer_to(table, soft=False)
     for position in (10, 20, 30):
         rows = [Row({"id": key, "name": "n", "note": "o", "qty": 1}, position=position + key) for key in KEYS]
         assert writer.write(actions(ITEM, rows), ITEM, {}).counts == MergeCounts(len(KEYS), 0)
