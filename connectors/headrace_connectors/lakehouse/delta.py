@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import Any, NamedTuple
 from urllib.parse import unquote
@@ -35,7 +35,6 @@ from headrace_connectors.lakehouse.table_format import (
     RowsSince,
     TablePath,
     property_list,
-    set_properties,
 )
 from headrace_connectors.lakehouse.table_properties import FORMAT, FORMAT_VERSION
 from headrace_connectors.lakehouse.table_session import TableSession, java_member
@@ -106,7 +105,7 @@ class DeltaFormat:
             f"CREATE OR REPLACE TABLE {self.sql_name(path)} ({column_list(schema)}) USING delta "
             f"TBLPROPERTIES ({property_list(self._properties)})",
             f"DELETE FROM {self.sql_name(path)}",
-            *([set_properties(self.sql_name(path), properties)] if properties else []),
+            *([self._set_properties(path, properties)] if properties else []),
         ]
 
     def append_to_ledger(self, session: TableSession, path: TablePath, rows: pa.Table) -> Head:
@@ -152,12 +151,28 @@ class DeltaFormat:
         names = ", ".join(map(text_literal, files))
         return RowsSince(f"_metadata.file_name IN ({names})" if files else "", removed)
 
+    def schema(self, session: TableSession, path: TablePath) -> pa.Schema | None:
+        return session.schema(self.sql_name(path))
+
     def properties(self, session: TableSession, path: TablePath) -> Mapping[str, str]:
         """Read them from the log, whose entries are JSON."""
         snapshot = self._snapshot(session, path)
         with session.calling():
             properties: dict[str, str] = json.loads(snapshot.metadata().json())["metaData"]["configuration"]
             return properties
+
+    def set_properties(
+        self, session: TableSession, path: TablePath, properties: Mapping[str, str], removed: Collection[str] = ()
+    ) -> None:
+        """Run a statement for each."""
+        if properties:
+            session.run(self._set_properties(path, properties))
+        if removed:
+            names = ", ".join(map(text_literal, removed))
+            session.run(f"ALTER TABLE {self.sql_name(path)} UNSET TBLPROPERTIES IF EXISTS ({names})")
+
+    def _set_properties(self, path: TablePath, properties: Mapping[str, str]) -> str:
+        return f"ALTER TABLE {self.sql_name(path)} SET TBLPROPERTIES ({property_list(properties)})"
 
     def commits(self, session: TableSession, path: TablePath) -> int:
         """Return the version in the log. Delta's own class reads it without a job."""

@@ -5,7 +5,8 @@ Tests: ``tests/contracts/test_iceberg_tables.py``, ``tests/contracts/test_iceber
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,7 +17,7 @@ from headrace_connectors.lakehouse.compaction_plan import TARGET_SIZE, WORN, Rew
 from headrace_connectors.lakehouse.direct.direct_writer import IcebergDirectWriter
 from headrace_connectors.lakehouse.direct.index_memory import IndexMemory
 from headrace_connectors.lakehouse.direct.small_files import SmallFiles
-from headrace_connectors.lakehouse.failures import Conflict
+from headrace_connectors.lakehouse.failures import Conflict, NotThere
 from headrace_connectors.lakehouse.iceberg_compaction import IcebergCompaction
 from headrace_connectors.lakehouse.iceberg_table import IcebergTable, commit_result
 from headrace_connectors.lakehouse.merge import text_literal
@@ -99,8 +100,19 @@ class IcebergFormat:
             f"PARTITIONED BY (days(recorded_at)) TBLPROPERTIES ({property_list({**self._properties, **properties})})",
         ]
 
+    def schema(self, session: TableSession, path: TablePath) -> pa.Schema | None:
+        try:
+            return IcebergTable(session, self.sql_name(path)).schema()
+        except NotThere:
+            return None
+
     def properties(self, session: TableSession, path: TablePath) -> Mapping[str, str]:
         return IcebergTable(session, self.sql_name(path)).properties()
+
+    def set_properties(
+        self, session: TableSession, path: TablePath, properties: Mapping[str, str], removed: Collection[str] = ()
+    ) -> None:
+        IcebergTable(session, self.sql_name(path)).set_properties(properties, removed)
 
     def append_to_ledger(self, session: TableSession, path: TablePath, rows: pa.Table) -> Head:
         """Append the rows, which belong to one day because they are recorded at the same time."""
@@ -114,7 +126,7 @@ class IcebergFormat:
 
     def size(self, session: TableSession, path: TablePath) -> int:
         newest = next(IcebergTable(session, self.sql_name(path)).snapshots(), None)
-        return 0 if newest is None else int(newest.summary.get("total-files-size", 0))
+        return 0 if newest is None else int(newest.summary.get("total-files-size", sys.maxsize))
 
     def rows_since(self, session: TableSession, path: TablePath, commit: str) -> RowsSince | None:
         """Walk from the newest snapshot to that commit. A compaction may contain the rows of the appends before it."""
@@ -279,7 +291,7 @@ class IcebergFormat:
                 f"table => {text_literal(_within_catalog(path))}, prefix_listing => true, "
                 f"older_than => timestamp_micros({now - _ORPHANS_OLDER_THAN}L))"
             )
-        table.set_property(_CLEANED, str(now))
+        table.set_properties({_CLEANED: str(now)})
 
 
 def _partition(field: PartitionField) -> str:

@@ -13,7 +13,7 @@ import json
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -134,9 +134,24 @@ class IcebergTable:
             value = self._table.properties().get(name)
             return None if value is None else str(value)
 
-    def set_property(self, name: str, value: str) -> None:
+    def set_properties(self, properties: Mapping[str, str], removed: Collection[str] = ()) -> None:
+        """Add properties, and remove those called ``removed``, if the table has them."""
         with self._calling():
-            self._table.updateProperties().set(name, value).commit()
+            update = self._table.updateProperties()
+            for name, value in properties.items():
+                update.set(name, value)
+            for name in removed:
+                update.remove(name)
+            update.commit()
+
+    def schema(self) -> pa.Schema:
+        """Return all columns, with the types in which Spark returns them."""
+        from pyspark.sql.pandas.types import to_arrow_schema  # imported late, see spark_jvm.py
+        from pyspark.sql.types import StructType
+
+        with self._calling():
+            convert = java_member(self._jvm, "org.apache.iceberg.spark.SparkSchemaUtil.convert")
+            return to_arrow_schema(StructType.fromJson(json.loads(convert(self._table.schema()).json())))
 
     def expire(self) -> None:
         """Expire snapshots by the table's properties, without a job: files are compared by the manifests alone."""

@@ -25,7 +25,7 @@ from headrace.core.model.keys import FLOOR_KEY, ORIGINS_PREFIX
 from headrace_connectors.lakehouse import reader
 from headrace_connectors.lakehouse.failures import NotThere, naming_the_file
 from headrace_connectors.lakehouse.schema import VERSION_COLUMNS, quoted
-from headrace_connectors.lakehouse.table_format import Head, RowsSince, TableFormat, TablePath, unset_properties
+from headrace_connectors.lakehouse.table_format import Head, RowsSince, TableFormat, TablePath
 from headrace_connectors.lakehouse.table_properties import source_properties, stored_sources
 from headrace_connectors.lakehouse.table_session import TableSession
 from headrace_connectors.lakehouse.tombstone_index import TombstoneIndex
@@ -76,7 +76,7 @@ class TombstoneLedger:
 
     def is_early(self) -> bool:
         """Return whether a ledger was begun before its table. Call it while the table does not exist."""
-        return self._session.schema(self._table) is not None and EARLY in self.properties()
+        return self._format.schema(self._session, self._path) is not None and EARLY in self.properties()
 
     def properties(self) -> Mapping[str, str]:
         return self._format.properties(self._session, self._path)
@@ -95,7 +95,7 @@ class TombstoneLedger:
             stored = self.properties()
             if EARLY in stored:
                 early = [EARLY, *source_properties(stored_sources(stored))]
-                self._session.run(unset_properties(self._table, early))
+                self._format.set_properties(self._session, self._path, {}, early)
             self._attached = True
 
     def load(self) -> StoredEntries:
@@ -104,7 +104,7 @@ class TombstoneLedger:
             self.attach()
             return self.read()
         except NotThere as error:
-            if self._session.schema(self._table) is not None:
+            if self._format.schema(self._session, self._path) is not None:
                 raise
             if not self._recreate:
                 raise TableMissing(
@@ -170,8 +170,10 @@ class TombstoneLedger:
 
         def parts() -> Iterator[pa.Table]:
             nonlocal oldest
-            is_small = self._format.size(self._session, self._path) <= _SIZE_AT_ONCE
+            if (size := self._format.size(self._session, self._path)) == 0:
+                return
             query = f"SELECT {_NAMES} FROM {rows}"
+            is_small = size <= _SIZE_AT_ONCE
             for part in [self._session.arrow(query)] if is_small else reader.scan(self._session, rows, _SCHEMA.names):
                 oldest = min(oldest, _oldest(part))
                 yield part

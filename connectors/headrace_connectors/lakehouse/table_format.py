@@ -9,7 +9,7 @@ Tests: ``tests/contracts/test_iceberg_tables.py``, ``tests/contracts/test_delta_
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
@@ -117,11 +117,19 @@ class TableFormat(Protocol):
     def create_ledger(self, path: TablePath, schema: pa.Schema, properties: Mapping[str, str]) -> Sequence[str]:
         """Return statements that create an empty ledger with ``properties`` and remove another of this name."""
 
+    def schema(self, session: TableSession, path: TablePath) -> pa.Schema | None:
+        """Return all columns of a table in lake types, or None if it does not exist. It is cheap."""
+
     def properties(self, session: TableSession, path: TablePath) -> Mapping[str, str]:
         """Return the properties of a table, as they are stored now. Raises NotThere. It is cheap.
 
         Not by SHOW TBLPROPERTIES, in which Spark replaces values that look like secrets (``spark.redaction.regex``).
         """
+
+    def set_properties(
+        self, session: TableSession, path: TablePath, properties: Mapping[str, str], removed: Collection[str] = ()
+    ) -> None:
+        """Add properties to a table, and remove those called ``removed``, if it has them. Raises NotThere."""
 
     def append_to_ledger(self, session: TableSession, path: TablePath, rows: pa.Table) -> Head:
         """Add ``rows``, recorded at one time, to the ledger in one durable commit. Returns its newest commit."""
@@ -130,7 +138,7 @@ class TableFormat(Protocol):
         """Return the newest commit of a table. It is cheap."""
 
     def size(self, session: TableSession, path: TablePath) -> int:
-        """Return the bytes of a table's data files. It is cheap."""
+        """Return the bytes of a table's data files, 0 only if it has none. It is cheap."""
 
     def rows_since(self, session: TableSession, path: TablePath, commit: str) -> RowsSince | None:
         """Return what the commits of a ledger did since the one with the id ``commit``; None if that is unknown."""
@@ -193,16 +201,6 @@ class TableFormat(Protocol):
 
 def property_list(properties: Mapping[str, str]) -> str:
     return ", ".join(f"{text_literal(name)} = {text_literal(value)}" for name, value in properties.items())
-
-
-def set_properties(table: str, properties: Mapping[str, str]) -> str:
-    """Return the statement that adds properties to a table (quoted)."""
-    return f"ALTER TABLE {table} SET TBLPROPERTIES ({property_list(properties)})"
-
-
-def unset_properties(table: str, names: Iterable[str]) -> str:
-    """Return the statement that removes properties from a table (quoted), if it has them."""
-    return f"ALTER TABLE {table} UNSET TBLPROPERTIES IF EXISTS ({', '.join(map(text_literal, names))})"
 
 
 def key_property(key_fields: Sequence[str]) -> Mapping[str, str]:

@@ -55,8 +55,6 @@ from headrace_connectors.lakehouse.table_format import (
     TableFormat,
     TablePath,
     key_property,
-    set_properties,
-    unset_properties,
 )
 from headrace_connectors.lakehouse.table_properties import (
     FORMAT,
@@ -120,7 +118,7 @@ class SparkTable:
     def schema(self) -> pa.Schema | None:
         """Return the data columns in lake types, or None while the table does not exist. Raises TableMissing."""
         if self._schema is None:
-            stored = self._session.schema(self._table)
+            stored = self._format.schema(self._session, self._path)
             if stored is not None:
                 self._schema, self._seen = self._open(stored), True
             elif self._seen and not self._options.recreate:
@@ -155,7 +153,7 @@ class SparkTable:
                     self._session.run(*self._format.widen(self._path, column))
             self._ledger.create()  # before the columns: an old ledger must never be used for a table of Headrace
             self._session.run(f"ALTER TABLE {self._table} ADD COLUMNS ({column_list(self._own_columns)})")
-            self._session.run(set_properties(self._table, {FORMAT: FORMAT_VERSION}))
+            self._format.set_properties(self._session, self._path, {FORMAT: FORMAT_VERSION})
 
         self._format.check(self._session, self._path)
         return data_schema(self._label, stored)
@@ -183,7 +181,7 @@ class SparkTable:
                 self._schema = apply_evolution(stored, change)
             # An adopted table does not have the property with its key columns yet.
             if self._options.adopt and not self.key_fields():
-                self._session.run(set_properties(self._table, key_property(key_fields)))
+                self._format.set_properties(self._session, self._path, key_property(key_fields))
                 self._key_fields = tuple(key_fields)
 
     def _create(self, schema: pa.Schema, key_fields: Sequence[str]) -> None:
@@ -192,7 +190,9 @@ class SparkTable:
         self._session.run(*self._format.create_namespace(self._path.namespace))
         properties = {**key_property(key_fields), **source_properties(self.sources())}
         if not self._ledger.is_early():
-            if self._session.schema(self._table) is not None:  # the new ledger would replace another writer's
+            if (
+                self._format.schema(self._session, self._path) is not None
+            ):  # the new ledger would replace another writer's
                 raise Conflict(f"{self._label}: another writer created the table in between")
             self._ledger.create()  # before the table: an old ledger must never be used for a new table
         self._format.prepare_creation(self._session, self._path)
@@ -235,9 +235,7 @@ class SparkTable:
             return
         names = set(map(property_name, replaced)) - {property_name(source)}
         with self._commit_lock:
-            self._session.run(set_properties(self._table, source_properties([source])))
-            if names:
-                self._session.run(unset_properties(self._table, sorted(names)))
+            self._format.set_properties(self._session, self._path, source_properties([source]), sorted(names))
 
     def _refuse_unregistered(self) -> None:
         """Raise Conflict if another handle has created the table since ``register``: it may be of another writer."""

@@ -19,8 +19,8 @@ def test_the_workers_settings_replace_defaults(monkeypatch: pytest.MonkeyPatch) 
     chosen = settings("/w", {"spark.driver.memory": "1g", "spark.driver.extraJavaOptions": "-Xss4m"}, [])
     assert chosen["spark.driver.memory"] == "1024m"
     assert chosen["spark.driver.extraJavaOptions"].endswith(
-        "log4j2.properties -XX:+UseParallelGC -XX:+ExitOnOutOfMemoryError -XX:MaxMetaspaceSize=384m "
-        "-XX:MaxDirectMemorySize=256m -XX:ReservedCodeCacheSize=192m -Xss4m"
+        "log4j2.properties -XX:+UseParallelGC -XX:+ExitOnOutOfMemoryError -XX:CompileThresholdScaling=10 "
+        "-XX:MaxMetaspaceSize=384m -XX:MaxDirectMemorySize=256m -XX:ReservedCodeCacheSize=192m -Xss4m"
     )
     assert chosen["spark.sql.catalog.lake.cache-enabled"] == "false"
     assert chosen["spark.jars.packages"] == ",".join(PACKAGES)
