@@ -5,7 +5,7 @@ PYTHON ?= python3.11
 BIN := .venv/bin
 READY := .venv/.ready
 DEMO := .venv/.demo
-CLASSES := .venv/spark-classes.jsa
+CLASSES := .venv/headrace-classes/classes.jsa
 export PYTHONPATH := dev:tests
 export PYTHONUNBUFFERED := 1
 # Python compiles what it imports once, not in each of the workers that the tests start.
@@ -60,11 +60,11 @@ format: setup ## let ruff put the code in form
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: setup jars ## Headrace beside a hand-written stream, results checked, and beside Debezium's reselect; QUICK=1: a small load
+bench: setup jars $(CLASSES) ## Headrace beside a hand-written stream, results checked, and beside Debezium's reselect; QUICK=1: a small load
 	$(BIN)/python -m benchmarks.kafka_to_table $(if $(QUICK),--quick)
 	$(BIN)/python -m benchmarks.reselect $(if $(QUICK),--quick)
 
-scale: setup jars ## curves of what Headrace costs, beside Flink, into docs/performance.md; LANES="commit bulk" for some, QUICK=1: small
+scale: setup jars $(CLASSES) ## curves of what Headrace costs, beside Flink, into docs/performance.md; LANES="commit bulk" for some, QUICK=1: small
 	@$(if $(QUICK),,$(UV_INSTALL) --require-hashes -r requirements/readers.txt)
 	$(BIN)/python -m benchmarks.scale $(LANES) $(if $(QUICK),--quick,--json docs/performance/scale.json)
 	@$(if $(QUICK),,$(BIN)/python -m benchmarks.scale.page)
@@ -120,7 +120,7 @@ jars: setup ## Kafka, Connect, Debezium, Apicurio, Iceberg and Delta from Maven 
 	$(BIN)/python -m headrace_dev jars
 
 $(CLASSES): $(READY) dev/headrace_dev/jars.sha256
-	@echo "classes: archiving Spark's classes for the tests; about half a minute"
+	@echo "classes: archiving the classes of Spark, as the image has them; about half a minute"
 	@$(BIN)/python -m headrace_dev classes
 
 system: ## Debian's PostgreSQL (as root), Helm (where there is Go) and promtool; tests that need them are skipped without

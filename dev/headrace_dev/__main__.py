@@ -6,7 +6,8 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from headrace_dev import class_archive, jars
+from headrace_connectors.lakehouse import class_archive
+from headrace_dev import jars
 from headrace_dev.demo.show import demo
 from headrace_dev.jars import FetchError
 from headrace_dev.java import JavaError
@@ -57,7 +58,7 @@ def _lock(_: argparse.Namespace) -> int:
 
 
 def _classes(_: argparse.Namespace) -> int:
-    if not class_archive.write():
+    if not class_archive.write(jars.resolve("lakehouse")):
         print("classes: this Java writes no archive; the tests run without one, and slower")
     return 0
 

@@ -10,16 +10,18 @@ from typing import Any
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
-from headrace_dev import class_archive, jars
+from headrace_dev import jars
 from headrace_dev.kafka import Kafka
 from headrace_dev.server import LOOPBACK, Server, free_ports, http, wait_until
 
-_QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m", "-XX:+UseSerialGC")
-SHORT_LIVED = {"spark.driver.extraJavaOptions": " ".join((*_QUICK_START, *class_archive.jvm_options()))}
+_QUICK_START = (
+    *("-XX:TieredStopAtLevel=1", "-XX:CompileThresholdScaling=1"),
+    *("-XX:ReservedCodeCacheSize=240m", "-XX:+UseSerialGC"),
+)
+SHORT_LIVED = {"spark.driver.extraJavaOptions": " ".join(_QUICK_START)}
 """Settings of a Spark session that ends too soon to profit from optimised code: its first merges use less CPU time.
 
-The C1 compiler's default code cache is full after a minute of merges; then the JVM interprets the rest. The classes
-come from an archive if ``make test`` has made one.
+The C1 compiler's default code cache is full after a minute of merges; then the JVM interprets the rest.
 """
 
 

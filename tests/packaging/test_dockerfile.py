@@ -43,7 +43,7 @@ def test_no_build_tools_stay() -> None:
     assert re.findall(r"^COPY --from=(\S+) (\S+)", LAST_STAGE, re.MULTILINE) == [
         ("java", "/opt/java"),
         ("build", "/opt/venv"),
-        ("build", "/opt/jars"),
+        ("build", "/opt/headrace/jars"),
         ("build", "/opt/headrace.cdx.json"),
     ]
     assert not re.search(r"\bpip\b|apt-get", LAST_STAGE)
@@ -91,7 +91,7 @@ def test_the_variant_reaches_the_build() -> None:
     build = TEXT.partition(" AS build\n")[2].partition("\nFROM ")[0]
     assert re.search(r"^ARG VARIANT=core$", TEXT.partition("\nFROM ")[0], re.MULTILINE)
     assert re.search(r"^ARG VARIANT$", build, re.MULTILINE)
-    assert 'image_jars "${VARIANT:-core}" /opt/jars' in build
+    assert 'image_jars "${VARIANT:-core}" /opt/headrace/jars' in build
 
 
 def test_packages_come_with_their_hashes() -> None:

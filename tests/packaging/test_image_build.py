@@ -56,7 +56,16 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
 def test_the_jars_are_those_of_the_service(build: Build) -> None:
     """The folder that the last stage copies contains the bundles of the table formats."""
     names = sorted("-".join(package.split(":")[1:]) + ".jar" for package in PACKAGES)
-    assert sorted(path.name for path in Path(build.here("/opt/jars")).iterdir()) == names
+    assert sorted(path.name for path in Path(build.here("/opt/headrace/jars")).iterdir()) == names
+
+
+def test_spark_starts_from_an_archive(build: Build) -> None:
+    """It is valid for the class path and the Java runtime of the last stage."""
+    folder = build.here("/opt/venv/headrace-classes")
+    build.run(f"/opt/java/bin/java -Xshare:on -XX:SharedArchiveFile={folder}/classes.jsa @{folder}/class-path -version")
+    jars = (Path(folder) / "class-path").read_text()
+    assert build.here("/opt/headrace/jars/iceberg-spark-runtime") in jars
+    assert "/pyspark/jars/spark-core_" in jars
 
 
 def test_the_list_of_contents_is_complete(build: Build) -> None:
@@ -68,7 +77,10 @@ def test_the_list_of_contents_is_complete(build: Build) -> None:
     components = {each["purl"]: each for each in document["components"] if "purl" in each}
     for name in ("faust-streaming", "pyspark", "psycopg", "oracledb"):
         assert components[f"pkg:pypi/{name}@{version(name)}"]["licenses"]
-    for jar in (*Path(build.here("/opt/jars")).glob("*.jar"), *Path(pyspark.__file__).parent.glob("jars/*.jar")):
+    for jar in (
+        *Path(build.here("/opt/headrace/jars")).glob("*.jar"),
+        *Path(pyspark.__file__).parent.glob("jars/*.jar"),
+    ):
         digest = {"alg": "SHA-256", "content": hashlib.sha256(jar.read_bytes()).hexdigest()}
         found = [purl for purl, each in components.items() if digest in each.get("hashes", [])]
         assert found, jar.name

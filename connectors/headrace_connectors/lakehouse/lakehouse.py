@@ -24,7 +24,7 @@ from headrace_connectors.lakehouse.direct.index_memory import IndexMemory
 from headrace_connectors.lakehouse.failures import translate_errors
 from headrace_connectors.lakehouse.iceberg import IcebergFormat
 from headrace_connectors.lakehouse.schema import quoted
-from headrace_connectors.lakehouse.spark_engine import SparkEngine
+from headrace_connectors.lakehouse.spark_engine import STOP_SECONDS, SparkEngine
 from headrace_connectors.lakehouse.spark_environment import environment
 from headrace_connectors.lakehouse.spark_settings import (
     SHUFFLE_PARTITIONS,
@@ -150,9 +150,9 @@ class SparkLakehouse:
                 "user"
             ) from error
 
-    def close(self) -> None:
-        """Stop Spark and remove the shared files. Idempotent."""
-        self._engine.close()
+    def close(self, seconds: float = STOP_SECONDS) -> None:
+        """Stop Spark and remove the shared files. Idempotent. ``seconds`` are those of ``SparkEngine.close``."""
+        self._engine.close(seconds)
         if self._scratch is not None:
             shutil.rmtree(self._scratch, ignore_errors=True)
         if self._trust_store is not None:

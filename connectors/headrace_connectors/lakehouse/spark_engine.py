@@ -29,7 +29,7 @@ _TICK_SECONDS = 1.0
 _PING_SECONDS = 2.0
 _CANCEL_SECONDS = 10.0
 """A cancelled job ends within a second, unless the JVM waits outside of Spark's tasks, as in a commit."""
-_STOP_SECONDS = 10.0
+STOP_SECONDS = 10.0
 _LONGEST_PAUSE_SECONDS = 30.0
 
 
@@ -105,19 +105,22 @@ class SparkEngine:
                 self._running = self._start()
             return self._running.session
 
-    def close(self) -> None:
-        """Stop Spark. It leaves no process, also if it has ended, is stopped or hangs. Idempotent."""
+    def close(self, seconds: float = STOP_SECONDS) -> None:
+        """Stop Spark, and kill its JVM if that does not end in time. Idempotent.
+
+        It leaves no process, also if it has ended, is stopped or hangs. ``seconds`` are for stopping, and for the end.
+        """
         self._closed.set()
         watchdog, self._watchdog = self._watchdog, None
         if watchdog is not None and watchdog is not threading.current_thread():
-            watchdog.join(_STOP_SECONDS)
+            watchdog.join(STOP_SECONDS)
         with self._starting:
             running, self._running = self._running, None
             if running is not None:
                 stopping = threading.Thread(target=_stop, args=(running.session,), name="spark-stop", daemon=True)
                 stopping.start()
-                stopping.join(_STOP_SECONDS)
-                running.jvm.end(0 if stopping.is_alive() else _STOP_SECONDS)
+                stopping.join(seconds)
+                running.jvm.end(0 if stopping.is_alive() else seconds)
                 abandon(running.session)
             self._move(EngineState.STOPPED)
 

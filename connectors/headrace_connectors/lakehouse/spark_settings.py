@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.serialization import NoEncryption, pkcs12
 from headrace.config.tls import read_trust_store
 from headrace.core.model.errors import ConfigError
 from headrace.core.tables.naming import ICEBERG_CLASS, LAKE, PREFIX, other_catalogs
+from headrace_connectors.lakehouse.class_archive import archive_options
 from headrace_connectors.lakehouse.spark_jars import DELTA_S3_JAR, DIRECT_JAR, LOCAL_FILES_JAR, jar_settings
 
 _MEBIBYTE = 1024 * 1024
@@ -248,6 +249,9 @@ def settings(
     refuse_unsafe(chosen)
 
     chosen |= _jvm(spark, available, trusted)
+    if is_local(master) and "spark.jars.packages" not in chosen:
+        archive = archive_options(spark, chosen["spark.jars"].split(","))
+        chosen[_JAVA_OPTIONS] = " ".join([*archive, chosen[_JAVA_OPTIONS]])
     if trusted is not None and not is_local(master):
         # To each executor's working folder, where Java reads it at its first connection with TLS.
         files, options = spark.get("spark.files", ""), spark.get(_EXECUTOR_OPTIONS, "")

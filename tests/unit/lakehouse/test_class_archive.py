@@ -1,0 +1,84 @@
+"""The archive of Spark's classes: which workers use it, and that Java accepts the one of this environment."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from headrace_connectors.lakehouse import class_archive
+from headrace_connectors.lakehouse.spark_settings import settings
+from headrace_dev.jars import resolve
+from headrace_dev.java import java
+
+
+@pytest.fixture
+def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An archive for the jars ``/iceberg.jar`` and ``/more.jar``."""
+    folder = tmp_path / "classes"
+    folder.mkdir()
+    monkeypatch.setattr(class_archive, "FOLDER", folder)
+    (folder / "classes.jsa").touch()
+    (folder / "class-path").write_text(class_archive.class_path(["/more.jar", "/iceberg.jar"]))
+    return folder
+
+
+def test_a_worker_with_the_same_jars_uses_the_archive(archive: Path) -> None:
+    """The order of the jars in the settings does not matter: the class path has one of its own."""
+    assert class_archive.archive_options({}, ["/iceberg.jar", "/more.jar"]) == [
+        f"-XX:SharedArchiveFile={archive}/classes.jsa",
+        f"@{archive}/class-path",
+    ]
+
+
+def test_jars_with_classes_of_the_formats_are_on_the_class_path(archive: Path) -> None:
+    """The classes of a format's jar and of Headrace's see each other; Spark's jars follow in alphabetical order."""
+    option, jars = (archive / "class-path").read_text().splitlines()
+    assert option == "-cp"
+    names = [Path(jar).name for jar in jars.split(":")]
+    assert names[:4] == ["headrace-local-files.jar", "headrace-delta-s3.jar", "iceberg.jar", "more.jar"]
+    assert names[4:] == sorted(names[4:])
+    assert any(name.startswith("spark-core_") for name in names)
+
+
+def test_a_worker_with_other_jars_does_without_it(archive: Path) -> None:
+    """A driver of a database in a jar of its own is found by classes of that jar's loader only."""
+    assert class_archive.archive_options({}, ["/iceberg.jar"]) == []
+    assert class_archive.archive_options({}, ["/iceberg.jar", "/more.jar", "/extra.jar"]) == []
+    assert class_archive.archive_options({"spark.driver.extraClassPath": "/x"}, ["/iceberg.jar", "/more.jar"]) == []
+
+
+@pytest.mark.parametrize("name", ["SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_DIST_CLASSPATH"])
+def test_folders_of_hadoops_configuration_stay_on_the_class_path(
+    archive: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark's launcher adds them; the class path of the archive has none."""
+    monkeypatch.setenv(name, "/etc/hadoop")
+    assert class_archive.archive_options({}, ["/iceberg.jar", "/more.jar"]) == []
+
+
+def test_without_an_archive_there_are_no_options(archive: Path) -> None:
+    """Java would then use not even its own archive."""
+    (archive / "classes.jsa").unlink()
+    assert class_archive.archive_options({}, ["/iceberg.jar", "/more.jar"]) == []
+
+
+def test_only_the_driver_of_a_local_master_uses_it(archive: Path) -> None:
+    """Executors have a class path of their own, and the driver of a cluster the same."""
+    jars = [Path("/iceberg.jar"), Path("/more.jar")]
+    local = {"spark.master": "local[2]", "spark.driver.extraJavaOptions": "-Xss4m"}
+    own = settings("/w", local, jars)["spark.jars"].split(",")
+    (archive / "class-path").write_text(class_archive.class_path(own))
+    assert settings("/w", local, jars)["spark.driver.extraJavaOptions"].startswith("-XX:SharedArchiveFile=")
+    assert "SharedArchive" not in settings("/w", {"spark.master": "yarn"}, jars)["spark.driver.extraJavaOptions"]
+
+
+def test_java_accepts_the_archive_of_this_environment() -> None:
+    """Java ends with an error if it must share classes and the archive is not for it."""
+    chosen = settings("/w", {"spark.master": "local[2]"}, resolve("lakehouse"))
+    options = class_archive.archive_options({}, chosen["spark.jars"].split(","))
+    if not options:
+        pytest.skip("no archive of Spark's classes; 'make test' writes one")
+    answer = subprocess.run([java(), "-Xshare:on", *options, "-version"], capture_output=True, text=True, check=False)
+    assert answer.returncode == 0, answer.stdout + answer.stderr
