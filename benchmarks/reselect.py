@@ -198,11 +198,15 @@ class Benchmark:
         off = self._options()
         without = self._headrace_rounds(records, replace(off, source_reads="none"), check=False)
         cached = replace(off, cache_enabled=True, cache_max_size=2 * self._rows, cache_max_bytes=1 << 30)
-        cold = self._headrace_rounds(records, cached)
-        warm = self._headrace_rounds(records, cached, warm=True)
+        always = replace(cached, cache_admission="always")
         return [
-            Finding(f"Headrace, cache {name}", self._rows, runs, without)
-            for name, runs in (("off", self._headrace_rounds(records, off)), ("cold", cold), ("warm", warm))
+            Finding(f"Headrace, cache {name}", self._rows, self._headrace_rounds(records, options, warm=warm), without)
+            for name, options, warm in (
+                ("off", off, False),
+                ("cold", cached, False),
+                ("cold, always admitted", always, False),
+                ("warm", always, True),
+            )
         ]
 
     def _options(self) -> ReselectOptions:

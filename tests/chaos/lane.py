@@ -114,6 +114,7 @@ class Lane:
             "post.processors.reselector.type": "io.debezium.processors.reselect.ReselectColumnsPostProcessor",
             "post.processors.reselector.reselect.null.values": "false",
             "post.processors.reselector.reselect.cache.enabled": "true",
+            "post.processors.reselector.reselect.cache.admission": "always",
             "reselect.database.hostname": LOOPBACK,
             "reselect.database.port": str(self._postgres.port),
             "reselect.database.user": SUPERUSER,

@@ -103,7 +103,7 @@ def test_the_cache_leaves_nothing_to_ask(
     contrib_postgres: Postgres, table: TableId, options: ReselectOptions, lake: Callable[[ReselectOptions], Lake]
 ) -> None:
     """The cache has the values of earlier events, so their rows need no statement."""
-    shop = lake(replace(options, cache_enabled=True))
+    shop = lake(replace(options, cache_enabled=True, cache_admission="always"))
     shop.batch(*placeholders(big="told"))
     shop.batch(*placeholders(big=P, doc="x"))
     assert selects(contrib_postgres, table) == []

@@ -7,14 +7,12 @@ batches, while SELECTs read the source's last state: the largest possible backlo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 from properties.searching import examples
-from support.task.reselect_harness import DOUBT, TABLE, Event, Lake, P, c, d, database, u
-
-from headrace.core.reselect.options import ReselectOptions
+from support.task.reselect_harness import CACHE, DOUBT, TABLE, Event, Lake, P, c, d, database, u
 
 KEYS = st.integers(1, 3)
 TEXTS = st.sampled_from(["A", "B", None])
@@ -92,7 +90,7 @@ def test_table_ends_as_the_source(
     for change in changes:
         source.change(*change)
     rows = [{"id": key, **row} for key, row in source.rows.items()]
-    lake = Lake(database(*rows), ReselectOptions(null_values=False, cache_enabled=cached))
+    lake = Lake(database(*rows), replace(CACHE, cache_enabled=cached))
     batch: list[Event] = []
     for group, cut, gone in zip(source.groups, cuts, lost, strict=False):
         batch += group

@@ -89,7 +89,9 @@ class Replay:
         """
         self.dies_at = 0 if self._alive else self.dies_at
         self._alive = True
-        options = reselect_options(self.of, {"reselect.cache.enabled": str(self.cached).lower()})
+        options = reselect_options(
+            self.of, {"reselect.cache.enabled": str(self.cached).lower(), "reselect.cache.admission": "always"}
+        )
         reselect = Reselect(options, self.source)
         envelopes = EnvelopeOptions(
             key_schemas=self.of.key_schemas,

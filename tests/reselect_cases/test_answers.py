@@ -64,7 +64,9 @@ def test_s14_a_new_row_under_the_old_key_answers() -> None:
 
 def test_s14_a_table_that_keeps_history_takes_no_later_value() -> None:
     """S14: a history would keep the value of another row forever, so there is no query and no cache entry."""
-    options = reselect_options({"insert.mode": "insert", "reselect.cache.enabled": "true"})
+    options = reselect_options(
+        {"insert.mode": "insert", "reselect.cache.enabled": "true", "reselect.cache.admission": "always"}
+    )
     lake = Lake(database(row(2, "new")), options)
     lake.rows[2] = {"big": "old", "doc": None}
     lake.each(u(2, big="A"), u(2, big=P))

@@ -98,7 +98,7 @@ def caches(type_name: str, schema: Schema, *, typmod: int = -1, deterministic: b
     key = (KeyColumn("id", key_type, deterministic=deterministic),)
     catalog = CatalogTable(TABLE, "r", "d", (CatalogColumn("id", 1, key_type, typmod), big), key)
     columns = (Column("id", schema, pa.nulls(0)), Column("big", Schema("string", optional=True), pa.nulls(0)))
-    options = ReselectOptions(cache_enabled=True)
+    options = ReselectOptions(cache_enabled=True, cache_admission="always")
     return table_rules(TABLE, columns, ("id",), options, catalog if known else None, has_source=known).caches
 
 
@@ -145,7 +145,7 @@ def test_s26_without_a_catalog_texts_of_mysql_are_not_trusted() -> None:
     """S26: MySQL compares 'A' and 'a' as equal, and its events do not contain the collation."""
     mysql = TableId("shop", "shop", "", "orders")
     columns = (Column("id", TEXT, pa.nulls(0)), Column("big", Schema("string", optional=True), pa.nulls(0)))
-    options = ReselectOptions(cache_enabled=True)
+    options = ReselectOptions(cache_enabled=True, cache_admission="always")
     assert not table_rules(mysql, columns, ("id",), options, None, has_source=False).caches
     assert table_rules(TABLE, columns, ("id",), options, None, has_source=False).caches
 

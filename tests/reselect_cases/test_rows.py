@@ -178,6 +178,7 @@ def test_s24_declared_filter_turns_the_cache_off(skipped: str) -> None:
     given = {
         "skipped.operations": skipped,
         "reselect.cache.enabled": "true",
+        "reselect.cache.admission": "always",
         "reselect.null.values": "false",
     }
     lake = Lake(database(row(1, "B")), reselect_options(given))

@@ -283,6 +283,7 @@ def _config(shared_topic: bool, schemas: bool, lobs: bool, sink: Any, epoch: int
         "reselect.unresolved.insert.mode": sink.unresolved,
         "reselect.null.values": str(sink.null_values).lower(),
         "reselect.cache.enabled": str(sink.cache).lower(),
+        "reselect.cache.admission": "always",
         "source.position.epoch": str(epoch),
     }
     if lobs:

@@ -35,8 +35,8 @@ INT_TYPE = SqlType(23, "pg_catalog", "int4")
 ID, TEXT = Schema("int32"), Schema("string", optional=True)
 COLUMNS = ("big", "doc")
 NO_CACHE = ReselectOptions(null_values=False)
-CACHE = ReselectOptions(null_values=False, cache_enabled=True)
-NULLS = ReselectOptions(null_values=True, cache_enabled=True, columns_include_list=".*")
+CACHE = ReselectOptions(null_values=False, cache_enabled=True, cache_admission="always")
+NULLS = replace(CACHE, null_values=True, columns_include_list=".*")
 SNAPSHOT = 777
 """The transaction of snapshot reads, which their events contain and which is rolled back."""
 P, DOUBT, GONE, HOLLOW = "<placeholder>", "<doubt>", "<no such column>", "<nothing to keep>"
@@ -121,7 +121,7 @@ class Lake:
     """The stored rows by key, and the pipeline that writes events to them. A soft delete keeps the row."""
 
     source: MemoryRowSource | None = None
-    options: ReselectOptions = field(default_factory=lambda: ReselectOptions(null_values=False, cache_enabled=True))
+    options: ReselectOptions = CACHE
     topic: str = "orders"
     rows: dict[int, dict[str, Any]] = field(default_factory=dict)
     offset: int = 0

@@ -149,7 +149,7 @@ def flattened(row: dict[str, Any]) -> bytes:
 
 def cached_reselect(name_now: str, rows: RowStore | None = None, **options: Any) -> Reselect:
     """Return Reselect with a cache (or other ``options``), from a database where row 1 has this name."""
-    return reselect([name_now], rows, **{"cache_enabled": True} | options)
+    return reselect([name_now], rows, **{"cache_enabled": True, "cache_admission": "always"} | options)
 
 
 def reselect(names: Sequence[str], rows: RowStore | None = None, **options: Any) -> Reselect:

@@ -293,6 +293,16 @@ class ReselectOptions:
         "Debezium's class name of the memory cache is accepted.",
         read=lambda name: CACHE_ALIASES.get(name, name),
     )
+    cache_admission: str = option(
+        "reselect.cache.admission",
+        Type.STRING,
+        "reuse",
+        "Which tables are cached. reuse: those of whose reads more than a twentieth are of a row that was read before "
+        "(among the last 65536). always: all of them, which doubles the CPU time of reselect if no row is read twice.",
+        _LOW,
+        any_case("reuse", "always"),
+        read=str.lower,
+    )
     cache_max_size: int = option(
         "reselect.cache.max.size", Type.INT, _LIMITS.max_rows, "Maximum number of cached rows.", validator=at_least(1)
     )

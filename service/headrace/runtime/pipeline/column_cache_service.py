@@ -10,8 +10,11 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
+import pyarrow as pa
+
 from headrace.core.model.events import TableId, TopicPartition
 from headrace.core.model.unavailable import Placeholder
+from headrace.core.reselect.cache.admission import Admission
 from headrace.core.reselect.cache.column_cache import CacheBatch, ReselectColumnCache
 from headrace.core.reselect.cache.rows import CacheUse, MemoryRowStore, Partition, RowStore
 from headrace.core.reselect.options import ReselectOptions
@@ -40,6 +43,8 @@ class ColumnCacheService:
             lambda: int(time.time() * 1000),
         )
         self._batches: dict[TableId, CacheBatch] = {}
+        self._admission = Admission()
+        self._admits_all = options.cache_admission == "always"
 
     # -- batches ------------------------------------------------------------------------------------------------------
 
@@ -69,6 +74,19 @@ class ColumnCacheService:
         with self.lock:
             if batch := self._batches.pop(table, None):
                 batch.discard()
+
+    # -- admission ----------------------------------------------------------------------------------------------------
+
+    def admits(self, table: TableId) -> bool:
+        """Return whether cells of a table are cached (``reselect.cache.admission``)."""
+        with self.lock:
+            return self._admits_all or self._admission.admits(table) or self._cache.holds(table)
+
+    def observe_reads(self, table: TableId, keys: pa.StringArray) -> None:
+        """Remember that the source was queried for the rows under ``keys``."""
+        if not self._admits_all:
+            with self.lock:
+                self._admission.observe(table, keys)
 
     # -- events that invalidate entries -------------------------------------------------------------------------------
 

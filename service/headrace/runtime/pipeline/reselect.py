@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from headrace.core.model.actions import Actions
 from headrace.core.model.catalog import CatalogTable
@@ -138,6 +139,7 @@ class Reselect:
             no_source = untraceable(topic)
         elif catalog is None:
             no_source = no_table(actions.table)
+        caches = self._options.caches and topic not in self._excluded and self._may_cache(topic)  # proven: S10
         rules = table_rules(
             actions.table,
             actions.columns,
@@ -145,11 +147,13 @@ class Reselect:
             self._options,
             catalog,
             has_source=no_source is None,
-            may_cache=self._options.caches and topic not in self._excluded and self._may_cache(topic),  # proven: S10
+            may_cache=caches and self.cache.admits(actions.table),
         )
         with self.cache.lock:
             planned = plan(actions, rules, self.cache.batch(actions.table, rules), stored)
         answer, failure = self._query(planned, catalog, divisible)
+        if caches and answer is not None:
+            self.cache.observe_reads(actions.table, actions.key.take(pa.array(planned.rows)))
         with self.cache.lock:
             completed = complete(planned, answer, failure)
         self._report(planned)

@@ -47,6 +47,17 @@ def test_cache_enabled_second_apply_served_from_cache() -> None:
     assert (lake.big(), lake.queries) == ("A", 1)
 
 
+def test_a_table_is_cached_after_one_of_its_rows_was_read_again() -> None:
+    """With the default admission the second read of a row still queries the database, and no event is cached."""
+    lake = Lake(database(row(1, "A"), row(2, "B")), replace(CACHE, cache_admission="reuse"))
+    lake.each(u(1, big=P), u(2, big="B"))
+    assert not lake.post.cache.take_counts()[0].rows
+    lake.each(u(1, big=P), u(2, big=P))
+    assert lake.queries == 3
+    lake.each(u(1, big=P), u(1, big=P), u(2, big=P))
+    assert (lake.big(), lake.queries) == ("A", 4)
+
+
 def test_partial_hit_serves_query_and_modify_cached_columns_without_requery() -> None:
     """A query selects only the column that the cache does not have."""
     lake = Lake(database(row(1, "A", "D")), CACHE)
@@ -281,7 +292,7 @@ def test_columns_that_are_not_selected_are_neither_read_nor_cached() -> None:
 
 def test_a_compacted_topic_is_not_cached() -> None:
     """A compacted topic can lack events, so every placeholder queries the database (``reselect.md`` section 3.4)."""
-    options = ReselectOptions(null_values=False, cache_enabled=True)
+    options = ReselectOptions(null_values=False, cache_enabled=True, cache_admission="always")
     lake = Lake(database({"id": 1, "big": "A", "doc": "x"}), options, may_cache=lambda topic: topic != "orders")
     lake.each(c(1, big="A", doc="w"), u(1, big=P, doc="x"), u(1, big=P, doc="x"))
     assert lake.queries == 2
