@@ -14,6 +14,7 @@ from base64 import urlsafe_b64encode
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import blake2b
 
 from headrace.core.model.errors import Fatal
@@ -96,6 +97,7 @@ NOTE_FORM = "headrace1:"
 _DIGEST_BYTES = 6
 
 
+@lru_cache(maxsize=4096)
 def table_digest(table: str) -> str:
     return urlsafe_b64encode(blake2b(table.encode(), digest_size=_DIGEST_BYTES).digest()).decode()
 

@@ -189,6 +189,13 @@ class Assignment:
         self._crowded = crowded
         self._task.feed.throttle(self._task.tables.topics_of(crowded) | self._task.tables.failed_topics)
 
+    def _throttle_after(self, lane: TableLane) -> None:
+        """Throttle after a change of one lane. With hundreds of them, asking all takes longer than a batch."""
+        memory = self._task.resources.memory
+        memory.hold(lane, lane.memory)
+        if memory.is_scarce or self._is_flushing or lane.is_full != (lane.table.name in self._crowded):
+            self.throttle()
+
     def _progress(self) -> Progress:
         caught_up, failed = self._task.feed.last_caught_up(), self._task.tables.failed_topics
         return Progress(caught_up, {partition for partition in caught_up if partition.topic in failed})
@@ -206,10 +213,10 @@ class Assignment:
                         continue
                     match result:
                         case LaneEvent.BATCH_CLOSED:
-                            self.throttle()
+                            self._throttle_after(lane)
                         case BatchDurable(batch, omitted):
                             task.tables.on_batch_durable(lane.table)
-                            self.throttle()
+                            self._throttle_after(lane)
                             # Omitted changes are bad records, which are reported before their offsets are committed.
                             for change in omitted:
                                 partition = TopicPartition(change.version.topic, change.version.partition)

@@ -79,6 +79,7 @@ class TaskTables:
         self._tables: dict[str, TaskTable] = {}
         self._recovering = {status.table: _recovering(status) for status in blocked}
         self._to_restart: set[str] = set()
+        self._failed_topics: frozenset[str] | None = frozenset()  # None: to be determined
         self._assigned: Collection[str] = ()
         self._paused = False
         self._lag: Callable[[], Mapping[TopicPartition, int]] = dict
@@ -93,8 +94,11 @@ class TaskTables:
             table = self._tables[name] = TaskTable(name, self.report_states)
             if self._paused:
                 table.move(TableEvent.PAUSE)
-        self._tables[name].topics.add(topic)
-        return self._tables[name]
+        table = self._tables[name]
+        if topic not in table.topics:
+            table.topics.add(topic)
+            self._failed_topics = None
+        return table
 
     def of_topic(self, topic: str) -> list[str]:
         names = [table.name for table in self._tables.values() if topic in table.topics]
@@ -104,8 +108,12 @@ class TaskTables:
         return {topic for name in names for topic in self._tables[name].topics}
 
     @property
-    def failed_topics(self) -> set[str]:
-        return self.topics_of(name for name, table in self._tables.items() if table.state is TableState.FAILED)
+    def failed_topics(self) -> frozenset[str]:
+        """The topics of failed tables. It is asked for each chunk."""
+        if self._failed_topics is None:
+            failed = (name for name, table in self._tables.items() if table.state is TableState.FAILED)
+            self._failed_topics = frozenset(self.topics_of(failed))
+        return self._failed_topics
 
     # -- events of the task --------------------------------------------------------------------------------------------
 
@@ -189,7 +197,8 @@ class TaskTables:
         return lag
 
     def report_states(self) -> None:
-        """Report the tables that are retried or have failed to the observer."""
+        """Report the tables that are retried or have failed to the observer. Called after each change of a state."""
+        self._failed_topics = None
         for name, table in self._tables.items():
             if table.status is not None:  # its own attempt has failed
                 self._recovering.pop(name, None)

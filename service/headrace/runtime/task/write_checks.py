@@ -130,11 +130,16 @@ class WrittenTables:
             partition: {table: min(offset, committed.offset) for table, offset in decode_note(committed.note).items()}
             for partition, committed in notes.items()
         }
+        self._partitions: dict[str, set[TopicPartition]] = {}  # by table; of hundreds, a table has one or a few
+        for partition, tables in self._tables.items():
+            for table in tables:
+                self._partitions.setdefault(table, set()).add(partition)
 
     def required(self, name: str) -> Offsets:
         """Return the offsets up to which the table must contain the records, because they are not read again."""
         table = table_digest(name)
-        return {partition: tables[table] for partition, tables in self._tables.items() if tables.get(table)}
+        offsets = {partition: self._tables[partition].get(table, 0) for partition in self._partitions.get(table, ())}
+        return {partition: offset for partition, offset in offsets.items() if offset}
 
     def check(self, name: str, table: TableReader, required: Offsets) -> None:
         """Raise TableMissing if the table does not contain records that are not read again.
@@ -181,8 +186,11 @@ class WrittenTables:
         if reached is None:
             return {}
         table = table_digest(name)
+        partitions = self._partitions.setdefault(table, set())
+        partitions |= reached.keys() & self._tables.keys()
         changed = {}
-        for partition, tables in self._tables.items():
+        for partition in sorted(partitions):
+            tables = self._tables[partition]
             if tables.get(table, 0) != reached.get(partition, 0):
                 tables[table] = reached.get(partition, 0)
                 changed[partition] = encode_note({digest: offset for digest, offset in tables.items() if offset})
