@@ -116,6 +116,7 @@ class LakeCommitsSuite(LakeFixtures):
         with lake.restored(name):
             table.merge(items(item(2, position=12)), commit(2, first=50))
             assert table.reached("connect-sink") == {TopicPartition("first", 0): 50}
+        table.begin_batch()
         for each in (table, lake.open(name)):
             assert each.reached("connect-sink") == {TopicPartition("first", 0): 40}
 

@@ -13,7 +13,7 @@ from headrace.core.model.errors import Retriable
 from headrace.core.model.events import RowVersion, TableId
 from headrace.core.model.keys import FLOOR_KEY
 from headrace.core.tables.table_sources import TableSource
-from headrace.ports import LakeTable
+from headrace.ports import LakeTable, TopicPartition
 
 SHOP = TableSource("shop", "connect-shop", "p.public.item", TableId("p", "shop", "public", "item"), "a-topic-id")
 OTHER = TableSource("other", "connect-other", "q.public.item", TableId("q", "shop", "public", "item"))
@@ -50,6 +50,22 @@ class LakeSourcesSuite(LakeFixtures):
         table.merge(items(item(1, position=11)), commit(1, **{TOPIC: 40}))
         lake.open(name).register(OTHER, [SHOP])
         assert list(table.sources()) == [OTHER]
+
+    def test_a_batch_sees_what_others_did_before_it_began(self, lake: LakeHarness, name: str, table: LakeTable) -> None:
+        """Within the batch, a handle sees its own commit; with the next batch it sees all others."""
+        table.register(SHOP)
+        table.begin_batch()
+        assert list(table.sources()) == [SHOP]
+        table.merge(items(item(1, position=11)), commit(1, **{TOPIC: 40}))
+        assert table.reached("connect-sink") == {TopicPartition(TOPIC, 0): 40}
+        other = lake.open(name)
+        other.register(OTHER, [SHOP])
+        other.merge(items(item(2, position=12)), commit(2, **{TOPIC: 50}))
+        table.begin_batch()
+        assert list(table.sources()) == [OTHER]
+        assert table.reached("connect-sink") == {TopicPartition(TOPIC, 0): 50}
+        table.register(SHOP, [OTHER])
+        assert list(table.sources()) == [SHOP]
 
     def test_a_table_that_another_handle_has_created_is_not_written(self, lake: LakeHarness, name: str) -> None:
         """Of two writers that begin to write one new table, the other one fails and sees whose table it is."""

@@ -32,6 +32,7 @@ from headrace_connectors.lakehouse.table_format import (
     DirectWriter,
     ExclusiveCommit,
     Head,
+    Look,
     RowsSince,
     TablePath,
     property_list,
@@ -151,15 +152,19 @@ class DeltaFormat:
         names = ", ".join(map(text_literal, files))
         return RowsSince(f"_metadata.file_name IN ({names})" if files else "", removed)
 
+    def look(self, session: TableSession, path: TablePath) -> Look:
+        snapshot = self._snapshot(session, path)
+        with session.calling():
+            return Look(str(snapshot.version()), _table_properties(snapshot))
+
     def schema(self, session: TableSession, path: TablePath) -> pa.Schema | None:
         return session.schema(self.sql_name(path))
 
     def properties(self, session: TableSession, path: TablePath) -> Mapping[str, str]:
-        """Read them from the log, whose entries are JSON."""
+        """Read them from the log."""
         snapshot = self._snapshot(session, path)
         with session.calling():
-            properties: dict[str, str] = json.loads(snapshot.metadata().json())["metaData"]["configuration"]
-            return properties
+            return _table_properties(snapshot)
 
     def set_properties(
         self, session: TableSession, path: TablePath, properties: Mapping[str, str], removed: Collection[str] = ()
@@ -351,6 +356,12 @@ def _change(entry: bytes) -> _Change | None:
     if operation == "OPTIMIZE":
         return _Change(moves=True)
     return None if added or removed else _Change()
+
+
+def _table_properties(snapshot: Any) -> Mapping[str, str]:
+    """The properties in the log, whose entries are JSON."""
+    properties: dict[str, str] = json.loads(snapshot.metadata().json())["metaData"]["configuration"]
+    return properties
 
 
 def _head(snapshot: Any) -> Head:

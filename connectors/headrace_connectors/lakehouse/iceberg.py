@@ -28,6 +28,7 @@ from headrace_connectors.lakehouse.table_format import (
     DirectWriter,
     ExclusiveCommit,
     Head,
+    Look,
     RowsSince,
     TablePath,
     property_list,
@@ -99,6 +100,10 @@ class IcebergFormat:
             f"CREATE TABLE {self.sql_name(path)} ({column_list(schema)}) USING iceberg "
             f"PARTITIONED BY (days(recorded_at)) TBLPROPERTIES ({property_list({**self._properties, **properties})})",
         ]
+
+    def look(self, session: TableSession, path: TablePath) -> Look:
+        table = IcebergTable(session, self.sql_name(path))
+        return Look(table.version(), table.properties())
 
     def schema(self, session: TableSession, path: TablePath) -> pa.Schema | None:
         try:

@@ -62,6 +62,13 @@ class Head(NamedTuple):
     id: str
 
 
+class Look(NamedTuple):
+    """What is stored of a table at one moment: ``TableFormat.version`` and ``TableFormat.properties``."""
+
+    version: str
+    properties: Mapping[str, str]
+
+
 @dataclass(frozen=True, slots=True)
 class RowsSince:
     """What commits did to a ledger.
@@ -116,6 +123,9 @@ class TableFormat(Protocol):
 
     def create_ledger(self, path: TablePath, schema: pa.Schema, properties: Mapping[str, str]) -> Sequence[str]:
         """Return statements that create an empty ledger with ``properties`` and remove another of this name."""
+
+    def look(self, session: TableSession, path: TablePath) -> Look:
+        """Return version and properties of a table. Raises NotThere. It costs as much as one of them."""
 
     def schema(self, session: TableSession, path: TablePath) -> pa.Schema | None:
         """Return all columns of a table in lake types, or None if it does not exist. It is cheap."""

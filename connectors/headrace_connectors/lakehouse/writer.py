@@ -52,6 +52,7 @@ from headrace_connectors.lakehouse.table_format import (
     CommitResult,
     Declined,
     DirectWriter,
+    Look,
     TableFormat,
     TablePath,
     key_property,
@@ -103,6 +104,7 @@ class SparkTable:
         self._commits = 0
         self._notes: Sequence[str] = ()
         self._cached: tuple[str, Progress] | None = None  # the version of the table with this progress
+        self._look: Look | None = None  # at the table when the batch began, or after this handle's newest commit
         self._first_sources: Sequence[TableSource] = ()  # of the table that this handle may create
         self._schema: pa.Schema | None = None
         self._key_fields: tuple[str, ...] = ()
@@ -207,6 +209,13 @@ class SparkTable:
             raise Fatal(f"{self._label}: the table does not exist; evolve it first")
         return schema
 
+    def begin_batch(self) -> None:
+        """Look at the table once: each look loads its metadata."""
+        self._look = None
+        if self.schema() is not None:
+            with suppress(NotThere):  # the call that needs the table finds out what that means
+                self._look = self._format.look(self._session, self._path)
+
     # -- sources ------------------------------------------------------------------------------------------------------
 
     def sources(self) -> Sequence[TableSource]:
@@ -219,7 +228,8 @@ class SparkTable:
             early = stored_sources(self._ledger.properties()) if self._ledger.is_early() else ()
             return list(dict.fromkeys([*early, *self._first_sources]))
         try:
-            stored = stored_sources(self._format.properties(self._session, self._path))
+            properties = self._look.properties if self._look else self._format.properties(self._session, self._path)
+            stored = stored_sources(properties)
         except NotThere:
             self._schema = None
             if self.schema() is None:
@@ -233,6 +243,7 @@ class SparkTable:
             kept = (registered for registered in self._first_sources if registered not in replaced)
             self._first_sources = list(dict.fromkeys([*kept, source]))
             return
+        self._look = None
         names = set(map(property_name, replaced)) - {property_name(source)}
         with self._commit_lock:
             self._format.set_properties(self._session, self._path, source_properties([source]), sorted(names))
@@ -364,6 +375,7 @@ class SparkTable:
             if done.made or self._format.carry(self._session, self._path, properties):
                 before = before.with_commit(commit)
             self._cached = done.version or self._format.version(self._session, self._path), before
+            self._look = self._look and self._look._replace(version=self._cached[0])
         self._fresh = False
         self._upkeep.count_commit(done)
         self._commits += 1
@@ -381,6 +393,7 @@ class SparkTable:
             yield
         except HeadraceError:
             self._schema, self._key_fields, self._fresh, self._cached, self._direct = None, (), False, None, None
+            self._look = None
             raise
 
     # -- progress -----------------------------------------------------------------------------------------------------
@@ -401,7 +414,7 @@ class SparkTable:
             return None
         with self._naming_the_file():
             try:
-                version = self._format.version(self._session, self._path)
+                version = self._look.version if self._look else self._format.version(self._session, self._path)
             except NotThere:
                 self._schema = None
                 if self.schema() is None:

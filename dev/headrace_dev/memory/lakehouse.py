@@ -263,6 +263,9 @@ class MemoryTable:
             row.cells.update({column.name: _grown(row.cells[column.name], column.type) for column in change.grown})
             row.cells.update({column.name: pa.scalar(None, column.type) for column in change.added})
 
+    def begin_batch(self) -> None:
+        """Do nothing: looking at the table costs nothing here."""
+
     def sources(self) -> Sequence[TableSource]:
         """Return the sources of the table, or before it exists those of its ledger and of this handle."""
         if self.schema() is not None:

@@ -80,6 +80,13 @@ class TableReader(Protocol):
         Empty while the table does not exist, and if Headrace did not create it.
         """
 
+    def begin_batch(self) -> None:
+        """Look at the table as it is now, also after commits of other processes.
+
+        Until the next call, ``sources``, ``reached`` and ``log_progress`` may answer as of then and of the commits of
+        this handle since. Without a call, each of them looks at the table. Cheap.
+        """
+
     def sources(self) -> Sequence[TableSource]:
         """The registered sources of the table, as they are stored now, also by other processes. Cheap.
 

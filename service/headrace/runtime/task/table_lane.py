@@ -278,8 +278,14 @@ class TableLane:
         in_thread = partial(run_in, task.resources.threads.writing)
         started = time.monotonic()
         label, lake, pipeline = await in_thread(task.pipelines.open_table, batch)  # the first one starts Spark
-        await in_thread(written.check, label, lake, written.required(label))
-        await in_thread(task.ownership.register, label, lake, batch.content, task.feed.topic_ids())
+        required, topic_ids = written.required(label), task.feed.topic_ids()
+
+        def check() -> None:
+            lake.begin_batch()
+            written.check(label, lake, required)
+            task.ownership.register(label, lake, batch.content, topic_ids)
+
+        await in_thread(check)
         # The commit contains all offsets that the table is known to contain: earlier commits may be expired.
         reached = {**written.required(label), **batch.offsets}
         commit = Commit(batch.id, self._connector, group, reached, self._context.watermarks.advance(batch))
