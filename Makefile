@@ -119,7 +119,7 @@ UV_INSTALL = $(BIN)/uv pip install --quiet --python $(BIN)/python
 jars: setup ## Kafka, Connect, Debezium, Apicurio, Iceberg and Delta from Maven Central (once per machine)
 	$(BIN)/python -m headrace_dev jars
 
-$(CLASSES): $(READY) dev/headrace_dev/jars.sha256
+$(CLASSES): $(READY) dev/headrace_dev/jars.sha256 connectors/headrace_connectors/lakehouse/class_archive.py $(wildcard connectors/headrace_connectors/lakehouse/java/*.jar)
 	@echo "classes: archiving the classes of Spark, as the image has them; about half a minute"
 	@$(BIN)/python -m headrace_dev classes
 

@@ -60,7 +60,9 @@ def class_path(jars: Sequence[str]) -> str:
     own = [LOCAL_FILES_JAR, DELTA_S3_JAR]
     formats = sorted(Path(jar) for jar in jars if jar != str(DELTA_S3_JAR))
     spark = sorted(Path(_find_spark_home(), "jars").glob("*.jar"))
-    return f"-cp\n{os.pathsep.join(map(str, [*own, *formats, *spark]))}\n"
+    path = os.pathsep.join(map(str, [*own, *formats, *spark]))
+    quoted = path.replace("\\", "\\\\").replace('"', '\\"')
+    return f'-cp\n"{quoted}"\n'
 
 
 def write(jars: Sequence[Path] | None = None) -> bool:

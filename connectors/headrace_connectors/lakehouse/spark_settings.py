@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import tempfile
 import uuid
 from collections.abc import Mapping, Sequence
@@ -251,7 +252,7 @@ def settings(
     chosen |= _jvm(spark, available, trusted)
     if is_local(master) and "spark.jars.packages" not in chosen:
         archive = archive_options(spark, chosen["spark.jars"].split(","))
-        chosen[_JAVA_OPTIONS] = " ".join([*archive, chosen[_JAVA_OPTIONS]])
+        chosen[_JAVA_OPTIONS] = " ".join([*map(shlex.quote, archive), chosen[_JAVA_OPTIONS]])
     if trusted is not None and not is_local(master):
         # To each executor's working folder, where Java reads it at its first connection with TLS.
         files, options = spark.get("spark.files", ""), spark.get(_EXECUTOR_OPTIONS, "")

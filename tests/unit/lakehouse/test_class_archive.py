@@ -36,7 +36,7 @@ def test_jars_with_classes_of_the_formats_are_on_the_class_path(archive: Path) -
     """The classes of a format's jar and of Headrace's see each other; Spark's jars follow in alphabetical order."""
     option, jars = (archive / "class-path").read_text().splitlines()
     assert option == "-cp"
-    names = [Path(jar).name for jar in jars.split(":")]
+    names = [Path(jar).name for jar in jars.strip('"').split(":")]
     assert names[:4] == ["headrace-local-files.jar", "headrace-delta-s3.jar", "iceberg.jar", "more.jar"]
     assert names[4:] == sorted(names[4:])
     assert any(name.startswith("spark-core_") for name in names)
@@ -72,6 +72,17 @@ def test_only_the_driver_of_a_local_master_uses_it(archive: Path) -> None:
     (archive / "class-path").write_text(class_archive.class_path(own))
     assert settings("/w", local, jars)["spark.driver.extraJavaOptions"].startswith("-XX:SharedArchiveFile=")
     assert "SharedArchive" not in settings("/w", {"spark.master": "yarn"}, jars)["spark.driver.extraJavaOptions"]
+
+
+def test_a_path_may_contain_spaces_and_quotes(tmp_path: Path) -> None:
+    """Java reads the class path as a quoted argument, and Spark's launcher splits options as a shell does."""
+    jar = tmp_path / 'a "b" c' / "iceberg.jar"
+    options = tmp_path / "class-path"
+    options.write_text(class_archive.class_path([str(jar)]))
+    shown = subprocess.run(
+        [java(), f"@{options}", "-XshowSettings:properties", "-version"], capture_output=True, text=True, check=True
+    )
+    assert str(jar) in shown.stderr
 
 
 def test_java_accepts_the_archive_of_this_environment() -> None:
