@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import random
+import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -344,6 +346,24 @@ def test_large_batches_are_merged(
     apply(table, *(item(key, "n" * 10_000, position=20) for key in (1, 3, 4)))
     assert commits.count == 1
     assert {key: len(row[0]) for key, row in shop.rows().items()} == {1: 10_000, 2: 1, 3: 10_000, 4: 10_000}
+
+
+def test_a_large_batch_is_freed_when_it_is_written(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a search for cycles, which a worker does after hundreds of batches."""
+    monkeypatch.setattr(direct_writer, "MOST_ROWS", 1)
+    table = shop.open()
+    table.evolve(ITEM, ["id"])
+    table.merge(actions(ITEM, [item(1, position=10)]), commit())
+    gc.collect()
+    gc.disable()
+    try:
+        batch = actions(ITEM, [item(1, position=20), item(2, position=20)])
+        freed = weakref.ref(batch.key)
+        table.merge(batch, commit())
+        del batch
+        assert freed() is None
+    finally:
+        gc.enable()
 
 
 def test_a_table_with_two_rows_of_one_key_is_merged(shop: Shop, commits: Commits) -> None:

@@ -2,7 +2,8 @@
 
 from headrace_connectors.kafka.connections import install as _install
 from headrace_connectors.kafka.feed import KafkaFeedFactory as KafkaFeedFactory
-from headrace_connectors.kafka.records import limit_unpacking
+from headrace_connectors.kafka.records import limit_polls, limit_unpacking
 
 _install()
 limit_unpacking()
+limit_polls()

@@ -210,6 +210,28 @@ _FIRST_POLL = 500
 _SAMPLE = 16
 
 
+def limit_polls() -> None:
+    """Let aiokafka end a poll of a partition with the record that makes it ``CHUNK_BYTES``, however many may follow."""
+    fetcher.FetchResult.getall = _get_all
+
+
+def _get_all(self: Any, max_records: int | None = None) -> list[Any]:
+    """Return the next records of a fetch (``FetchResult.getall``); the next poll continues behind them."""
+    if not self.check_assignment(self._topic_partition) or not self.has_more():
+        return []
+    records: list[Any] = []
+    size = 0
+    for record in self._partition_records:
+        records.append(record)
+        size += len(record.value or b"") + len(record.key or b"")
+        if size >= CHUNK_BYTES or len(records) == max_records:
+            self._update_position()
+            return records
+    self._update_position()
+    self._partition_records = None
+    return records
+
+
 class ChunkNumbering:
     """Numbers the chunks of one group member (``kafka-client.md`` section 2.3).
 
@@ -237,10 +259,10 @@ class ChunkNumbering:
 
 
 class PollSize:
-    """The number of records to poll, so that a chunk has about ``CHUNK_BYTES`` for any size of rows.
+    """The number of records to poll, so that a poll has about ``CHUNK_BYTES`` for any size of rows and any partitions.
 
     The client limits only compressed bytes, and JSON with schemas is compressed to a tenth. The limit decreases at once
-    for larger records, and increases gradually for smaller ones.
+    for larger records, and increases gradually for smaller ones. ``limit_polls`` limits what is not observed yet.
     """
 
     def __init__(self, most: int) -> None:

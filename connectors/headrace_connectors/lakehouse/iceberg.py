@@ -103,7 +103,7 @@ class IcebergFormat:
 
     def look(self, session: TableSession, path: TablePath) -> Look:
         table = IcebergTable(session, self.sql_name(path))
-        return Look(table.version(), table.properties())
+        return Look(table.version(), table.properties(), table.loaded)
 
     def schema(self, session: TableSession, path: TablePath) -> pa.Schema | None:
         try:

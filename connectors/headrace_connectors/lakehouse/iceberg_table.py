@@ -88,6 +88,11 @@ class IcebergTable:
             load = java_member(self._jvm, "org.apache.iceberg.spark.Spark3Util.loadIcebergTable")
             self._table = load(spark, name)
 
+    @property
+    def loaded(self) -> Any:
+        """Return Iceberg's ``Table``."""
+        return self._table
+
     def snapshots(self) -> Iterator[Snapshot]:
         """Yield the ancestors of the current snapshot, newest first, without snapshots that a rollback has undone.
 

@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
@@ -43,7 +43,8 @@ class CommitResult:
     ``counts`` are the rows that it changed; appended rows are upserted. ``first`` is whether the table was empty
     before. ``files`` is the number of the table's files, ``deleted_share`` that of the rows which deletes hide,
     ``written`` the bytes of new files and ``version`` that of ``TableFormat.version``, None if the format would have to
-    read them. ``made`` is False if no commit has the statement's properties.
+    read them. ``made`` is False if no commit has the statement's properties. ``declined`` is why nothing was written,
+    and has to be by a MERGE.
     """
 
     counts: MergeCounts
@@ -53,6 +54,7 @@ class CommitResult:
     written: int | None = None
     version: str | None = None
     made: bool = True
+    declined: str = ""
 
 
 class Head(NamedTuple):
@@ -63,10 +65,15 @@ class Head(NamedTuple):
 
 
 class Look(NamedTuple):
-    """What is stored of a table at one moment: ``TableFormat.version`` and ``TableFormat.properties``."""
+    """What is stored of a table at one moment: ``TableFormat.version`` and ``TableFormat.properties``.
+
+    ``loaded`` is the format's own object, from which a direct writer may commit, None if it has none. A commit from it
+    fails if another one was made since, but would not notice that a folder was restored from a copy.
+    """
 
     version: str
     properties: Mapping[str, str]
+    loaded: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +99,13 @@ class Declined(Exception):
 class DirectWriter(Protocol):
     """Writes small batches without a Spark job."""
 
-    def write(self, actions: Actions, schema: pa.Schema, properties: Mapping[str, str]) -> CommitResult:
+    def write(
+        self, actions: Actions, schema: pa.Schema, properties: Mapping[str, str], loaded: Any = None
+    ) -> CommitResult:
         """Apply the actions as a MERGE does, in one commit with ``properties``.
 
-        ``schema`` has the table's data columns in lake types. Raises Declined, or Conflict if another writer has
-        committed in between.
+        ``schema`` has the table's data columns in lake types, ``loaded`` is ``Look.loaded`` of just before. Raises
+        Declined, or Conflict if another writer has committed in between.
         """
 
     def versions(self, actions: Actions, schema: pa.Schema) -> Mapping[str, RowVersion]:

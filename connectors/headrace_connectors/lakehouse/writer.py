@@ -8,11 +8,13 @@ from __future__ import annotations
 import json
 import logging
 import threading
+import time
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -78,6 +80,9 @@ log = logging.getLogger(__name__)
 Change = Callable[[Mapping[str, str]], CommitResult]
 """Changes rows in one commit with these properties."""
 
+_LOOK_SECONDS = 1.0
+"""How old a table may be that a direct commit is made from: reselect may take longer."""
+
 _COMMITS_UNTIL_NOTES = 2
 """A catalog that hides older snapshots is recognized by the second commit."""
 
@@ -105,6 +110,7 @@ class SparkTable:
         self._notes: Sequence[str] = ()
         self._cached: tuple[str, Progress] | None = None  # the version of the table with this progress
         self._look: Look | None = None  # at the table when the batch began, or after this handle's newest commit
+        self._looked_at = 0.0
         self._first_sources: Sequence[TableSource] = ()  # of the table that this handle may create
         self._schema: pa.Schema | None = None
         self._key_fields: tuple[str, ...] = ()
@@ -214,6 +220,7 @@ class SparkTable:
         self._look = None
         if self.schema() is not None:
             with suppress(NotThere):  # the call that needs the table finds out what that means
+                self._looked_at = time.monotonic()
                 self._look = self._format.look(self._session, self._path)
 
     # -- sources ------------------------------------------------------------------------------------------------------
@@ -292,11 +299,30 @@ class SparkTable:
         if not len(actions):
             return MergeCounts(0, 0)
         schema = self._existing_schema()
+        done = self._commit(partial(self._write_directly, actions, schema), commit)
+        if not done.declined:
+            return done.counts
+        log.debug("%s: a batch of %d rows is merged by Spark: %s", self._label, len(actions), done.declined)
+        return self._merge_by_spark(actions, commit)
+
+    def _write_directly(self, actions: Actions, schema: pa.Schema, properties: Mapping[str, str]) -> CommitResult:
+        """Commit without a MERGE, or return why that is declined.
+
+        Not as an exception: tenacity would hold it in a cycle, and its traceback the batch, until Python looks for
+        cycles.
+        """
         try:
-            return self._commit(partial(self._direct_writer(schema).write, actions, schema), commit).counts
+            return self._direct_writer(schema).write(actions, schema, properties, self._take_loaded())
         except Declined as declined:
-            log.debug("%s: a batch of %d rows is merged by Spark: %s", self._label, len(actions), declined)
-            return self._merge_by_spark(actions, commit)
+            return CommitResult(MergeCounts(0, 0), made=False, declined=str(declined))
+
+    def _take_loaded(self) -> Any:
+        """Return what the batch's look has loaded, once: after a conflict, the table is loaded again."""
+        look = self._look
+        if look is None or time.monotonic() - self._looked_at > _LOOK_SECONDS:
+            return None
+        self._look = look._replace(loaded=None)
+        return look.loaded
 
     def _direct_writer(self, schema: pa.Schema) -> DirectWriter:
         """Raises Declined if the table has none."""
@@ -372,10 +398,12 @@ class SparkTable:
                     again = attempt.retry_state.attempt_number > 1
                     earlier = self._format.find_commit(self._session, self._path, write_id) if again else None
                     done = earlier or change(properties)
+            if done.declined:
+                return done
             if done.made or self._format.carry(self._session, self._path, properties):
                 before = before.with_commit(commit)
             self._cached = done.version or self._format.version(self._session, self._path), before
-            self._look = self._look and self._look._replace(version=self._cached[0])
+            self._look = self._look and self._look._replace(version=self._cached[0], loaded=None)
         self._fresh = False
         self._upkeep.count_commit(done)
         self._commits += 1

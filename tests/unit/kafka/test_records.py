@@ -136,6 +136,36 @@ def test_records_before_the_batch_are_delivered(limit: int) -> None:
         unpacked_values(bytes(large), 42)
 
 
+def test_a_poll_ends_with_the_bytes_of_a_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However well records are compressed. The next poll of the fetch continues behind them."""
+    monkeypatch.setattr(records, "CHUNK_BYTES", 2_500)
+    content = batch(CODECS["lz4"], *[bytes(1_000)] * 8)
+    partition = TopicPartition("t", 3)
+    found = PartitionRecords(partition, MemoryRecords(content), [], 40, None, None, True, 0)
+    fetched = fetcher.FetchResult(partition, assignment=_Assignment(), partition_records=found, backoff=0)
+    polls = [[record.offset for record in fetched.getall(limit)] for limit in (500, 2, 500, None)]
+    assert polls == [[40, 41, 42], [43, 44], [45, 46, 47], []]
+    assert not fetched.has_more()
+
+
+class _Assignment:
+    """A partition that is assigned, and read from where the fetch begins."""
+
+    active, paused = True, False
+
+    def __init__(self) -> None:
+        self.has_valid_position = True
+        self.position = 40
+
+    def state_value(self, partition: object) -> _Assignment:
+        """The state of any partition."""
+        return self
+
+    def consumed_to(self, position: int) -> None:
+        """The next position."""
+        self.position = position
+
+
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize(
     "content", [b"", b"x", bytes(40), b"\x82SNAPPY\x00" + bytes(7) + b"\x01\xff\xff\xff\xff", b"\x1f\x8b\x08"]

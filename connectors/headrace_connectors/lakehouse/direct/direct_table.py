@@ -139,12 +139,15 @@ class DirectTable:
         except Fatal as error:
             raise Unavailable(f"this version of Iceberg has other classes ({error})") from error
 
-    def is_current(self) -> bool:
-        """Load the table, and return whether its snapshot and schema are those of the last ``load`` or ``commit``."""
+    def is_current(self, loaded: Any = None) -> bool:
+        """Load the table, and return whether its snapshot and schema are those of the last ``load`` or ``commit``.
+
+        ``loaded`` is Iceberg's ``Table``, if it was loaded just before.
+        """
         self._jvm, spark = self._session.java
         with self._calling():
             load = java_member(self._jvm, "org.apache.iceberg.spark.Spark3Util.loadIcebergTable")
-            self._table = load(spark, self._name)
+            self._table = load(spark, self._name) if loaded is None else loaded
             # Compared here as well: the answer to a commit may have been lost.
             return bool(self._java.open(self._table) == self._snapshot)
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import pyarrow as pa
@@ -76,11 +76,13 @@ class IcebergDirectWriter:
         except (Unavailable, Unsuitable) as error:
             self._refused = str(error)
 
-    def write(self, actions: Actions, schema: pa.Schema, properties: Mapping[str, str]) -> CommitResult:
+    def write(
+        self, actions: Actions, schema: pa.Schema, properties: Mapping[str, str], loaded: Any = None
+    ) -> CommitResult:
         """Apply the actions in one commit on top of the newest snapshot."""
         self._decline_unsuitable(actions)
         with self._using_index():
-            state, index = self._current(schema), self._index
+            state, index = self._current(schema, loaded), self._index
             keys = index.keys_of(actions, schema)
             locations = index.find(keys)
             marked = index.marks(locations) if self._soft else None
@@ -165,9 +167,9 @@ class IcebergDirectWriter:
             if column.name in self._key_fields and column.values.null_count:
                 raise Declined("a key is null")
 
-    def _current(self, schema: pa.Schema) -> TableState:
+    def _current(self, schema: pa.Schema, loaded: Any = None) -> TableState:
         """Return the newest snapshot, for which the index is valid afterwards."""
-        if not self._table.is_current() or self._state is None:
+        if not self._table.is_current(loaded) or self._state is None:
             self._state = None  # until the index is complete again
             state = self._table.load()
             if reason := state.refused or unsuitable_columns(state.schema, schema):

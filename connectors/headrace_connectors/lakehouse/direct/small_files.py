@@ -41,6 +41,10 @@ MOST_BYTES = 8 * 2**20
 """Of the live rows that one rewrite merges while the writer waits."""
 
 
+MOST_UNPACKED = 64 * 2**20
+"""Of the same rows in memory: texts that repeat are compressed to a hundredth."""
+
+
 class MergedFiles(NamedTuple):
     """The bytes that were rewritten, and whether they are all files that are worth a rewrite."""
 
@@ -90,12 +94,13 @@ class SmallFiles:
         files = [file for file in state.files if file.path in chosen]
         if state.refused is not None or len(files) < len(chosen):
             return False
-        pieces = []
+        pieces, left = [], MOST_UNPACKED
         for file in files:
-            rows = _live_rows(table, state, file)
+            rows = _live_rows(table, state, file, left)
             if rows is None:
                 return False
             pieces.append(rows)
+            left -= rows.nbytes
         merged = pa.concat_tables(pieces, promote_options="default")  # a file may lack columns that were added later
         new = []
         if len(merged):
@@ -105,9 +110,16 @@ class SmallFiles:
         return True
 
 
-def _live_rows(table: DirectTable, state: TableState, file: StoredFile) -> pa.Table | None:
-    """Return the live rows of a file with their lineage; None if the table's columns have other types or defaults."""
+def _live_rows(table: DirectTable, state: TableState, file: StoredFile, most: int) -> pa.Table | None:
+    """Return the live rows of a file with their lineage.
+
+    None if the columns of the table have other types or defaults, or if the file has more than ``most`` bytes when it
+    is unpacked.
+    """
     with table.open(file) as parquet:
+        groups = range(parquet.metadata.num_row_groups)
+        if sum(parquet.metadata.row_group(number).total_byte_size for number in groups) > most:
+            return None
         names = column_names(parquet)
         stored = parquet.read()
     columns = {}

@@ -104,9 +104,11 @@ class ChunkDecoder:
     async def decode(self, chunk: Chunk) -> Decoded:
         """Decode a chunk. Raises Retriable when all attempts within ``RETRY_SECONDS`` have failed."""
 
+        partition = chunk.partition  # tenacity holds ``on_retry`` in a cycle, which must not contain the records
+
         def on_retry(error: BaseException, pause: float) -> None:
             self._observer.on_retry()
-            log.warning("%s: decoding %s-%d failed and is repeated: %s", self._connector, *chunk.partition, error)
+            log.warning("%s: decoding %s-%d failed and is repeated: %s", self._connector, *partition, error)
 
         # Pauses of at most a third leave time for several attempts.
         retry = retrying(RETRY_SECONDS / 3, on_retry).copy(stop=stop_after_delay(RETRY_SECONDS))

@@ -54,7 +54,7 @@ class Table:
     sequence: int = 0
     reads: int = 0
 
-    def is_current(self) -> bool:
+    def is_current(self, loaded: object = None) -> bool:
         return True
 
     def load(self) -> TableState:
