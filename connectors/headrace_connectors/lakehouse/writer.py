@@ -179,7 +179,7 @@ class SparkTable:
         else:
             self._refuse_unregistered()
             if evolution(self._label, stored, wanted):
-                self._schema = None  # read again: `headrace verify --repair` may have added the column
+                self._schema = self._look = None  # read again: `headrace verify --repair` may have added the column
                 stored = self._existing_schema()
                 change = evolution(self._label, stored, wanted)
                 if change.additions:
@@ -198,9 +198,8 @@ class SparkTable:
         self._session.run(*self._format.create_namespace(self._path.namespace))
         properties = {**key_property(key_fields), **source_properties(self.sources())}
         if not self._ledger.is_early():
-            if (
-                self._format.schema(self._session, self._path) is not None
-            ):  # the new ledger would replace another writer's
+            # The new ledger would replace another writer's.
+            if self._format.schema(self._session, self._path) is not None:
                 raise Conflict(f"{self._label}: another writer created the table in between")
             self._ledger.create()  # before the table: an old ledger must never be used for a new table
         self._format.prepare_creation(self._session, self._path)
