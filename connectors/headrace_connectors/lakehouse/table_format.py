@@ -100,12 +100,18 @@ class DirectWriter(Protocol):
     """Writes small batches without a Spark job."""
 
     def write(
-        self, actions: Actions, schema: pa.Schema, properties: Mapping[str, str], loaded: Any = None
+        self,
+        actions: Actions,
+        schema: pa.Schema,
+        properties: Mapping[str, str],
+        loaded: Callable[[], Any] = lambda: None,
     ) -> CommitResult:
         """Apply the actions as a MERGE does, in one commit with ``properties``.
 
-        ``schema`` has the table's data columns in lake types, ``loaded`` is ``Look.loaded`` of just before. Raises
-        Declined, or Conflict if another writer has committed in between.
+        ``schema`` has the table's data columns in lake types, ``loaded`` returns ``Look.loaded`` of just before, or
+        None. A batch that is too large is declined in the result: an exception would be held in a cycle by tenacity,
+        and its traceback would hold the batch. Raises Declined otherwise, or Conflict if another writer has committed
+        in between.
         """
 
     def versions(self, actions: Actions, schema: pa.Schema) -> Mapping[str, RowVersion]:

@@ -298,22 +298,16 @@ class SparkTable:
         if not len(actions):
             return MergeCounts(0, 0)
         schema = self._existing_schema()
-        done = self._commit(partial(self._write_directly, actions, schema), commit)
-        if not done.declined:
-            return done.counts
-        log.debug("%s: a batch of %d rows is merged by Spark: %s", self._label, len(actions), done.declined)
-        return self._merge_by_spark(actions, commit)
-
-    def _write_directly(self, actions: Actions, schema: pa.Schema, properties: Mapping[str, str]) -> CommitResult:
-        """Commit without a MERGE, or return why that is declined.
-
-        Not as an exception: tenacity would hold it in a cycle, and its traceback the batch, until Python looks for
-        cycles.
-        """
         try:
-            return self._direct_writer(schema).write(actions, schema, properties, self._take_loaded())
+            direct = partial(self._direct_writer(schema).write, actions, schema, loaded=self._take_loaded)
+            done = self._commit(direct, commit)
+            reason = done.declined
         except Declined as declined:
-            return CommitResult(MergeCounts(0, 0), made=False, declined=str(declined))
+            reason = str(declined)
+        if not reason:
+            return done.counts
+        log.debug("%s: a batch of %d rows is merged by Spark: %s", self._label, len(actions), reason)
+        return self._merge_by_spark(actions, commit)
 
     def _take_loaded(self) -> Any:
         """Return what the batch's look has loaded, once: after a conflict, the table is loaded again."""

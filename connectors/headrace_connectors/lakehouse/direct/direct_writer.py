@@ -17,7 +17,7 @@ Tests: ``tests/contracts/test_direct_commits.py``, ``tests/unit/lakehouse/direct
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
@@ -77,12 +77,17 @@ class IcebergDirectWriter:
             self._refused = str(error)
 
     def write(
-        self, actions: Actions, schema: pa.Schema, properties: Mapping[str, str], loaded: Any = None
+        self,
+        actions: Actions,
+        schema: pa.Schema,
+        properties: Mapping[str, str],
+        loaded: Callable[[], Any] = lambda: None,
     ) -> CommitResult:
         """Apply the actions in one commit on top of the newest snapshot."""
-        self._decline_unsuitable(actions)
+        if reason := self._unsuitable(actions):
+            return CommitResult(MergeCounts(0, 0), made=False, declined=reason)
         with self._using_index():
-            state, index = self._current(schema, loaded), self._index
+            state, index = self._current(schema, loaded()), self._index
             keys = index.keys_of(actions, schema)
             locations = index.find(keys)
             marked = index.marks(locations) if self._soft else None
@@ -125,7 +130,8 @@ class IcebergDirectWriter:
 
     def versions(self, actions: Actions, schema: pa.Schema) -> Mapping[str, RowVersion]:
         """Read the versions in the newest snapshot."""
-        self._decline_unsuitable(actions)
+        if reason := self._unsuitable(actions):
+            raise Declined(reason)
         with self._using_index():
             self._current(schema)
             locations = self._index.find(self._index.keys_of(actions, schema))
@@ -153,19 +159,20 @@ class IcebergDirectWriter:
                     self._drop()
                 self._memory.use(self, self._index.nbytes)
 
-    def _decline_unsuitable(self, actions: Actions) -> None:
+    def _unsuitable(self, actions: Actions) -> str:
+        """Return why a batch is declined without a look at the table, "" if it is not."""
         if not self._memory.limit:
-            raise Declined("there is no memory for indexes (write.index.memory.bytes)")
+            return "there is no memory for indexes (write.index.memory.bytes)"
         if self._refused:
-            raise Declined(self._refused)
+            return self._refused
         size = sum(column.values.nbytes for column in actions.columns)
         if len(actions) > MOST_ROWS or size > MOST_BYTES:
-            raise Declined(f"the batch has more than {MOST_ROWS} rows or {MOST_BYTES} bytes")
+            return f"the batch has more than {MOST_ROWS} rows or {MOST_BYTES} bytes"
         if actions.key_fields != self._key_fields:
-            raise Declined("the key of the changes is not that of the table")
-        for column in actions.columns:
-            if column.name in self._key_fields and column.values.null_count:
-                raise Declined("a key is null")
+            return "the key of the changes is not that of the table"
+        if any(column.values.null_count for column in actions.columns if column.name in self._key_fields):
+            return "a key is null"
+        return ""
 
     def _current(self, schema: pa.Schema, loaded: Any = None) -> TableState:
         """Return the newest snapshot, for which the index is valid afterwards."""
