@@ -52,7 +52,7 @@ COPY dev/ dev/
 # Not before this step: the packages above are the same in all variants, and so is their layer in the build's cache.
 ARG VARIANT
 # The same resolver, versions and checksums as in development. The archive of Spark's classes is valid for the paths of
-# the last stage; a worker starts with half of the CPU time.
+# the last stage; a worker then starts with a third less CPU time.
 RUN PYTHONPATH=dev:service:connectors:/opt/venv/lib/python3.11/site-packages /opt/build/bin/python -m \
     headrace_dev.image_jars "${VARIANT:-core}" /opt/headrace/jars \
  && /opt/build/bin/pip wheel --no-deps --no-build-isolation --wheel-dir /opt/wheel . \

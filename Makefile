@@ -120,7 +120,7 @@ jars: setup ## Kafka, Connect, Debezium, Apicurio, Iceberg and Delta from Maven 
 	$(BIN)/python -m headrace_dev jars
 
 $(CLASSES): $(READY) dev/headrace_dev/jars.sha256 connectors/headrace_connectors/lakehouse/class_archive.py $(wildcard connectors/headrace_connectors/lakehouse/java/*.jar)
-	@echo "classes: archiving the classes of Spark, as the image has them; about half a minute"
+	@echo "classes: archiving the classes of Spark, as the image has them; about a minute"
 	@$(BIN)/python -m headrace_dev classes
 
 system: ## Debian's PostgreSQL (as root), Helm (where there is Go) and promtool; tests that need them are skipped without

@@ -1,4 +1,4 @@
-"""An archive of the classes of Spark's JVM, with which start and first commit need half of the CPU time.
+"""An archive of the classes of Spark's JVM, with which start and first commit need a third less CPU time.
 
 A JVM reads, verifies and links some 20,000 classes before its first commit. With an archive it maps them into memory
 (class data sharing, https://openjdk.org/jeps/350). The archive belongs to a Python environment, in whose folder it is:
@@ -120,11 +120,11 @@ def _actions(schema: pa.Schema, number: int) -> Actions:
         version=versions,
         gates=Gates.of(versions),
         transaction=np.full(2, -1),
-        columns=tuple(Column(each.name, Schema("string"), ids.cast(each.type)) for each in schema),
+        columns=tuple(Column(field.name, Schema("string"), ids.cast(field.type)) for field in schema),
     )
 
 
 if __name__ == "__main__":
-    print(f"classes: archiving the classes of Spark in {FOLDER}; about half a minute", flush=True)
+    print(f"classes: archiving the classes of Spark in {FOLDER}; about a minute", flush=True)
     if not write():
         print("classes: this Java writes no archive; workers start without one, and slower")

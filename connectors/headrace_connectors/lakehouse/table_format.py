@@ -92,6 +92,10 @@ ExclusiveCommit = Callable[[], AbstractContextManager[Mapping[str, str]]]
 """In its block no other thread commits to the table; the block's commit repeats the properties that it provides."""
 
 
+TakeLoaded = Callable[[], Any]
+"""Returns ``Look.loaded`` of the batch that is written, at its first call, and None later or if it is too old."""
+
+
 class Declined(Exception):
     """The batch has to be written by a MERGE. The message says why; nothing was written."""
 
@@ -100,18 +104,13 @@ class DirectWriter(Protocol):
     """Writes small batches without a Spark job."""
 
     def write(
-        self,
-        actions: Actions,
-        schema: pa.Schema,
-        properties: Mapping[str, str],
-        loaded: Callable[[], Any] = lambda: None,
+        self, actions: Actions, schema: pa.Schema, properties: Mapping[str, str], loaded: TakeLoaded | None = None
     ) -> CommitResult:
         """Apply the actions as a MERGE does, in one commit with ``properties``.
 
-        ``schema`` has the table's data columns in lake types, ``loaded`` returns ``Look.loaded`` of just before, or
-        None. A batch that is too large is declined in the result: an exception would be held in a cycle by tenacity,
-        and its traceback would hold the batch. Raises Declined otherwise, or Conflict if another writer has committed
-        in between.
+        ``schema`` has the table's data columns in lake types. A declined batch is a result, not an exception: the
+        caller repeats the call with tenacity, which keeps an exception in a cycle, and its traceback keeps the batch.
+        Raises Conflict if another writer has committed in between.
         """
 
     def versions(self, actions: Actions, schema: pa.Schema) -> Mapping[str, RowVersion]:

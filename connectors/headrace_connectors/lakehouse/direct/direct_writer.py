@@ -17,7 +17,7 @@ Tests: ``tests/contracts/test_direct_commits.py``, ``tests/unit/lakehouse/direct
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
@@ -38,7 +38,7 @@ from headrace_connectors.lakehouse.direct.key_index import ABSENT
 from headrace_connectors.lakehouse.direct.partitions import divide
 from headrace_connectors.lakehouse.direct.row_index import IndexedFile, RowIndex, Unsuitable
 from headrace_connectors.lakehouse.iceberg_table import DELETED_ROWS, UPSERTED, commit_result
-from headrace_connectors.lakehouse.table_format import CommitResult, Declined
+from headrace_connectors.lakehouse.table_format import CommitResult, Declined, TakeLoaded
 from headrace_connectors.lakehouse.table_session import TableSession
 
 MOST_ROWS = 200_000
@@ -77,61 +77,60 @@ class IcebergDirectWriter:
             self._refused = str(error)
 
     def write(
-        self,
-        actions: Actions,
-        schema: pa.Schema,
-        properties: Mapping[str, str],
-        loaded: Callable[[], Any] = lambda: None,
+        self, actions: Actions, schema: pa.Schema, properties: Mapping[str, str], loaded: TakeLoaded | None = None
     ) -> CommitResult:
         """Apply the actions in one commit on top of the newest snapshot."""
-        if reason := self._unsuitable(actions):
-            return CommitResult(MergeCounts(0, 0), made=False, declined=reason)
-        with self._using_index():
-            state, index = self._current(schema, loaded()), self._index
-            keys = index.keys_of(actions, schema)
-            locations = index.find(keys)
-            marked = index.marks(locations) if self._soft else None
-            applied = AppliedActions(actions, locations, index.may_be_outranked(actions, locations), index, marked)
-            written, replaced = applied.written, locations[applied.applies & (locations != ABSENT)]
-            if not len(written) and not len(replaced):
-                return CommitResult(MergeCounts(0, 0), made=False)
+        try:
+            self._decline_unsuitable(actions)
+            with self._using_index():
+                state, index = self._current(schema, loaded() if loaded else None), self._index
+                keys = index.keys_of(actions, schema)
+                locations = index.find(keys)
+                marked = index.marks(locations) if self._soft else None
+                applied = AppliedActions(actions, locations, index.may_be_outranked(actions, locations), index, marked)
+                written, replaced = applied.written, locations[applied.applies & (locations != ABSENT)]
+                if not len(written) and not len(replaced):
+                    return CommitResult(MergeCounts(0, 0), made=False)
 
-            row_ids = index.row_ids(locations[written])
-            has_ids = row_ids.null_count < len(row_ids)
-            rows = applied.rows(schema, {ROW_ID: row_ids} if has_ids else {})
-            parts = list(divide(rows, state.partitioning, state.names)) if len(written) else []
-            files = []
-            for partition, part in parts:
-                of_part = rows if len(parts) == 1 else rows.take(pa.array(part))
-                files.append(NewFile(partition, write_file(of_part, state.schema, state.metrics, state.compression)))
-            deleted = index.deleted_with(replaced)
-            vectors = [
-                NewVector(index.path(number), len(bitmap), deletion_vectors.encode(bitmap))
-                for number, bitmap in deleted.items()
-            ]
-            counts = {
-                UPSERTED: str((applied.applies & ~actions.delete).sum()),
-                DELETED_ROWS: str((applied.applies & actions.delete).sum()),
-            }
+                row_ids = index.row_ids(locations[written])
+                has_ids = row_ids.null_count < len(row_ids)
+                rows = applied.rows(schema, {ROW_ID: row_ids} if has_ids else {})
+                parts = list(divide(rows, state.partitioning, state.names)) if len(written) else []
+                files = []
+                for partition, part in parts:
+                    of_part = rows if len(parts) == 1 else rows.take(pa.array(part))
+                    files.append(
+                        NewFile(partition, write_file(of_part, state.schema, state.metrics, state.compression))
+                    )
+                deleted = index.deleted_with(replaced)
+                vectors = [
+                    NewVector(index.path(number), len(bitmap), deletion_vectors.encode(bitmap))
+                    for number, bitmap in deleted.items()
+                ]
+                counts = {
+                    UPSERTED: str((applied.applies & ~actions.delete).sum()),
+                    DELETED_ROWS: str((applied.applies & actions.delete).sum()),
+                }
 
-            self._state = None  # until the index contains the commit
-            commit = self._table.commit(files, vectors, {**properties, **counts})
-            new_locations = np.full(len(actions), ABSENT, np.int64)
-            for file, (_, part) in zip(commit.files, parts, strict=True):
-                highest = max(applied.version.position[part].tolist())
-                ids = pc.fill_null(row_ids.take(pa.array(part)), -1).to_numpy() if has_ids else None
-                marks = BitMap64(np.flatnonzero(actions.delete[written[part]]).tolist())
-                new_locations[written[part]] = index.add_file(IndexedFile(file, highest, ids, marked=marks))
-            index.store(keys.filter(pa.array(applied.applies)), new_locations[applied.applies])
-            for (number, bitmap), vector in zip(deleted.items(), commit.vectors, strict=True):
-                index.store_vector(number, vector, bitmap)
-            self._state = state
-            return commit_result(commit.snapshot)
+                self._state = None  # until the index contains the commit
+                commit = self._table.commit(files, vectors, {**properties, **counts})
+                new_locations = np.full(len(actions), ABSENT, np.int64)
+                for file, (_, part) in zip(commit.files, parts, strict=True):
+                    highest = max(applied.version.position[part].tolist())
+                    ids = pc.fill_null(row_ids.take(pa.array(part)), -1).to_numpy() if has_ids else None
+                    marks = BitMap64(np.flatnonzero(actions.delete[written[part]]).tolist())
+                    new_locations[written[part]] = index.add_file(IndexedFile(file, highest, ids, marked=marks))
+                index.store(keys.filter(pa.array(applied.applies)), new_locations[applied.applies])
+                for (number, bitmap), vector in zip(deleted.items(), commit.vectors, strict=True):
+                    index.store_vector(number, vector, bitmap)
+                self._state = state
+                return commit_result(commit.snapshot)
+        except Declined as declined:
+            return CommitResult(MergeCounts(0, 0), made=False, declined=str(declined))
 
     def versions(self, actions: Actions, schema: pa.Schema) -> Mapping[str, RowVersion]:
         """Read the versions in the newest snapshot."""
-        if reason := self._unsuitable(actions):
-            raise Declined(reason)
+        self._decline_unsuitable(actions)
         with self._using_index():
             self._current(schema)
             locations = self._index.find(self._index.keys_of(actions, schema))
@@ -159,20 +158,19 @@ class IcebergDirectWriter:
                     self._drop()
                 self._memory.use(self, self._index.nbytes)
 
-    def _unsuitable(self, actions: Actions) -> str:
-        """Return why a batch is declined without a look at the table, "" if it is not."""
+    def _decline_unsuitable(self, actions: Actions) -> None:
         if not self._memory.limit:
-            return "there is no memory for indexes (write.index.memory.bytes)"
+            raise Declined("there is no memory for indexes (write.index.memory.bytes)")
         if self._refused:
-            return self._refused
+            raise Declined(self._refused)
         size = sum(column.values.nbytes for column in actions.columns)
         if len(actions) > MOST_ROWS or size > MOST_BYTES:
-            return f"the batch has more than {MOST_ROWS} rows or {MOST_BYTES} bytes"
+            raise Declined(f"the batch has more than {MOST_ROWS} rows or {MOST_BYTES} bytes")
         if actions.key_fields != self._key_fields:
-            return "the key of the changes is not that of the table"
-        if any(column.values.null_count for column in actions.columns if column.name in self._key_fields):
-            return "a key is null"
-        return ""
+            raise Declined("the key of the changes is not that of the table")
+        for column in actions.columns:
+            if column.name in self._key_fields and column.values.null_count:
+                raise Declined("a key is null")
 
     def _current(self, schema: pa.Schema, loaded: Any = None) -> TableState:
         """Return the newest snapshot, for which the index is valid afterwards."""

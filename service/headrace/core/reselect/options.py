@@ -297,8 +297,9 @@ class ReselectOptions:
         "reselect.cache.admission",
         Type.STRING,
         "reuse",
-        "Which tables are cached. reuse: those of whose reads more than a twentieth are of a row that was read before "
-        "(among the last 65536). always: all of them, which doubles the CPU time of reselect if no row is read twice.",
+        "Which tables are cached. reuse: a table of which more than a twentieth of the reads are of a row that was "
+        "read before, among the task's last 262144 reads. always: each table, which doubles the CPU time of reselect "
+        "if no row is read twice.",
         _LOW,
         any_case("reuse", "always"),
         read=str.lower,

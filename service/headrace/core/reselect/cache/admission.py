@@ -13,17 +13,20 @@ import pyarrow as pa
 
 from headrace.core.model.events import TableId
 
-_REMEMBERED = 2**16
-"""Rows of a table whose reads are remembered: half a megabyte. A later row replaces the one in its place."""
+_REMEMBERED = 2**18
+"""Reads of all tables that are remembered, in two megabytes. A later read replaces the one in its place."""
 _SHARE = 0.05
 """Of a table's reads that are of a row which was read before: from there on the cache saves more than it costs."""
+_HALF_LIFE = 2**16
+"""Reads of a table after which the earlier ones count half."""
 
 
 class Admission:
-    """Observes the reads of each table. Not thread-safe."""
+    """Observes the reads of all tables. Not thread-safe."""
 
     def __init__(self) -> None:
-        self._reads: dict[TableId, _Reads] = {}
+        self._last = np.zeros(_REMEMBERED, np.int64)  # hashes of table and key
+        self._counts: dict[TableId, tuple[int, int]] = {}  # of tables that are not admitted: reads, repeated ones
         self._admitted: set[TableId] = set()
 
     def admits(self, table: TableId) -> bool:
@@ -34,25 +37,13 @@ class Admission:
         """Remember that the source was queried for the rows under ``keys``, each once."""
         if table in self._admitted:
             return
-        reads = self._reads.setdefault(table, _Reads())
-        reads.add(keys)
-        if reads.repeated > _SHARE * reads.count:
-            self._admitted.add(table)
-            del self._reads[table]
-
-
-class _Reads:
-    """The last reads of a table, and how many of them were of a row that was remembered."""
-
-    def __init__(self) -> None:
-        self._last = np.zeros(_REMEMBERED, np.int64)
-        self.count = self.repeated = 0
-
-    def add(self, keys: pa.StringArray) -> None:
-        codes = np.fromiter(map(hash, keys.to_pylist()), np.int64, len(keys))
+        codes = np.fromiter(map(hash, keys.to_pylist()), np.int64, len(keys)) ^ hash(table)
         places = codes % _REMEMBERED
-        self.repeated += int((self._last[places] == codes).sum())
+        reads, repeated = self._counts.get(table, (0, 0))
+        reads, repeated = reads + len(codes), repeated + int((self._last[places] == codes).sum())
         self._last[places] = codes
-        self.count += len(codes)
-        if self.count > _REMEMBERED:  # what was long ago counts less
-            self.count, self.repeated = self.count // 2, self.repeated // 2
+        if repeated > _SHARE * reads:
+            self._admitted.add(table)
+            self._counts.pop(table, None)
+        else:
+            self._counts[table] = (reads // 2, repeated // 2) if reads > _HALF_LIFE else (reads, repeated)
