@@ -18,7 +18,7 @@ from support.lake.lake_harness import DAY, ITEM, NOW, apply, item
 from headrace.core.tables.table_layout import table_layout
 from headrace.ports import LakeTable, MergeCounts, TableOptions
 from headrace_connectors.lakehouse import compaction_plan, upkeep
-from headrace_connectors.lakehouse.direct import direct_table, direct_writer
+from headrace_connectors.lakehouse.direct import direct_table, direct_writer, small_files
 from headrace_connectors.lakehouse.direct.direct_table import DirectTable
 from headrace_connectors.lakehouse.failures import Conflict
 from headrace_connectors.lakehouse.iceberg_compaction import IcebergCompaction
@@ -424,6 +424,29 @@ def test_small_files_are_merged_without_a_job(
     assert table.reached("connect-sink") == {}
     assert apply(table, item(3, "last", position=13), delete({"id": 1}, position=13)) == (1, 1)
     assert shop.rows() == {**{key: rows[key] for key in rows if key not in (1, 3)}, 3: ("last", "o", 1)}
+
+
+def test_files_that_are_large_in_memory_are_left_to_spark(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However small they are compressed."""
+    monkeypatch.setattr(compaction_plan, "FAN_OUT", 2)
+    monkeypatch.setattr(upkeep, "COMMITS_UNTIL_COMPACTION", 3)
+    monkeypatch.setattr(small_files, "MOST_UNPACKED", 20_000)
+    table = shop.open()
+    table.evolve(ITEM, ["id"])
+    for number in range(3):
+        apply(table, item(number, f"{number}" * 15_000, position=10 + number))
+    rewritten = []
+    rewrite = IcebergCompaction.rewrite
+
+    def observed(self: IcebergCompaction, *arguments: Any) -> Any:
+        rewritten.append(arguments)
+        return rewrite(self, *arguments)
+
+    monkeypatch.setattr(IcebergCompaction, "rewrite", observed)
+    rows = shop.rows()
+    table.maintain(NOW, 7 * DAY)
+    assert rewritten
+    assert shop.rows() == rows
 
 
 @pytest.mark.parametrize("partition", ["", "bucket(3, id), name"], ids=["", "partitions"])
