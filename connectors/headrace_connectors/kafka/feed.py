@@ -1,8 +1,8 @@
 """The Kafka feed of one sink task: a group member on the consumer thread, its listener on the worker's loop.
 
-``GroupMember`` fetches. The chunks go to the worker's loop one by one, after the task has decoded the previous one.
-Calls of the listener never overlap. On a revocation a waiting chunk is dropped, because it is read again. The running
-``put`` and ``revoked`` may finish within the revoke timeout, and are cancelled after it.
+``GroupMember`` fetches. The chunks of a poll go to the worker's loop together, when the task has taken those of the
+poll before. Calls of the listener never overlap. On a revocation chunks that wait are dropped, because they are read
+again. The running ``put`` and ``revoked`` may finish within the revoke timeout, and are cancelled after it.
 
 ``KafkaFeedFactory`` creates the Kafka clients of a worker: one feed per task, all on one Faust app and one consumer
 thread.
@@ -151,11 +151,11 @@ class KafkaFeed:
         except KafkaError as error:
             raise headrace_error(error, "joining the group") from error
 
-    async def deliver(self, chunk: Chunk) -> None:
-        """Put a chunk if it belongs to the current assignment, and drop it otherwise. Never raises."""
-        if self._stopped or chunk.epoch != self._epoch or self._failed:
+    async def deliver(self, chunks: Sequence[Chunk]) -> None:
+        """Put the chunks of a poll if they belong to the current assignment, and drop them otherwise. Never raises."""
+        if self._stopped or chunks[0].epoch != self._epoch or self._failed:
             return
-        self._putting = asyncio.ensure_future(self._listener.put(chunk))
+        self._putting = asyncio.ensure_future(self._listener.put(chunks))
         try:
             await asyncio.wait({self._putting})
         finally:
@@ -213,8 +213,8 @@ class _LoopBridge:
     def __init__(self, feed: KafkaFeed) -> None:
         self._feed = feed
 
-    def deliver(self, chunk: Chunk) -> Coroutine[Any, Any, None]:
-        return self._run(self._feed.deliver(chunk))
+    def deliver(self, chunks: Sequence[Chunk]) -> Coroutine[Any, Any, None]:
+        return self._run(self._feed.deliver(chunks))
 
     def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> Coroutine[Any, Any, None]:
         return self._run(self._feed.on_partitions_revoked(partitions))

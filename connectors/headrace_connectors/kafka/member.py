@@ -76,8 +76,8 @@ NOWHERE = aiokafka.TopicPartition("__headrace_nowhere", 0)
 class MemberListener(Protocol):
     """The listener of a member. It is called on the consumer thread, one call at a time, and must not raise."""
 
-    async def deliver(self, chunk: Chunk) -> None:
-        """Accept a chunk. The member does not poll until this returns."""
+    async def deliver(self, chunks: Sequence[Chunk]) -> None:
+        """Accept the chunks of a poll. The member does not poll until this returns."""
 
     async def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
         """Finish requests in flight, within a time limit."""
@@ -118,7 +118,7 @@ class GroupMember(Service):
         self._paused = False
         self._throttled: frozenset[str] = frozenset()
         self._failed_topics: set[str] = set()
-        self._created_again: Sequence[str] = ()
+        self._failing: dict[str, str] = {}  # topics that the next poll reports as failed, with the reason
         self._idle = True
         self._rewinds = False
         self._rebalancing = asyncio.Lock()
@@ -230,9 +230,10 @@ class GroupMember(Service):
         if self._rewinds:
             await self._restart_assignment()
         if self._assigned.is_set():
-            for topic in self._created_again:
-                await self._fail_topic(topic, _CREATED_AGAIN.format(topic=topic, group=self._settings.group))
-            self._created_again = ()
+            for topic, reason in self._failing.items():
+                self._failed_topics.add(topic)
+                await self._listener.on_topic_failure(topic, Fatal(reason))
+            self._failing.clear()
 
         partitions = self._fetchable()
         if partitions == (NOWHERE,):
@@ -260,22 +261,29 @@ class GroupMember(Service):
 
         self._idle = not fetched
         self._undelivered = {partition for partition, *_ in fetched}
+        chunks, caught_up = [], {}
         for partition, records, end, behind, fetched_at in fetched:
-            failed = partition.topic in {*self._failed_topics, *self._created_again}
-            if epoch == self._numbering.epoch and not failed:
-                chunk = await self._next_chunk(partition, records, end, behind)
-                if chunk is not None and epoch == self._numbering.epoch:
-                    await self._listener.deliver(chunk)
-                if not behind and epoch == self._numbering.epoch:
-                    self.caught_up[partition] = fetched_at
-            self._undelivered.discard(partition)
+            if partition.topic in self._failed_topics or partition.topic in self._failing:
+                continue
+            chunk = await self._next_chunk(partition, records, end, behind)
+            if epoch != self._numbering.epoch:
+                break
+            if chunk is not None:
+                chunks.append(chunk)
+            if not behind:
+                caught_up[partition] = fetched_at
+        if chunks and epoch == self._numbering.epoch:
+            await self._listener.deliver(chunks)
+        if epoch == self._numbering.epoch:
+            self.caught_up |= caught_up
+        self._undelivered = set()
 
     async def _next_chunk(
         self, partition: TopicPartition, records: Sequence[FetchedRecord], end: int, behind: int
     ) -> Chunk | None:
         """Return a chunk of fetched records that belong to the log that was read before, or None without any.
 
-        Fails the topic if its log is another one.
+        If the log is another one, the next poll reports the topic as failed.
         """
         epoch = self._numbering.epoch
         records, problem = await self._logs.check(partition, records)
@@ -283,10 +291,9 @@ class GroupMember(Service):
             return None
         if problem is not None:
             await self._find_topics_created_again([partition.topic])  # whose log is another one as well
-            if partition.topic not in self._created_again:
-                log_name = f"{partition.topic}-{partition.partition}"
-                message = _NOT_THE_LOG.format(log=log_name, problem=problem, group=self._settings.group)
-                await self._fail_topic(partition.topic, message)
+            log_name = f"{partition.topic}-{partition.partition}"
+            reason = _NOT_THE_LOG.format(log=log_name, problem=problem, group=self._settings.group)
+            self._failing.setdefault(partition.topic, reason)
         if not records:
             return None
         self._lag.read(partition, records[0].offset, end)
@@ -300,11 +307,6 @@ class GroupMember(Service):
             _log_gone({partition: chunk.begin}, first)
             chunk = replace(chunk, gone=chunk.begin < first.get(partition, chunk.begin + 1))
         return chunk
-
-    async def _fail_topic(self, topic: str, message: str) -> None:
-        """Read nothing more of a topic until the next assignment."""
-        self._failed_topics.add(topic)
-        await self._listener.on_topic_failure(topic, Fatal(message))
 
     def _fetchable(self) -> tuple[aiokafka.TopicPartition, ...]:
         """Return the partitions to poll: NOWHERE for none, an empty tuple for all assigned, or those not excluded.
@@ -355,6 +357,7 @@ class GroupMember(Service):
                 await self._consumer.commit(new)
         offsets = {partition: offset for partition, (offset, _) in committed.items()}
         self._logs.begin(committed)
+        self._failing.clear()
         await self._find_topics_created_again({partition.topic for partition in partitions})
         first = await self._first_offsets(offsets)
         _log_gone(offsets, first)
@@ -392,7 +395,9 @@ class GroupMember(Service):
             async with asyncio.timeout(COMMIT_SLICE_SECONDS):
                 created_again = await self._logs.created_again(topics)
             if epoch == self._numbering.epoch:
-                self._created_again = [topic for topic in created_again if topic not in self._failed_topics]
+                for topic in created_again:
+                    if topic not in self._failed_topics:
+                        self._failing[topic] = _CREATED_AGAIN.format(topic=topic, group=self._settings.group)
 
     async def _watch(self) -> None:
         """Refresh the lag; fail if the client has stopped fetching, or the group does not stabilize."""

@@ -200,7 +200,7 @@ class MemoryFeed:
         self._throttled: frozenset[str] = frozenset()
         self._wake = asyncio.Event()
         self._turn = asyncio.Lock()
-        self._putting: TopicPartition | None = None
+        self._putting: set[TopicPartition] = set()
         self._run: asyncio.Task[None] | None = None
         self._rewinding: asyncio.Task[None] | None = None
 
@@ -267,7 +267,7 @@ class MemoryFeed:
         """Return the present time for each partition all of whose records were put."""
         ends = {each: self._broker.end(each) for each in self.positions}
         return {
-            each: time.monotonic() if at >= ends[each] and each != self._putting else -inf
+            each: time.monotonic() if at >= ends[each] and each not in self._putting else -inf
             for each, at in self.positions.items()
         }
 
@@ -326,21 +326,22 @@ class MemoryFeed:
     async def _fetch(self) -> None:
         while not self._failed:
             self._wake.clear()
-            for partition in sorted(self.positions):
-                async with self._turn:
-                    await self._fetch_one(partition)
+            async with self._turn:
+                await self._put_next(
+                    [chunk for each in sorted(self.positions) if (chunk := await self._fetch_one(each))]
+                )
             if not self._wake.is_set():
                 await self._wake.wait()
 
-    async def _fetch_one(self, partition: TopicPartition) -> None:
-        begin = self.positions.get(partition)
-        if begin is None or self._failed or self._paused or partition.topic in self._throttled:
-            return
+    async def _fetch_one(self, partition: TopicPartition) -> Chunk | None:
+        begin = self.positions[partition]
+        if self._failed or self._paused or partition.topic in self._throttled:
+            return None
         if not await self._check_log(partition):
-            return
+            return None
         records = self._broker.read(partition, begin, CHUNK_RECORDS)
         if not records:
-            return
+            return None
         last = self._broker.position(partition, records[-1].offset)
         if last is not None:
             self._logs.read(partition, last, records[-1].offset + 1)
@@ -351,14 +352,19 @@ class MemoryFeed:
         gone = records[0].offset > begin
         chunk = Chunk(self._epoch, self._sequence, partition, records, begin, end, behind, gone)
         self._sequence += 1
+        return chunk
+
+    async def _put_next(self, chunks: Sequence[Chunk]) -> None:
+        if not chunks:
+            return
         self.wake()
-        self._putting = partition
+        self._putting = {chunk.partition for chunk in chunks}
         try:
-            await self._listener.put(chunk)
+            await self._listener.put(chunks)
         except Exception as error:
             self._failed = True
             self._listener.on_failure(error)
-        self._putting = None
+        self._putting = set()
 
 
 async def _at_once(offsets: Mapping[TopicPartition, int]) -> None:

@@ -69,8 +69,11 @@ Divide = Callable[[bytes | None], Document | bytes | None]
 class FeedListener(Protocol):
     """Receives the chunks and assignments of a feed. All calls are made on the worker's event loop, one at a time."""
 
-    async def put(self, chunk: Chunk) -> None:
-        """Accept a chunk. The feed fetches no other before this returns, which is the back-pressure."""
+    async def put(self, chunks: Sequence[Chunk]) -> None:
+        """Accept the chunks of a poll, in their order; all are of one assignment, and at most one of a partition.
+
+        The feed fetches no others before this returns, which is the back-pressure.
+        """
 
     async def on_partitions_assigned(self, epoch: int, partitions: Collection[TopicPartition]) -> None:
         """A new assignment begins; no chunk of an older epoch follows."""

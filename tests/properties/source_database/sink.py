@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -239,21 +239,23 @@ class ScriptedFeed:
         self._put = dict(begin)
         loop, read = asyncio.get_running_loop(), set[tuple[str, int]]()
         began = loop.time()
-        for chunk in self._cut(begin):
-            while (self._paused or chunk[0].topic in self._throttled) and not self._life.is_overtaken:
+        for poll in self._polls(begin):
+            while (self._paused or self._throttled & {each[0].topic for each in poll}) and not self._life.is_overtaken:
                 self._wake.clear()
                 await self._wake.wait()
             if self._life.is_overtaken:
                 return False
-            uid, partition = chunk[-1].uid, (chunk[-1].topic, chunk[-1].partition)
-            if scenario.pace.unread and partition not in read:
+            uid, partitions = poll[-1][-1].uid, {(each[-1].topic, each[-1].partition) for each in poll}
+            if scenario.pace.unread and not partitions <= read:
                 await asyncio.sleep(FIRST_WAITS[chance(scenario, *uid, self._life.number, 15) % len(FIRST_WAITS)])
-            read.add(partition)
-            await self._listener.put(self._chunk(chunk, begin))
-            self._put[partition] = chunk[-1].offset + 1
+            read |= partitions
+            await self._listener.put([self._chunk(each, begin) for each in poll])
+            for each in poll:
+                self._put[each[-1].topic, each[-1].partition] = each[-1].offset + 1
             world.judge.halves_apart |= loop.time() - began > HALF_TIMEOUT_BEHIND
-            self._chunks += 1
-            world.chunks += 1
+            chunks = range(world.chunks + 1, world.chunks + len(poll) + 1)
+            self._chunks += len(poll)
+            world.chunks += len(poll)
             pause = chance(scenario, *uid, self._life.number, 3)
             if pause % 100 < scenario.pace.pauses:
                 await self._life.task.pause()
@@ -262,9 +264,22 @@ class ScriptedFeed:
                 began = loop.time()
             stall = chance(scenario, *uid, self._life.number, 5)
             await asyncio.sleep(STALLS[stall // 100 % len(STALLS)] if stall % 100 < scenario.pace.stall else 0)
-            if world.chunks in scenario.moves:
+            if any(moved in chunks for moved in scenario.moves):
                 return True
         return False
+
+    def _polls(self, begin: Mapping[tuple[str, int], int]) -> Iterator[list[list[SentRecord]]]:
+        """The remaining chunks in polls, which have one chunk of a partition at most."""
+        poll: list[list[SentRecord]] = []
+        for chunk in self._cut(begin):
+            partitions = {(each[0].topic, each[0].partition) for each in poll}
+            ends = chance(self._world.scenario, *chunk[0].uid, self._life.number, 17) % 2
+            if poll and (ends or (chunk[0].topic, chunk[0].partition) in partitions):
+                yield poll
+                poll = []
+            poll.append(chunk)
+        if poll:
+            yield poll
 
     def _cut(self, begin: Mapping[tuple[str, int], int]) -> list[list[SentRecord]]:
         """The remaining records in chunks of one partition each."""

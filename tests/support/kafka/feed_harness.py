@@ -72,11 +72,13 @@ class Recorder:
         self.running = 0
         self._epoch, self._sequence = -1, ChunkSequence()
 
-    async def put(self, chunk: Chunk) -> None:
+    async def put(self, chunks: Sequence[Chunk]) -> None:
         self.running += 1
         assert self.running == 1, "calls of a listener overlap"
+        assert len({chunk.partition for chunk in chunks}) == len(chunks), "two chunks of a partition"
         try:
-            await self._put(chunk)
+            for chunk in chunks:
+                await self._put(chunk)
         finally:
             self.running -= 1
 

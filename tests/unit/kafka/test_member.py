@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -26,8 +26,8 @@ class Listener:
     def __init__(self) -> None:
         self.failures: list[BaseException] = []
 
-    async def deliver(self, chunk: Chunk) -> None:
-        """Ignore the chunk."""
+    async def deliver(self, chunks: Sequence[Chunk]) -> None:
+        """Ignore the chunks."""
 
     async def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
         """Ignore the revocation."""

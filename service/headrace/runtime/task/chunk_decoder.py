@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 
@@ -81,6 +82,9 @@ class FetchedSchemas:
 RETRY_SECONDS = 15.0
 """Seconds for which decoding, or the fetch of a schema, is repeated while the server does not answer."""
 
+TURN_BYTES = 8 * 1024 * 1024
+"""How much is decoded before a lane gets it, and so before it counts in the worker's memory."""
+
 
 @dataclass(slots=True, eq=False)
 class ChunkDecoder:
@@ -101,10 +105,14 @@ class ChunkDecoder:
     _lost: Counter[TopicPartition] = field(default_factory=Counter)
     _decoders: dict[str, Decoder] = field(default_factory=dict)
 
-    async def decode(self, chunk: Chunk) -> Decoded:
-        """Decode a chunk. Raises Retriable when all attempts within ``RETRY_SECONDS`` have failed."""
+    async def decode(self, chunks: Sequence[Chunk]) -> Mapping[TopicPartition, Decoded]:
+        """Decode the first one of a poll's chunks, and as many others as one turn of a thread may.
 
-        partition = chunk.partition  # tenacity holds ``on_retry`` in a cycle, which must not contain the records
+        A turn costs as much as several records. It ends before a chunk that fails, behind one that may change how
+        others are decoded (an altered table), and with ``TURN_BYTES``. Raises the errors of the first chunk: Retriable
+        when all attempts within ``RETRY_SECONDS`` have failed.
+        """
+        partition = chunks[0].partition  # tenacity holds ``on_retry`` in a cycle, which must not contain the records
 
         def on_retry(error: BaseException, pause: float) -> None:
             self._observer.on_retry()
@@ -113,52 +121,70 @@ class ChunkDecoder:
         # Pauses of at most a third leave time for several attempts.
         retry = retrying(RETRY_SECONDS / 3, on_retry).copy(stop=stop_after_delay(RETRY_SECONDS))
         fetched: set[FetchedSchemas] = set()
-        decoded: Decoded | None = None
+        decoded: list[Decoded] = []
         try:
-            while decoded is None:
+            while not decoded:
                 try:
-                    decoded = await retry(run_in, self._executor, self._decode, chunk)
+                    decoded = await retry(run_in, self._executor, self._decode, chunks)
                 except SchemaMissing as missing:
                     fetched.add(missing.schemas)
                     await retry(asyncio.to_thread, missing.fetch)
         finally:
             for schemas in fetched:
                 schemas.clear()
-        self._observer.on_chunk_decoded(chunk.partition, len(chunk.records), decoded.skipped)
-        self._observer.on_losses(chunk.partition.topic, decoded.losses)
+        results = dict[TopicPartition, Decoded]()
+        for chunk, result in zip(chunks, decoded, strict=False):
+            self._observer.on_chunk_decoded(chunk.partition, len(chunk.records), result.skipped)
+            self._observer.on_losses(chunk.partition.topic, result.losses)
+            results[chunk.partition] = result
+        return results
+
+    def _decode(self, chunks: Sequence[Chunk]) -> list[Decoded]:
+        decoded: list[Decoded] = []
+        size = 0
+        for chunk in chunks:
+            topic = chunk.partition.topic
+            self._catalog.begin_chunk()
+            try:
+                with self._observer.stage(topic, "decode"):
+                    result = self._decoder(topic).decode(chunk.records)
+                    self._select_and_count(chunk, result)
+            except Exception:
+                if not decoded:
+                    raise
+                break  # the next call begins with this chunk
+            decoded.append(result)
+            size += sum(events.size for events in result.events)
+            if size > TURN_BYTES or len(result.of(RoutedEvents)) < len(result.messages):
+                break
         return decoded
 
-    def _decode(self, chunk: Chunk) -> Decoded:
-        """Decode records, select fields, and count the records that were lost before each event."""
-        topic = chunk.partition.topic
-        self._catalog.begin_chunk()
-        with self._observer.stage(topic, "decode"):
-            if topic not in self._decoders:
-                conversion = self._conversion and self._conversion.of_topic(topic)
-                self._decoders[topic] = (
-                    TransformingDecoder(
-                        topic, self._envelope, self._transforms, self._catalog, conversion, self._sources
-                    )
-                    if self._transforms
-                    else converting_decoder(topic, self._envelope, self._catalog, conversion, self._sources)
-                )
-            decoded = self._decoders[topic].decode(chunk.records)
+    def _decoder(self, topic: str) -> Decoder:
+        if topic not in self._decoders:
+            conversion = self._conversion and self._conversion.of_topic(topic)
+            self._decoders[topic] = (
+                TransformingDecoder(topic, self._envelope, self._transforms, self._catalog, conversion, self._sources)
+                if self._transforms
+                else converting_decoder(topic, self._envelope, self._catalog, conversion, self._sources)
+            )
+        return self._decoders[topic]
 
-            lost_offsets = [chunk.records[0].offset - 1] if chunk.gone else []  # removed records count as one
-            lost_offsets += [chunk.records[index].offset for index in decoded.lost]
-            lost_before = self._lost[chunk.partition]
-            self._lost[chunk.partition] += len(lost_offsets)
-            # RecordsLost comes first, although it may concern later records: a row that is invalidated too early is
-            # only read again.
-            messages: list[Message] = [RecordsLost(*chunk.partition, lost_offsets[-1])] if lost_offsets else []
-            for message in decoded.messages:
-                if isinstance(message, RoutedEvents):
-                    events = self._fields.apply(message.events)
-                    if isinstance(events, Changes) and (lost_before or lost_offsets):
-                        # With lost offsets 3 and 7, an event at offset 5 has one lost record before it in this chunk.
-                        preceding = np.searchsorted(np.array(lost_offsets, np.int64), events.version.offset)
-                        events = replace(events, lost=lost_before + preceding)
-                    message = RoutedEvents(message.topic, events)
-                messages.append(message)
-            decoded.messages = messages
-        return decoded
+    def _select_and_count(self, chunk: Chunk, decoded: Decoded) -> None:
+        """Select fields, and count the records that were lost before each event."""
+        lost_offsets = [chunk.records[0].offset - 1] if chunk.gone else []  # removed records count as one
+        lost_offsets += [chunk.records[index].offset for index in decoded.lost]
+        lost_before = self._lost[chunk.partition]
+        # RecordsLost comes first, although it may concern later records: a row that is invalidated too early is only
+        # read again.
+        messages: list[Message] = [RecordsLost(*chunk.partition, lost_offsets[-1])] if lost_offsets else []
+        for message in decoded.messages:
+            if isinstance(message, RoutedEvents):
+                events = self._fields.apply(message.events)
+                if isinstance(events, Changes) and (lost_before or lost_offsets):
+                    # With lost offsets 3 and 7, an event at offset 5 has one lost record before it in this chunk.
+                    preceding = np.searchsorted(np.array(lost_offsets, np.int64), events.version.offset)
+                    events = replace(events, lost=lost_before + preceding)
+                message = RoutedEvents(message.topic, events)
+            messages.append(message)
+        decoded.messages = messages
+        self._lost[chunk.partition] += len(lost_offsets)

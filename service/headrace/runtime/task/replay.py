@@ -155,9 +155,8 @@ class ReplayFeed:
         for sequence, (partition, at) in enumerate(partitions.items()):
             records = [at[offset] for offset in sorted(at)]
             self._waits[partition] = records[-1].offset + 1
-            await self._listener.put(
-                Chunk(self._epoch, sequence, partition, records, records[0].offset, self._waits[partition], 0)
-            )
+            end = self._waits[partition]
+            await self._listener.put([Chunk(self._epoch, sequence, partition, records, records[0].offset, end)])
             self._put.add(partition)
 
 

@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from headrace.core.connect.status import TableReport, TableStatus
+from headrace.core.decode.decoded import Decoded
 from headrace.core.model.absent_columns import ColumnDefaults
 from headrace.core.model.errors import ConfigError, remedy
 from headrace.core.model.events import Content, TableId, Truncate
@@ -187,35 +188,41 @@ class SinkTask:
 
     # -- chunks --------------------------------------------------------------------------------------------------------
 
-    async def put(self, chunk: Chunk) -> None:
-        """Decode a chunk and hand its changes to the lanes of their tables."""
-        assignment, parts, topic = self._assignment, self._parts, chunk.partition.topic
+    async def put(self, chunks: Sequence[Chunk]) -> None:
+        """Decode the chunks of a poll and hand their changes to the lanes of their tables."""
+        assignment, parts = self._assignment, self._parts
         try:
-            if not assignment.admit(chunk):
-                return
-            if assignment.offsets.begins(chunk.partition, chunk.begin):
-                decoding, resume = parts.resources.threads.decoding, parts.reselect.cache.resume
-                await run_in(decoding, resume, *chunk.partition, chunk.begin)
-            if topic in parts.tables.failed_topics:
-                assignment.block(chunk)
-                return
-            try:
-                decoded = await parts.decoder.decode(chunk)
-                await parts.errants.report(chunk.records, decoded.errant)
-                contents = parts.router.apply(topic, decoded.messages, assignment.partitions)
-                parts.router.note(topic, decoded.notes)
-                if assignment.is_over:  # its new owner reads the chunk
-                    return
-                addressed = [self._address(assignment, topic, *content) for content in contents]
-            except Exception as error:
-                if remedy(error).retry or not self._options.isolate_tables:
-                    raise
-                if not assignment.is_over:  # otherwise its new owner reads it, and finds the same
+            chunks = [chunk for chunk in chunks if assignment.admit(chunk)]
+            for chunk in chunks:
+                if assignment.offsets.begins(chunk.partition, chunk.begin):
+                    decoding, resume = parts.resources.threads.decoding, parts.reselect.cache.resume
+                    await run_in(decoding, resume, *chunk.partition, chunk.begin)
+            decoded: dict[TopicPartition, Decoded] = {}
+            for number, chunk in enumerate(chunks):
+                topic = chunk.partition.topic
+                if topic in parts.tables.failed_topics:
+                    assignment.block(chunk)
+                    continue
+                try:
+                    if chunk.partition not in decoded:
+                        decoded |= await parts.decoder.decode(chunks[number:])
+                    result = decoded.pop(chunk.partition)
+                    await parts.errants.report(chunk.records, result.errant)
+                    contents = parts.router.apply(topic, result.messages, assignment.partitions)
+                    parts.router.note(topic, result.notes)
+                    if assignment.is_over:  # its new owner reads the chunk
+                        return
+                    addressed = [self._address(assignment, topic, *content) for content in contents]
+                except Exception as error:
+                    if remedy(error).retry or not self._options.isolate_tables:
+                        raise
+                    if assignment.is_over:  # its new owner reads the chunk, and finds the same
+                        return
                     assignment.block(chunk)
                     await self.on_topic_failure(topic, error)
-                return
-            parts.observer.on_chunk_taken(chunk.partition, chunk.end, len(chunk.records))
-            await assignment.put(chunk, addressed)
+                    continue
+                parts.observer.on_chunk_taken(chunk.partition, chunk.end, len(chunk.records))
+                await assignment.put(chunk, addressed)
         except Exception as error:
             self.on_failure(error)
 

@@ -70,7 +70,7 @@ async def test_a_write_that_a_rebalance_did_not_wait_for(harness: Harness, monke
         await task.on_partitions_assigned(task.epoch + 1, [FIRST])
         commits: list[Any] = []
         harness.broker.commit_arrives = lambda offsets: _append(commits, dict(offsets))
-        await task.put(chunk(task.epoch, 7))
+        await task.put([chunk(task.epoch, 7)])
         for _ in range(50):  # more steps than a lane takes on these threads before a merge
             await run_in(harness.threads.writing, lambda: None)
         assert merge.count == 1, "the table is still written"
@@ -98,7 +98,7 @@ async def test_an_error_of_a_write_that_a_rebalance_did_not_wait_for(
         await eventually(merge.began.is_set)
         await task.on_partitions_assigned(task.epoch + 1, [FIRST])
         merge.go.set()
-        await task.put(chunk(task.epoch, 7))
+        await task.put([chunk(task.epoch, 7)])
         await eventually(lambda: bool(harness.failures or task.tables()) or harness.offset() == 8)
     finally:
         merge.go.set()

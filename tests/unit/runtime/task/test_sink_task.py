@@ -154,8 +154,8 @@ async def test_a_gap_in_the_sequence_fails_the_task(harness: Harness) -> None:
     """The task fails if a chunk skips offsets, and does not commit past the gap."""
     async with running(harness.task()) as task:
         epoch = task.epoch
-        await task.put(_chunk(epoch, 0, 0, 0))
-        await task.put(_chunk(epoch, 1, 5, 5))
+        await task.put([_chunk(epoch, 0, 0, 0)])
+        await task.put([_chunk(epoch, 1, 5, 5)])
     assert isinstance(harness.failures[0], Fatal)
     assert "a gap in the fetched records" in str(harness.failures[0])
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from support.fix_asyncio import eventually
 from support.records.envelopes import PLACEHOLDER, change, key
 from support.task.sink_task_harness import (
+    GROUP,
     TOPIC,
     Harness,
     cached_reselect,
@@ -14,13 +17,16 @@ from support.task.sink_task_harness import (
 
 from headrace.converters.conversion import Conversion, Headers
 from headrace.converters.registered import RegisteredSchema, RegistryConverter, SchemaId, confluent_framing
+from headrace.core.connect.lifecycle import TableState
+from headrace.core.decode.decoded import Decoded
 from headrace.core.decode.json_converter import JsonData
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.errors import BadRecord, Retriable, Stage
+from headrace.ports import Chunk, TopicPartition
 from headrace.runtime import retry
 from headrace.runtime.metrics.metrics import Metrics
 from headrace.runtime.task import sink_task
-from headrace.runtime.task.chunk_decoder import FetchedSchemas
+from headrace.runtime.task.chunk_decoder import ChunkDecoder, FetchedSchemas
 from headrace.runtime.task.errant_reporter import DROPS
 from headrace.transforms.registry import chain
 from headrace_dev.memory import MemorySchemaRegistry
@@ -271,3 +277,40 @@ async def test_a_record_that_a_transform_refuses_is_a_dead_letter(harness: Harne
     assert (headers["topic"], headers["offset"], headers["stage"]) == (TOPIC, "1", "TRANSFORMATION")
     assert headers["class.name"] == "org.apache.kafka.connect.transforms.ExtractField$Key"
     assert [row["id"] for row in harness.rows("renamed").values()] == [1]
+
+
+async def insert_into(harness: Harness, table: str, number: int) -> TopicPartition:
+    """Append an insert to the topic of a table, and return its partition."""
+    topic = f"shop.public.{table}"
+    await harness.broker.create_topic(topic)
+    harness.broker.append(topic, change("c", {"id": number}, number, table=table), key({"id": number}))
+    return TopicPartition(topic, 0)
+
+
+async def test_a_poll_is_decoded_in_one_turn_of_a_thread(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The chunks of hundreds of tables would take a turn each."""
+    partitions = [await insert_into(harness, f"t{number}", 1) for number in range(20)]
+    turns: list[int] = []
+    decode = ChunkDecoder._decode
+
+    def counted(self: ChunkDecoder, chunks: Sequence[Chunk]) -> list[Decoded]:
+        decoded = decode(self, chunks)
+        turns.append(len(decoded))
+        return decoded
+
+    monkeypatch.setattr(ChunkDecoder, "_decode", counted)
+    async with running(harness.task()):
+        await eventually(lambda: harness.broker.committed(GROUP) == dict.fromkeys(partitions, 1))
+    assert (turns, harness.failures) == ([20], [])
+
+
+async def test_a_bad_record_in_a_poll_concerns_its_table_only(harness: Harness) -> None:
+    """The chunks behind one that cannot be decoded are decoded as well, and each change is applied once."""
+    partitions = [await insert_into(harness, f"t{number}", 1) for number in range(4)]
+    harness.broker.append(partitions[1].topic, b"{broken", key({"id": 2}))
+    async with running(harness.task(isolated=True)) as task:
+        expected = {partition: 1 for partition in partitions if partition != partitions[1]}
+        await eventually(lambda: expected.items() <= harness.broker.committed(GROUP).items())
+        await eventually(lambda: len(harness.rows("shop_public_t3")) == 1)
+        assert [each.state for each in task.tables()] == [TableState.FAILED]
+    assert not harness.failures
