@@ -229,11 +229,10 @@ class GroupMember(Service):
     async def _poll(self) -> None:
         if self._rewinds:
             await self._restart_assignment()
-        if self._assigned.is_set():
-            for topic, reason in self._failing.items():
-                self._failed_topics.add(topic)
-                await self._listener.on_topic_failure(topic, Fatal(reason))
-            self._failing.clear()
+        while self._failing and self._assigned.is_set():  # ``_watch`` may add topics while the listener is called
+            topic, reason = self._failing.popitem()
+            self._failed_topics.add(topic)
+            await self._listener.on_topic_failure(topic, Fatal(reason))
 
         partitions = self._fetchable()
         if partitions == (NOWHERE,):
@@ -291,6 +290,8 @@ class GroupMember(Service):
             return None
         if problem is not None:
             await self._find_topics_created_again([partition.topic])  # whose log is another one as well
+            if epoch != self._numbering.epoch:
+                return None
             log_name = f"{partition.topic}-{partition.partition}"
             reason = _NOT_THE_LOG.format(log=log_name, problem=problem, group=self._settings.group)
             self._failing.setdefault(partition.topic, reason)

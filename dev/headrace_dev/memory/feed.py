@@ -327,18 +327,30 @@ class MemoryFeed:
         while not self._failed:
             self._wake.clear()
             async with self._turn:
-                await self._put_next(
-                    [chunk for each in sorted(self.positions) if (chunk := await self._fetch_one(each))]
-                )
+                await self._poll()
             if not self._wake.is_set():
                 await self._wake.wait()
 
-    async def _fetch_one(self, partition: TopicPartition) -> Chunk | None:
+    async def _poll(self) -> None:
+        """Put the next chunk of each partition."""
+        polled = [each for each in sorted(self.positions) if not self._paused and each.topic not in self._throttled]
+        for partition in polled:  # before the first chunk: none of a topic follows its failure
+            await self._check_log(partition)
+        readable = [each for each in polled if each.topic not in self._failed_topics]
+        chunks = [chunk for each in readable if (chunk := self._next_chunk(each)) is not None]
+        if not chunks:
+            return
+        self.wake()
+        self._putting = {chunk.partition for chunk in chunks}
+        try:
+            await self._listener.put(chunks)
+        except Exception as error:
+            self._failed = True
+            self._listener.on_failure(error)
+        self._putting = set()
+
+    def _next_chunk(self, partition: TopicPartition) -> Chunk | None:
         begin = self.positions[partition]
-        if self._failed or self._paused or partition.topic in self._throttled:
-            return None
-        if not await self._check_log(partition):
-            return None
         records = self._broker.read(partition, begin, CHUNK_RECORDS)
         if not records:
             return None
@@ -353,18 +365,6 @@ class MemoryFeed:
         chunk = Chunk(self._epoch, self._sequence, partition, records, begin, end, behind, gone)
         self._sequence += 1
         return chunk
-
-    async def _put_next(self, chunks: Sequence[Chunk]) -> None:
-        if not chunks:
-            return
-        self.wake()
-        self._putting = {chunk.partition for chunk in chunks}
-        try:
-            await self._listener.put(chunks)
-        except Exception as error:
-            self._failed = True
-            self._listener.on_failure(error)
-        self._putting = set()
 
 
 async def _at_once(offsets: Mapping[TopicPartition, int]) -> None:

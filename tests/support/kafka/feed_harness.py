@@ -65,6 +65,7 @@ class Recorder:
         self.calls: list[str] = []
         self.errors: list[BaseException] = []
         self.failed_topics: list[str] = []
+        self._failed: set[str] = set()  # in this assignment
         self.open = asyncio.Event()
         self.open.set()
         self.commits_on_revoke = False
@@ -91,6 +92,7 @@ class Recorder:
             raise self.raises
         await self.open.wait()
         assert chunk.epoch == self._epoch, "a chunk of another assignment"
+        assert chunk.partition.topic not in self._failed, "a chunk of a topic that has failed"
         self._sequence.admit(chunk.sequence, chunk.partition, chunk.begin, chunk.end)
         self.values += [record.value or b"" for record in chunk.records]
         self.ends[chunk.partition] = chunk.end
@@ -99,6 +101,7 @@ class Recorder:
         assert self.running == 0, "calls of a listener overlap"
         self.calls.append("assigned")
         self._epoch, self._sequence = epoch, ChunkSequence()
+        self._failed.clear()
         self.assignments.append(set(partitions))
 
     async def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
@@ -112,6 +115,7 @@ class Recorder:
 
     async def on_topic_failure(self, topic: str, error: Exception) -> None:
         self.failed_topics.append(topic)
+        self._failed.add(topic)
 
     def on_failure(self, error: BaseException) -> None:
         self.errors.append(error)

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
 from aiokafka.protocol.coordination import FindCoordinatorRequest_v0, FindCoordinatorResponse_v0
 from support.fix_asyncio import eventually
 from support.kafka.scripted_kafka import NODE, ScriptedKafka
@@ -90,3 +91,26 @@ def test_a_client_that_has_stopped_without_an_error() -> None:
         assert "the client has stopped following brokers" in str(listener.failures[0])
 
     asyncio.run(scenario())
+
+
+def test_a_topic_is_created_again_while_another_one_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The member watches its topics while the listener is called, which takes until the worker's loop answers."""
+    reported: list[str] = []
+
+    async def scenario() -> None:
+        async with member(request_ms=60_000) as (joining, listener):
+
+            async def on_topic_failure(topic: str, error: Exception) -> None:
+                if not reported:
+                    joining._failing["third"] = "another log"
+                reported.append(topic)
+                await asyncio.sleep(0)
+
+            monkeypatch.setattr(listener, "on_topic_failure", on_topic_failure)
+            joining._failing |= {"first": "another log", "second": "another log"}
+            joining._assigned.set()
+            await eventually(lambda: bool(listener.failures) or len(reported) == 3)
+        assert not listener.failures
+
+    asyncio.run(scenario())
+    assert sorted(reported) == ["first", "second", "third"]

@@ -108,9 +108,9 @@ class ChunkDecoder:
     async def decode(self, chunks: Sequence[Chunk]) -> Mapping[TopicPartition, Decoded]:
         """Decode the first one of a poll's chunks, and as many others as one turn of a thread may.
 
-        A turn costs as much as several records. It ends before a chunk that fails, behind one that may change how
-        others are decoded (an altered table), and with ``TURN_BYTES``. Raises the errors of the first chunk: Retriable
-        when all attempts within ``RETRY_SECONDS`` have failed.
+        A turn costs more than decoding the few records that a table has in a poll. It ends before a chunk that fails,
+        behind one that may change how others are decoded (an altered table), and with ``TURN_BYTES``. Raises the errors
+        of the first chunk: Retriable when all attempts within ``RETRY_SECONDS`` have failed.
         """
         partition = chunks[0].partition  # tenacity holds ``on_retry`` in a cycle, which must not contain the records
 
@@ -140,6 +140,7 @@ class ChunkDecoder:
         return results
 
     def _decode(self, chunks: Sequence[Chunk]) -> list[Decoded]:
+        """Decode chunks until the turn ends, at least the first one."""
         decoded: list[Decoded] = []
         size = 0
         for chunk in chunks:
@@ -154,8 +155,9 @@ class ChunkDecoder:
                     raise
                 break  # the next call begins with this chunk
             decoded.append(result)
-            size += sum(events.size for events in result.events)
-            if size > TURN_BYTES or len(result.of(RoutedEvents)) < len(result.messages):
+            routed = result.of(RoutedEvents)
+            size += sum(message.events.size for message in routed)
+            if size > TURN_BYTES or len(routed) < len(result.messages):
                 break
         return decoded
 

@@ -25,7 +25,7 @@ from headrace.core.model.errors import BadRecord, Retriable, Stage
 from headrace.ports import Chunk, TopicPartition
 from headrace.runtime import retry
 from headrace.runtime.metrics.metrics import Metrics
-from headrace.runtime.task import sink_task
+from headrace.runtime.task import chunk_decoder, sink_task
 from headrace.runtime.task.chunk_decoder import ChunkDecoder, FetchedSchemas
 from headrace.runtime.task.errant_reporter import DROPS
 from headrace.transforms.registry import chain
@@ -279,17 +279,27 @@ async def test_a_record_that_a_transform_refuses_is_a_dead_letter(harness: Harne
     assert [row["id"] for row in harness.rows("renamed").values()] == [1]
 
 
-async def insert_into(harness: Harness, table: str, number: int) -> TopicPartition:
-    """Append an insert to the topic of a table, and return its partition."""
+async def insert_into(harness: Harness, table: str, number: int, snapshot: str = "false") -> TopicPartition:
+    """Append an insert, or a snapshot read, to the topic of a table, and return its partition."""
     topic = f"shop.public.{table}"
     await harness.broker.create_topic(topic)
-    harness.broker.append(topic, change("c", {"id": number}, number, table=table), key({"id": number}))
+    operation = "c" if snapshot == "false" else "r"
+    value = change(operation, {"id": number}, number, table=table, snapshot=snapshot)
+    harness.broker.append(topic, value, key({"id": number}))
     return TopicPartition(topic, 0)
 
 
-async def test_a_poll_is_decoded_in_one_turn_of_a_thread(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The chunks of hundreds of tables would take a turn each."""
-    partitions = [await insert_into(harness, f"t{number}", 1) for number in range(20)]
+@pytest.mark.parametrize(
+    ("snapshot", "most_bytes", "expected"),
+    [("false", chunk_decoder.TURN_BYTES, [20]), ("first", chunk_decoder.TURN_BYTES, [1, 19]), ("false", 0, [1] * 20)],
+)
+async def test_a_poll_is_decoded_in_one_turn_of_a_thread(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, snapshot: str, most_bytes: int, expected: list[int]
+) -> None:
+    """A message that concerns more than the rows of its chunk ends the turn, and so does its size."""
+    monkeypatch.setattr(chunk_decoder, "TURN_BYTES", most_bytes)
+    partitions = [await insert_into(harness, f"t{number:02d}", 1) for number in range(1, 20)]
+    partitions.append(await insert_into(harness, "t00", 1, snapshot))
     turns: list[int] = []
     decode = ChunkDecoder._decode
 
@@ -301,7 +311,7 @@ async def test_a_poll_is_decoded_in_one_turn_of_a_thread(harness: Harness, monke
     monkeypatch.setattr(ChunkDecoder, "_decode", counted)
     async with running(harness.task()):
         await eventually(lambda: harness.broker.committed(GROUP) == dict.fromkeys(partitions, 1))
-    assert (turns, harness.failures) == ([20], [])
+    assert (turns, harness.failures) == (expected, [])
 
 
 async def test_a_bad_record_in_a_poll_concerns_its_table_only(harness: Harness) -> None:
