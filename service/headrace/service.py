@@ -146,7 +146,7 @@ class Service:
                 await working
                 await stopping
         except HeadraceError as error:
-            log.error("Worker: cannot start: %s", error)  # at once: the stop waits until Spark has started
+            log.error("Worker: cannot start: %s", error)  # at once: the stop may take some seconds
             raise
         finally:
             for task in (working, stopping):

@@ -106,7 +106,7 @@ class SparkEngine:
             return self._running.session
 
     def close(self, seconds: float = STOP_SECONDS) -> None:
-        """Stop Spark, and kill its JVM if that does not end in time. Idempotent.
+        """Stop Spark, and kill its JVM if that does not end in time, or is not ready yet. Idempotent.
 
         It leaves no process, also if it has ended, is stopped or hangs. ``seconds`` are for stopping, and for the end.
         """
@@ -155,7 +155,7 @@ class SparkEngine:
     def _start(self) -> _Running:
         self._move(EngineState.STARTING, self._status.error)
         try:
-            jvm, session = new_session(self._settings, self._variables)
+            jvm, session = new_session(self._settings, self._variables, self._closed)
         except HeadraceError as error:
             self._move(EngineState.FAILED, str(error))
             raise

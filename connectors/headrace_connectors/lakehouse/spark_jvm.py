@@ -26,7 +26,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
-from headrace.core.model.errors import HeadraceError, Retriable
+from headrace.core.model.errors import EngineFailed, HeadraceError, Retriable
 from headrace_connectors.lakehouse.spark_environment import user_environment
 
 log = logging.getLogger(__name__)
@@ -124,8 +124,17 @@ class SparkJvm:
         self._is_killed = False
 
     @classmethod
-    def start(cls, settings: Mapping[str, str], variables: Mapping[str, str], standard_error: int | None) -> SparkJvm:
-        """Start a JVM with ``settings`` (``spark.*``), and connect to it. Raises Retriable with the cause."""
+    def start(
+        cls,
+        settings: Mapping[str, str],
+        variables: Mapping[str, str],
+        standard_error: int | None,
+        stopping: threading.Event,
+    ) -> SparkJvm:
+        """Start a JVM with ``settings`` (``spark.*``), and connect to it.
+
+        Raises Retriable with the cause, and EngineFailed if ``stopping`` is set before the JVM is ready.
+        """
         from pyspark.find_spark_home import _find_spark_home  # late, see the head of this file
 
         spark_submit = f"{_find_spark_home()}/bin/spark-submit"
@@ -144,10 +153,10 @@ class SparkJvm:
             )
             try:
                 seconds = PACKAGES_SECONDS if "spark.jars.packages" in settings else START_SECONDS
-                return cls(process, _connect(process, connection, seconds))
+                return cls(process, _connect(process, connection, seconds, stopping))
             except BaseException:
-                process.kill()
-                process.wait()
+                with process:  # which closes its input, and waits
+                    process.kill()
                 raise
         finally:
             shutil.rmtree(folder, ignore_errors=True)
@@ -204,7 +213,7 @@ def java_properties(settings: Mapping[str, str]) -> str:
     return "".join(f"{name}={value.translate(escapes)}\n" for name, value in settings.items())
 
 
-def _connect(process: subprocess.Popen[bytes], file: Path, seconds: float) -> Any:
+def _connect(process: subprocess.Popen[bytes], file: Path, seconds: float, stopping: threading.Event) -> Any:
     """Wait for the file in which the JVM writes its port and the secret of the connection, and connect py4j."""
     from pyspark.java_gateway import launch_gateway  # late, see the head of this file
 
@@ -217,7 +226,8 @@ def _connect(process: subprocess.Popen[bytes], file: Path, seconds: float) -> An
             )
         if time.monotonic() > deadline:
             raise Retriable(f"Spark: did not start: its JVM was not ready after {seconds:g} s; see its log")
-        time.sleep(0.05)
+        if stopping.wait(0.05):
+            raise EngineFailed("Spark: is stopped, because the worker stops")
     content = file.read_bytes()
     port, length = struct.unpack_from("!ii", content)
     # PySpark's own function expects the address of a running JVM in variables.
@@ -233,8 +243,10 @@ def _connect(process: subprocess.Popen[bytes], file: Path, seconds: float) -> An
 _CAUSE = re.compile(r"^(?:Caused by)?: (?:\w+\.)*(\w+)(?:: (.*))?$", re.MULTILINE)
 
 
-def new_session(settings: Mapping[str, str], variables: Mapping[str, str]) -> tuple[SparkJvm, Any]:
-    """Start a JVM and the session in it. Raises Retriable or ConfigError with the cause."""
+def new_session(
+    settings: Mapping[str, str], variables: Mapping[str, str], stopping: threading.Event
+) -> tuple[SparkJvm, Any]:
+    """Start a JVM and the session in it. Raises as ``SparkJvm.start``, and ConfigError with the cause."""
     from pyspark import SparkContext  # late, see the head of this file
     from pyspark.sql import SparkSession
 
@@ -246,7 +258,8 @@ def new_session(settings: Mapping[str, str], variables: Mapping[str, str]) -> tu
     jvm: SparkJvm | None = None
     try:
         with held_standard_error() if fetches else nullcontext() as standard_error:  # Ivy prints pages
-            jvm = SparkJvm.start(settings, {**variables, **user_environment(os.getuid())}, standard_error)
+            environment = {**variables, **user_environment(os.getuid())}
+            jvm = SparkJvm.start(settings, environment, standard_error, stopping)
             system = jvm.gateway.jvm.java.lang.System
             for variable, name in JAVA_CREDENTIALS.items():
                 if value := os.environ.get(variable):

@@ -5,12 +5,15 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
+import threading
 from pathlib import Path
 
 import pytest
 
+from headrace.core.model.errors import EngineFailed
 from headrace_connectors.lakehouse.spark_environment import environment
 from headrace_connectors.lakehouse.spark_jvm import SparkJvm, java_properties
+from headrace_dev.server import wait_until
 
 
 def test_the_environment_of_the_jvm_has_no_secrets() -> None:
@@ -69,5 +72,25 @@ def test_a_start_without_spark_leaves_no_files(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr("pyspark.find_spark_home._find_spark_home", sys.exit)
     with pytest.raises(SystemExit):
-        SparkJvm.start({}, {}, None)
+        SparkJvm.start({}, {}, None, threading.Event())
     assert not list(tmp_path.iterdir())
+
+
+def test_a_start_ends_when_the_worker_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ivy may fetch packages for minutes. The process is killed."""
+    written, submit, stopping = tmp_path / "pid", tmp_path / "bin" / "spark-submit", threading.Event()
+    submit.parent.mkdir()
+    submit.write_text(f"#!/bin/sh\necho $$ > {written}.new; mv {written}.new {written}; exec sleep 600\n")
+    submit.chmod(0o700)
+    monkeypatch.setattr("pyspark.find_spark_home._find_spark_home", lambda: str(tmp_path))
+
+    def stop_worker() -> None:
+        wait_until(written.exists, "the start of the process", 30)
+        stopping.set()
+
+    stopper = threading.Thread(target=stop_worker)
+    stopper.start()
+    with pytest.raises(EngineFailed, match="Spark: is stopped, because the worker stops"):
+        SparkJvm.start({}, {"PATH": "/usr/bin:/bin"}, None, stopping)
+    stopper.join()
+    assert not Path("/proc", written.read_text().strip()).exists()
