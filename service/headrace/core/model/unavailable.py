@@ -16,6 +16,7 @@ import hashlib
 import json
 import uuid
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -155,7 +156,7 @@ class _Forms:
         return value in self._forms
 
     def mask(self, values: pa.Array) -> Mask | None:
-        lengths = np.asarray(pc.binary_length(values).fill_null(-1))
+        lengths = _byte_lengths(values)
         candidates = lengths == self._lengths[0]
         for length in self._lengths[1:]:
             candidates |= lengths == length
@@ -164,6 +165,25 @@ class _Forms:
             return None
         equal = pc.is_in(values.take(pa.array(rows)), value_set=self._set.cast(values.type))
         return _mask_of(rows[np.asarray(equal)], len(values))
+
+
+def _byte_lengths(values: pa.Array) -> npt.NDArray[np.signedinteger[Any]]:
+    """Return the bytes of each text or byte string, -1 for nulls.
+
+    They are the differences of the array's offsets. For the few cells of most polls, Arrow's kernels take ten times as
+    long.
+    """
+    if not len(values):
+        return np.zeros(0, np.int64)
+    is_large = pa.types.is_large_string(values.type) or pa.types.is_large_binary(values.type)
+    offset_type = np.dtype(np.int64 if is_large else np.int32)
+    offsets = np.frombuffer(
+        values.buffers()[1], offset_type, len(values) + 1, offset=values.offset * offset_type.itemsize
+    )
+    lengths = np.diff(offsets)
+    if values.null_count:
+        lengths[np.asarray(values.is_null())] = -1
+    return lengths
 
 
 def hides_value(schema: Schema, column: CatalogColumn | None, modes: HandlingModes) -> bool:
