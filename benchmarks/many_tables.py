@@ -23,9 +23,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 from confluent_kafka import Producer, TopicPartition
@@ -37,9 +39,9 @@ from headrace_dev.stack import Stack
 from headrace_dev.worker import Worker
 
 CONNECTOR = "many"
-KEYS = 100
 START_SECONDS = 1_200.0
 DRAIN_SECONDS = 600.0
+_TICK_SECONDS = 0.002
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -64,11 +66,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """``rate`` changes a second in all tables together, for some seconds."""
+    """``rate`` changes a second in all tables together, for some seconds; each table has ``keys`` rows."""
 
     tables: int
     rate: int
     seconds: int
+    keys: int = 100
 
 
 class Sink(Protocol):
@@ -213,18 +216,26 @@ class Run:
         """Send one change of a table; its source time is the current time."""
         self._lsn += 1
         now = time.time()
-        row = {"id": self._lsn % KEYS, "name": f"name {self._lsn}", "amount": self._lsn, **cells}
+        row = {
+            "id": self._lsn // len(self.topics) % self._load.keys,
+            "name": f"name {self._lsn}",
+            "amount": self._lsn,
+            **cells,
+        }
         before = self.rows[topic].get(row["id"])
         envelope = _envelope(before, row, topic.rpartition(".")[2], self._lsn, int(now * 1000))
-        key = _document({"id": row["id"]}, _struct({"id": row["id"]}))
-        self.producer.produce(topic, key=key, value=_document(envelope, _schema(row)))
+        types = tuple((name, type(cell)) for name, cell in row.items())
+        key = _document(_key_head(), {"id": row["id"]})
+        self.producer.produce(topic, key=key, value=_document(_value_head(types), envelope))
         self.rows[topic][row["id"]] = row
         self.sent[topic].append(now)
 
     def _send_steadily(self, without: set[str]) -> None:
         topics, begin = [topic for topic in self.topics if topic not in without], time.monotonic()
         for number in range(self._load.rate * self._load.seconds):
-            time.sleep(max(0.0, begin + number / self._load.rate - time.monotonic()))
+            ahead = begin + number / self._load.rate - time.monotonic()
+            if ahead > _TICK_SECONDS:
+                time.sleep(ahead)
             self.send(topics[number % len(topics)])
             self.producer.poll(0)
         self.producer.flush()
@@ -330,19 +341,34 @@ def _envelope(before: dict[str, Any] | None, row: dict[str, Any], table: str, ls
     return {"before": before, "after": row, "source": source, "op": "u" if before else "c", "ts_ms": millis}
 
 
-def _schema(row: dict[str, Any]) -> dict[str, Any]:
-    fields = [*(_struct(row) | {"field": name} for name in ("before", "after")), {"type": "string", "field": "op"}]
-    return {"type": "struct", "name": f"{CONNECTOR}.Envelope", "fields": fields}
+Types = tuple[tuple[str, type], ...]
+"""The columns of a row with the types of their cells."""
 
 
-def _struct(row: dict[str, Any]) -> dict[str, Any]:
-    types = {int: "int64", str: "string"}
-    fields = [{"type": types[type(cell)], "optional": name != "id", "field": name} for name, cell in row.items()]
+@cache
+def _key_head() -> bytes:
+    return _head(_struct((("id", int),)))
+
+
+@cache
+def _value_head(types: Types) -> bytes:
+    """Return the begin of a document up to its payload: encoding the schema would take longer than all else."""
+    fields = [*(_struct(types) | {"field": name} for name in ("before", "after")), {"type": "string", "field": "op"}]
+    return _head({"type": "struct", "name": f"{CONNECTOR}.Envelope", "fields": fields})
+
+
+def _head(schema: dict[str, Any]) -> bytes:
+    return b'{"schema":%s,"payload":' % msgspec.json.encode(schema)
+
+
+def _struct(types: Types) -> dict[str, Any]:
+    names = {int: "int64", str: "string"}
+    fields = [{"type": names[cell], "optional": name != "id", "field": name} for name, cell in types]
     return {"type": "struct", "optional": True, "name": f"{CONNECTOR}.Value", "fields": fields}
 
 
-def _document(payload: dict[str, Any], schema: dict[str, Any]) -> bytes:
-    return json.dumps({"schema": schema, "payload": payload}, separators=(",", ":")).encode()
+def _document(head: bytes, payload: dict[str, Any]) -> bytes:
+    return head + msgspec.json.encode(payload) + b"}"
 
 
 @contextmanager

@@ -15,6 +15,7 @@ Examples:
   make scale LANES="commit bursts"                 two lanes; the results of the others stay
   python -m benchmarks.scale commit --rows 5000000 --batches 100 15000
   python -m benchmarks.scale tables --tables 200 --seconds 600 --contestants headrace
+  python -m benchmarks.scale tables --tables 20 --rate 22400 --keys 10000 --contestants headrace
   python -m benchmarks.scale bursts --property write.index.memory.bytes=0    MERGE for all batches
 """
 
@@ -82,7 +83,7 @@ def _run(lane: str, chosen: argparse.Namespace, root: Path, say: _Progress) -> d
     properties = dict(chosen.property)
     if lane == "tables":
         tables_plan = _with_contestants(tables.QUICK if chosen.quick else tables.FULL, chosen)
-        for name in ("tables", "rate", "seconds"):
+        for name in ("tables", "rate", "seconds", "keys"):
             if (value := getattr(chosen, name)) is not None:
                 tables_plan = replace(tables_plan, **{name: value})
         return {"properties": properties, **tables.run(tables_plan, root, properties, say, chosen.logs)}
@@ -124,6 +125,7 @@ def _parser() -> argparse.ArgumentParser:
     group.add_argument("--tables", type=int, nargs="+", metavar="N", help="numbers of tables (default: 50 200)")
     group.add_argument("--rate", type=int, metavar="N", help="changes a second in all tables together (default: 400)")
     group.add_argument("--seconds", type=int, metavar="N", help="how long changes are sent (default: 45)")
+    group.add_argument("--keys", type=int, metavar="N", help="rows of each table (default: 100)")
     group = parser.add_argument_group("commit")
     group.add_argument("--rows", type=int, metavar="N", help="one table of N rows instead of those of the default")
     group.add_argument("--columns", type=int, metavar="N", help="the same, with N columns")

@@ -36,6 +36,7 @@ class Plan:
     tables: Sequence[int] = (50, 200)
     rate: int = 400
     seconds: int = 45
+    keys: int = 100
 
 
 FULL = Plan()
@@ -57,8 +58,15 @@ def run(plan: Plan, root: Path, properties: Mapping[str, str], say: Say, logs: P
                     if contestant == HEADRACE
                     else FlinkSink(stack.kafka.bootstrap_servers, folder)
                 )
-                result = _measure(Run(stack.kafka, sink, Load(count, plan.rate, plan.seconds)), sink)
-            result = {"contestant": contestant, "name": sink.name, "tables": count, "rate": plan.rate, **result}
+                result = _measure(Run(stack.kafka, sink, Load(count, plan.rate, plan.seconds, plan.keys)), sink)
+            result = {
+                "contestant": contestant,
+                "name": sink.name,
+                "tables": count,
+                "rate": plan.rate,
+                "keys": plan.keys,
+                **result,
+            }
             results.append(result)
             wrong_rows += result["wrong_rows"]
             say(

@@ -9,6 +9,10 @@ has a fixed cost, so a table that waits longer writes more changes at the same c
    no more than ``SPARE_SHARE`` of the worker. A few tables are fresh at once, and many tables get larger batches.
 3. **Risk.** If the commits that wait would take one of the tables beyond ``SAFE_SHARE`` of its target, all threads
    write, whatever it costs.
+4. **Contention.** More commits than cores help while they wait for a storage. Where they need cores, they only take
+   them from reading, and the changes that are not read yet become old. Decoding waits for nothing but the catalog, so
+   the share of its time in which it had a core shows that: below ``CONTENDED_SHARE``, fewer commits run at the same
+   time, at least one more than cores.
 
 The costs are those of each table's last commits. Commits that run at the same time share the cores of the worker:
 each of k commits on n cores does n / k seconds of work in a second, at most one.
@@ -21,7 +25,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import inf
+from math import ceil, inf
 
 SPARE_SHARE = 0.5
 """Share of the worker that commits may take before a target is at risk."""
@@ -31,6 +35,12 @@ SPARE_SECONDS = 2.0
 
 SAFE_SHARE = 0.7
 """Share of its target that a table may have used at the end of its commit. The rest is for wrong estimates."""
+
+CONTENDED_SHARE, FREE_SHARE = 0.5, 0.8
+"""Share of its time in which decoding has a core: below the first, fewer commits run, above the second, more."""
+
+_SAMPLE_SECONDS = 0.2  # of decoding, until its share counts
+_VALID_SECONDS = 5.0  # for which the newest sample counts: without reading, nothing is taken from it
 
 RATE_SECONDS = 60.0
 """Seconds over which the written events are counted. Time in which no commit ran is not: nothing was to be written."""
@@ -107,6 +117,9 @@ class CommitScheduler:
     def __init__(self, threads: int, cores: float) -> None:
         self._threads = threads
         self._cores = min(cores, threads)
+        self._fewest = min(threads, ceil(cores) + 1)
+        self._limit, self._limited_until = threads, -inf
+        self._decoding = self._decoding_cpu = 0.0
         self._tasks: Counter[str] = Counter()
         self._waiting: dict[CommitRequest, None] = {}
         self._running: dict[CommitRequest, _Commit] = {}
@@ -161,7 +174,8 @@ class CommitScheduler:
         allowed = self._allowed()
         due = [request for request in allowed if request.due <= now]
         if not due:
-            self.wakes_at = min((request.due for request in allowed), default=inf)
+            limited = self._waiting and not allowed and now < self._limited_until
+            self.wakes_at = min((request.due for request in allowed), default=self._limited_until if limited else inf)
             return None
         request = max(due, key=lambda request: request.share(now))
         if self._spare <= 0 and not request.urgent and not self._is_at_risk(due, now):
@@ -184,6 +198,22 @@ class CommitScheduler:
             self._written.append((now, events, commit.busy))
             self._written_events += events
 
+    def observe_decoding(self, seconds: float, cpu_seconds: float, now: float) -> None:
+        """Adjust how many commits may run at the same time, after ``seconds`` of decoding that had a core in some."""
+        self._decoding += seconds
+        self._decoding_cpu += cpu_seconds
+        if self._decoding < _SAMPLE_SECONDS:
+            return
+        share = self._decoding_cpu / self._decoding
+        self._decoding = self._decoding_cpu = 0.0
+        if now >= self._limited_until:
+            self._limit = self._threads
+        if share < CONTENDED_SHARE:
+            self._limit = max(self._limit - 1, self._fewest)
+        elif share > FREE_SHARE:
+            self._limit = min(self._limit + 1, self._threads)
+        self._limited_until = now + _VALID_SECONDS
+
     def events_per_second(self, now: float) -> float:
         """Return how many events the commits of the last minute have written per second in which any of them ran."""
         self._advance(now)
@@ -204,12 +234,13 @@ class CommitScheduler:
 
     def _allowed(self) -> list[CommitRequest]:
         """Return the requests that may get a thread: a connector leaves one to the others."""
-        if len(self._running) >= self._threads:
+        threads = self._limit if self._now < self._limited_until else self._threads
+        if len(self._running) >= threads:
             return []
         if len(self._tasks) <= 1 or not self._running:
             return list(self._waiting)
         held = Counter(request.connector for request in self._running)
-        most = max(1, self._threads - 1)
+        most = max(1, threads - 1)
         return [request for request in self._waiting if held[request.connector] < most]
 
     def _is_at_risk(self, due: Sequence[CommitRequest], now: float) -> bool:

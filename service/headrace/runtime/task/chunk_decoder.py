@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 from tenacity import stop_after_delay
@@ -86,11 +88,20 @@ TURN_BYTES = 8 * 1024 * 1024
 """How much is decoded before a lane gets it, and so before it counts in the worker's memory."""
 
 
+class _Turn(NamedTuple):
+    """What a thread has decoded in one turn, the seconds that it took, and those in which it had a core."""
+
+    decoded: Sequence[Decoded]
+    seconds: float
+    cpu_seconds: float
+
+
 @dataclass(slots=True, eq=False)
 class ChunkDecoder:
     """The decoders of one task's topics. They keep compiled schemas from chunk to chunk.
 
-    ``_lost`` counts the records of each partition that were lost so far, for ``Changes.lost``.
+    ``_on_turn`` is called with the seconds of each turn, and with those in which it had a core. ``_lost`` counts the
+    records of each partition that were lost so far, for ``Changes.lost``.
     """
 
     _connector: str
@@ -102,6 +113,7 @@ class ChunkDecoder:
     _catalog: SourceCatalog
     _observer: Observer
     _executor: Executor
+    _on_turn: Callable[[float, float], None]
     _lost: Counter[TopicPartition] = field(default_factory=Counter)
     _decoders: dict[str, Decoder] = field(default_factory=dict)
 
@@ -121,28 +133,29 @@ class ChunkDecoder:
         # Pauses of at most a third leave time for several attempts.
         retry = retrying(RETRY_SECONDS / 3, on_retry).copy(stop=stop_after_delay(RETRY_SECONDS))
         fetched: set[FetchedSchemas] = set()
-        decoded: list[Decoded] = []
+        turn: _Turn | None = None
         try:
-            while not decoded:
+            while turn is None:
                 try:
-                    decoded = await retry(run_in, self._executor, self._decode, chunks)
+                    turn = await retry(run_in, self._executor, self._decode, chunks)
                 except SchemaMissing as missing:
                     fetched.add(missing.schemas)
                     await retry(asyncio.to_thread, missing.fetch)
         finally:
             for schemas in fetched:
                 schemas.clear()
+        self._on_turn(turn.seconds, turn.cpu_seconds)
         results = dict[TopicPartition, Decoded]()
-        for chunk, result in zip(chunks, decoded, strict=False):
+        for chunk, result in zip(chunks, turn.decoded, strict=False):
             self._observer.on_chunk_decoded(chunk.partition, len(chunk.records), result.skipped)
             self._observer.on_losses(chunk.partition.topic, result.losses)
             results[chunk.partition] = result
         return results
 
-    def _decode(self, chunks: Sequence[Chunk]) -> list[Decoded]:
+    def _decode(self, chunks: Sequence[Chunk]) -> _Turn:
         """Decode chunks until the turn ends, at least the first one."""
         decoded: list[Decoded] = []
-        size = 0
+        size, began, began_cpu = 0, time.perf_counter(), time.thread_time()
         for chunk in chunks:
             topic = chunk.partition.topic
             self._catalog.begin_chunk()
@@ -159,7 +172,7 @@ class ChunkDecoder:
             size += sum(message.events.size for message in routed)
             if size > TURN_BYTES or len(routed) < len(result.messages):
                 break
-        return decoded
+        return _Turn(decoded, time.perf_counter() - began, time.thread_time() - began_cpu)
 
     def _decoder(self, topic: str) -> Decoder:
         if topic not in self._decoders:

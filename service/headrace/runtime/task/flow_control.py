@@ -134,6 +134,10 @@ class WriteSlots:
         self._scheduler.end(slot.request, time.monotonic(), events)
         self._wake(0.0)
 
+    def observe_decoding(self, seconds: float, cpu_seconds: float) -> None:
+        """Adjust how many commits run at the same time to the cores that decoding gets beside them."""
+        self._scheduler.observe_decoding(seconds, cpu_seconds, time.monotonic())
+
     # -- granting ------------------------------------------------------------------------------------------------------
 
     def _wake(self, delay: float) -> None:

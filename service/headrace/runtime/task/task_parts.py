@@ -112,7 +112,7 @@ class SinkTaskParts:
             ChunkDecoder(
                 connector,
                 *(options.envelope, options.transforms, options.fields, conversion, sources),
-                *(reselect.catalog, observer, threads.decoding),
+                *(reselect.catalog, observer, threads.decoding, resources.slots.observe_decoding),
             ),
             ErrantReporter(
                 f"{connector}-{options.task}",

@@ -271,6 +271,33 @@ def test_a_connector_leaves_a_thread_to_others() -> None:
     assert scheduler.start(2.0) is second
 
 
+def test_commits_leave_cores_to_decoding() -> None:
+    """While decoding lacks cores, one commit more than cores runs; while it has them, or has not run, all threads."""
+    scheduler = CommitScheduler(threads=8, cores=2)
+    for _ in range(40):
+        scheduler.ask(CommitRequest("a", 10.0), 0.0, 0.0, urgent=True)
+
+    def begun(now: float) -> list[CommitRequest]:
+        return list(iter(lambda: scheduler.start(now), None))
+
+    def observe(share: float, times: int, now: float) -> None:
+        for _ in range(times):
+            scheduler.observe_decoding(0.25, 0.25 * share, now)
+
+    observe(0.3, 10, 1.0)
+    running = begun(1.0)
+    assert len(running) == 3
+    assert scheduler.wakes_at == 6.0, "the others wait for a commit, or until the observation is too old"
+    observe(0.6, 10, 2.0)
+    assert not begun(2.0), "enough is not plenty"
+    observe(0.9, 2, 3.0)
+    running += begun(3.0)
+    assert len(running) == 5
+    scheduler.end(running.pop(), 4.0, 1)
+    assert len(begun(4.0)) == 1
+    assert len(begun(8.1)) == 3, "nothing was decoded for five seconds"
+
+
 def test_a_withdrawn_request_gets_no_thread() -> None:
     """A lane that stops waits no more, and may be withdrawn twice."""
     scheduler = CommitScheduler(1, 1)

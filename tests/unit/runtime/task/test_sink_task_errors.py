@@ -18,7 +18,6 @@ from support.task.sink_task_harness import (
 from headrace.converters.conversion import Conversion, Headers
 from headrace.converters.registered import RegisteredSchema, RegistryConverter, SchemaId, confluent_framing
 from headrace.core.connect.lifecycle import TableState
-from headrace.core.decode.decoded import Decoded
 from headrace.core.decode.json_converter import JsonData
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.errors import BadRecord, Retriable, Stage
@@ -303,10 +302,10 @@ async def test_a_poll_is_decoded_in_one_turn_of_a_thread(
     turns: list[int] = []
     decode = ChunkDecoder._decode
 
-    def counted(self: ChunkDecoder, chunks: Sequence[Chunk]) -> list[Decoded]:
-        decoded = decode(self, chunks)
-        turns.append(len(decoded))
-        return decoded
+    def counted(self: ChunkDecoder, chunks: Sequence[Chunk]) -> object:
+        turn = decode(self, chunks)
+        turns.append(len(turn.decoded))
+        return turn
 
     monkeypatch.setattr(ChunkDecoder, "_decode", counted)
     async with running(harness.task()):
