@@ -21,7 +21,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -270,8 +270,12 @@ class Run:
     def _print(self, topics: Sequence[str], outcome: Outcome) -> None:
         ages, cpu = outcome.freshness.ages, outcome.cpu
         p50, p95 = outcome.freshness.percentiles
-        files = [file for file in self._sink.warehouse.rglob("*") if file.is_file()]
-        kinds = Counter(file.suffix for file in files)
+        kinds, size = Counter[str](), 0
+        for file in self._sink.warehouse.rglob("*"):
+            with suppress(FileNotFoundError):  # upkeep goes on
+                if file.is_file():
+                    size += file.stat().st_size
+                    kinds[file.suffix] += 1
         peaks = [f"{name} {memory} MiB" for pid in self._sink.pids() for name, memory in peaks_of(pid)]
         print(
             f"{len(topics)} tables, {len(ages)} changes, {outcome.freshness.commits} commits: freshness "
@@ -279,7 +283,7 @@ class Run:
             f"CPU: {cpu.total / outcome.seconds:.2f} cores, {outcome.seconds:.0f} s (Python {cpu.python:.0f} s, "
             f"JVM {cpu.jvm:.0f} s)\n"
             f"largest memory: {', '.join(peaks)}\n"
-            f"warehouse: {sum(file.stat().st_size for file in files) >> 20} MiB in {len(files)} files "
+            f"warehouse: {size >> 20} MiB in {kinds.total()} files "
             f"({', '.join(f'{number} {kind}' for kind, number in kinds.most_common())})"
         )
 

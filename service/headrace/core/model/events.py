@@ -351,13 +351,18 @@ class Changes(Content):
     lost: npt.NDArray[np.int64] | None = None
     omits_generated: bool = False
     servers: LogServers | None = None
+    _size: int = field(default=-1, init=False, repr=False, compare=False)
 
     def __len__(self) -> int:
         return len(self.operation)
 
     @property
     def size(self) -> int:
-        return int(sum(column.values.nbytes for column in self.columns)) + 64 * len(self)
+        # Determined once: PyArrow releases Python's lock for each column, and gets it back late if others work.
+        if self._size < 0:
+            size = sum(column.values.nbytes for column in self.columns) + 64 * len(self)
+            object.__setattr__(self, "_size", int(size))
+        return self._size
 
     @property
     def newest_source_time(self) -> int:
