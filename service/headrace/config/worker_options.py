@@ -225,8 +225,8 @@ class LakeSettings:
         "worker.threads",
         Type.INT,
         8,
-        "Number of threads that write tables. Each write occupies one thread until it ends. Fewer writes run at the same "
-        "time while they take the cores from decoding. Decoding and table maintenance have threads of their own.",
+        "Number of threads that write tables. Each write occupies one thread until it ends. Fewer writes run at the "
+        "same time while they take the cores from decoding. Decoding and table maintenance have threads of their own.",
         validator=at_least(2),
     )
     memory: int | None = option(
