@@ -4,7 +4,7 @@ Decoding does no I/O. It raises SchemaMissing at the first document whose schema
 fetches the schema and decodes the chunk again. This is rare, because converters cache the decoders that they compile
 from a schema.
 
-Tests: ``tests/unit/runtime/task/test_sink_task_errors.py``, ``test_conversions.py``.
+Tests: ``tests/unit/runtime/task/test_sink_task_errors.py``, ``test_conversions.py``, ``test_chunk_decoder.py``.
 """
 
 from __future__ import annotations
