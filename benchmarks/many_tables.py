@@ -225,8 +225,8 @@ class Run:
         before = self.rows[topic].get(row["id"])
         envelope = _envelope(before, row, topic.rpartition(".")[2], self._lsn, int(now * 1000))
         types = tuple((name, type(cell)) for name, cell in row.items())
-        key = _document(_key_head(), {"id": row["id"]})
-        self.producer.produce(topic, key=key, value=_document(_value_head(types), envelope))
+        key = _document(_head((("id", int),), is_key=True), {"id": row["id"]})
+        self.producer.produce(topic, key=key, value=_document(_head(types), envelope))
         self.rows[topic][row["id"]] = row
         self.sent[topic].append(now)
 
@@ -350,18 +350,12 @@ Types = tuple[tuple[str, type], ...]
 
 
 @cache
-def _key_head() -> bytes:
-    return _head(_struct((("id", int),)))
-
-
-@cache
-def _value_head(types: Types) -> bytes:
-    """Return the begin of a document up to its payload: encoding the schema would take longer than all else."""
-    fields = [*(_struct(types) | {"field": name} for name in ("before", "after")), {"type": "string", "field": "op"}]
-    return _head({"type": "struct", "name": f"{CONNECTOR}.Envelope", "fields": fields})
-
-
-def _head(schema: dict[str, Any]) -> bytes:
+def _head(types: Types, *, is_key: bool = False) -> bytes:
+    """Return the begin of a document up to its payload. All documents of a table share it."""
+    schema = _struct(types)
+    if not is_key:
+        fields = [*(schema | {"field": name} for name in ("before", "after")), {"type": "string", "field": "op"}]
+        schema = {"type": "struct", "name": f"{CONNECTOR}.Envelope", "fields": fields}
     return b'{"schema":%s,"payload":' % msgspec.json.encode(schema)
 
 

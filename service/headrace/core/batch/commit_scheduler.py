@@ -9,10 +9,10 @@ has a fixed cost, so a table that waits longer writes more changes at the same c
    no more than ``SPARE_SHARE`` of the worker. A few tables are fresh at once, and many tables get larger batches.
 3. **Risk.** If the commits that wait would take one of the tables beyond ``SAFE_SHARE`` of its target, all threads
    write, whatever it costs.
-4. **Contention.** More commits than cores help while they wait for a storage. Where they need cores, they only take
-   them from reading, and the changes that are not read yet become old. Decoding waits for nothing but the catalog, so
-   the share of its time in which it had a core shows that: below ``CONTENDED_SHARE``, fewer commits run at the same
-   time, at least one more than cores.
+4. **Contention.** More commits than cores help while they wait for a storage. Where they need cores, or Python's lock,
+   they take them from decoding, and unread changes become old. Decoding waits for nothing else but the catalog. If it
+   has had a core for less than ``CONTENDED_SHARE`` of its time, fewer commits run at the same time, at least one more
+   than cores.
 
 The costs are those of each table's last commits. Commits that run at the same time share the cores of the worker:
 each of k commits on n cores does n / k seconds of work in a second, at most one.
@@ -40,7 +40,7 @@ CONTENDED_SHARE, FREE_SHARE = 0.5, 0.8
 """Share of its time in which decoding has a core: below the first, fewer commits run, above the second, more."""
 
 _SAMPLE_SECONDS = 0.2  # of decoding, until its share counts
-_VALID_SECONDS = 5.0  # for which the newest sample counts: without reading, nothing is taken from it
+_VALID_SECONDS = 5.0  # after the newest sample: commits take nothing from decoding that does not run
 
 RATE_SECONDS = 60.0
 """Seconds over which the written events are counted. Time in which no commit ran is not: nothing was to be written."""
@@ -174,8 +174,9 @@ class CommitScheduler:
         allowed = self._allowed()
         due = [request for request in allowed if request.due <= now]
         if not due:
-            limited = self._waiting and not allowed and now < self._limited_until
-            self.wakes_at = min((request.due for request in allowed), default=self._limited_until if limited else inf)
+            self.wakes_at = min((request.due for request in allowed), default=inf)
+            if self._waiting and not allowed and now < self._limited_until:
+                self.wakes_at = self._limited_until
             return None
         request = max(due, key=lambda request: request.share(now))
         if self._spare <= 0 and not request.urgent and not self._is_at_risk(due, now):
@@ -199,7 +200,7 @@ class CommitScheduler:
             self._written_events += events
 
     def observe_decoding(self, seconds: float, cpu_seconds: float, now: float) -> None:
-        """Adjust how many commits may run at the same time, after ``seconds`` of decoding that had a core in some."""
+        """Adjust how many commits may run at the same time; of ``seconds``, decoding had a core for ``cpu_seconds``."""
         self._decoding += seconds
         self._decoding_cpu += cpu_seconds
         if self._decoding < _SAMPLE_SECONDS:

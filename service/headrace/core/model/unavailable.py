@@ -163,12 +163,13 @@ class _Forms:
         rows = np.flatnonzero(candidates)
         if len(rows) == 0:
             return None
+        # None of the forms is null, so that a null equals none, whatever its length.
         equal = pc.is_in(values.take(pa.array(rows)), value_set=self._set.cast(values.type))
         return _mask_of(rows[np.asarray(equal)], len(values))
 
 
 def _byte_lengths(values: pa.Array) -> npt.NDArray[np.signedinteger[Any]]:
-    """Return the bytes of each text or byte string, -1 for nulls.
+    """Return the bytes of each text or byte string, and any number for a null.
 
     They are the differences of the array's offsets. For the few cells of most polls, Arrow's kernels take ten times as
     long.
@@ -180,10 +181,7 @@ def _byte_lengths(values: pa.Array) -> npt.NDArray[np.signedinteger[Any]]:
     offsets = np.frombuffer(
         values.buffers()[1], offset_type, len(values) + 1, offset=values.offset * offset_type.itemsize
     )
-    lengths = np.diff(offsets)
-    if values.null_count:
-        lengths[np.asarray(values.is_null())] = -1
-    return lengths
+    return np.diff(offsets)
 
 
 def hides_value(schema: Schema, column: CatalogColumn | None, modes: HandlingModes) -> bool:

@@ -15,7 +15,7 @@ from headrace.core.model.arrow_columns import build_array
 from headrace.core.model.catalog import CatalogColumn, HandlingModes, SqlType
 from headrace.core.model.errors import ConfigError
 from headrace.core.model.schema import Schema, schema_from_json
-from headrace.core.model.unavailable import Placeholder, hides_value
+from headrace.core.model.unavailable import DEFAULT_PLACEHOLDER, Placeholder, hides_value
 
 P = "__debezium_unavailable_value"
 STRING = Schema("string", optional=True)
@@ -225,3 +225,18 @@ def test_nulls_of_columns_stored_in_line_are_trusted() -> None:
     assert not hides_value(Schema("struct"), CatalogColumn("c", 1, kind, attlen=16, attstorage="e"), HandlingModes())
     recoverable = CatalogColumn("c", 1, kind, attstorage="e", recoverable=True)
     assert not hides_value(Schema("struct"), recoverable, HandlingModes())
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.binary(), pa.large_binary()])
+@pytest.mark.parametrize("empty", [False, True])
+def test_placeholders_are_found_in_any_part_of_a_column(kind: pa.DataType, empty: bool) -> None:
+    """A slice of a column, with nulls and empty values, has the placeholders of its own rows; a null is none."""
+    placeholder = Placeholder("" if empty else DEFAULT_PLACEHOLDER)
+    values = ["x", None, placeholder.text, "", None, placeholder.text]
+    column = pa.array(values, pa.string()).cast(kind)
+    schema = Schema("bytes" if "binary" in str(kind) else "string")
+    for begin in range(len(values)):
+        for end in range(begin, len(values) + 1):
+            mask = placeholder.mask(schema, column[begin:end])
+            expected = [value == placeholder.text for value in values[begin:end]]
+            assert (mask.tolist() if mask is not None else [False] * (end - begin)) == expected

@@ -27,6 +27,7 @@ from headrace.runtime.metrics.metrics import Metrics
 from headrace.runtime.task import chunk_decoder, sink_task
 from headrace.runtime.task.chunk_decoder import ChunkDecoder, FetchedSchemas
 from headrace.runtime.task.errant_reporter import DROPS
+from headrace.runtime.task.flow_control import WriteSlots
 from headrace.transforms.registry import chain
 from headrace_dev.memory import MemorySchemaRegistry
 from headrace_dev.memory.dead_letter_queue import MemoryDeadLetterQueue
@@ -307,10 +308,13 @@ async def test_a_poll_is_decoded_in_one_turn_of_a_thread(
         turns.append(len(turn.decoded))
         return turn
 
+    observed: list[float] = []
+    monkeypatch.setattr(WriteSlots, "observe_decoding", lambda slots, seconds, cpu_seconds: observed.append(seconds))
     monkeypatch.setattr(ChunkDecoder, "_decode", counted)
     async with running(harness.task()):
         await eventually(lambda: harness.broker.committed(GROUP) == dict.fromkeys(partitions, 1))
     assert (turns, harness.failures) == (expected, [])
+    assert len(observed) == len(turns), "the scheduler of commits knows the duration of each turn"
 
 
 async def test_a_bad_record_in_a_poll_concerns_its_table_only(harness: Harness) -> None:
