@@ -11,47 +11,52 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from headrace_connectors.lakehouse.spark_jars import DELTA_S3_JAR, DIRECT_JAR, LOCAL_FILES_JAR
+from headrace_connectors.lakehouse.spark_jars import DELTA_S3_JAR, ICEBERG_JAR, LOCAL_FILES_JAR
 from headrace_dev import jars
 from headrace_dev.java import java
 
-SOURCES: Mapping[Path, Path] = {
-    LOCAL_FILES_JAR: LOCAL_FILES_JAR.with_name("LocalFiles.java"),
-    DELTA_S3_JAR: DELTA_S3_JAR.with_name("ConditionalS3LogStore.java"),
-    DIRECT_JAR: DIRECT_JAR.with_name("DirectTable.java"),
+SOURCES: Mapping[Path, Sequence[str]] = {
+    LOCAL_FILES_JAR: ["LocalFiles.java"],
+    DELTA_S3_JAR: ["ConditionalS3LogStore.java"],
+    ICEBERG_JAR: ["DirectTable.java", "IcebergTable.java"],
 }
-"""The source of each jar."""
+"""The sources of each jar, beside it."""
 
 
-def build(source: Path) -> bytes:
-    """Return the jar, the same bytes for the same source. Raises CalledProcessError with the compiler's messages."""
+def build(jar: Path) -> bytes:
+    """Return the content of a jar, the same bytes for the same sources.
+
+    Raises CalledProcessError with the compiler's messages.
+    """
     pyspark = importlib.util.find_spec("pyspark")
     assert pyspark is not None
     assert pyspark.origin is not None
     libraries = [
         *Path(pyspark.origin).parent.glob("jars/hadoop-client-api-*.jar"),
         *Path(pyspark.origin).parent.glob("jars/jackson-*.jar"),
+        *Path(pyspark.origin).parent.glob("jars/spark-sql*.jar"),
         *jars.folder("lakehouse").glob("iceberg-spark-runtime-*.jar"),
         *jars.folder("lakehouse").glob("delta-storage-*.jar"),
         *jars.folder("lakehouse-delta-aws").glob("hadoop-aws-*.jar"),
-        *([] if source.stem == "LocalFiles" else [LOCAL_FILES_JAR]),
+        *([] if jar == LOCAL_FILES_JAR else [LOCAL_FILES_JAR]),
     ]
     with tempfile.TemporaryDirectory() as folder:
         class_path = ":".join(map(str, libraries))
         compiler = [str(Path(java()).with_name("javac")), "--release", "17", "-g:none"]
-        subprocess.run([*compiler, "-cp", class_path, "-d", folder, str(source)], check=True)
+        sources = [str(jar.with_name(source)) for source in SOURCES[jar]]
+        subprocess.run([*compiler, "-cp", class_path, "-d", folder, *sources], check=True)
         content = io.BytesIO()
-        with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as jar:
+        with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
             for file in sorted(Path(folder).rglob("*.class")):
                 entry = zipfile.ZipInfo(str(file.relative_to(folder)))  # of 1980, not of now
-                jar.writestr(entry, file.read_bytes())
+                archive.writestr(entry, file.read_bytes())
     return content.getvalue()
 
 
 if __name__ == "__main__":
-    for written, source in SOURCES.items():
-        written.write_bytes(build(source))
+    for written in SOURCES:
+        written.write_bytes(build(written))
         sys.stdout.write(f"{written}\n")

@@ -18,6 +18,7 @@ from headrace_connectors.lakehouse import compaction_plan, upkeep
 from headrace_connectors.lakehouse.compaction_plan import DataFile
 from headrace_connectors.lakehouse.failures import Conflict
 from headrace_connectors.lakehouse.iceberg_compaction import IcebergCompaction, RewriteResult
+from headrace_connectors.lakehouse.iceberg_table import IcebergName
 
 pytestmark = pytest.mark.spark
 
@@ -56,7 +57,7 @@ class History:
     def compaction(self) -> IcebergCompaction:
         """Return a look at the table as it is now."""
         session: Any = self.table._session
-        return IcebergCompaction(session.beside(), f"lake.shop.`{self.name}`")
+        return IcebergCompaction(session.beside(), IcebergName("lake", "shop", self.name))
 
     def check(self) -> None:
         """Compare the rows as PyIceberg and as Spark read them."""

@@ -78,7 +78,7 @@ class DeltaFormat:
 
         A VACUUM creates it if the table is dropped meanwhile, and then no table can be created there.
         """
-        jvm, spark = session.java
+        jvm, spark = session.activate()
         with session.calling():
             table = java_member(jvm, "org.apache.hadoop.fs.Path")(self._location(path))
             files = table.getFileSystem(spark.sessionState().newHadoopConf())
@@ -193,7 +193,7 @@ class DeltaFormat:
 
     def _log(self, session: TableSession, path: TablePath) -> tuple[Any, Any]:
         """Return Delta's ``DeltaLog`` of a table and its newest ``Snapshot``, read anew."""
-        jvm, spark = session.java
+        jvm, spark = session.activate()
         with session.calling():
             nothing = java_member(jvm, "scala.Option.empty")()
             log = java_member(jvm, "org.apache.spark.sql.delta.DeltaLog.forTable")(spark, self._location(path))

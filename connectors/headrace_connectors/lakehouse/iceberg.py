@@ -19,7 +19,7 @@ from headrace_connectors.lakehouse.direct.index_memory import IndexMemory
 from headrace_connectors.lakehouse.direct.small_files import SmallFiles
 from headrace_connectors.lakehouse.failures import Conflict, NotThere
 from headrace_connectors.lakehouse.iceberg_compaction import IcebergCompaction
-from headrace_connectors.lakehouse.iceberg_table import IcebergTable, commit_result
+from headrace_connectors.lakehouse.iceberg_table import IcebergName, IcebergTable, commit_result
 from headrace_connectors.lakehouse.merge import text_literal
 from headrace_connectors.lakehouse.schema import column_list, quoted, sql_type
 from headrace_connectors.lakehouse.table_format import (
@@ -71,7 +71,13 @@ class IcebergFormat:
         }
 
     def sql_name(self, path: TablePath) -> str:
-        return f"{quoted(self._catalog)}.{_within_catalog(path)}"
+        return str(self._name(path))
+
+    def _name(self, path: TablePath) -> IcebergName:
+        return IcebergName(self._catalog, path.namespace, path.name)
+
+    def _load(self, session: TableSession, path: TablePath) -> IcebergTable:
+        return IcebergTable(session, self._name(path))
 
     def create_namespace(self, namespace: str) -> Sequence[str]:
         return [f"CREATE NAMESPACE IF NOT EXISTS {quoted(self._catalog)}.{quoted(namespace)}"]
@@ -102,40 +108,38 @@ class IcebergFormat:
         ]
 
     def look(self, session: TableSession, path: TablePath) -> Look:
-        table = IcebergTable(session, self.sql_name(path))
-        return Look(table.version(), table.properties(), table.loaded)
+        table = self._load(session, path)
+        return Look(table.head().id, table.properties(), table)
 
     def schema(self, session: TableSession, path: TablePath) -> pa.Schema | None:
         try:
-            return IcebergTable(session, self.sql_name(path)).schema()
+            return self._load(session, path).schema()
         except NotThere:
             return None
 
     def properties(self, session: TableSession, path: TablePath) -> Mapping[str, str]:
-        return IcebergTable(session, self.sql_name(path)).properties()
+        return self._load(session, path).properties()
 
     def set_properties(
         self, session: TableSession, path: TablePath, properties: Mapping[str, str], removed: Collection[str] = ()
     ) -> None:
-        IcebergTable(session, self.sql_name(path)).set_properties(properties, removed)
+        self._load(session, path).set_properties(properties, removed)
 
     def append_to_ledger(self, session: TableSession, path: TablePath, rows: pa.Table) -> Head:
         """Append the rows, which belong to one day because they are recorded at the same time."""
         day = pc.strftime(rows["recorded_at"][0], "%Y-%m-%d").as_py()
-        ledger = IcebergTable(session, self.sql_name(path))
-        ledger.append(rows, f"recorded_at_day={day}")
-        return ledger.head()
+        return self._load(session, path).append(rows, f"recorded_at_day={day}")
 
     def head(self, session: TableSession, path: TablePath) -> Head:
-        return IcebergTable(session, self.sql_name(path)).head()
+        return IcebergTable.load_head(session, self._name(path))
 
     def size(self, session: TableSession, path: TablePath) -> int:
-        newest = next(IcebergTable(session, self.sql_name(path)).snapshots(), None)
+        newest = next(self._load(session, path).snapshots(), None)
         return 0 if newest is None else int(newest.summary.get("total-files-size", sys.maxsize))
 
     def rows_since(self, session: TableSession, path: TablePath, commit: str) -> RowsSince | None:
         """Walk from the newest snapshot to that commit. A compaction may contain the rows of the appends before it."""
-        table = IcebergTable(session, self.sql_name(path))
+        table = self._load(session, path)
         files: list[str] = []
         removed = replaced = False
         for snapshot in table.snapshots():
@@ -155,7 +159,7 @@ class IcebergFormat:
         return None
 
     def commits(self, session: TableSession, path: TablePath) -> int:
-        return IcebergTable(session, self.sql_name(path)).sequence()
+        return self.head(session, path).commits
 
     def widen(self, path: TablePath, column: pa.Field) -> Sequence[str]:
         return [f"ALTER TABLE {self.sql_name(path)} ALTER COLUMN {quoted(column.name)} TYPE {sql_type(column.type)}"]
@@ -177,18 +181,18 @@ class IcebergFormat:
     ) -> DirectWriter | None:
         if not self._indexes.limit:
             return None
-        return IcebergDirectWriter(session, self.sql_name(path), schema, key_fields, self._indexes, soft=soft)
+        return IcebergDirectWriter(session, self._name(path), schema, key_fields, self._indexes, soft=soft)
 
     def find_commit(self, session: TableSession, path: TablePath, write_id: str) -> CommitResult | None:
         """Read it from the table's snapshots; nearly always from the newest."""
-        for snapshot in IcebergTable(session, self.sql_name(path)).snapshots():
+        for snapshot in self._load(session, path).snapshots():
             if snapshot.summary.get(WRITE_ID) == write_id:
                 return commit_result(snapshot)
         return None
 
     def carry(self, session: TableSession, path: TablePath, properties: Mapping[str, str]) -> bool:
         """Make an empty append: compactions and deletes of complete files do not store the session's properties."""
-        table = IcebergTable(session, self.sql_name(path))
+        table = self._load(session, path)
         newest = next(table.snapshots(), None)
         lost = bool(properties) and newest is not None and GROUP not in newest.summary
         if lost:
@@ -196,10 +200,10 @@ class IcebergFormat:
         return lost
 
     def version(self, session: TableSession, path: TablePath) -> str:
-        return IcebergTable(session, self.sql_name(path)).version()
+        return self.head(session, path).id
 
     def history(self, session: TableSession, path: TablePath) -> Iterator[Mapping[str, str]]:
-        yield from (snapshot.summary for snapshot in IcebergTable(session, self.sql_name(path)).snapshots())
+        yield from (snapshot.summary for snapshot in self._load(session, path).snapshots())
 
     def compact(self, session: TableSession, path: TablePath, budget: float, commit_alone: ExclusiveCommit) -> int:
         """Rewrite files beside the writer; sorted tables and those of version 2 by Iceberg's procedure.
@@ -208,10 +212,10 @@ class IcebergFormat:
         """
         written = 0
         if self._indexes.limit:
-            written, complete = SmallFiles(session, self.sql_name(path)).merge(budget, commit_alone)
+            written, complete = SmallFiles(session, self._name(path)).merge(budget, commit_alone)
             if complete:
                 return written
-        compaction = IcebergCompaction(session, self.sql_name(path))
+        compaction = IcebergCompaction(session, self._name(path))
         rewrites = plan(compaction.files(), budget - written)
         if compaction.is_possible:
             for rewrite in rewrites:
@@ -248,7 +252,7 @@ class IcebergFormat:
 
     def limits(self, session: TableSession, path: TablePath) -> Sequence[str]:
         """Compare the version of the format, and whether the catalog shows the snapshots before the newest."""
-        table = IcebergTable(session, self.sql_name(path))
+        table = self._load(session, path)
         notes = []
         if (version := table.format_version()) != self._version:
             notes.append(
@@ -267,11 +271,11 @@ class IcebergFormat:
 
     def damaged_file(self, session: TableSession, path: TablePath) -> str | None:
         """Compare the files with the sizes in the manifests, and read their ends and deletion vectors."""
-        return IcebergTable(session, self.sql_name(path)).damaged_file()
+        return self._load(session, path).damaged_file()
 
     def expire(self, session: TableSession, path: TablePath) -> None:
         """Use the format's own class: the procedure starts jobs. A catalog that keeps the files itself forbids it."""
-        table = IcebergTable(session, self.sql_name(path))
+        table = self._load(session, path)
         if table.may_delete_files():
             table.expire()
 
@@ -283,11 +287,11 @@ class IcebergFormat:
         """
         if self._adopt:
             return
-        table = IcebergTable(session, self.sql_name(path))
+        table = self._load(session, path)
         # Files of snapshots that the catalog hides would look like those that nothing refers to.
         if not table.may_delete_files() or table.hides_snapshots():
             return
-        last = table.property(_CLEANED)
+        last = table.properties().get(_CLEANED)
         if last is not None and now - int(last) < _CLEANED_EVERY:
             return
         if last is not None:

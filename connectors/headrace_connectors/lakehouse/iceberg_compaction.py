@@ -25,6 +25,7 @@ from headrace_connectors.lakehouse import deletion_vectors
 from headrace_connectors.lakehouse.compaction_plan import DataFile
 from headrace_connectors.lakehouse.deletion_vectors import Positions
 from headrace_connectors.lakehouse.failures import Conflict
+from headrace_connectors.lakehouse.iceberg_table import IcebergName, IcebergTable
 from headrace_connectors.lakehouse.table_session import TableSession, java_member
 
 log = logging.getLogger(__name__)
@@ -51,22 +52,22 @@ class RewriteResult:
 
 
 class IcebergCompaction:
-    """The data files of a table (quoted name) as they are when this is made."""
+    """The data files of a table as they are when this is made."""
 
-    def __init__(self, session: TableSession, name: str) -> None:
+    def __init__(self, session: TableSession, name: IcebergName) -> None:
         self._session = session
         self._name = name
-        self._jvm, spark = session.java
+        self._jvm, _ = session.java
         self._tasks: dict[str, Any] = {}
+        self._loaded = IcebergTable(session, name)
         with session.calling():
-            self._table = java_member(self._jvm, "org.apache.iceberg.spark.Spark3Util.loadIcebergTable")(spark, name)
+            self._table = self._loaded.loaded
             self._snapshot = self._table.currentSnapshot()
 
     @property
     def is_possible(self) -> bool:
         with self._session.calling():
-            version = java_member(self._jvm, "org.apache.iceberg.TableUtil.formatVersion")(self._table)
-            return int(version) >= _VECTORS_SINCE and bool(self._table.sortOrder().isUnsorted())
+            return self._loaded.format_version() >= _VECTORS_SINCE and bool(self._table.sortOrder().isUnsorted())
 
     def files(self) -> list[DataFile]:
         """Return the files. Those with deletes outside of vectors (of another writer) only if not ``is_possible``."""
@@ -196,9 +197,8 @@ class IcebergCompaction:
     def _read(self, vector: Any | None) -> Positions:
         if vector is None:
             return deletion_vectors.NO_POSITIONS
-        with closing(self._table.io().newInputFile(vector.location()).newStream()) as stream:
-            stream.seek(vector.contentOffset())
-            return deletion_vectors.decode(bytes(stream.readNBytes(vector.contentSizeInBytes())))
+        content = self._loaded.read(vector.location(), vector.contentOffset(), vector.contentSizeInBytes())
+        return deletion_vectors.decode(content)
 
     def _write_vector(self, file: Any, positions: Positions) -> Any:
         """Write a vector for a new data file into a Puffin file of its own."""

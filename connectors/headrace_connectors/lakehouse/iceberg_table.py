@@ -1,8 +1,8 @@
 """An Iceberg table's snapshots, and appends of rows: the operations of every batch beside its MERGE.
 
 They use Iceberg's Java API. A query over a table's metadata or an INSERT of a few rows costs Spark as much planning as
-any other job: with a warm JVM a tenth and a quarter of a second of CPU. Reading the snapshot by the API takes a
-fiftieth of a second.
+any other job: with a warm JVM a tenth and a quarter of a second of CPU. What every batch needs is one call of
+``IcebergTable.java``.
 
 Tests: ``tests/contracts/test_iceberg_tables.py``, ``tests/contracts/test_format_version.py``.
 """
@@ -10,12 +10,10 @@ Tests: ``tests/contracts/test_iceberg_tables.py``, ``tests/contracts/test_format
 from __future__ import annotations
 
 import json
-import tempfile
 import time
-import uuid
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing
-from pathlib import Path
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -23,9 +21,11 @@ import pyarrow.parquet as pq
 
 from headrace.ports import MergeCounts
 from headrace_connectors.lakehouse import deletion_vectors
+from headrace_connectors.lakehouse.schema import quoted
 from headrace_connectors.lakehouse.table_format import CommitResult, Head
 from headrace_connectors.lakehouse.table_session import TableSession, java_member
 
+_JAVA_CLASS = "headrace.IcebergTable"
 _MAGIC = {"parquet": b"PAR1", "puffin": b"PFA1"}
 """The last bytes of a file."""
 _SEARCH_SECONDS = 20.0
@@ -74,24 +74,45 @@ def commit_result(snapshot: Snapshot) -> CommitResult:
     )
 
 
+class IcebergName(NamedTuple):
+    """The name of a table in a catalog of the session; as text, quoted for statements."""
+
+    catalog: str
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return ".".join(map(quoted, self))
+
+
 class IcebergTable:
-    """The current state of the table called ``name`` (quoted, with its catalog).
+    """A table as its catalog has it when this is made. All calls raise the errors of ``failures``."""
 
-    All calls raise the errors of ``failures``.
-    """
-
-    def __init__(self, session: TableSession, name: str) -> None:
-        self._name = name
+    def __init__(self, session: TableSession, name: IcebergName) -> None:
         self._calling = session.calling
         self._jvm, spark = session.java
         with self._calling():
-            load = java_member(self._jvm, "org.apache.iceberg.spark.Spark3Util.loadIcebergTable")
-            self._table = load(spark, name)
+            self.java = java_member(self._jvm, _JAVA_CLASS)(spark, *name)
+            """The object of the class in Java."""
 
-    @property
+    @staticmethod
+    def load_head(session: TableSession, name: IcebergName) -> Head:
+        """Return ``head`` of a table by one call."""
+        jvm, spark = session.java
+        with session.calling():
+            return _head(json.loads(java_member(jvm, f"{_JAVA_CLASS}.load")(spark, *name)))
+
+    @cached_property
     def loaded(self) -> Any:
-        """Return Iceberg's ``Table``."""
-        return self._table
+        """Iceberg's ``Table``."""
+        with self._calling():
+            return self.java.table()
+
+    @cached_property
+    def _state(self) -> Mapping[str, Any]:
+        with self._calling():
+            state: Mapping[str, Any] = json.loads(self.java.state())
+            return state
 
     def snapshots(self) -> Iterator[Snapshot]:
         """Yield the ancestors of the current snapshot, newest first, without snapshots that a rollback has undone.
@@ -99,50 +120,37 @@ class IcebergTable:
         They are loaded one by one: usually only the newest is used.
         """
         with self._calling():
-            snapshot = self._table.currentSnapshot()
+            snapshot = self.loaded.currentSnapshot()
             while snapshot is not None:
                 # As JSON in one call: py4j needs two calls for each entry of a map.
                 stored = json.loads(java_member(self._jvm, "org.apache.iceberg.SnapshotParser.toJson")(snapshot))
                 parent = stored.get("parent-snapshot-id")
                 yield Snapshot(stored["snapshot-id"], parent, stored.get("sequence-number", 0), stored["summary"])
-                snapshot = None if parent is None else self._table.snapshot(parent)
-
-    def version(self) -> str:
-        """Return the id of the newest snapshot, which no other table has; "" without one."""
-        with self._calling():
-            snapshot = self._table.currentSnapshot()
-            return "" if snapshot is None else str(snapshot.snapshotId())
+                snapshot = None if parent is None else self.loaded.snapshot(parent)
 
     def format_version(self) -> int:
-        with self._calling():
-            return int(self._table.operations().current().formatVersion())
+        version: int = self._state["format"]
+        return version
 
     def hides_snapshots(self) -> bool:
         """Return whether the catalog shows only the newest of several snapshots, or all others have expired."""
         with self._calling():
-            snapshot = self._table.currentSnapshot()
-            metadata = self._table.operations().current()
+            snapshot = self.loaded.currentSnapshot()
+            metadata = self.loaded.operations().current()
             return snapshot is not None and snapshot.sequenceNumber() > 1 and metadata.snapshots().size() == 1
 
     def may_delete_files(self) -> bool:
         """Return whether the table's property ``gc.enabled`` allows to delete files of old snapshots."""
-        return self.property("gc.enabled") != "false"
+        return self.properties().get("gc.enabled") != "false"
 
     def properties(self) -> Mapping[str, str]:
-        with self._calling():
-            mapper = java_member(self._jvm, "org.apache.iceberg.util.JsonUtil.mapper")()
-            properties: dict[str, str] = json.loads(mapper.writeValueAsString(self._table.properties()))
-            return properties
-
-    def property(self, name: str) -> str | None:
-        with self._calling():
-            value = self._table.properties().get(name)
-            return None if value is None else str(value)
+        properties: Mapping[str, str] = self._state["properties"]
+        return properties
 
     def set_properties(self, properties: Mapping[str, str], removed: Collection[str] = ()) -> None:
         """Add properties, and remove those called ``removed``, if the table has them."""
         with self._calling():
-            update = self._table.updateProperties()
+            update = self.loaded.updateProperties()
             for name, value in properties.items():
                 update.set(name, value)
             for name in removed:
@@ -156,71 +164,53 @@ class IcebergTable:
 
         with self._calling():
             convert = java_member(self._jvm, "org.apache.iceberg.spark.SparkSchemaUtil.convert")
-            return to_arrow_schema(StructType.fromJson(json.loads(convert(self._table.schema()).json())))
+            return to_arrow_schema(StructType.fromJson(json.loads(convert(self.loaded.schema()).json())))
 
     def expire(self) -> None:
         """Expire snapshots by the table's properties, without a job: files are compared by the manifests alone."""
         with self._calling():
-            self._table.expireSnapshots().commit()
+            self.loaded.expireSnapshots().commit()
 
     def append_nothing(self, properties: Mapping[str, str]) -> None:
         """Create a snapshot with ``properties`` and without changes, by an append without a file."""
         with self._calling():
-            append = self._table.newFastAppend()
+            append = self.loaded.newFastAppend()
             for name, value in properties.items():
                 append.set(name, value)
             append.commit()
 
-    def sequence(self) -> int:
-        """Return the sequence number of the newest snapshot; each has the next one."""
-        with self._calling():
-            snapshot = self._table.currentSnapshot()
-            return 0 if snapshot is None else int(snapshot.sequenceNumber())
-
     def head(self) -> Head:
-        """Return the sequence number and the id of the newest snapshot."""
+        """Return the sequence number of the newest snapshot, and its id, which no other table has."""
+        return _head(self._state)
+
+    def read(self, location: str, offset: int, size: int) -> bytes:
+        """Return a part of a file, with the catalog's credentials."""
         with self._calling():
-            snapshot = self._table.currentSnapshot()
-            return Head(0, "") if snapshot is None else Head(int(snapshot.sequenceNumber()), str(snapshot.snapshotId()))
+            return bytes(self.java.read(location, offset, size))
 
     def added_files(self, snapshot: Snapshot) -> list[str]:
         """Return the locations of the data files that a snapshot has added."""
         with self._calling():
-            files = self._table.snapshot(snapshot.id).addedDataFiles(self._table.io()).iterator()
+            files = self.loaded.snapshot(snapshot.id).addedDataFiles(self.loaded.io()).iterator()
             locations = []
             while files.hasNext():
                 locations.append(str(files.next().location()))
             return locations
 
-    def append(self, rows: pa.Table, partition: str) -> None:
-        """Add rows of one ``partition`` (as in a path, ``day=2026-11-21``) in a durable commit, without a Spark job."""
-        with tempfile.TemporaryDirectory(prefix="headrace-") as folder, self._calling():
-            # Iceberg identifies a file's columns by these ids, not by their names.
-            schema = self._table.schema()
-            ids = [str(schema.findField(name).fieldId()).encode() for name in rows.column_names]
-            fields = [
-                field.with_metadata({b"PARQUET:field_id": field_id})
-                for field, field_id in zip(rows.schema, ids, strict=True)
-            ]
-            path = Path(folder, "rows.parquet")
-            pq.write_table(rows.cast(pa.schema(fields)), path, compression="zstd")
+    def append(self, rows: pa.Table, partition: str) -> Head:
+        """Add rows of one ``partition`` (as in a path, ``day=2026-11-21``) in a durable commit, without a Spark job.
 
-            # The location of the table's files may be on another machine.
-            location = self._table.locationProvider().newDataLocation(f"{partition}/{uuid.uuid4().hex}.parquet")
-            with closing(self._table.io().newOutputFile(location).create()) as stream:
-                source = java_member(self._jvm, "java.io.File")(str(path)).toPath()
-                java_member(self._jvm, "java.nio.file.Files.copy")(source, stream)
-
-            file = (
-                java_member(self._jvm, "org.apache.iceberg.DataFiles.builder")(self._table.spec())
-                .withPath(location)
-                .withFormat("parquet")
-                .withFileSizeInBytes(path.stat().st_size)
-                .withRecordCount(rows.num_rows)
-                .withPartitionPath(partition)
-                .build()
-            )
-            self._table.newAppend().appendFile(file).commit()
+        Returns the table's new head.
+        """
+        with self._calling():
+            schema = json.loads(self.java.schema())
+        ids = {column["name"]: str(column["id"]) for column in schema["fields"]}
+        # Iceberg identifies a file's columns by these ids, not by their names.
+        fields = [field.with_metadata({"PARQUET:field_id": ids[field.name]}) for field in rows.schema]
+        content = pa.BufferOutputStream()
+        pq.write_table(rows.cast(pa.schema(fields)), content, compression="zstd")
+        with self._calling():
+            return _head(json.loads(self.java.append(content.getvalue().to_pybytes(), rows.num_rows, partition)))
 
     def damaged_file(self) -> str | None:
         """Return the first file of the newest snapshot that is not as its manifest describes it, None if all are.
@@ -230,7 +220,7 @@ class IcebergTable:
         """
         deadline = time.monotonic() + _SEARCH_SECONDS
         as_json = java_member(self._jvm, "org.apache.iceberg.ContentFileParser.toJson")
-        with self._calling(), closing(self._table.newScan().planFiles()) as tasks:
+        with self._calling(), closing(self.loaded.newScan().planFiles()) as tasks:
             files, seen = tasks.iterator(), set[str]()
             while files.hasNext() and time.monotonic() < deadline:
                 task = files.next()
@@ -245,7 +235,7 @@ class IcebergTable:
 
     def _is_damaged(self, file: Mapping[str, Any]) -> bool:
         """``file`` is an entry of a manifest as JSON."""
-        stored = self._table.io().newInputFile(file["file-path"])
+        stored = self.loaded.io().newInputFile(file["file-path"])
         if not stored.exists() or stored.getLength() != file["file-size-in-bytes"]:
             return True
         magic = _MAGIC.get(file["file-format"].lower(), b"")
@@ -262,3 +252,7 @@ class IcebergTable:
         finally:
             stream.close()
         return False
+
+
+def _head(state: Mapping[str, Any]) -> Head:
+    return Head(state["sequence"], str(state["snapshot"] or ""))

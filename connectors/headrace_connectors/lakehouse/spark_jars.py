@@ -24,8 +24,8 @@ LOCAL_FILES_JAR = Path(__file__).parent / "java" / "headrace-local-files.jar"
 DELTA_S3_JAR = LOCAL_FILES_JAR.with_name("headrace-delta-s3.jar")
 """The class that creates entries of Delta's log on S3."""
 
-DIRECT_JAR = LOCAL_FILES_JAR.with_name("headrace-direct-commits.jar")
-"""The class that commits to Iceberg tables without a Spark job."""
+ICEBERG_JAR = LOCAL_FILES_JAR.with_name("headrace-iceberg.jar")
+"""The classes that use Iceberg tables without a Spark job."""
 
 EXTRA = "headrace.jars.extra"
 FOLDER = "HEADRACE_JARS"

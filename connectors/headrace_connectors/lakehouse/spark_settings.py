@@ -22,7 +22,7 @@ from headrace.config.tls import read_trust_store
 from headrace.core.model.errors import ConfigError
 from headrace.core.tables.naming import ICEBERG_CLASS, LAKE, PREFIX, other_catalogs
 from headrace_connectors.lakehouse.class_archive import archive_options
-from headrace_connectors.lakehouse.spark_jars import DELTA_S3_JAR, DIRECT_JAR, LOCAL_FILES_JAR, jar_settings
+from headrace_connectors.lakehouse.spark_jars import DELTA_S3_JAR, ICEBERG_JAR, LOCAL_FILES_JAR, jar_settings
 
 _MEBIBYTE = 1024 * 1024
 _LEAST_HEAP = 1024 * _MEBIBYTE
@@ -245,7 +245,7 @@ def settings(
             "spark.hadoop.parquet.hadoop.vectored.io.enabled": "false",
         }
     catalogs = catalog_settings(warehouse, spark)
-    added = (str(DIRECT_JAR), *([str(DELTA_S3_JAR)] if _is_on_s3(warehouse) else []), *extra)
+    added = (str(ICEBERG_JAR), *([str(DELTA_S3_JAR)] if _is_on_s3(warehouse) else []), *extra)
     chosen = {**_DEFAULTS, **of_folder, **catalogs, **of_master, **spark, **jar_settings(spark, jars, added)}
     refuse_unsafe(chosen)
 

@@ -138,12 +138,16 @@ class TableSession:
 
     @property
     def java(self) -> tuple[Any, Any]:
-        """Return Spark's JVM and this session in it, for calls of Java from this thread.
+        """Return Spark's JVM and this session in it."""
+        return self._spark._jvm, self._spark._jsparkSession
+
+    def activate(self) -> tuple[Any, Any]:
+        """Return ``java``, for calls of Java from this thread.
 
         The classes of Spark and of the formats read the settings of the thread's active session, which is none in a new
         thread: then they do not find the catalog.
         """
-        jvm, session = self._spark._jvm, self._spark._jsparkSession
+        jvm, session = self.java
         with self.calling():
             java_member(jvm, "org.apache.spark.sql.SparkSession.setActiveSession")(session)
         return jvm, session

@@ -9,7 +9,7 @@ import pytest
 from headrace.core.model.errors import ConfigError
 from headrace.ports import TableOptions
 from headrace_connectors.lakehouse.lakehouse import SparkLakehouse
-from headrace_connectors.lakehouse.spark_jars import DELTA_S3_JAR, DIRECT_JAR, LOCAL_FILES_JAR, PACKAGES
+from headrace_connectors.lakehouse.spark_jars import DELTA_S3_JAR, ICEBERG_JAR, LOCAL_FILES_JAR, PACKAGES
 from headrace_connectors.lakehouse.spark_settings import local_cores, settings
 
 
@@ -39,10 +39,10 @@ def test_the_order_of_the_sources_of_jars(tmp_path: Path, monkeypatch: pytest.Mo
     jar = tmp_path / "iceberg.jar"
     jar.touch()
     monkeypatch.setenv("HEADRACE_JARS", str(tmp_path))
-    assert settings("/w", {})["spark.jars"] == f"{jar},{DIRECT_JAR}"
-    assert settings("/w", {}, [Path("/x.jar")])["spark.jars"] == f"/x.jar,{DIRECT_JAR}"
-    assert settings("/w", {"spark.jars": "/mine.jar"})["spark.jars"] == f"/mine.jar,{DIRECT_JAR}"
-    assert settings("/w", {"spark.jars.packages": "a:b:1"})["spark.jars"] == str(DIRECT_JAR)
+    assert settings("/w", {})["spark.jars"] == f"{jar},{ICEBERG_JAR}"
+    assert settings("/w", {}, [Path("/x.jar")])["spark.jars"] == f"/x.jar,{ICEBERG_JAR}"
+    assert settings("/w", {"spark.jars": "/mine.jar"})["spark.jars"] == f"/mine.jar,{ICEBERG_JAR}"
+    assert settings("/w", {"spark.jars.packages": "a:b:1"})["spark.jars"] == str(ICEBERG_JAR)
 
 
 def test_local_files_have_a_class_of_their_own() -> None:
@@ -132,12 +132,12 @@ def test_delta_creates_entries_of_its_log_conditionally_on_s3(scheme: str) -> No
     store, rest = f"spark.delta.logStore.{scheme}.impl", {"spark.sql.catalog.lake.type": "rest"}
     chosen = settings(f"{scheme}://bucket/w", rest, [Path("/jars/delta.jar")])
     assert chosen[store] == "headrace.ConditionalS3LogStore"
-    assert chosen["spark.jars"] == f"/jars/delta.jar,{DIRECT_JAR},{DELTA_S3_JAR}"
+    assert chosen["spark.jars"] == f"/jars/delta.jar,{ICEBERG_JAR},{DELTA_S3_JAR}"
     assert settings(f"{scheme}://bucket/w", {**rest, store: "x.Y"})[store] == "x.Y"
     assert store not in settings(f"{scheme}://bucket/w", {**rest, "spark.delta.logStore.class": "x.Y"})
     local = settings("/w", {}, [Path("/jars/delta.jar")])
     assert store not in local
-    assert local["spark.jars"] == f"/jars/delta.jar,{DIRECT_JAR}"
+    assert local["spark.jars"] == f"/jars/delta.jar,{ICEBERG_JAR}"
 
 
 def test_ranges_of_local_files_are_not_read_by_threads() -> None:

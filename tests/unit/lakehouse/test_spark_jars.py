@@ -11,7 +11,7 @@ from headrace.config.engine import EngineSettings
 from headrace.core.connect.typed_options import parse_options
 from headrace.core.model.errors import ConfigError
 from headrace_connectors.lakehouse.lakehouse import SparkLakehouse
-from headrace_connectors.lakehouse.spark_jars import DIRECT_JAR, PACKAGES
+from headrace_connectors.lakehouse.spark_jars import ICEBERG_JAR, PACKAGES
 from headrace_connectors.lakehouse.spark_settings import settings
 
 CONTENT = b"a jar"
@@ -31,13 +31,13 @@ def jar(tmp_path: Path) -> Path:
 def test_extra_jars_do_not_replace_the_formats(jar: Path) -> None:
     """They are added to the jars of the image, to those of spark.jars, and to what Ivy fetches."""
     extra = [str(jar)]
-    assert settings("/w", {}, FORMATS, extra=extra)["spark.jars"] == f"/jars/iceberg.jar,{DIRECT_JAR},{jar}"
+    assert settings("/w", {}, FORMATS, extra=extra)["spark.jars"] == f"/jars/iceberg.jar,{ICEBERG_JAR},{jar}"
     assert (
         settings("/w", {"spark.jars": "/mine.jar"}, FORMATS, extra=extra)["spark.jars"]
-        == f"/mine.jar,{DIRECT_JAR},{jar}"
+        == f"/mine.jar,{ICEBERG_JAR},{jar}"
     )
     fetched = settings("/w", {}, [], extra=extra)
-    assert (fetched["spark.jars"], fetched["spark.jars.packages"]) == (f"{DIRECT_JAR},{jar}", ",".join(PACKAGES))
+    assert (fetched["spark.jars"], fetched["spark.jars.packages"]) == (f"{ICEBERG_JAR},{jar}", ",".join(PACKAGES))
 
 
 def test_an_entry_is_a_file_a_folder_or_a_url(jar: Path) -> None:
@@ -59,7 +59,7 @@ def test_a_pinned_jar_is_accepted(jar: Path, monkeypatch: pytest.MonkeyPatch) ->
     (jar.parent / "SHA256SUMS").write_text(f"{DIGEST}  ./aws.jar\n")
     assert settings("/w", {}, FORMATS, extra=[str(jar.parent)])["spark.jars"].endswith(str(jar))
     monkeypatch.setenv("HEADRACE_JARS", str(jar.parent))
-    assert settings("/w", {})["spark.jars"] == f"{jar},{DIRECT_JAR}"
+    assert settings("/w", {})["spark.jars"] == f"{jar},{ICEBERG_JAR}"
 
 
 def test_another_file_is_refused(jar: Path, monkeypatch: pytest.MonkeyPatch) -> None:

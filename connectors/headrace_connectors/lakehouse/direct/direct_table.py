@@ -21,7 +21,7 @@ from headrace_connectors.lakehouse import deletion_vectors
 from headrace_connectors.lakehouse.direct.data_file import ParquetFile
 from headrace_connectors.lakehouse.direct.partitions import Partition
 from headrace_connectors.lakehouse.failures import DAMAGED, MISSING, Damage, without_values
-from headrace_connectors.lakehouse.iceberg_table import Snapshot
+from headrace_connectors.lakehouse.iceberg_table import IcebergName, IcebergTable, Snapshot
 from headrace_connectors.lakehouse.table_session import TableSession, java_member
 
 _JAVA_CLASS = "headrace.DirectTable"
@@ -120,36 +120,30 @@ class Unavailable(Exception):
 
 
 class DirectTable:
-    """An Iceberg table (quoted name). All calls raise the errors of ``failures``."""
+    """An Iceberg table. All calls raise the errors of ``failures``."""
 
-    def __init__(self, session: TableSession, name: str) -> None:
+    def __init__(self, session: TableSession, name: IcebergName) -> None:
         """Raise Unavailable if the class of Java does not fit the version of Iceberg."""
         self._name = name
         self._session = session
         self._calling = session.calling
-        self._jvm, _ = session.java
-        self._table: Any = None
         self._snapshot: int | None = None  # of the last ``load`` or ``commit``
-        java_class = java_member(self._jvm, _JAVA_CLASS)
-        if type(java_class).__name__ != "JavaClass":  # py4j returns a package for a name that is not a class
-            raise Unavailable(f"Spark's JVM does not have the class {_JAVA_CLASS}")
+        jvm, _ = session.java
         try:
             with self._calling():
-                self._java = java_class()
+                self._java = java_member(jvm, _JAVA_CLASS)()
         except Fatal as error:
             raise Unavailable(f"this version of Iceberg has other classes ({error})") from error
 
-    def is_current(self, loaded: Any = None) -> bool:
+    def is_current(self, loaded: IcebergTable | None = None) -> bool:
         """Load the table, and return whether its snapshot and schema are those of the last ``load`` or ``commit``.
 
-        ``loaded`` is Iceberg's ``Table``, if it was loaded just before.
+        ``loaded`` is the table, if this thread has loaded it just before.
         """
-        self._jvm, spark = self._session.java
+        self._table = IcebergTable(self._session, self._name) if loaded is None else loaded
         with self._calling():
-            load = java_member(self._jvm, "org.apache.iceberg.spark.Spark3Util.loadIcebergTable")
-            self._table = load(spark, self._name) if loaded is None else loaded
             # Compared here as well: the answer to a commit may have been lost.
-            return bool(self._java.open(self._table) == self._snapshot)
+            return bool(self._java.open(self._table.java) == self._snapshot)
 
     def load(self) -> TableState:
         """Read the snapshot that ``is_current`` has loaded."""
@@ -213,10 +207,8 @@ class DirectTable:
         """Return the rows that a vector deletes."""
         if vector is None:
             return BitMap64()
-        with self._calling(), _damage_of(vector.path, self._name):
-            with closing(self._table.io().newInputFile(vector.path).newStream()) as stream:
-                stream.seek(vector.offset)
-                content = bytes(stream.readNBytes(vector.size))
+        with _damage_of(vector.path, self._name):
+            content = self._table.read(vector.path, vector.offset, vector.size)
             return BitMap64(deletion_vectors.decode(content).tolist())
 
     @contextmanager
@@ -226,21 +218,21 @@ class DirectTable:
             source = (
                 pa.memory_map("/" + file.path.removeprefix("file:").lstrip("/"))
                 if file.path.startswith(_LOCAL)
-                else pa.PythonFile(_JavaFile(self._table.io().newInputFile(file.path).newStream(), file.size))
+                else pa.PythonFile(_JavaFile(self._table.loaded.io().newInputFile(file.path).newStream(), file.size))
             )
             with closing(source), pq.ParquetFile(source) as parquet:
                 yield parquet
 
 
 @contextmanager
-def _damage_of(path: str, table: str) -> Iterator[None]:
+def _damage_of(path: str, table: IcebergName) -> Iterator[None]:
     """Raise errors of PyArrow, or of a vector's checksum, as DamagedFile."""
     try:
         yield
     except (OSError, ValueError) as error:
         fault = MISSING if isinstance(error, FileNotFoundError) else DAMAGED
         file = without_values(path)
-        raise DamagedFile(Damage(file, fault).message(table, type(error).__name__), file) from error
+        raise DamagedFile(Damage(file, fault).message(str(table), type(error).__name__), file) from error
 
 
 class _JavaFile(io.RawIOBase):

@@ -37,7 +37,7 @@ from headrace_connectors.lakehouse.direct.index_memory import IndexMemory
 from headrace_connectors.lakehouse.direct.key_index import ABSENT
 from headrace_connectors.lakehouse.direct.partitions import divide
 from headrace_connectors.lakehouse.direct.row_index import IndexedFile, RowIndex, Unsuitable
-from headrace_connectors.lakehouse.iceberg_table import DELETED_ROWS, UPSERTED, commit_result
+from headrace_connectors.lakehouse.iceberg_table import DELETED_ROWS, UPSERTED, IcebergName, commit_result
 from headrace_connectors.lakehouse.table_format import CommitResult, Declined, TakeLoaded
 from headrace_connectors.lakehouse.table_session import TableSession
 
@@ -48,7 +48,7 @@ scale``); the JVM receives a batch as one array."""
 
 
 class IcebergDirectWriter:
-    """A ``DirectWriter`` to the table called ``name`` (quoted, with its catalog). One thread at a time calls ``write``.
+    """A ``DirectWriter`` to the table called ``name``. One thread at a time calls ``write``.
 
     ``key_fields`` are the columns of its row key, of the types that ``schema`` has. ``soft`` is whether deleted rows
     stay and are marked. The index is part of ``memory``.
@@ -57,7 +57,7 @@ class IcebergDirectWriter:
     def __init__(
         self,
         session: TableSession,
-        name: str,
+        name: IcebergName,
         schema: pa.Schema,
         key_fields: tuple[str, ...],
         memory: IndexMemory,

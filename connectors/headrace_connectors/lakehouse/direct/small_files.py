@@ -34,6 +34,7 @@ from headrace_connectors.lakehouse.direct.direct_table import (
     TableState,
     Unavailable,
 )
+from headrace_connectors.lakehouse.iceberg_table import IcebergName
 from headrace_connectors.lakehouse.table_format import ExclusiveCommit
 from headrace_connectors.lakehouse.table_session import TableSession
 
@@ -53,9 +54,9 @@ class MergedFiles(NamedTuple):
 
 
 class SmallFiles:
-    """The small files of the table called ``name`` (quoted)."""
+    """The small files of the table called ``name``."""
 
-    def __init__(self, session: TableSession, name: str) -> None:
+    def __init__(self, session: TableSession, name: IcebergName) -> None:
         self._session = session
         self._name = name
 

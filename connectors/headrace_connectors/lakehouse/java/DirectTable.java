@@ -293,9 +293,9 @@ public final class DirectTable {
      *
      * <p>A table that was loaded earlier would not show that its folder was restored from a copy.
      */
-    public long open(Table loaded) {
-        table = loaded;
-        operations = ((HasTableOperations) loaded).operations();
+    public long open(IcebergTable loaded) {
+        table = loaded.table();
+        operations = ((HasTableOperations) table).operations();
         return isKnown(operations.current()) ? known : -1;
     }
 

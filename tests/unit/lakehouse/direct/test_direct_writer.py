@@ -31,7 +31,7 @@ from headrace_connectors.lakehouse.direct.direct_table import (
 )
 from headrace_connectors.lakehouse.direct.direct_writer import IcebergDirectWriter
 from headrace_connectors.lakehouse.direct.index_memory import IndexMemory
-from headrace_connectors.lakehouse.iceberg_table import Snapshot
+from headrace_connectors.lakehouse.iceberg_table import IcebergName, Snapshot
 from headrace_connectors.lakehouse.schema import SOFT_COLUMNS, VERSION_COLUMNS
 from headrace_dev.memory.lakehouse import MemoryLakehouse
 
@@ -112,7 +112,9 @@ def writer_to(table: Table, *, soft: bool) -> IcebergDirectWriter:
     session: Any = None  # only DirectTable uses it
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(direct_writer, "DirectTable", lambda *_: table)
-        return IcebergDirectWriter(session, "item", ITEM, ("id",), IndexMemory(2**20), soft=soft)
+        return IcebergDirectWriter(
+            session, IcebergName("lake", "shop", "item"), ITEM, ("id",), IndexMemory(2**20), soft=soft
+        )
 
 
 def by_key(rows: pa.Table) -> list[dict[str, Any]]:

@@ -1,0 +1,90 @@
+package headrace;
+
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.io.IOException;
+import java.util.UUID;
+import org.apache.iceberg.DataFile;
+import org.apache.iceberg.DataFiles;
+import org.apache.iceberg.FileFormat;
+import org.apache.iceberg.SchemaParser;
+import org.apache.iceberg.Snapshot;
+import org.apache.iceberg.Table;
+import org.apache.iceberg.TableUtil;
+import org.apache.iceberg.catalog.TableIdentifier;
+import org.apache.iceberg.io.PositionOutputStream;
+import org.apache.iceberg.io.SeekableInputStream;
+import org.apache.iceberg.spark.Spark3Util;
+import org.apache.spark.sql.SparkSession;
+
+/**
+ * An Iceberg table as its catalog has it now. What every batch needs of a table is one call.
+ *
+ * <p>Python waits for its lock after each call, and after each object that it drops: with many tables for milliseconds.
+ * The table is loaded by Iceberg's catalog, because Spark would parse its name and convert its schema each time.
+ */
+public final class IcebergTable {
+    private static final ObjectMapper JSON = new ObjectMapper();
+
+    private final Table table;
+
+    /** Load the table of a catalog of {@code session}, which becomes the active session of the thread. */
+    public IcebergTable(SparkSession session, String catalog, String namespace, String name) {
+        // Iceberg's classes read the settings of the active session, and a new thread has none.
+        SparkSession.setActiveSession(session);
+        table = Spark3Util.loadIcebergCatalog(session, catalog).loadTable(TableIdentifier.of(namespace, name));
+    }
+
+    /** Load a table, and return its {@link #state()}. */
+    public static String load(SparkSession session, String catalog, String namespace, String name)
+            throws JsonProcessingException {
+        return new IcebergTable(session, catalog, namespace, name).state();
+    }
+
+    public Table table() {
+        return table;
+    }
+
+    /** Return as JSON: id and sequence number of the newest snapshot (0 without one), format version, and properties. */
+    public String state() throws JsonProcessingException {
+        Snapshot newest = table.currentSnapshot();
+        ObjectNode state = JSON.createObjectNode();
+        state.put("snapshot", newest == null ? 0 : newest.snapshotId());
+        state.put("sequence", newest == null ? 0 : newest.sequenceNumber());
+        state.put("format", TableUtil.formatVersion(table));
+        state.set("properties", JSON.valueToTree(table.properties()));
+        return JSON.writeValueAsString(state);
+    }
+
+    /** Return the schema as JSON. */
+    public String schema() {
+        return SchemaParser.toJson(table.schema());
+    }
+
+    /** Return a part of a file. */
+    public byte[] read(String location, long offset, int size) throws IOException {
+        try (SeekableInputStream stream = table.io().newInputFile(location).newStream()) {
+            stream.seek(offset);
+            return stream.readNBytes(size);
+        }
+    }
+
+    /** Append a Parquet file with {@code rows} rows of one partition (as in a path), and return the new state. */
+    public String append(byte[] content, long rows, String partition) throws IOException {
+        String location = table.locationProvider()
+                .newDataLocation(partition + "/" + UUID.randomUUID() + ".parquet");
+        try (PositionOutputStream stream = table.io().newOutputFile(location).create()) {
+            stream.write(content);
+        }
+        DataFile file = DataFiles.builder(table.spec())
+                .withPath(location)
+                .withFormat(FileFormat.PARQUET)
+                .withFileSizeInBytes(content.length)
+                .withRecordCount(rows)
+                .withPartitionPath(partition)
+                .build();
+        table.newAppend().appendFile(file).commit();
+        return state();
+    }
+}
