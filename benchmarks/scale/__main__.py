@@ -2,6 +2,7 @@
 
 Lanes:
   commit   one commit of 100 to 150,000 rows: without a Spark job, and by MERGE
+  load     the first load of 5,000,000 rows, beside an append of the same rows by Spark
   bulk     300,000 events of 100,000 keys for 1,000,000 rows in one go, beside Flink and a hand-written stream
   bursts   the same events in 20 bursts, each visible before the next one, beside Flink
   tables   50 and 200 tables with 400 changes a second in all, 50 beside Flink
@@ -34,14 +35,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from benchmarks.lake import FLINK, HEADRACE, STREAM
-from benchmarks.scale import bulk, bursts, commits, tables
+from benchmarks.scale import bulk, bursts, commits, load, tables
 from benchmarks.scale.machine import QUIET_CORES, Observation
 from headrace_dev.stack import Stack
 
 CONTESTANTS = (HEADRACE, FLINK, STREAM)
 Beside = TypeVar("Beside", bulk.Plan, bursts.Plan, tables.Plan)
 
-LANES = ("commit", "bulk", "bursts", "tables")
+LANES = ("commit", "load", "bulk", "bursts", "tables")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -80,6 +81,8 @@ def _run(lane: str, chosen: argparse.Namespace, root: Path, say: _Progress) -> d
     """Run a lane and return its figures."""
     if lane == "commit":
         return commits.run(_commit_plan(chosen), root, say)
+    if lane == "load":
+        return load.run(_load_plan(chosen), root, say)
     properties = dict(chosen.property)
     if lane == "tables":
         tables_plan = _with_contestants(tables.QUICK if chosen.quick else tables.FULL, chosen)
@@ -126,9 +129,10 @@ def _parser() -> argparse.ArgumentParser:
     group.add_argument("--rate", type=int, metavar="N", help="changes a second in all tables together (default: 400)")
     group.add_argument("--seconds", type=int, metavar="N", help="how long changes are sent (default: 45)")
     group.add_argument("--keys", type=int, metavar="N", help="rows of each table (default: 100)")
-    group = parser.add_argument_group("commit")
+    group = parser.add_argument_group("commit, load")
     group.add_argument("--rows", type=int, metavar="N", help="one table of N rows instead of those of the default")
-    group.add_argument("--columns", type=int, metavar="N", help="the same, with N columns")
+    group = parser.add_argument_group("commit")
+    group.add_argument("--columns", type=int, metavar="N", help="one table with N columns")
     group.add_argument("--batches", type=int, nargs="+", metavar="N", help="the same, with commits of N rows")
     group.add_argument("--history", type=int, metavar="N", help="the same, with N commits before the measured ones")
     group.add_argument("--rounds", type=int, metavar="N", help="blocks of commits of each path and size (default: 2)")
@@ -154,6 +158,11 @@ def _commit_plan(chosen: argparse.Namespace) -> commits.Plan:
     if options:
         plan = replace(plan, tables=[replace(plan.tables[0], **options)])
     return replace(plan, rounds=chosen.rounds or plan.rounds)
+
+
+def _load_plan(chosen: argparse.Namespace) -> load.Plan:
+    plan = load.QUICK if chosen.quick else load.FULL
+    return replace(plan, rows=chosen.rows or plan.rows)
 
 
 class _Progress:

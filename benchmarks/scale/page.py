@@ -49,6 +49,8 @@ def pictures(results: Figures) -> dict[str, str]:
         if wide := [each for commits in tables.values() if len(_sizes(commits)) == 1 for each in commits]:
             found["columns.svg"] = _columns_picture(lane, wide)
         found["history.svg"] = _history_picture(lane)
+    if lane := results.get("load"):
+        found["load.svg"] = _load_picture(lane)
     if lane := results.get("bulk"):
         found["bulk.svg"] = _bulk_picture(lane)
     if lane := results.get("bursts"):
@@ -115,6 +117,15 @@ def _history_picture(lane: Figures) -> str:
     return line_chart(_titled(lane, title), Axis("commits so far"), Axis("CPU ms a commit, mean of a hundred"), series)
 
 
+def _load_picture(lane: Figures) -> str:
+    series = [
+        Series(name, [(part["rows"], part[f"{side}_us"]) for part in lane["parts"]], color)
+        for color, (side, name) in enumerate((("load", "Headrace's first load"), ("append", "append by Spark")))
+    ]
+    title = f"First load in batches of {lane['batch']:,} rows"
+    return line_chart(_titled(lane, title), Axis("rows so far"), Axis("CPU us a row"), series)
+
+
 def _bulk_picture(lane: Figures) -> str:
     bars = [(result["name"], result["events_per_cpu_s"]) for result in lane["results"]]
     title = f"{lane['results'][0]['events']:,} events into {lane['rows']:,} rows in one go"
@@ -159,7 +170,7 @@ def _by_contestant(results: Sequence[Figures]) -> dict[str, list[Figures]]:
 
 
 def _sections(results: Figures) -> Iterator[str]:
-    sections = {"commit": _commit, "bulk": _bulk, "bursts": _bursts, "tables": _tables}
+    sections = {"commit": _commit, "load": _load, "bulk": _bulk, "bursts": _bursts, "tables": _tables}
     for lane, section in sections.items():
         if lane in results:
             yield from section(results[lane])
@@ -216,6 +227,18 @@ def _commit(lane: Figures) -> Iterator[str]:
     if len({each["columns"] for each in lane["commits"]}) > 1:
         yield "![CPU time of a commit by the columns of the table](performance/columns.svg)"
     yield "![CPU time of a commit while the history grows](performance/history.svg)"
+
+
+def _load(lane: Figures) -> Iterator[str]:
+    last = lane["parts"][-1]
+    yield "## First load"
+    yield "![CPU time of a row while a table is loaded, beside an append](performance/load.svg)"
+    yield _paragraph(
+        f"{last['rows']:,} rows of a snapshot in batches of {lane['batch']:,}, upkeep included, beside an append of "
+        f"the same batches by Spark, in one process. The load costs {lane['ratio']:.2f} times the CPU time of the "
+        f"append, its last tenth {last['load_us'] / last['append_us']:.2f} times. A snapshot that is repeated after a "
+        "failure leaves one row for each key; an append would leave two."
+    )
 
 
 def _bulk(lane: Figures) -> Iterator[str]:

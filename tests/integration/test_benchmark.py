@@ -60,6 +60,14 @@ def test_short_form_of_the_lane_commit_brings_both_paths_to_the_expected_rows(tm
     assert measured == {(path, batch) for path in ("direct", "merge") for batch in (100, 1_000)}
 
 
+@pytest.mark.spark
+def test_short_form_of_the_lane_load_brings_each_row_once(tmp_path: Path) -> None:
+    """Load and append of each tenth have a cost."""
+    lane = short_form_of_lane("load", tmp_path)
+    assert [part["rows"] for part in lane["parts"]] == list(range(2_000, 22_000, 2_000))
+    assert all(part["load_us"] > 0 and part["append_us"] > 0 for part in lane["parts"])
+
+
 @pytest.mark.stack
 @pytest.mark.spark
 def test_short_form_of_the_lane_bursts_shows_each_burst_before_the_next(tmp_path: Path) -> None:
