@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, TextIO
 
-from headrace.core.connect.lifecycle import State, TableState
+from headrace.core.connect.lifecycle import State
+from headrace.core.connect.problems import age_text, has_failed_tables, parts, problems
 from headrace.core.model.errors import ConfigError, RestError
 from headrace.rest import client
 from headrace.rest.client import ConnectClient, Credentials
@@ -44,7 +45,6 @@ worker that does not answer, missing permission)
 FAILED = 1
 _HEAD = ("STATE", "CONNECTOR", "TASK", "TABLE", "BEHIND", "WAITING", "LAST COMMIT")
 _NONE = "-"
-_MAX_CAUSE = 300
 
 Json = Mapping[str, Any]
 
@@ -82,11 +82,11 @@ def status(given: StatusArguments, out: TextIO | None = None) -> int:
         widths = [max(map(len, column)) for column in zip(_HEAD, *rows, strict=True)]
         for row in (_HEAD, *rows):
             print("  ".join(map(str.ljust, row, widths)).rstrip(), file=out)
-        causes = list(_causes(connectors, tables))
+        causes = list(map(str, problems(connectors, tables)))
         for line in ([""] if causes else []) + causes:
             print(line, file=out)
     states = [table["state"] for table in tables]
-    for _, part in _parts(connectors):
+    for _, part in parts(connectors):
         states.append(part["state"])
     return FAILED if State.FAILED in states else 0
 
@@ -116,21 +116,13 @@ def _fetch(given: StatusArguments) -> tuple[dict[str, Json], list[Json]]:
         raise ConfigError("--url: the answer is not that of a worker of Headrace; set it to a worker") from error
 
 
-def _parts(connectors: Mapping[str, Json]) -> Iterator[tuple[tuple[str, str], Json]]:
-    """Yield the connectors, and their tasks: name, number of the task, and status."""
-    for name, status in connectors.items():
-        yield (name, ""), status["connector"]
-        for task in status["tasks"]:
-            yield (name, str(task["id"])), task
-
-
 def _rows_of_connectors(connectors: Mapping[str, Json], tables: Sequence[Json]) -> Iterator[Sequence[str]]:
     """Yield a row for each connector or task that has failed, and for each connector without tables."""
     with_tables = {table["connector"] for table in tables}
     failed, others = [], []
-    for (name, task), part in _parts(connectors):
+    for (name, task), part in parts(connectors):
         row = (part["state"], name, task or _NONE, *(_NONE,) * 4)
-        if part["state"] == State.FAILED and not _failed_tables(part):
+        if part["state"] == State.FAILED and not has_failed_tables(part):
             failed.append(row)
         elif not task and name not in with_tables:
             others.append(row)
@@ -144,39 +136,7 @@ def _row(table: Json) -> Sequence[str]:
         table["connector"],
         str(table["task"]),
         table["table"],
-        _NONE if freshness is None else _age(freshness),
+        _NONE if freshness is None else age_text(freshness),
         str(table["waiting"]["events"]),
         _NONE if last is None else last["committed"],
     )
-
-
-def _age(seconds: float) -> str:
-    """Return an age in the unit that fits."""
-    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.1f} s"
-
-
-def _causes(connectors: Mapping[str, Json], tables: Sequence[Json]) -> Iterator[str]:
-    for (name, task), part in _parts(connectors):
-        if part.get("waits_for"):
-            yield f"task {name}-{task}: waits for {part['waits_for']}"
-        if part.get("trace") and not _failed_tables(part):
-            label = f"task {name}-{task}" if task else f"connector {name}"
-            yield f"{label}: {part['state']}: {_headline(part['trace'])}"
-    for table in tables:
-        error = table.get("last_error")
-        if table["state"] in (TableState.FAILED, TableState.RETRYING) and error is not None:
-            since = f"{table['state']} since {error['since']}"
-            yield f"connector {table['connector']}, table {table['table']}: {since}: {_headline(error['trace'])}"
-
-
-def _failed_tables(part: Json) -> bool:
-    """Whether a task that is shown as FAILED has failed tables, which have rows and causes of their own."""
-    return any(table["state"] == TableState.FAILED for table in part.get("tables", ()))
-
-
-def _headline(trace: str) -> str:
-    line = trace.strip().partition("\n")[0]
-    return line if len(line) <= _MAX_CAUSE else f"{line[:_MAX_CAUSE]}..."
