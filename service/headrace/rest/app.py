@@ -12,7 +12,9 @@ from headrace import __version__
 from headrace.rest import access, connectors, errors, openapi, tables
 from headrace.rest.access import CrossSiteProtection
 from headrace.rest.authentication import Audit, Authentication, Credentials
+from headrace.rest.cluster_tables import ClusterTables
 from headrace.rest.connectors_as_code import directory_router, owner_router
+from headrace.rest.console.pages import Console
 from headrace.rest.route import Forwarder
 from headrace.rest.transport import ConnectTransport
 from headrace.rest.worker_resources import Exposition, health_router, logger_router, plugin_router, root_router
@@ -48,18 +50,20 @@ def create_app(parts: WorkerParts) -> FastAPI:
         redirect_slashes=False,
     )
     worker, herder, forwarder = parts.worker, parts.herder, Forwarder(parts.worker.config)
+    cluster_tables = ClusterTables(herder, forwarder)
     routers = [
         health_router(worker, parts.health, parts.metrics),
         root_router(worker),
         connectors.router(herder, worker.url),
         owner_router(herder),
         directory_router(parts.directory, worker.worker_id),
-        tables.router(herder, forwarder),
+        tables.router(herder, cluster_tables, forwarder),
         plugin_router(herder),
     ]
     if worker.config.serves_loggers:
         routers.append(logger_router(herder))
     _install(app, worker, forwarder, routers)
+    Console(worker, herder, cluster_tables).install(app)
     openapi.install(app)
     return app
 

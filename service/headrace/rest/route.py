@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from http import HTTPStatus
 from typing import Any
 
@@ -25,7 +25,7 @@ from headrace.config import WorkerConfig
 from headrace.config.tls import client_context
 from headrace.config.worker_options import LISTENER_TLS
 from headrace.core.model.errors import RestError
-from headrace.runtime.http_client import HttpClient, TooLarge
+from headrace.runtime.http_client import HttpClient, HttpResponse, TooLarge
 from headrace.runtime.worker.cluster import NO_LEADER, RequestTargetError
 from headrace.runtime.worker.worker import Worker
 
@@ -38,6 +38,7 @@ _FORWARDED_TWICE = "Cannot complete request because of a conflicting operation (
 _COPIED_HEADERS = ("content-type", "location")
 _SENT_HEADERS = ("accept", "content-type", "authorization")
 _HTTPS = "https://"
+_JSON = "application/json"
 _CONNECT_SECONDS = 5.0
 _MAX_ANSWER_BYTES = 256 * 1024 * 1024
 
@@ -60,26 +61,41 @@ class Forwarder:
         """
         if is_forwarded(request.scope):
             raise RestError(_FORWARDED_TWICE, 409)
-        url = target.worker if "://" in target.worker else f"http://{target.worker}"
-        if self._http.tls is not None and not url.startswith(_HTTPS):
-            log.warning("Worker %s: does not advertise https, and gets no request in clear", target.worker)
-            raise RestError(NO_LEADER, 409)
         path = request.scope["raw_path"].decode("latin-1").partition("?")[0]
         query = "&".join(part for part in (request.url.query, f"{FORWARD}=false") if part)
         headers = {name: value for name in _SENT_HEADERS if (value := request.headers.get(name))}
+        answer = await self._send(request.method, target.worker, f"{path}?{query}", headers, await request.body())
+        copied = {name: answer.headers[name] for name in _COPIED_HEADERS if name in answer.headers}
+        return Response(answer.body, answer.status, copied)
+
+    async def get(self, request: Request, worker: str, path: str) -> HttpResponse:
+        """Return another worker's answer to a request of JSON, with the credentials of ``request``. Raises RestError.
+
+        The other worker does not forward it again.
+        """
+        headers = {name: value for name in ("authorization",) if (value := request.headers.get(name))}
+        return await self._send("GET", worker, f"{path}?{FORWARD}=false", {"accept": _JSON, **headers}, b"")
+
+    async def _send(
+        self, method: str, worker: str, target: str, headers: Mapping[str, str], body: bytes
+    ) -> HttpResponse:
+        """Return the answer of a worker. Raises RestError 409 if it does not answer."""
+        url = worker if "://" in worker else f"http://{worker}"
+        if self._http.tls is not None and not url.startswith(_HTTPS):
+            log.warning("Worker %s: does not advertise https, and gets no request in clear", worker)
+            raise RestError(NO_LEADER, 409)
         try:
-            answer = await self._http.request(request.method, f"{url}{path}?{query}", headers, await request.body())
+            answer = await self._http.request(method, f"{url}{target}", headers, body)
         except TooLarge as error:
-            raise RestError(f"Worker {target.worker}: {error}; send the request to that worker", 500) from error
+            raise RestError(f"Worker {worker}: {error}; send the request to that worker", 500) from error
         except OSError as error:
             reason = getattr(error, "verify_message", "")  # OpenSSL's, if the error is about a certificate
             cause = f"{type(error).__name__}: {reason}" if reason else type(error).__name__
-            log.warning("Worker %s: cannot be reached to forward a request: %s", target.worker, cause)
+            log.warning("Worker %s: cannot be reached to forward a request: %s", worker, cause)
             raise RestError(NO_LEADER, 409) from error
         if answer.status == HTTPStatus.SERVICE_UNAVAILABLE:
             raise RestError(NO_LEADER, 409)
-        copied = {name: answer.headers[name] for name in _COPIED_HEADERS if name in answer.headers}
-        return Response(answer.body, answer.status, copied)
+        return answer
 
 
 def is_forwarded(scope: Scope) -> bool:
@@ -88,7 +104,6 @@ def is_forwarded(scope: Scope) -> bool:
 
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
-_JSON = "application/json"
 
 
 class ConnectRoute(APIRoute):

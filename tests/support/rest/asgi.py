@@ -26,9 +26,14 @@ class Answer:
 
 
 async def request(
-    app: ASGIApp, method: str, target: str, headers: Mapping[str, str] | None = None, body: bytes = b""
+    app: ASGIApp,
+    method: str,
+    target: str,
+    headers: Mapping[str, str] | None = None,
+    body: bytes = b"",
+    sent: list[Message] | None = None,
 ) -> Answer:
-    """Send one request; ``target`` is the path with its query, percent-encoded."""
+    """Send one request; ``target`` is the path with its query, percent-encoded. ``sent`` gets the answer's messages."""
     path, _, query = target.partition("?")
     scope = {
         "type": "http",
@@ -44,7 +49,7 @@ async def request(
         "client": ("127.0.0.1", 1),
         "server": ("127.0.0.1", 8083),
     }
-    sent: list[Message] = []
+    sent = [] if sent is None else sent
     ended = asyncio.Event()
     pending = [{"type": "http.request", "body": body, "more_body": False}]
 

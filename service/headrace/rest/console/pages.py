@@ -1,0 +1,214 @@
+"""The routes of the console: pages, their live parts, and the files that browsers load.
+
+A page is complete without a script. Its parts are sent again as server-sent events whenever their content changes: each
+event is the complete content of a part, so that a browser replaces and never merges. Buttons send requests of the REST
+API, with the roles, the audit log and the protection against other sites that these have.
+
+Every address is relative, so that the console works behind a proxy that adds a prefix to paths.
+
+Tests: ``tests/rest/test_console.py``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi.responses import HTMLResponse
+from fastapi.sse import EventSourceResponse, ServerSentEvent
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from starlette.staticfiles import StaticFiles
+
+from headrace import __version__
+from headrace.core.model.errors import RestError
+from headrace.rest import entities
+from headrace.rest.access import Role
+from headrace.rest.cluster_tables import ClusterTables
+from headrace.rest.console import views
+from headrace.runtime.worker.herder import Herder
+from headrace.runtime.worker.worker import Worker
+
+PATH = "/ui"
+_HERE = Path(__file__).parent
+_HEADERS = {
+    # Only the files of this console: texts of connectors and tables must never become scripts.
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+_SECONDS = 2.0
+"""Between two looks at what a page shows."""
+_STREAM_SECONDS = 300.0
+"""A browser connects again afterwards, with credentials that are verified again."""
+
+Parts = Mapping[str, Any]
+Look = Callable[[Request], Awaitable[Parts]]
+"""Returns what the templates of a page's live parts show, by the name of the part. Raises RestError."""
+
+
+class Console:
+    """The pages of a worker, which show the complete cluster."""
+
+    def __init__(self, worker: Worker, herder: Herder, tables: ClusterTables) -> None:
+        self._worker = worker
+        self._herder = herder
+        self._tables = tables
+        self._templates = Environment(
+            loader=FileSystemLoader(_HERE / "templates"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._templates.filters["segment"] = lambda name: quote(name, safe="")
+        self._templates.filters["age"] = views.age
+        self._templates.globals["version"] = __version__
+
+    def install(self, app: FastAPI) -> None:
+        """Add the routes. They are no part of the API, whose description has what they show."""
+        routes = APIRouter(prefix=PATH, include_in_schema=False)
+        self._overview(routes)
+        self._connector(routes)
+        self._table(routes)
+        app.mount(f"{PATH}/static", StaticFiles(directory=_HERE / "static"))
+        app.include_router(routes)
+
+    # -- the pages ----------------------------------------------------------------------------------------------------
+
+    def _overview(self, routes: APIRouter) -> None:
+        async def look(request: Request) -> Parts:
+            herder = self._herder
+            statuses = views.statuses(herder.connectors(), herder.status)
+            return {"overview": views.overview(statuses, await self._tables.all(request))}
+
+        @routes.get("")
+        async def page(request: Request) -> Response:
+            return await self._page(request, "overview.html", look, {"title": "Overview"})
+
+        @routes.get("/events", response_class=EventSourceResponse)
+        async def events(request: Request) -> AsyncIterator[ServerSentEvent]:
+            async for event in self._events(request, look):
+                yield event
+
+    def _connector(self, routes: APIRouter) -> None:
+        async def look(request: Request) -> Parts:
+            name, wanted = request.path_params["name"], request.query_params.get("table", "")
+            status = entities.connector_state_info(self._herder.status(name))
+            return {
+                "connector": views.connector(status),
+                "tables": views.tables_of_connector(name, await self._tables.of(name, request), wanted),
+            }
+
+        @routes.get("/connectors/{name}")
+        async def page(name: str, request: Request) -> Response:
+            try:
+                config = self._herder.config(name)
+                definition = self._herder.plugin_config(config["connector.class"])
+            except RestError as error:
+                return self._missing(request, error)
+            shown = {
+                "title": name,
+                "name": name,
+                "wanted": request.query_params.get("table", ""),
+                "options": views.options(config, definition),
+                "curl": views.curl_of_config(self._worker.url, name, config),
+            }
+            return await self._page(request, "connector.html", look, shown)
+
+        @routes.get("/connectors/{name}/events", response_class=EventSourceResponse)
+        async def events(name: str, request: Request) -> AsyncIterator[ServerSentEvent]:
+            async for event in self._events(request, look):
+                yield event
+
+    def _table(self, routes: APIRouter) -> None:
+        async def look(request: Request) -> Parts:
+            name, table = request.path_params["name"], request.path_params["table"]
+            for document in await self._tables.of(name, request):
+                if document["table"] == table:
+                    return {"table": document}
+            raise RestError(f"Connector {name} has no table {table} at present", 404)
+
+        @routes.get("/connectors/{name}/tables/{table}")
+        async def page(name: str, table: str, request: Request) -> Response:
+            try:
+                self._herder.config(name)
+            except RestError as error:
+                return self._missing(request, error)
+            return await self._page(request, "table.html", look, {"title": table, "name": name, "table": table})
+
+        @routes.get("/connectors/{name}/tables/{table}/events", response_class=EventSourceResponse)
+        async def events(name: str, table: str, request: Request) -> AsyncIterator[ServerSentEvent]:
+            async for event in self._events(request, look):
+                yield event
+
+    # -- how pages are made -------------------------------------------------------------------------------------------
+
+    async def _page(self, request: Request, template: str, look: Look, shown: Mapping[str, Any]) -> Response:
+        context = self._context(request)
+        parts = await self._render(request, look, context)
+        page = self._templates.get_template(template).render(
+            **context, **shown, parts=parts, events=_events_of(request)
+        )
+        return HTMLResponse(page, headers=_HEADERS)
+
+    def _missing(self, request: Request, error: RestError) -> Response:
+        context = {**self._context(request), "title": "Not found", "problem": str(error)}
+        page = self._templates.get_template("missing.html").render(context)
+        return HTMLResponse(page, error.status, headers=_HEADERS)
+
+    async def _events(self, request: Request, look: Look) -> AsyncIterator[ServerSentEvent]:
+        """Yield the parts that have changed, until the worker stops."""
+        context = {**self._context(request), "root": _root(request, "/events")}
+        sent: dict[str, str] = {}
+        ends = time.monotonic() + _STREAM_SECONDS
+        while time.monotonic() < ends and not self._worker.stopping:
+            for part, content in (await self._render(request, look, context)).items():
+                if sent.get(part) != content:
+                    sent[part] = content
+                    yield ServerSentEvent(raw_data=content, event=part)
+            await asyncio.sleep(_SECONDS)
+
+    async def _render(self, request: Request, look: Look, context: Mapping[str, Any]) -> dict[str, str]:
+        """Return the HTML of the live parts. ``problem`` says why the others cannot be shown at present."""
+        problem, parts = "", dict[str, str]()
+        try:
+            if not self._worker.ready:
+                raise RestError(self._worker.not_ready(), 503)
+            for part, shown in (await look(request)).items():
+                parts[part] = self._templates.get_template(f"parts/{part}.html").render(**context, shown=shown)
+        except RestError as error:
+            problem = str(error)
+        return {**parts, "problem": self._templates.get_template("parts/problem.html").render(problem=problem)}
+
+    def _context(self, request: Request) -> dict[str, Any]:
+        """Return what every template needs. Without authentication everybody may do everything."""
+        caller = request.scope.get("state", {}).get("caller")
+        role = Role.ADMIN if caller is None else caller.role
+        return {
+            "root": _root(request),
+            "may_operate": role is not None and role >= Role.OPERATE,
+            "caller": "" if caller is None else caller.name,
+        }
+
+
+def _root(request: Request, suffix: str = "") -> str:
+    """Return the relative address of the worker's root. ``suffix`` is what the browser's page does not have."""
+    path = request.scope["raw_path"].decode("latin-1").partition("?")[0].removesuffix(suffix)
+    return "../" * (path.count("/") - 1) or "./"
+
+
+def _events_of(request: Request) -> str:
+    """Return the relative address of the events of this page."""
+    path = request.scope["raw_path"].decode("latin-1").partition("?")[0]
+    query = f"?{request.url.query}" if request.url.query else ""
+    last = path.rpartition("/")[2]
+    return (f"{last}/events" if last else "events") + query

@@ -1,0 +1,115 @@
+"""What the pages show, from the documents of the REST API. Pure."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
+
+from headrace.core.connect.config_def import ConfigDef
+from headrace.core.connect.problems import age_text, parts, problems
+from headrace.core.connect.status import worst_first
+from headrace.core.model.errors import RestError
+from headrace.rest import entities
+from headrace.runtime.worker.herder import ConnectorStateInfo
+
+Json = Mapping[str, Any]
+
+MOST_SHOWN = 50
+"""Of a list: a page of 500 tables would be sent again whenever one of them changes."""
+_STALEST = 5
+_ORDER = ("FAILED", "RETRYING", "UNASSIGNED", "RESTARTING", "STOPPED", "PAUSED", "RUNNING")
+
+
+def age(seconds: float | None) -> str:
+    return "unknown" if seconds is None else age_text(seconds)
+
+
+def statuses(names: Iterable[str], status: Callable[[str], ConnectorStateInfo]) -> dict[str, Json]:
+    """Return the statuses by name, without connectors that have none yet."""
+    found: dict[str, Json] = {}
+    for name in names:
+        try:
+            found[name] = entities.connector_state_info(status(name))
+        except RestError:
+            continue
+    return found
+
+
+def overview(connectors: Mapping[str, Json], tables: Sequence[Json]) -> Json:
+    """Return counts by state (failed ones first), problems, the stalest tables, and the connectors, worst first."""
+    every = list(problems(connectors, tables))
+    troubled = Counter(problem.connector for problem in every)
+    of_parts = list(parts(connectors))
+    workers = Counter(part["worker_id"] for (_, task), part in of_parts if task)
+    known = [table for table in tables if table["freshness_seconds"] is not None]
+    stalest = sorted(known, key=lambda table: -table["freshness_seconds"])[:_STALEST]
+    listed = [
+        {
+            "name": name,
+            "state": status["connector"]["state"],
+            "tasks": _counts(task["state"] for task in status["tasks"]),
+            "tables": sum(table["connector"] == name for table in tables) if len(connectors) <= MOST_SHOWN else None,
+            "problems": troubled[name],
+        }
+        for name, status in connectors.items()
+    ]
+    listed.sort(key=lambda entry: (-entry["problems"], _ORDER.index(entry["state"]), entry["name"]))
+    return {
+        "counts": {
+            "connectors": _counts(part["state"] for (_, task), part in of_parts if not task),
+            "tasks": _counts(part["state"] for (_, task), part in of_parts if task),
+            "tables": _counts(table["state"] for table in tables),
+        },
+        "waiting": sum(table["waiting"]["events"] for table in tables),
+        "problems": every[:MOST_SHOWN],
+        "more_problems": max(0, len(every) - MOST_SHOWN),
+        "stalest": stalest,
+        "connectors": listed[:MOST_SHOWN],
+        "more_connectors": max(0, len(listed) - MOST_SHOWN),
+        "workers": sorted(workers.items()),
+    }
+
+
+def connector(status: Json) -> Json:
+    """Return a connector's status with its problems, those of tables excepted."""
+    return {**status, "problems": list(problems({status["name"]: status}, ()))}
+
+
+def tables_of_connector(name: str, tables: Sequence[Json], wanted: str) -> Json:
+    """Return those tables whose name contains ``wanted``, worst first, and the problems of those that are shown."""
+    chosen = [{"connector": name, **table} for table in tables if wanted.lower() in table["table"].lower()]
+    shown = worst_first(chosen)[:MOST_SHOWN]
+    return {
+        "connector": name,
+        "tables": shown,
+        "problems": list(problems({}, shown)),
+        "chosen": len(chosen),
+        "all": len(tables),
+        "counts": _counts(table["state"] for table in tables),
+        "wanted": wanted,
+    }
+
+
+def options(config: Mapping[str, str], definition: ConfigDef) -> list[Json]:
+    """Return the options that a configuration sets, with their documentation."""
+    return [
+        {"name": name, "value": value, "doc": definition[name].doc if name in definition else ""}
+        for name, value in sorted(config.items())
+    ]
+
+
+def curl_of_config(url: str, name: str, config: Mapping[str, str]) -> str:
+    """Return a command that writes this configuration again."""
+    body = json.dumps(config, indent=2, ensure_ascii=False)
+    target = f"{url}/connectors/{quote(name, safe='')}/config"
+    return f"curl -X PUT -H 'Content-Type: application/json' {shlex.quote(target)} -d {shlex.quote(body)}"
+
+
+def _counts(states: Iterable[str]) -> list[tuple[str, int]]:
+    """Return how many have each state, failed ones first."""
+    counts = Counter(states)
+    return [(state, counts[state]) for state in _ORDER if counts[state]]

@@ -1,0 +1,191 @@
+"""The console in Chromium: every page is live, its buttons work, and axe finds no violation of WCAG 2.2 AA.
+
+``HEADRACE_SCREENSHOTS=folder`` keeps a picture of each page in each width and scheme.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+from support.rest.worker_api import Api, failed_table, table_report
+
+from headrace.core.connect.lifecycle import TableState
+from headrace.core.connect.status import LastBatch, TableReport
+from headrace.rest.server import Endpoint, RestServer, bind
+
+CHROMIUM = shutil.which("chromium")
+pytestmark = [
+    pytest.mark.stack,
+    pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's chromium: make system"),
+]
+PAGES = {"overview": "/ui", "connector": "/ui/connectors/shop", "table": "/ui/connectors/shop/tables/items"}
+WIDTHS = (390, 1024, 1600)
+HOSTILE = "<img src=x onerror=alert(1)>"
+
+
+class Served:
+    """A worker with one connector on a port, in a thread with an event loop of its own."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever)
+        self._thread.start()
+        self._listener = bind("127.0.0.1", 0)
+        port = self._listener.getsockname()[1]
+        self.url = f"http://127.0.0.1:{port}"
+        self.run(self._start(port))
+
+    def run(self, coroutine: Any) -> Any:
+        """Run a coroutine in the worker's loop."""
+        running: Future[Any] = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        return running.result(30)
+
+    async def _start(self, port: int) -> None:
+        self.api = Api(host="127.0.0.1", port=port)
+        self._server = RestServer(self.api.app, [Endpoint(self._listener)])
+        self._server.start()
+        await self.api.worker.start()
+        await self.api.create()
+        await self.api.until("RUNNING", "RUNNING")
+        self.show(TableState.FAILED)
+
+    def show(self, state: TableState) -> None:
+        """Let the table items have this state, and a hostile error."""
+        now = time.time()
+        error = replace(failed_table("items"), trace=f"{HOSTILE}: the cause\n\tat write(lane.py:1)")
+        batch = LastBatch(120, 20_000, 0.21, now, now - 1)
+        items = TableReport("items", state, ["shop.items"], 7, 900, now - 4, now - 5, batch, error, 10.0)
+        self.api.tasks.tasks["shop-0"].tables = [items, table_report("orders"), table_report(HOSTILE)]
+
+    def close(self) -> None:
+        """Stop the worker, then the server."""
+        self.run(self.api.worker.stop())
+        self.run(self._server.stop())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+        self._loop.close()
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Served]:
+    """A worker whose table items has failed."""
+    served = Served()
+    yield served
+    served.close()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Debian's Chromium without a window."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def opened(browser: Browser, served: Served) -> Iterator[Callable[..., Page]]:
+    """Opens pages. Afterwards, no page may have reported an error or a violation of its security policy."""
+    served.show(TableState.FAILED)
+    errors: list[str] = []
+    contexts = []
+
+    def open_page(path: str, width: int = 1024, scheme: Any = "light") -> Page:
+        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(10_000)
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.on("console", lambda line: errors.append(line.text) if line.type == "error" else None)
+        page.goto(served.url + path)
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert errors == []
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_no_violation_of_accessibility(name: str, opened: Callable[..., Page]) -> None:
+    """In each width and scheme. No page is wider than the screen."""
+    for width in WIDTHS:
+        for scheme in ("light", "dark"):
+            page = opened(PAGES[name], width, scheme)
+            expect(page.locator(".state.failed").first).to_be_visible()
+            found = Axe().run(page)
+            assert found.violations_count == 0, found.generate_report()
+            assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), (width, scheme)
+            if folder := os.environ.get("HEADRACE_SCREENSHOTS"):
+                page.screenshot(path=Path(folder, f"{name}-{width}-{scheme}.png"), full_page=True)
+
+
+def test_a_page_shows_a_change_without_a_reload(served: Served, opened: Callable[..., Page]) -> None:
+    """And the chart of freshness gets points."""
+    page = opened(PAGES["table"])
+    expect(page.locator(".state").first).to_have_text("FAILED")
+    served.show(TableState.RUNNING)
+    expect(page.locator(".state").first).to_have_text("RUNNING")
+    expect(page.locator("#freshness-chart canvas")).to_be_visible()
+
+
+def test_a_connector_is_paused_and_resumed_by_keyboard(served: Served, opened: Callable[..., Page]) -> None:
+    """Pausing asks first; the focus stays on the button while the state changes."""
+    page = opened(PAGES["connector"])
+    questions: list[str] = []
+
+    def accept(dialog: Any) -> None:
+        questions.append(dialog.message)
+        dialog.accept()
+
+    page.on("dialog", accept)
+    page.locator("#pause").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#message")).to_have_text("Pause: accepted")
+    expect(page.locator("[sse-swap=connector] .state").first).to_have_text("PAUSED")
+    assert page.evaluate("document.activeElement.id") == "pause"
+    assert [question.partition("?")[0] for question in questions] == ["Pause connector shop"]
+    page.locator("#resume").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("[sse-swap=connector] .state").first).to_have_text("RUNNING")
+
+
+def test_a_failed_table_is_restarted(served: Served, opened: Callable[..., Page]) -> None:
+    page = opened(PAGES["overview"])
+    page.get_by_role("link", name="items").first.click()
+    page.on("dialog", lambda dialog: dialog.accept())
+    page.locator("#restart").click()
+    expect(page.locator("#message")).to_have_text("Restart table: accepted")
+    assert served.api.tasks.tasks["shop-0"].calls[-1] == "restart items"
+
+
+def test_hostile_texts_are_shown_as_texts(opened: Callable[..., Page]) -> None:
+    """In the names of tables and in errors, also those of the REST API's answers."""
+    for name in PAGES:
+        page = opened(PAGES[name])
+        expect(page.get_by_text(HOSTILE).first).to_be_visible()
+        assert page.locator("img").count() == 0
+
+
+def test_an_answer_that_refuses_is_shown(served: Served, browser: Browser) -> None:
+    """With the cause that the REST API names."""
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(served.url + PAGES["table"])
+    page.on("dialog", lambda dialog: dialog.accept())
+    served.api.tasks.tasks["shop-0"].tables = []
+    page.locator("#restart").click()
+    expect(page.locator("#message.failed")).to_contain_text("Connector shop has no table items")
+    context.close()

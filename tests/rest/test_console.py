@@ -1,0 +1,190 @@
+"""The console: what pages show, to whom, and that texts of others stay texts."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+from urllib.parse import quote, urljoin, urlsplit
+
+import pytest
+from starlette.types import Message
+from support.fix_asyncio import eventually
+from support.rest.asgi import request
+from support.rest.secured import ANN, BOB, EVE, users
+from support.rest.worker_api import SHOP, Api, failed_table, leader_and_follower, table_report
+
+from headrace.config.rest_options import BASIC_AUTH_EXTENSION
+from headrace.core.connect.lifecycle import TableState
+from headrace.core.connect.status import TableReport
+from headrace.rest.console import pages
+
+pytestmark = pytest.mark.anyio
+HOSTILE = "<script>alert(1)</script>'\"&"
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[Api]:
+    """A started worker with a connector."""
+    api = Api()
+    await api.worker.start()
+    await api.create()
+    await api.until("RUNNING", "RUNNING")
+    yield api
+    await api.worker.stop()
+
+
+async def page(api: Api, path: str, status: int = 200) -> str:
+    """The HTML of a page."""
+    answer = await api.call("GET", path)
+    assert answer.status == status
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    return answer.body.decode()
+
+
+def failed(table: str, cause: str = "the cause") -> TableReport:
+    error = replace(failed_table(table), trace=f"{cause}\n\tat a line")
+    return TableReport(table, TableState.FAILED, [f"shop.{table}"], 3, 400, None, None, None, error)
+
+
+async def test_the_overview_names_what_has_failed_with_its_cause(api: Api) -> None:
+    """Only the first line of a trace, with a link to the table."""
+    api.tasks.tasks["shop-0"].tables = [failed("items"), table_report("orders")]
+    html = await page(api, "/ui")
+    link = '<a href="./ui/connectors/shop/tables/items">items</a>'
+    assert f"{link} of shop since <time>2023-11-14T22:13:20Z</time>: the cause" in html
+    assert "at a line" not in html
+    assert "Nothing has failed" not in html
+    assert "at a line" in await page(api, "/ui/connectors/shop/tables/items")
+
+
+async def test_the_overview_says_that_nothing_is_wrong(api: Api) -> None:
+    api.tasks.tasks["shop-0"].tables = [table_report("orders")]
+    assert "Nothing has failed" in await page(api, "/ui")
+
+
+@pytest.mark.parametrize("path", ["/ui", "/ui/connectors/shop", "/ui/connectors/shop/tables/orders"])
+@pytest.mark.parametrize("end", ["", "/"])
+async def test_every_address_is_relative(api: Api, path: str, end: str) -> None:
+    """So that pages work behind a proxy that adds a prefix, also if the address ends with a slash."""
+    api.tasks.tasks["shop-0"].tables = [table_report("orders")]
+    html = await page(api, path + end)
+    addresses = re.findall(r'(?:href|src|sse-connect|hx-put|hx-post)="([^"]*)"', html)
+    assert len(addresses) > 8
+    for address in addresses:
+        if address.startswith(("#", "data:")):
+            continue
+        assert not address.startswith("/")
+        assert not urlsplit(address).scheme
+        target = urlsplit(urljoin(f"http://worker{path}{end}", address)).path
+        method = "OPTIONS" if target.startswith("/connectors/") else "HEAD"
+        if not target.endswith("/events"):
+            assert (await api.call(method, target)).status == 200, target
+
+
+async def test_texts_of_others_stay_texts() -> None:
+    """Names of connectors and tables, values of options and errors are never HTML. A script runs from a file only."""
+    api = Api()
+    await api.worker.start()
+    name = HOSTILE.replace("/", "")
+    await api.create(name)
+    await api.until("RUNNING", "RUNNING", name=name)
+    api.tasks.tasks[f"{name}-0"].tables = [failed(name, HOSTILE)]
+    quoted = quote(name, safe="")
+    connector = f"/ui/connectors/{quoted}"
+    for path in ("/ui", connector, f"{connector}?table={quoted}", f"{connector}/tables/{quoted}"):
+        answer = await api.call("GET", path)
+        html = answer.body.decode()
+        assert "alert(1)" in html
+        scripts = re.findall(r"<script[^>]*>", html)
+        assert all(re.fullmatch(r'<script defer src="[./]*ui/static/[a-z0-9.-]+">', script) for script in scripts)
+        assert "script-src 'self'" in answer.headers["content-security-policy"]
+        assert f'"{name}' not in html
+    await api.worker.stop()
+
+
+async def test_a_reader_sees_no_buttons(tmp_path: Path) -> None:
+    """And the REST API, to which buttons send requests, refuses its requests."""
+    api = Api(**{"rest.extension.classes": BASIC_AUTH_EXTENSION, **users(tmp_path)})
+    await api.worker.start()
+    body = json.dumps({"name": "shop", "config": SHOP}).encode()
+    await request(api.app, "POST", "/connectors", {**ANN, "Content-Type": "application/json"}, body)
+    await api.until("RUNNING", "RUNNING")
+    shown = {}
+    for role, header in {"reader": EVE, "operator": BOB}.items():
+        html = (await request(api.app, "GET", "/ui/connectors/shop", header)).body.decode()
+        shown[role] = re.findall(r'<button id="([a-z-]+)"', html)
+    assert shown == {"reader": [], "operator": ["pause", "resume", "stop", "restart", "restart-failed"]}
+    assert (await request(api.app, "PUT", "/connectors/shop/pause", EVE)).status == 403
+    for path in ("/ui", "/ui/static/console.js", "/ui/events"):
+        assert (await request(api.app, "GET", path)).status == 401
+    await api.worker.stop()
+
+
+async def test_tables_of_other_workers_are_shown() -> None:
+    """Any worker answers for the cluster."""
+    async with leader_and_follower("127.0.0.1") as (leader, follower):
+        await leader.create(**{"tasks.max": "2"})
+        await leader.until("RUNNING", "RUNNING", "RUNNING")
+        for api in (leader, follower):
+            for name, task in api.tasks.tasks.items():
+                task.tables = [table_report(f"table-of-{name}")]
+        html = await page(follower, "/ui/connectors/shop")
+        assert "table-of-shop-0" in html
+        assert "table-of-shop-1" in html
+
+
+async def test_an_unknown_connector_is_a_page(api: Api) -> None:
+    assert "Connector no not found" in await page(api, "/ui/connectors/no", 404)
+    assert "Connector no not found" in await page(api, "/ui/connectors/no/tables/a", 404)
+    assert "has no table no at present" in await page(api, "/ui/connectors/shop/tables/no")
+
+
+async def test_a_worker_that_starts_says_so() -> None:
+    assert "still starting up" in await page(Api(), "/ui")
+
+
+async def test_a_part_is_sent_again_when_it_has_changed(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With its complete content; others are not. The stream ends when the worker stops."""
+    monkeypatch.setattr(pages, "_SECONDS", 0.01)
+    task = api.tasks.tasks["shop-0"]
+    task.tables = [table_report("orders")]
+    sent: list[Message] = []
+
+    def events() -> list[str]:
+        text = b"".join(message.get("body", b"") for message in sent).decode()
+        return re.findall(r"^event: (\w+)", text, re.MULTILINE)
+
+    received = asyncio.create_task(request(api.app, "GET", "/ui/connectors/shop/events", sent=sent))
+    await eventually(lambda: events() == ["connector", "tables", "problem"])
+    task.tables = [failed("orders")]
+    await eventually(lambda: events() == ["connector", "tables", "problem", "tables"])
+    await api.worker.stop()
+    await asyncio.wait_for(received, 10)
+
+
+async def test_a_page_of_500_tables_is_small(api: Api) -> None:
+    """The worst 50 are shown, and a search finds the others."""
+    api.tasks.tasks["shop-0"].tables = [
+        *(table_report(f"table_{number:03}") for number in range(499)),
+        failed("table_499"),
+    ]
+    html = await page(api, "/ui/connectors/shop")
+    assert html.count('<tr><th scope="row"><a') == 50
+    assert "50 of 500 tables" in html
+    assert html.index("table_499") < html.index("table_000")
+    assert "table_321" in await page(api, "/ui/connectors/shop?table=321")
+    assert len(html) < 40_000
+
+
+def test_scripts_of_other_projects_are_as_their_packages_contain_them() -> None:
+    """Nobody can change one unnoticed, or add one without its license."""
+    folder = Path(pages.__file__).with_name("static")
+    sums = dict(reversed(line.split()) for line in (folder / "SHA256SUMS").read_text().splitlines())
+    assert {path.name: sha256(path.read_bytes()).hexdigest() for path in folder.glob("*.min.*")} == sums
+    licenses = (folder / "LICENSES.txt").read_text()
+    assert [name for name in sums if name not in licenses] == []
