@@ -144,6 +144,7 @@ class _Demo:
     def _how_to_go_on(self) -> str:
         url = self._worker.url
         return (
+            f"the console, in a browser: {url}/ui\n"
             f"Headrace's REST API (Kafka Connect's): {url}\n"
             f"  curl -s {url}/connectors/{NAME}/status\n"
             f"  curl -s -X PUT {url}/connectors/{NAME}/pause      …/resume goes on\n"
