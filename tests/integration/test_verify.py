@@ -41,10 +41,16 @@ def _load_of_one_test(lane: Lane) -> Iterator[None]:
 
 def verify(lane: Lane, folder: Path, *arguments: str, name: str = "", **changes: str) -> tuple[int, list[str]]:
     """Exit status and lines of the command, for the lane's connector or for ``name``, which has ``changes``."""
+    return command("verify", lane, folder, *arguments, name=name, **changes)
+
+
+def command(
+    mode: str, lane: Lane, folder: Path, *arguments: str, name: str = "", **changes: str
+) -> tuple[int, list[str]]:
     connector = folder / "connector.json"
     connector.write_text(json.dumps({"name": name or lane.name, "config": lane.sink_config(**changes)}))
     worker = max(lane.warehouse.parent.glob("worker-*/worker.properties"))
-    return headrace(folder, "verify", worker, connector, *arguments)
+    return headrace(folder, mode, worker, connector, *arguments)
 
 
 def fill(stack: Stack, lane: Lane, rows: int) -> None:
@@ -142,3 +148,21 @@ def test_what_a_new_column_did_not_send_is_filled(lane: Lane, stack: Stack, tmp_
 def test_a_table_that_the_connector_does_not_have_is_a_wrong_call(lane: Lane, tmp_path: Path) -> None:
     """The command reports a usage error, not a difference."""
     assert verify(lane, tmp_path, "--table", "public.nothing")[0] == 2
+
+
+def test_doctor_is_silent_on_a_good_pipeline_and_names_a_bad_table(lane: Lane, stack: Stack, tmp_path: Path) -> None:
+    """With the slot and the publication that Debezium has made. Exit status: 0, 2 with an error, 3 without the
+    database."""
+    assert command("doctor", lane, tmp_path) == (0, ["nothing found"])
+    with stack.postgres.connect(lane.name) as connection:
+        connection.execute("ALTER TABLE orders REPLICA IDENTITY NOTHING")
+        try:
+            status, lines = command("doctor", lane, tmp_path, "--json")
+        finally:
+            connection.execute("ALTER TABLE orders REPLICA IDENTITY DEFAULT")
+    [finding] = json.loads("\n".join(lines))["findings"]
+    assert (status, finding["rule"], finding["severity"]) == (2, "table-without-identity", "ERROR")
+    assert finding["subject"].endswith("table public.orders")
+    status, lines = command("doctor", lane, tmp_path, reselect__database__port="1")
+    assert status == 3
+    assert lines[0].startswith("not looked at: source: database ")

@@ -28,6 +28,7 @@ from psycopg import RawCursor
 from psycopg.pq.abc import PGresult
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_exponential
 
+from headrace.core.doctor.postgresql import PostgresSurvey
 from headrace.core.model.catalog import CatalogTable
 from headrace.core.model.errors import ConfigError, Fatal, Retriable
 from headrace.core.model.events import TableId
@@ -39,6 +40,7 @@ from headrace_connectors.sql.cells import FoundRows, ReadableColumns, Wanted, ke
 from headrace_connectors.sql.postgres_catalog import connect_schema, read_catalog
 from headrace_connectors.sql.postgres_keys import key_texts
 from headrace_connectors.sql.postgres_server import Connection, PostgresServer, Role
+from headrace_connectors.sql.postgres_survey import read_survey
 from headrace_connectors.sql.postgres_values import reader
 from headrace_connectors.sql.query import KeyTerm, array_literal, masks, quoted, select_rows
 
@@ -95,6 +97,12 @@ class PostgresRowSource:
         """Return the end of the log, and the position that logical replication slots of the database have confirmed."""
         with self._servers[-1].connection() as connection:
             return log_position(connection)
+
+    def survey(self, tables: Sequence[TableId]) -> PostgresSurvey:
+        """Read the state of the log, of the replication slots and of these tables. Changes nothing."""
+        server = self._servers[-1]
+        with server.connection() as connection:
+            return read_survey(connection, server.where, tables)
 
     def connections(self) -> Connections:
         return sum((server.connections() for server in self._servers), Connections())

@@ -2,7 +2,7 @@
 
     feed             records of Kafka, offsets, dead letters
     lake             tables, their ledgers, the session that opens them
-    source           the source database, for reselect and ``headrace verify``
+    source           the source database, for reselect, ``headrace verify`` and ``headrace doctor``
     row_store        the rows of the reselect cache
     schema_registry  the schemas of converters
     stores           what outlives a worker: its logs, its membership, groups of the cluster
@@ -50,6 +50,7 @@ from headrace.ports.source import RowSource as RowSource
 from headrace.ports.source import RowStore as RowStore
 from headrace.ports.source import RowStoreOptions as RowStoreOptions
 from headrace.ports.source import StoreFailed as StoreFailed
+from headrace.ports.source import SurveyedSource as SurveyedSource
 from headrace.ports.source import TableSource as TableSource
 from headrace.ports.stores import CompactedLog as CompactedLog
 from headrace.ports.stores import FencedLog as FencedLog

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
+from headrace.core.doctor.postgresql import PostgresSurvey
 from headrace.core.model.catalog import CatalogTable
 from headrace.core.model.events import TableId
 from headrace.core.model.schema import Field, Schema
@@ -109,6 +110,14 @@ class TableSource(RowSource, Protocol):
 
     def log_position(self) -> LogPosition:
         """How far the log is now."""
+
+
+@runtime_checkable
+class SurveyedSource(RowSource, Protocol):
+    """A row source that also says what ``headrace doctor`` needs to know of its database."""
+
+    def survey(self, tables: Sequence[TableId]) -> PostgresSurvey:
+        """Read the state of the log, of the replication slots and of these tables. Changes nothing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,65 @@
+"""Reads what ``core/doctor/postgresql.py`` needs of a database. Nothing is changed.
+
+Tests: ``tests/integration/test_doctor_postgres.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, LiteralString
+
+from psycopg.rows import namedtuple_row
+
+from headrace.core.doctor.postgresql import PostgresSurvey, Slot, SurveyedTable
+from headrace.core.model.events import TableId
+from headrace_connectors.sql.postgres_server import Connection
+
+_SERVER: LiteralString = """
+SELECT pg_catalog.current_setting('wal_level') AS wal_level, CURRENT_USER AS user,
+       (SELECT pg_catalog.pg_size_bytes(pg_catalog.current_setting('max_slot_wal_keep_size', true))) AS slot_limit,
+       ARRAY(SELECT pubname::text FROM pg_catalog.pg_publication ORDER BY pubname) AS publications
+"""
+_SLOTS: LiteralString = """
+SELECT slot_name::text AS name, plugin::text, active, pg_catalog.to_jsonb(s) ->> 'wal_status' AS wal_status,
+       pg_catalog.pg_wal_lsn_diff(
+         CASE WHEN pg_catalog.pg_is_in_recovery() THEN pg_catalog.pg_last_wal_receive_lsn()
+              ELSE pg_catalog.pg_current_wal_lsn() END, restart_lsn)::pg_catalog.int8 AS retained
+FROM pg_catalog.pg_replication_slots s
+WHERE slot_type = 'logical' AND database = pg_catalog.current_database() ORDER BY slot_name
+"""
+_TABLE: LiteralString = """
+SELECT c.relreplident::text AS identity,
+       EXISTS (SELECT FROM pg_catalog.pg_index i WHERE i.indrelid = c.oid AND i.indisprimary) AS has_key,
+       EXISTS (SELECT FROM pg_catalog.pg_publication_tables p
+               WHERE p.schemaname = n.nspname AND p.tablename = c.relname) AS published,
+       pg_catalog.has_table_privilege(c.oid, 'SELECT') AND NOT pg_catalog.row_security_active(c.oid) AS readable
+FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = %s AND c.relname = %s AND c.relkind IN ('r', 'p')
+"""
+
+
+def read_survey(connection: Connection, where: str, tables: Sequence[TableId]) -> PostgresSurvey:
+    """Return what the database says of its log, its slots and these tables."""
+    with connection.cursor(row_factory=namedtuple_row) as cursor:
+        server: Any = cursor.execute(_SERVER).fetchone()
+        rows: list[Any] = cursor.execute(_SLOTS).fetchall()
+        slots = [Slot(row.name, row.plugin, row.active, row.retained or 0, row.wal_status) for row in rows]
+        by_pgoutput = bool(slots) and all(slot.plugin == "pgoutput" for slot in slots)
+        surveyed = []
+        for table in tables:
+            row: Any = cursor.execute(_TABLE, (table.schema, table.table)).fetchone()
+            if row is None:
+                surveyed.append(SurveyedTable(table, exists=False))
+                continue
+            published = row.published if by_pgoutput else None
+            surveyed.append(SurveyedTable(table, True, row.identity, row.has_key, published, row.readable))
+    limit = server.slot_limit
+    return PostgresSurvey(
+        where=where,
+        user=server.user,
+        wal_level=server.wal_level,
+        slot_limit=None if limit is None or limit < 0 else limit,
+        slots=slots,
+        publications=server.publications,
+        tables=surveyed,
+    )

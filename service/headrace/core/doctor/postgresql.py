@@ -1,0 +1,192 @@
+"""What goes wrong with a source in PostgreSQL: its log, its replication slots, and the tables of a connector.
+
+Tests: ``tests/integration/test_doctor_postgres.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from headrace.core.doctor.findings import Finding, Severity
+from headrace.core.model.events import TableId
+
+MUCH_LOG = 2**30
+"""Bytes of the log that an active slot may retain: more than the changes of a few minutes."""
+
+_MIB = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A logical replication slot of the database (``pg_replication_slots``).
+
+    ``retained`` are the bytes of the log that it keeps. ``wal_status`` is None before PostgreSQL 13.
+    """
+
+    name: str
+    plugin: str
+    active: bool
+    retained: int
+    wal_status: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class SurveyedTable:
+    """A table of the connector's topics; ``exists`` is False if the database has none of this name.
+
+    ``identity`` is ``pg_class.relreplident`` (d default, n nothing, f full, i index), ``has_key`` whether there is a
+    primary key. ``published`` is whether a publication has it, None if the plug-in of the slots ignores publications.
+    ``readable`` is whether the user may select all of its rows.
+    """
+
+    table: TableId
+    exists: bool
+    identity: str = "d"
+    has_key: bool = True
+    published: bool | None = None
+    readable: bool = True
+
+    @property
+    def name(self) -> str:
+        return f"{self.table.schema}.{self.table.table}"
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresSurvey:
+    """What was read of one database. ``where`` names it, ``user`` is who has read it.
+
+    ``slot_limit`` is ``max_slot_wal_keep_size`` in bytes, None without a limit.
+    """
+
+    where: str
+    user: str
+    wal_level: str
+    slot_limit: int | None
+    slots: Sequence[Slot]
+    publications: Sequence[str]
+    tables: Sequence[SurveyedTable]
+
+
+def findings(survey: PostgresSurvey) -> Iterator[Finding]:
+    """Yield the findings of one database."""
+    if survey.wal_level != "logical":
+        yield Finding(
+            "source-wal-level",
+            Severity.ERROR,
+            survey.where,
+            "Debezium cannot start: the log does not contain the changes of rows",
+            f"wal_level is {survey.wal_level}",
+            "ALTER SYSTEM SET wal_level = 'logical';  -- then restart the server",
+        )
+    for slot in survey.slots:
+        yield from _of_slot(survey, slot)
+    for table in survey.tables:
+        yield from _of_table(survey, table)
+
+
+def _of_slot(survey: PostgresSurvey, slot: Slot) -> Iterator[Finding]:
+    subject = f"{survey.where}, slot {slot.name}"
+    drop = f"SELECT pg_drop_replication_slot('{slot.name}');"
+    evidence = f"it retains {slot.retained // _MIB:,} MiB of the log"
+    if slot.wal_status == "lost":
+        yield Finding(
+            "source-slot-lost",
+            Severity.ERROR,
+            subject,
+            "changes are lost: the server has removed the log that the slot needs, and Debezium cannot continue",
+            "wal_status is lost",
+            f"{drop}  -- then let Debezium take a new snapshot; headrace verify finds the rows that differ",
+        )
+    elif not slot.active:
+        end = (
+            "the disk of the server is full, and it stops"
+            if survey.slot_limit is None
+            else f"it has {survey.slot_limit // _MIB:,} MiB (max_slot_wal_keep_size), and then its changes are lost"
+        )
+        yield Finding(
+            "source-slot-inactive",
+            Severity.WARNING,
+            subject,
+            f"nothing reads the slot: tables get no changes, and the log grows until {end}",
+            evidence,
+            f"start its Debezium connector again; or, if nobody needs it any more: {drop}",
+        )
+    elif slot.retained > MUCH_LOG:
+        yield Finding(
+            "source-slot-behind",
+            Severity.WARNING,
+            subject,
+            "Debezium is far behind the database, or confirms nothing because its tables are idle: the log grows",
+            evidence,
+            "if tables are idle, set heartbeat.interval.ms=10000 and heartbeat.action.query at the source connector",
+        )
+
+
+def _of_table(survey: PostgresSurvey, table: SurveyedTable) -> Iterator[Finding]:
+    subject, quoted = f"{survey.where}, table {table.name}", _quoted(table.table)
+    if not table.exists:
+        yield Finding(
+            "table-missing",
+            Severity.WARNING,
+            subject,
+            "its topic gets no changes any more, and reselect cannot read its rows",
+            "the database has no table of the topic's name",
+            "name the table as its topic says, or remove the topic from the connector",
+        )
+        return
+    if table.published is False:
+        publication = survey.publications[0] if survey.publications else "dbz_publication"
+        yield Finding(
+            "table-unpublished",
+            Severity.ERROR,
+            subject,
+            "its changes never arrive: pgoutput sends the tables of publications only",
+            f"no publication has it; there are: {', '.join(survey.publications) or 'none'}",
+            f"ALTER PUBLICATION {_identifier(publication)} ADD TABLE {quoted};  -- then take a new snapshot of it",
+        )
+    if table.identity == "n" or (table.identity == "d" and not table.has_key):
+        yield Finding(
+            "table-without-identity",
+            Severity.ERROR,
+            subject,
+            "PostgreSQL refuses its updates and deletes, or they arrive without a key",
+            "REPLICA IDENTITY is NOTHING" if table.identity == "n" else "it has no primary key",
+            f"ALTER TABLE {quoted} REPLICA IDENTITY {'DEFAULT' if table.has_key else 'FULL'};"
+            + ("" if table.has_key else "  -- and set message.key.columns at the source connector"),
+        )
+    elif not table.has_key and table.identity == "f":
+        yield Finding(
+            "table-without-key",
+            Severity.WARNING,
+            subject,
+            "its events have no key, and such events cannot become rows that are updated",
+            "it has no primary key",
+            f"set message.key.columns={table.name}:<columns> at the source connector, or add a primary key",
+        )
+    if table.identity == "i" and table.has_key:
+        yield Finding(
+            "table-identity-index",
+            Severity.ERROR,
+            subject,
+            "deletes and changed keys arrive with wrong keys: deleted rows stay in the lake",
+            "REPLICA IDENTITY is USING INDEX, and the table has a primary key",
+            f"ALTER TABLE {quoted} REPLICA IDENTITY DEFAULT;  -- then headrace verify --repair",
+        )
+    if not table.readable:
+        yield Finding(
+            "table-unreadable",
+            Severity.ERROR,
+            subject,
+            "values that events omit cannot be read, and the table fails",
+            f"user {survey.user} may not select all of its rows",
+            f"GRANT SELECT ON {quoted} TO {_identifier(survey.user)};  -- and without row-level security for this user",
+        )
+
+
+def _quoted(table: TableId) -> str:
+    return f"{_identifier(table.schema)}.{_identifier(table.table)}"
+
+
+def _identifier(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
