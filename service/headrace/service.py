@@ -28,6 +28,7 @@ from headrace.core.model.errors import ConfigError, HeadraceError, RestError
 from headrace.ports import EngineStatus, Feeds, Lakehouse, Stores
 from headrace.rest.app import WorkerParts
 from headrace.rest.server import Endpoints, rest_servers
+from headrace.runtime.doctor import Doctor
 from headrace.runtime.metrics.metrics import Metrics, TaskMetrics
 from headrace.runtime.metrics.summaries import SummaryLog
 from headrace.runtime.retry import retrying
@@ -120,7 +121,8 @@ class Service:
         self._directory = ConnectorDirectory(self.worker, self.herder)
         self._metrics.watch_directory(self._directory)
         self._summaries = SummaryLog(self._metrics.summaries)
-        parts = WorkerParts(self.worker, self.herder, self._health, self._directory, self._metrics.scrape)
+        doctor = Doctor(connectors.stores, connectors.open_row_source)
+        parts = WorkerParts(self.worker, self.herder, self._health, self._directory, self._metrics.scrape, doctor)
         self._servers = rest_servers(parts, self._endpoints)
 
     async def run(self, connectors: Sequence[Path] = ()) -> None:

@@ -23,7 +23,9 @@ from support.rest.worker_api import Api, failed_table, table_report
 
 from headrace.core.connect.lifecycle import TableState
 from headrace.core.connect.status import LastBatch, TableReport
+from headrace.ports import TopicPartition
 from headrace.rest.server import Endpoint, RestServer, bind
+from headrace_dev.memory.row_source import MemoryRowSource
 
 CHROMIUM = shutil.which("chromium")
 pytestmark = [
@@ -31,6 +33,8 @@ pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's chromium: make system"),
 ]
 PAGES = {"overview": "/ui", "connector": "/ui/connectors/shop", "table": "/ui/connectors/shop/tables/items"}
+DOCTOR = {"doctor": "/ui/connectors/shop/doctor"}
+DATABASE = {f"reselect.database.{name}": "shop" for name in ("hostname", "user", "password", "dbname")}
 WIDTHS = (390, 1024, 1600)
 HOSTILE = "<img src=x onerror=alert(1)>"
 
@@ -53,11 +57,12 @@ class Served:
         return running.result(30)
 
     async def _start(self, port: int) -> None:
-        self.api = Api(host="127.0.0.1", port=port)
+        self.api = Api(host="127.0.0.1", port=port, open_source=lambda database, options: MemoryRowSource())
+        self.api.stores.topics.offsets[TopicPartition("shop.public.orders", 0)] = 1  # of a table that does not exist
         self._server = RestServer(self.api.app, [Endpoint(self._listener)])
         self._server.start()
         await self.api.worker.start()
-        await self.api.create()
+        await self.api.create(**DATABASE)
         await self.api.until("RUNNING", "RUNNING")
         self.show(TableState.FAILED)
 
@@ -118,13 +123,13 @@ def opened(browser: Browser, served: Served) -> Iterator[Callable[..., Page]]:
     assert errors == []
 
 
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", {**PAGES, **DOCTOR})
 def test_no_violation_of_accessibility(name: str, opened: Callable[..., Page]) -> None:
     """In each width and scheme. No page is wider than the screen."""
     for width in WIDTHS:
         for scheme in ("light", "dark"):
-            page = opened(PAGES[name], width, scheme)
-            expect(page.locator(".state.failed").first).to_be_visible()
+            page = opened((PAGES | DOCTOR)[name], width, scheme)
+            expect(page.locator(".state.failed, .finding").first).to_be_visible()
             found = Axe().run(page)
             assert found.violations_count == 0, found.generate_report()
             assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), (width, scheme)

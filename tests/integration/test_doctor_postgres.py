@@ -10,11 +10,10 @@ from itertools import count
 import pytest
 from psycopg import sql
 
-from headrace.core.doctor import postgresql
 from headrace.core.doctor.findings import Finding, Severity, by_harm
 from headrace.core.model.events import TableId
 from headrace.core.reselect.options import DatabaseOptions, ReselectOptions
-from headrace_connectors.sql import PostgresRowSource
+from headrace_connectors.sql import PostgresRowSource, postgres_doctor
 from headrace_dev.postgres import Postgres
 from headrace_dev.server import wait_until
 
@@ -71,7 +70,7 @@ def find(server: Postgres, database: str) -> Callable[..., list[Finding]]:
         options = DatabaseOptions("127.0.0.1", server.port, user, password, database)
         source = PostgresRowSource(ReselectOptions(database=options))
         try:
-            return by_harm(postgresql.findings(source.survey([TableId("shop", database, "public", table)])))
+            return by_harm(source.findings([TableId("shop", database, "public", table)]))
         finally:
             source.close()
 
@@ -145,7 +144,7 @@ def test_a_slot_whose_log_was_removed(server: Postgres, database: str, find: Cal
 def test_a_slot_that_is_far_behind(
     server: Postgres, database: str, find: Callable[..., list[Finding]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgresql, "MUCH_LOG", -1)
+    monkeypatch.setattr(postgres_doctor, "MUCH_LOG", -1)
     with read_slot(server, database):
         assert rules(find()) == ["source-slot-behind"]
 

@@ -17,6 +17,7 @@ from headrace.core.model.arrow_columns import arrow_type
 from headrace.core.model.schema import schema_from_json
 from headrace.transforms.registry import transforms
 from headrace_connectors.lakehouse.schema import VERSION_COLUMNS, lake_type, sql_type
+from headrace_connectors.sql.postgres_doctor import Rule
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
@@ -250,3 +251,9 @@ def _general(kind: str) -> str:
     if kind == "bit(1)":
         return kind
     return re.sub(r"\(\d+\)", "(n)", re.sub(r"\(\d+, ?\d+\)", "(p,s)", kind))
+
+
+def test_every_finding_of_the_doctor_is_documented() -> None:
+    """``docs/operations.md`` has a line for each kind."""
+    page = (ROOT / "docs/operations.md").read_text()
+    assert re.findall(r"^\| `((?:source|table)-[a-z-]+)` \|", page, re.MULTILINE) == list(Rule)

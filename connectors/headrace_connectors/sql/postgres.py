@@ -28,7 +28,7 @@ from psycopg import RawCursor
 from psycopg.pq.abc import PGresult
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_exponential
 
-from headrace.core.doctor.postgresql import PostgresSurvey
+from headrace.core.doctor.findings import Finding
 from headrace.core.model.catalog import CatalogTable
 from headrace.core.model.errors import ConfigError, Fatal, Retriable
 from headrace.core.model.events import TableId
@@ -36,6 +36,7 @@ from headrace.core.model.schema import Field, Schema
 from headrace.core.reselect.options import ReselectOptions
 from headrace.core.reselect.rows import RowAnswer, RowRequest
 from headrace.ports import Connections, LogPosition
+from headrace_connectors.sql import postgres_doctor
 from headrace_connectors.sql.cells import FoundRows, ReadableColumns, Wanted, key_column
 from headrace_connectors.sql.postgres_catalog import connect_schema, read_catalog
 from headrace_connectors.sql.postgres_keys import key_texts
@@ -98,11 +99,12 @@ class PostgresRowSource:
         with self._servers[-1].connection() as connection:
             return log_position(connection)
 
-    def survey(self, tables: Sequence[TableId]) -> PostgresSurvey:
-        """Read the state of the log, of the replication slots and of these tables. Changes nothing."""
+    def findings(self, tables: Sequence[TableId]) -> Sequence[Finding]:
+        """Look at the log, at the replication slots and at these tables."""
         server = self._servers[-1]
         with server.connection() as connection:
-            return read_survey(connection, server.where, tables)
+            survey = read_survey(connection, server.where, tables)
+        return list(postgres_doctor.findings(survey))
 
     def connections(self) -> Connections:
         return sum((server.connections() for server in self._servers), Connections())

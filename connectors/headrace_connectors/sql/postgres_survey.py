@@ -1,4 +1,4 @@
-"""Reads what ``core/doctor/postgresql.py`` needs of a database. Nothing is changed.
+"""Reads what ``postgres_doctor.py`` needs of a database. Nothing is changed.
 
 Tests: ``tests/integration/test_doctor_postgres.py``.
 """
@@ -10,8 +10,8 @@ from typing import Any, LiteralString
 
 from psycopg.rows import namedtuple_row
 
-from headrace.core.doctor.postgresql import PostgresSurvey, Slot, SurveyedTable
 from headrace.core.model.events import TableId
+from headrace_connectors.sql.postgres_doctor import PostgresSurvey, Slot, SurveyedTable
 from headrace_connectors.sql.postgres_server import Connection
 
 _SERVER: LiteralString = """

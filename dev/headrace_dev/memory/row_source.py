@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from headrace.core.doctor.findings import Finding, Severity
 from headrace.core.model.arrow_columns import build_array
 from headrace.core.model.catalog import CatalogTable
 from headrace.core.model.errors import Fatal, HeadraceError
@@ -83,6 +84,13 @@ class MemoryRowSource:
         """Return ``position``."""
         self._fail()
         return self.position
+
+    def findings(self, tables: Sequence[TableId]) -> Sequence[Finding]:
+        """Return a finding for each table that does not exist."""
+        missing = [f"{table.schema}.{table.table}" for table in tables if table not in self._catalogs]
+        return [
+            Finding("missing", Severity.WARNING, name, "it fails", "there is no table", "add it") for name in missing
+        ]
 
     def connections(self) -> Connections:
         """Return ``connected``."""

@@ -41,6 +41,7 @@ from headrace.ports.lake import TableWriter as TableWriter
 from headrace.ports.lake import UpkeepReport as UpkeepReport
 from headrace.ports.schema_registry import SchemaRegistry as SchemaRegistry
 from headrace.ports.source import Connections as Connections
+from headrace.ports.source import ExaminedSource as ExaminedSource
 from headrace.ports.source import LogPosition as LogPosition
 from headrace.ports.source import OpenCredentials as OpenCredentials
 from headrace.ports.source import OpenDatabase as OpenDatabase
@@ -50,7 +51,6 @@ from headrace.ports.source import RowSource as RowSource
 from headrace.ports.source import RowStore as RowStore
 from headrace.ports.source import RowStoreOptions as RowStoreOptions
 from headrace.ports.source import StoreFailed as StoreFailed
-from headrace.ports.source import SurveyedSource as SurveyedSource
 from headrace.ports.source import TableSource as TableSource
 from headrace.ports.stores import CompactedLog as CompactedLog
 from headrace.ports.stores import FencedLog as FencedLog

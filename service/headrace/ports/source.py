@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
-from headrace.core.doctor.postgresql import PostgresSurvey
+from headrace.core.doctor.findings import Finding
 from headrace.core.model.catalog import CatalogTable
 from headrace.core.model.events import TableId
 from headrace.core.model.schema import Field, Schema
@@ -113,11 +113,11 @@ class TableSource(RowSource, Protocol):
 
 
 @runtime_checkable
-class SurveyedSource(RowSource, Protocol):
-    """A row source that also says what ``headrace doctor`` needs to know of its database."""
+class ExaminedSource(RowSource, Protocol):
+    """A row source that also says what will go wrong with its database, for ``headrace doctor``."""
 
-    def survey(self, tables: Sequence[TableId]) -> PostgresSurvey:
-        """Read the state of the log, of the replication slots and of these tables. Changes nothing."""
+    def findings(self, tables: Sequence[TableId]) -> Sequence[Finding]:
+        """Look at the server and at these tables. Changes nothing. Raises as ``fetch`` does."""
 
 
 @dataclass(frozen=True, slots=True)

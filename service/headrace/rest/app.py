@@ -9,15 +9,17 @@ from fastapi import APIRouter, FastAPI
 from fastapi_offline import FastAPIOffline
 
 from headrace import __version__
-from headrace.rest import access, connectors, errors, openapi, tables
+from headrace.rest import access, connectors, doctor, errors, openapi, tables
 from headrace.rest.access import CrossSiteProtection
 from headrace.rest.authentication import Audit, Authentication, Credentials
 from headrace.rest.cluster_tables import ClusterTables
 from headrace.rest.connectors_as_code import directory_router, owner_router
 from headrace.rest.console.pages import Console
+from headrace.rest.doctor import ConnectorDoctor
 from headrace.rest.route import Forwarder
 from headrace.rest.transport import ConnectTransport
 from headrace.rest.worker_resources import Exposition, health_router, logger_router, plugin_router, root_router
+from headrace.runtime.doctor import Doctor
 from headrace.runtime.worker.connector_directory import ConnectorDirectory
 from headrace.runtime.worker.health import WorkerHealth
 from headrace.runtime.worker.herder import Herder
@@ -33,6 +35,7 @@ class WorkerParts:
     health: WorkerHealth
     directory: ConnectorDirectory
     metrics: Exposition
+    doctor: Doctor
 
 
 def create_app(parts: WorkerParts) -> FastAPI:
@@ -51,6 +54,7 @@ def create_app(parts: WorkerParts) -> FastAPI:
     )
     worker, herder, forwarder = parts.worker, parts.herder, Forwarder(parts.worker.config)
     cluster_tables = ClusterTables(herder, forwarder)
+    connector_doctor = ConnectorDoctor(worker, herder, parts.doctor)
     routers = [
         health_router(worker, parts.health, parts.metrics),
         root_router(worker),
@@ -58,12 +62,13 @@ def create_app(parts: WorkerParts) -> FastAPI:
         owner_router(herder),
         directory_router(parts.directory, worker.worker_id),
         tables.router(herder, cluster_tables, forwarder),
+        doctor.router(connector_doctor),
         plugin_router(herder),
     ]
     if worker.config.serves_loggers:
         routers.append(logger_router(herder))
     _install(app, worker, forwarder, routers)
-    Console(worker, herder, cluster_tables).install(app)
+    Console(worker, herder, cluster_tables, connector_doctor).install(app)
     openapi.install(app)
     return app
 

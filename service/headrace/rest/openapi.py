@@ -15,6 +15,7 @@ from fastapi import FastAPI
 
 from headrace.core.connect.connector_plan import Action
 from headrace.core.connect.lifecycle import TableState
+from headrace.core.doctor.findings import Severity
 from headrace.rest.openapi_examples import ANSWERS, BODIES, ERROR, PATHS
 
 Json = dict[str, Any]
@@ -111,6 +112,19 @@ SCHEMAS: Mapping[str, Json] = {
         },
     ),
     "Owner": _object({"owner": _NULLABLE, "source": _NULLABLE, "drifted": {"type": ["boolean", "null"]}}),
+    "Diagnosis": _object(
+        {
+            "findings": _list(
+                _object(
+                    {
+                        **{"rule": _TEXT, "severity": {"enum": [severity.name for severity in Severity]}},
+                        **{"subject": _TEXT, "consequence": _TEXT, "evidence": _TEXT, "remedy": _TEXT},
+                    }
+                )
+            ),
+            "not_looked_at": _list(_TEXT),
+        }
+    ),
     "Directory": _object(
         {
             **{"worker_id": _TEXT, "directory": _TEXT, "read": _NULLABLE, "dry_run": _FLAG, "problem": _NULLABLE},
@@ -341,6 +355,11 @@ OPERATIONS: Mapping[str, RestOperation] = {
         "The tables of all connectors, on all workers: failed ones first, then those that are retried, then the least "
         "fresh",
         {200: ("Tables", _list({"allOf": [_object({"connector": _TEXT}), _ref("TableReport")]}))},
+    ),
+    "get /connectors/{name}/doctor": RestOperation(
+        Tag.CONNECTORS,
+        "What will go wrong with the connector, the worst first: its source database is looked at",
+        {200: ("Diagnosis", _ref("Diagnosis"))},
     ),
     "post /connectors/{name}/tables/{table}/restart": RestOperation(
         Tag.TABLES, "Restart a table: open it again, and read again what it does not have", {204: (_DONE, None)}

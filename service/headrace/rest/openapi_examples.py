@@ -59,6 +59,19 @@ _OFFSETS: Json = {
     ]
 }
 _OWNER: Json = {"owner": "connectors.directory", "source": "shop.json", "drifted": False}
+_DIAGNOSIS: Json = {
+    "findings": [
+        {
+            "rule": "table-missing",
+            "severity": "WARNING",
+            "subject": 'database "shop" at db:5432 (user "headrace"), table public.items',
+            "consequence": "its topic gets no changes any more, and reselect cannot read its rows",
+            "evidence": "the database has no table of the topic's name",
+            "remedy": "name the table as its topic says, or remove the topic from the connector",
+        }
+    ],
+    "not_looked_at": [],
+}
 _DIRECTORY: Json = {
     "worker_id": _WORKER,
     "directory": "/etc/headrace/connectors",
@@ -176,6 +189,7 @@ ANSWERS: Mapping[str, Mapping[int, Any]] = {
     "get /tables": {200: [{"connector": "shop", **_TABLE}]},
     "get /connectors/{name}/tables": {200: [_TABLE]},
     "get /connectors/{name}/tables/{table}": {200: _TABLE},
+    "get /connectors/{name}/doctor": {200: _DIAGNOSIS},
     "get /connectors-directory": {200: _DIRECTORY},
     "get /connector-plugins": {
         200: [{"class": "headrace.LakehouseSinkConnector", "type": "sink", "version": _VERSION}]

@@ -25,11 +25,13 @@ from headrace.core.connect.config_def import (
 from headrace.core.connect.status import TableReport
 from headrace.ports import EngineState, EngineStatus
 from headrace.rest.app import WorkerParts, create_app
+from headrace.runtime.doctor import Doctor
 from headrace.runtime.worker.connector_directory import ConnectorDirectory
 from headrace.runtime.worker.health import WorkerHealth
 from headrace.runtime.worker.herder import Herder
 from headrace.runtime.worker.sink_connector import LakehouseSinkConnector
 from headrace.runtime.worker.worker import Worker
+from headrace_dev.memory.row_source import MemoryRowSource
 
 
 def health_of(worker: Worker, engine: EngineState = EngineState.RUNNING) -> WorkerHealth:
@@ -41,7 +43,8 @@ def application(worker: Worker) -> FastAPI:
     """Return the application of a worker without metrics."""
     herder = Herder(worker)
     directory = ConnectorDirectory(worker, herder)
-    return create_app(WorkerParts(worker, herder, health_of(worker), directory, lambda: (b"", "text/plain")))
+    doctor = Doctor(worker.stores, lambda database, options: MemoryRowSource())
+    return create_app(WorkerParts(worker, herder, health_of(worker), directory, lambda: (b"", "text/plain"), doctor))
 
 
 class FileStreamSinkConnector(LakehouseSinkConnector):

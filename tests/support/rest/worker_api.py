@@ -16,10 +16,14 @@ from support.rest.stand_in import StandInTasks, health_of
 from headrace.config import WorkerConfig
 from headrace.core.connect.lifecycle import TableState
 from headrace.core.connect.status import TableReport, TableStatus
-from headrace.ports import EngineStatus
+from headrace.core.model.errors import Retriable
+from headrace.core.reselect.options import DatabaseOptions, ReselectOptions
+from headrace.ports import EngineStatus, RowSource
 from headrace.rest.app import WorkerParts, create_app
 from headrace.rest.server import Endpoint, RestServer, bind
+from headrace.runtime.doctor import Doctor
 from headrace.runtime.metrics.metrics import Metrics
+from headrace.runtime.task.task_factory import OpenRowSource
 from headrace.runtime.worker.connector_directory import ConnectorDirectory
 from headrace.runtime.worker.herder import Herder
 from headrace.runtime.worker.sink_connector import LakehouseSinkConnector
@@ -42,6 +46,11 @@ SHOP = {
 """Enough topics for as many tasks as a test asks for."""
 
 
+def no_source(database: DatabaseOptions, options: ReselectOptions) -> RowSource:
+    """A database that cannot be opened."""
+    raise Retriable(f'database "{database.dbname}" does not answer')
+
+
 class Api:
     """A worker with its application on memory stores, which outlive the worker."""
 
@@ -54,6 +63,7 @@ class Api:
         now: Callable[[], datetime] = utc_now,
         engine: Callable[[], EngineStatus] = always_running,
         connector_class: type[LakehouseSinkConnector] = LakehouseSinkConnector,
+        open_source: OpenRowSource = no_source,
         **properties: str,
     ) -> None:
         self.stores = stores or MemoryStores()
@@ -77,7 +87,8 @@ class Api:
         self.health = health_of(self.worker)
         self.directory = ConnectorDirectory(self.worker, self.herder)
         self.metrics.watch_directory(self.directory)
-        self.parts = WorkerParts(self.worker, self.herder, self.health, self.directory, self.metrics.scrape)
+        doctor = Doctor(self.stores, open_source)
+        self.parts = WorkerParts(self.worker, self.herder, self.health, self.directory, self.metrics.scrape, doctor)
         self.app: FastAPI = create_app(self.parts)
 
     async def call(self, method: str, target: str, body: object = None) -> Answer:

@@ -1,1 +1,1 @@
-"""What will go wrong, and what to do about it: rules over what was read of a pipeline's parts. Pure."""
+"""What will go wrong with a pipeline, as the package of each system reports it. Pure."""

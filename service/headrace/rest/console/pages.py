@@ -30,6 +30,7 @@ from headrace.rest import entities
 from headrace.rest.access import Role
 from headrace.rest.cluster_tables import ClusterTables
 from headrace.rest.console import views
+from headrace.rest.doctor import ConnectorDoctor
 from headrace.runtime.worker.herder import Herder
 from headrace.runtime.worker.worker import Worker
 
@@ -58,8 +59,9 @@ Look = Callable[[Request], Awaitable[Parts]]
 class Console:
     """The pages of a worker, which show the complete cluster."""
 
-    def __init__(self, worker: Worker, herder: Herder, tables: ClusterTables) -> None:
+    def __init__(self, worker: Worker, herder: Herder, tables: ClusterTables, doctor: ConnectorDoctor) -> None:
         self._worker = worker
+        self._doctor = doctor
         self._herder = herder
         self._tables = tables
         self._templates = Environment(
@@ -78,6 +80,7 @@ class Console:
         routes = APIRouter(prefix=PATH, include_in_schema=False)
         self._overview(routes)
         self._connector(routes)
+        self._doctor_page(routes)
         self._table(routes)
         app.mount(f"{PATH}/static", StaticFiles(directory=_HERE / "static"))
         app.include_router(routes)
@@ -128,6 +131,18 @@ class Console:
         async def events(name: str, request: Request) -> AsyncIterator[ServerSentEvent]:
             async for event in self._events(request, look):
                 yield event
+
+    def _doctor_page(self, routes: APIRouter) -> None:
+        @routes.get("/connectors/{name}/doctor")
+        async def page(name: str, request: Request) -> Response:
+            """Looks once, because it asks the database."""
+            try:
+                diagnosis = await self._doctor.diagnose(name)
+            except RestError as error:
+                return self._missing(request, error)
+            shown = {"title": f"Doctor of {name}", "name": name, "diagnosis": diagnosis}
+            page = self._templates.get_template("doctor.html").render(**self._context(request), **shown)
+            return HTMLResponse(page, headers=_HEADERS)
 
     def _table(self, routes: APIRouter) -> None:
         async def look(request: Request) -> Parts:

@@ -7,14 +7,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 from headrace.core.doctor.findings import Finding, Severity
 from headrace.core.model.events import TableId
+from headrace_connectors.sql.query import quoted
 
 MUCH_LOG = 2**30
 """Bytes of the log that an active slot may retain: more than the changes of a few minutes."""
 
 _MIB = 2**20
+
+
+class Rule(StrEnum):
+    """The kinds of findings; ``docs/operations.md`` lists them."""
+
+    SOURCE_WAL_LEVEL = "source-wal-level"
+    SOURCE_SLOT_LOST = "source-slot-lost"
+    SOURCE_SLOT_INACTIVE = "source-slot-inactive"
+    SOURCE_SLOT_BEHIND = "source-slot-behind"
+    TABLE_MISSING = "table-missing"
+    TABLE_UNPUBLISHED = "table-unpublished"
+    TABLE_WITHOUT_IDENTITY = "table-without-identity"
+    TABLE_WITHOUT_KEY = "table-without-key"
+    TABLE_IDENTITY_INDEX = "table-identity-index"
+    TABLE_UNREADABLE = "table-unreadable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +89,7 @@ def findings(survey: PostgresSurvey) -> Iterator[Finding]:
     """Yield the findings of one database."""
     if survey.wal_level != "logical":
         yield Finding(
-            "source-wal-level",
+            Rule.SOURCE_WAL_LEVEL,
             Severity.ERROR,
             survey.where,
             "Debezium cannot start: the log does not contain the changes of rows",
@@ -87,11 +104,11 @@ def findings(survey: PostgresSurvey) -> Iterator[Finding]:
 
 def _of_slot(survey: PostgresSurvey, slot: Slot) -> Iterator[Finding]:
     subject = f"{survey.where}, slot {slot.name}"
-    drop = f"SELECT pg_drop_replication_slot('{slot.name}');"
+    drop = "SELECT pg_drop_replication_slot('" + slot.name.replace("'", "''") + "');"
     evidence = f"it retains {slot.retained // _MIB:,} MiB of the log"
     if slot.wal_status == "lost":
         yield Finding(
-            "source-slot-lost",
+            Rule.SOURCE_SLOT_LOST,
             Severity.ERROR,
             subject,
             "changes are lost: the server has removed the log that the slot needs, and Debezium cannot continue",
@@ -105,7 +122,7 @@ def _of_slot(survey: PostgresSurvey, slot: Slot) -> Iterator[Finding]:
             else f"it has {survey.slot_limit // _MIB:,} MiB (max_slot_wal_keep_size), and then its changes are lost"
         )
         yield Finding(
-            "source-slot-inactive",
+            Rule.SOURCE_SLOT_INACTIVE,
             Severity.WARNING,
             subject,
             f"nothing reads the slot: tables get no changes, and the log grows until {end}",
@@ -114,7 +131,7 @@ def _of_slot(survey: PostgresSurvey, slot: Slot) -> Iterator[Finding]:
         )
     elif slot.retained > MUCH_LOG:
         yield Finding(
-            "source-slot-behind",
+            Rule.SOURCE_SLOT_BEHIND,
             Severity.WARNING,
             subject,
             "Debezium is far behind the database, or confirms nothing because its tables are idle: the log grows",
@@ -124,10 +141,10 @@ def _of_slot(survey: PostgresSurvey, slot: Slot) -> Iterator[Finding]:
 
 
 def _of_table(survey: PostgresSurvey, table: SurveyedTable) -> Iterator[Finding]:
-    subject, quoted = f"{survey.where}, table {table.name}", _quoted(table.table)
+    subject, name = f"{survey.where}, table {table.name}", quoted(table.table.schema, table.table.table)
     if not table.exists:
         yield Finding(
-            "table-missing",
+            Rule.TABLE_MISSING,
             Severity.WARNING,
             subject,
             "its topic gets no changes any more, and reselect cannot read its rows",
@@ -138,26 +155,26 @@ def _of_table(survey: PostgresSurvey, table: SurveyedTable) -> Iterator[Finding]
     if table.published is False:
         publication = survey.publications[0] if survey.publications else "dbz_publication"
         yield Finding(
-            "table-unpublished",
+            Rule.TABLE_UNPUBLISHED,
             Severity.ERROR,
             subject,
             "its changes never arrive: pgoutput sends the tables of publications only",
             f"no publication has it; there are: {', '.join(survey.publications) or 'none'}",
-            f"ALTER PUBLICATION {_identifier(publication)} ADD TABLE {quoted};  -- then take a new snapshot of it",
+            f"ALTER PUBLICATION {quoted(publication)} ADD TABLE {name};  -- then take a new snapshot of it",
         )
     if table.identity == "n" or (table.identity == "d" and not table.has_key):
         yield Finding(
-            "table-without-identity",
+            Rule.TABLE_WITHOUT_IDENTITY,
             Severity.ERROR,
             subject,
             "PostgreSQL refuses its updates and deletes, or they arrive without a key",
             "REPLICA IDENTITY is NOTHING" if table.identity == "n" else "it has no primary key",
-            f"ALTER TABLE {quoted} REPLICA IDENTITY {'DEFAULT' if table.has_key else 'FULL'};"
+            f"ALTER TABLE {name} REPLICA IDENTITY {'DEFAULT' if table.has_key else 'FULL'};"
             + ("" if table.has_key else "  -- and set message.key.columns at the source connector"),
         )
     elif not table.has_key and table.identity == "f":
         yield Finding(
-            "table-without-key",
+            Rule.TABLE_WITHOUT_KEY,
             Severity.WARNING,
             subject,
             "its events have no key, and such events cannot become rows that are updated",
@@ -166,27 +183,19 @@ def _of_table(survey: PostgresSurvey, table: SurveyedTable) -> Iterator[Finding]
         )
     if table.identity == "i" and table.has_key:
         yield Finding(
-            "table-identity-index",
+            Rule.TABLE_IDENTITY_INDEX,
             Severity.ERROR,
             subject,
             "deletes and changed keys arrive with wrong keys: deleted rows stay in the lake",
             "REPLICA IDENTITY is USING INDEX, and the table has a primary key",
-            f"ALTER TABLE {quoted} REPLICA IDENTITY DEFAULT;  -- then headrace verify --repair",
+            f"ALTER TABLE {name} REPLICA IDENTITY DEFAULT;  -- then headrace verify --repair",
         )
     if not table.readable:
         yield Finding(
-            "table-unreadable",
+            Rule.TABLE_UNREADABLE,
             Severity.ERROR,
             subject,
             "values that events omit cannot be read, and the table fails",
             f"user {survey.user} may not select all of its rows",
-            f"GRANT SELECT ON {quoted} TO {_identifier(survey.user)};  -- and without row-level security for this user",
+            f"GRANT SELECT ON {name} TO {quoted(survey.user)};  -- and without row-level security for this user",
         )
-
-
-def _quoted(table: TableId) -> str:
-    return f"{_identifier(table.schema)}.{_identifier(table.table)}"
-
-
-def _identifier(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,96 @@
+"""Looks at the parts of a connector's pipeline, for ``headrace doctor`` and for the REST API. Nothing is changed.
+
+Tests: ``tests/rest/test_doctor.py``, ``tests/integration/test_doctor_postgres.py``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from headrace.config import SinkConnectorConfig
+from headrace.core.doctor.findings import Finding, Severity, by_harm
+from headrace.core.model.errors import HeadraceError
+from headrace.core.model.events import TableId
+from headrace.core.reselect.options import DatabaseOptions
+from headrace.ports import ExaminedSource, RowSource, Stores, TableSource
+from headrace.runtime.task.task_factory import OpenRowSource, sink_task_options
+from headrace.runtime.verify.source_tables import SourceTables
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """What was found, the worst first, and what could not be looked at, with the reason."""
+
+    findings: Sequence[Finding]
+    not_looked_at: Sequence[str]
+
+    def document(self) -> Mapping[str, Any]:
+        """Return the diagnosis as JSON."""
+        findings = [{**asdict(finding), "severity": finding.severity.name} for finding in self.findings]
+        return {"findings": findings, "not_looked_at": list(self.not_looked_at)}
+
+    def count(self, severity: Severity) -> int:
+        return sum(finding.severity is severity for finding in self.findings)
+
+
+class Doctor:
+    """``stores`` are those of the worker's Kafka."""
+
+    def __init__(self, stores: Stores, open_source: OpenRowSource) -> None:
+        self._stores = stores
+        self._open_source = open_source
+
+    async def diagnose(self, connector: SinkConnectorConfig) -> Diagnosis:
+        """Look at what the connector names. What does not answer is part of the diagnosis, and no error."""
+        not_looked_at: list[str] = []
+        topics: Sequence[str] = []
+        wanted = connector.framework.topics
+        pattern = wanted.pattern or "|".join(map(re.escape, wanted.names))
+        try:
+            ends = await self._stores.topic_offsets(connector.name, connector.kafka).ends(pattern)
+            topics = sorted({partition.topic for partition in ends})
+        except HeadraceError as error:
+            not_looked_at.append(f"tables: {error}")
+        reselect = connector.reselect
+        databases = reselect.databases or ((reselect.database,) if reselect.database else ())
+        if not databases:
+            not_looked_at.append("source: the connector names no database; set reselect.database.*")
+        findings: list[Finding] = []
+        for database in databases:
+            try:
+                findings += await asyncio.to_thread(self._look_at_source, connector, database, topics)
+            except HeadraceError as error:
+                not_looked_at.append(f"source: {error}")
+        return Diagnosis(by_harm(findings), not_looked_at)
+
+    def _look_at_source(
+        self, connector: SinkConnectorConfig, database: DatabaseOptions, topics: Sequence[str]
+    ) -> Sequence[Finding]:
+        """Return the findings of a database. Raises HeadraceError if it does not answer, or is of another type."""
+        alone = replace(connector.reselect, database=database, databases=(), read_from="primary")
+        source = self._open_source(database, alone)
+        try:
+            if not isinstance(source, ExaminedSource):
+                raise Unsupported(f"reselect.database.type={database.type} is not looked at by this release")
+            source.check()
+            return source.findings(_tables(connector, database, source, topics))
+        finally:
+            source.close()
+
+
+class Unsupported(HeadraceError):
+    """A part of a kind that there are no rules for."""
+
+
+def _tables(
+    connector: SinkConnectorConfig, database: DatabaseOptions, source: RowSource, topics: Sequence[str]
+) -> list[TableId]:
+    """Return the tables of this database that the topics have by their names."""
+    if not isinstance(source, TableSource):
+        return []
+    tables = SourceTables([(database, source)], sink_task_options(connector).naming, lambda _: ())
+    return list(dict.fromkeys(table for topic in topics for table, _ in tables.of(topic)))

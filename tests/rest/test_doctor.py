@@ -1,0 +1,73 @@
+"""``GET /connectors/{name}/doctor`` and its page."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+from support.rest.worker_api import Api
+
+from headrace.ports import TopicPartition
+from headrace_dev.memory.row_source import MemoryRowSource
+
+pytestmark = pytest.mark.anyio
+
+DATABASE = {
+    "reselect.database.hostname": "db",
+    "reselect.database.user": "headrace",
+    "reselect.database.password": "secret",
+    "reselect.database.dbname": "shop",
+}
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[Api]:
+    """A worker whose database has no table."""
+    api = Api(open_source=lambda database, options: MemoryRowSource())
+    await api.worker.start()
+    yield api
+    await api.worker.stop()
+
+
+async def test_a_finding_says_what_will_happen_what_was_seen_and_what_to_do(api: Api) -> None:
+    await api.create(**DATABASE)
+    api.stores.topics.offsets[TopicPartition("shop.public.orders", 0)] = 1
+    answer = (await api.call("GET", "/connectors/shop/doctor")).json()
+    assert answer == {
+        "findings": [
+            {
+                "rule": "missing",
+                "severity": "WARNING",
+                "subject": "public.orders",
+                "consequence": "it fails",
+                "evidence": "there is no table",
+                "remedy": "add it",
+            }
+        ],
+        "not_looked_at": [],
+    }
+    page = (await api.call("GET", "/ui/connectors/shop/doctor")).body.decode()
+    assert "public.orders: there is no table." in page
+
+
+async def test_nothing_to_find(api: Api) -> None:
+    await api.create(**DATABASE)
+    assert (await api.call("GET", "/connectors/shop/doctor")).json() == {"findings": [], "not_looked_at": []}
+    assert "Nothing was found." in (await api.call("GET", "/ui/connectors/shop/doctor")).body.decode()
+
+
+async def test_what_does_not_answer_is_no_error() -> None:
+    api = Api()
+    await api.worker.start()
+    await api.create(**DATABASE)
+    answer = (await api.call("GET", "/connectors/shop/doctor")).json()
+    assert answer == {"findings": [], "not_looked_at": ['source: database "shop" does not answer']}
+    await api.create("other")
+    answer = (await api.call("GET", "/connectors/other/doctor")).json()
+    assert answer["not_looked_at"] == ["source: the connector names no database; set reselect.database.*"]
+    await api.worker.stop()
+
+
+async def test_an_unknown_connector(api: Api) -> None:
+    for path in ("/connectors/no/doctor", "/ui/connectors/no/doctor"):
+        assert (await api.call("GET", path)).status == 404
