@@ -138,6 +138,26 @@ async def test_tables_of_other_workers_are_shown() -> None:
         assert "table-of-shop-1" in html
 
 
+async def test_secrets_are_hidden(api: Api) -> None:
+    """Options of the type password, others by their names, and credentials in addresses. A reference is no secret."""
+    secrets = {
+        "reselect.database.hostname": "db",
+        "reselect.database.dbname": "shop",
+        "reselect.database.password": "s3cr3t-1",
+        "consumer.override.sasl.jaas.config": 'x required password="s3cr3t-2";',
+        "value.converter": "io.confluent.connect.avro.AvroConverter",
+        "value.converter.schema.registry.url": "http://user:s3cr3t-3@registry:8081",
+        "reselect.database.user": "${env:USER_OF_DB}",
+    }
+    created = await api.create("secret", **secrets)
+    assert created.status == 201, created.body
+    html = await page(api, "/ui/connectors/secret")
+    assert "s3cr3t" not in html
+    assert html.count("[hidden]") == 6
+    assert "${env:USER_OF_DB}" in html
+    assert "Secrets are hidden" in html
+
+
 async def test_an_unknown_connector_is_a_page(api: Api) -> None:
     assert "Connector no not found" in await page(api, "/ui/connectors/no", 404)
     assert "Connector no not found" in await page(api, "/ui/connectors/no/tables/a", 404)

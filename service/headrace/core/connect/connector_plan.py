@@ -246,8 +246,16 @@ def diff_lines(before: Mapping[str, str], after: Mapping[str, str], is_hidden: C
     return lines
 
 
-def _shown(value: str, *, hidden: bool) -> str:
+def without_secrets(value: str, *, hidden: bool) -> str:
+    """Return what people may see of an option's value; ``hidden`` is whether the value is a secret.
+
+    A reference to a config provider is none. Credentials in URLs are never shown.
+    """
     if hidden and not _REFERENCE.fullmatch(value):
         return HIDDEN
-    text = _CREDENTIALS.sub(f"{HIDDEN}@", value).replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
+    return _CREDENTIALS.sub(f"{HIDDEN}@", value)
+
+
+def _shown(value: str, *, hidden: bool) -> str:
+    text = without_secrets(value, hidden=hidden).replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
     return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}… ({len(text)} characters)"

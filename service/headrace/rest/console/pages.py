@@ -118,12 +118,14 @@ class Console:
                 definition = self._herder.plugin_config(config["connector.class"])
             except RestError as error:
                 return self._missing(request, error)
+            visible = views.configuration(config, definition)
             shown = {
                 "title": name,
                 "name": name,
                 "wanted": request.query_params.get("table", ""),
-                "options": views.options(config, definition),
-                "curl": views.curl_of_config(self._worker.url, name, config),
+                "options": views.options(visible, definition),
+                "curl": views.curl_of_config(self._worker.url, name, visible),
+                "hides": any(views.HIDDEN in value for value in visible.values()),
             }
             return await self._page(request, "connector.html", look, shown)
 

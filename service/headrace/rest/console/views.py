@@ -9,7 +9,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from headrace.core.connect.config_def import ConfigDef
+from headrace.config.validation import is_secret
+from headrace.core.connect.config_def import HIDDEN as HIDDEN
+from headrace.core.connect.config_def import ConfigDef, Type
+from headrace.core.connect.connector_plan import without_secrets
 from headrace.core.connect.problems import age_text, parts, problems
 from headrace.core.connect.status import worst_first
 from headrace.core.model.errors import RestError
@@ -94,17 +97,26 @@ def tables_of_connector(name: str, tables: Sequence[Json], wanted: str) -> Json:
     }
 
 
-def options(config: Mapping[str, str], definition: ConfigDef) -> list[Json]:
-    """Return the options that a configuration sets, with their documentation."""
+def configuration(config: Mapping[str, str], definition: ConfigDef) -> dict[str, str]:
+    """Return a configuration without its secrets."""
+
+    def is_hidden(name: str) -> bool:
+        return is_secret(name) or (name in definition and definition[name].type is Type.PASSWORD)
+
+    return {name: without_secrets(value, hidden=is_hidden(name)) for name, value in sorted(config.items())}
+
+
+def options(shown: Mapping[str, str], definition: ConfigDef) -> list[Json]:
+    """Return the options of a configuration without secrets, with their documentation."""
     return [
         {"name": name, "value": value, "doc": definition[name].doc if name in definition else ""}
-        for name, value in sorted(config.items())
+        for name, value in shown.items()
     ]
 
 
-def curl_of_config(url: str, name: str, config: Mapping[str, str]) -> str:
-    """Return a command that writes this configuration again."""
-    body = json.dumps(config, indent=2, ensure_ascii=False)
+def curl_of_config(url: str, name: str, shown: Mapping[str, str]) -> str:
+    """Return a command that writes this configuration again, once its secrets are filled in."""
+    body = json.dumps(shown, indent=2, ensure_ascii=False)
     target = f"{url}/connectors/{quote(name, safe='')}/config"
     return f"curl -X PUT -H 'Content-Type: application/json' {shlex.quote(target)} -d {shlex.quote(body)}"
 
