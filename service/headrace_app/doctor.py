@@ -17,9 +17,10 @@ from headrace.service import checked_connector
 from headrace_app import composition
 
 DESCRIPTION = """\
-Looks at a connector's source database, and prints what will go wrong, the worst first: what will happen, what was seen,
-and the statement or setting to copy. Nothing is changed. Run it before the connector is created, and when something is
-strange. The database is the one of reselect.database.*, PostgreSQL only; tables are those of the connector's topics.
+Looks at a connector's topics and source database, and prints what will go wrong, the worst first: what will happen,
+what was seen, and the statement or setting to copy. Nothing is changed. Run it before the connector is created, and
+when something is strange. The database is the one of reselect.database.*, PostgreSQL only; tables are those that the
+topics are named after.
 """
 EPILOG = """\
 examples:

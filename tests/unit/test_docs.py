@@ -13,11 +13,12 @@ import pytest
 from packaging.requirements import Requirement
 from recordings.records import POSTGRES, dump, recording, variant
 
+from headrace.core.doctor import topics
 from headrace.core.model.arrow_columns import arrow_type
 from headrace.core.model.schema import schema_from_json
 from headrace.transforms.registry import transforms
 from headrace_connectors.lakehouse.schema import VERSION_COLUMNS, lake_type, sql_type
-from headrace_connectors.sql.postgres_doctor import Rule
+from headrace_connectors.sql import postgres_doctor
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
@@ -256,4 +257,5 @@ def _general(kind: str) -> str:
 def test_every_finding_of_the_doctor_is_documented() -> None:
     """``docs/operations.md`` has a line for each kind."""
     page = (ROOT / "docs/operations.md").read_text()
-    assert re.findall(r"^\| `((?:source|table)-[a-z-]+)` \|", page, re.MULTILINE) == list(Rule)
+    documented = re.findall(r"^\| `((?:topic|source|table)-[a-z-]+)` \|", page, re.MULTILINE)
+    assert documented == [*topics.Rule, *postgres_doctor.Rule]

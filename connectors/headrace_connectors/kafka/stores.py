@@ -18,6 +18,7 @@ from headrace.config.kafka import KafkaSettings
 from headrace.config.worker_options import IdentitySettings, StorageSettings
 from headrace.core.connect.typed_options import below, parse_options
 from headrace.core.connect.work import Assignment, Task, WorkerState, assign_work
+from headrace.core.doctor.topics import TopicDescription
 from headrace.core.model.errors import Fenced
 from headrace.ports import CompactedLog, FencedLog, LogRecord, TopicPartition, WorkerMember
 from headrace_connectors.kafka.aiokafka_patches import stop_client
@@ -26,7 +27,7 @@ from headrace_connectors.kafka.group_offsets import KafkaGroupOffsets
 from headrace_connectors.kafka.log import KafkaFencedLog, KafkaLog, LogTopic
 from headrace_connectors.kafka.preflight import check_brokers
 from headrace_connectors.kafka.settings import client_arguments, group_arguments, topic_arguments
-from headrace_connectors.kafka.topics import admin_client
+from headrace_connectors.kafka.topics import admin_client, cleanup_policies
 from headrace_connectors.kafka.worker_member import KafkaWorkerMember
 
 _CONFIG, _STATUS = "config.storage", "status.storage"
@@ -59,6 +60,39 @@ class KafkaTopicOffsets:
         finally:
             await stop_client(consumer)
         return {TopicPartition(partition.topic, partition.partition): end for partition, end in ends.items()}
+
+    async def describe(self, pattern: str) -> Sequence[TopicDescription]:
+        """Return the matching topics by name. Raises Retriable, ConfigError or Fatal."""
+        consumer = AIOKafkaConsumer(**self._arguments, enable_auto_commit=False)
+        try:
+            await consumer.start()
+            async with admin_client(self._arguments) as admin:
+                topics = sorted(topic for topic in await admin.list_topics() if re.fullmatch(pattern, topic))
+                if not topics:
+                    return ()
+                described = await admin.describe_topics(topics)
+                policies = await cleanup_policies(admin, topics)
+                cluster: Mapping[str, Any] = await admin.describe_cluster()
+            partitions = [
+                ClientPartition(topic["topic"], partition["partition"])
+                for topic in described
+                for partition in topic["partitions"]
+            ]
+            begins = await consumer.beginning_offsets(partitions)
+        except (KafkaError, OSError) as error:
+            raise headrace_error(error, "describing topics") from error
+        finally:
+            await stop_client(consumer)
+        return [
+            TopicDescription(
+                topic["topic"],
+                {place.partition: begin for place, begin in begins.items() if place.topic == topic["topic"]},
+                min(len(partition["replicas"]) for partition in topic["partitions"]),
+                policies[topic["topic"]],
+                len(cluster["brokers"]),
+            )
+            for topic in sorted(described, key=lambda topic: str(topic["topic"]))
+        ]
 
 
 class KafkaCluster:

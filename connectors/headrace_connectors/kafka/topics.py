@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from math import inf
 from typing import Any
@@ -71,11 +71,19 @@ class CompactedTopics:
 
     async def _read_policy(self, topic: str) -> str:
         async with admin_client(self._arguments) as admin:
-            [answer] = await admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic, {POLICY: None})])
-        [(code, message, _, _, entries)] = answer.resources
-        if code:
-            raise for_code(code)(message)
-        return next((str(entry[1]) for entry in entries if entry[0] == POLICY), "")
+            return (await cleanup_policies(admin, [topic]))[topic]
+
+
+async def cleanup_policies(admin: AIOKafkaAdminClient, topics: Sequence[str]) -> Mapping[str, str]:
+    """Return ``cleanup.policy`` of each topic. Raises KafkaError."""
+    resources = [ConfigResource(ConfigResourceType.TOPIC, topic, {POLICY: None}) for topic in topics]
+    policies = {}
+    for answer in await admin.describe_configs(resources):
+        for code, message, _, topic, entries in answer.resources:
+            if code:
+                raise for_code(code)(message)
+            policies[topic] = next((str(entry[1]) for entry in entries if entry[0] == POLICY), "")
+    return policies
 
 
 @asynccontextmanager

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from headrace.config.kafka import KafkaSettings
+from headrace.core.doctor.topics import TopicDescription
 from headrace.core.model.errors import Fatal, Fenced, Retriable
 from headrace.ports import LogRecord, TopicPartition
 from headrace_dev.memory.group import MemoryGroup, MemoryMember
@@ -120,6 +121,13 @@ class MemoryTopicOffsets:
     async def ends(self, pattern: str) -> Mapping[TopicPartition, int]:
         """Return the ends of the topics that match."""
         return {partition: end for partition, end in self.offsets.items() if re.fullmatch(pattern, partition.topic)}
+
+    async def describe(self, pattern: str) -> Sequence[TopicDescription]:
+        """Return the topics that match: complete ones of a cluster with one broker."""
+        found: dict[str, dict[int, int]] = {}
+        for topic, partition in await self.ends(pattern):
+            found.setdefault(topic, {})[partition] = 0
+        return [TopicDescription(topic, begins, 1, "delete", 1) for topic, begins in sorted(found.items())]
 
 
 class MemoryStores:

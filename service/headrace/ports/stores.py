@@ -7,6 +7,7 @@ from typing import Protocol
 
 from headrace.config.kafka import KafkaSettings
 from headrace.core.connect.work import Assignment, Task
+from headrace.core.doctor.topics import TopicDescription
 from headrace.ports.feed import TopicPartition
 
 LogRecord = tuple[str, bytes | None]
@@ -92,6 +93,9 @@ class TopicOffsets(Protocol):
 
         Raises Retriable when the brokers do not answer.
         """
+
+    async def describe(self, pattern: str) -> Sequence[TopicDescription]:
+        """The topics whose whole name matches, by name. Raises Retriable when the brokers do not answer."""
 
 
 class Stores(Protocol):

@@ -358,7 +358,7 @@ OPERATIONS: Mapping[str, RestOperation] = {
     ),
     "get /connectors/{name}/doctor": RestOperation(
         Tag.CONNECTORS,
-        "What will go wrong with the connector, the worst first: its source database is looked at",
+        "What will go wrong with the connector, the worst first: its topics and source database are looked at",
         {200: ("Diagnosis", _ref("Diagnosis"))},
     ),
     "post /connectors/{name}/tables/{table}/restart": RestOperation(

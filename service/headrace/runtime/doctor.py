@@ -1,6 +1,7 @@
 """Looks at the parts of a connector's pipeline, for ``headrace doctor`` and for the REST API. Nothing is changed.
 
-Tests: ``tests/rest/test_doctor.py``, ``tests/integration/test_doctor_postgres.py``.
+Tests: ``tests/rest/test_doctor.py``, ``tests/integration/test_doctor_postgres.py``,
+``tests/integration/test_doctor_topics.py``.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from headrace.config import SinkConnectorConfig
+from headrace.core.doctor import topics
 from headrace.core.doctor.findings import Finding, Severity, by_harm
+from headrace.core.doctor.topics import TopicDescription
 from headrace.core.model.errors import HeadraceError
 from headrace.core.model.events import TableId
 from headrace.core.reselect.options import DatabaseOptions
@@ -46,29 +49,31 @@ class Doctor:
 
     async def diagnose(self, connector: SinkConnectorConfig) -> Diagnosis:
         """Look at what the connector names. What does not answer is part of the diagnosis, and no error."""
+        findings: list[Finding] = []
         not_looked_at: list[str] = []
-        topics: Sequence[str] = []
+        described: Sequence[TopicDescription] = ()
         wanted = connector.framework.topics
         pattern = wanted.pattern or "|".join(map(re.escape, wanted.names))
         try:
-            ends = await self._stores.topic_offsets(connector.name, connector.kafka).ends(pattern)
-            topics = sorted({partition.topic for partition in ends})
+            described = await self._stores.topic_offsets(connector.name, connector.kafka).describe(pattern)
+            groups = self._stores.group_offsets(connector.name, connector.kafka)
+            findings += topics.findings(described, wanted.names, await groups.committed(connector.group_id))
         except HeadraceError as error:
-            not_looked_at.append(f"tables: {error}")
+            not_looked_at.append(f"topics: {error}")
         reselect = connector.reselect
         databases = reselect.databases or ((reselect.database,) if reselect.database else ())
         if not databases:
             not_looked_at.append("source: the connector names no database; set reselect.database.*")
-        findings: list[Finding] = []
+        names = [topic.topic for topic in described]
         for database in databases:
             try:
-                findings += await asyncio.to_thread(self._look_at_source, connector, database, topics)
+                findings += await asyncio.to_thread(self._look_at_source, connector, database, names)
             except HeadraceError as error:
                 not_looked_at.append(f"source: {error}")
         return Diagnosis(by_harm(findings), not_looked_at)
 
     def _look_at_source(
-        self, connector: SinkConnectorConfig, database: DatabaseOptions, topics: Sequence[str]
+        self, connector: SinkConnectorConfig, database: DatabaseOptions, names: Sequence[str]
     ) -> Sequence[Finding]:
         """Return the findings of a database. Raises HeadraceError if it does not answer, or is of another type."""
         alone = replace(connector.reselect, database=database, databases=(), read_from="primary")
@@ -77,7 +82,7 @@ class Doctor:
             if not isinstance(source, ExaminedSource):
                 raise Unsupported(f"reselect.database.type={database.type} is not looked at by this release")
             source.check()
-            return source.findings(_tables(connector, database, source, topics))
+            return source.findings(_tables(connector, database, source, names))
         finally:
             source.close()
 
@@ -87,10 +92,10 @@ class Unsupported(HeadraceError):
 
 
 def _tables(
-    connector: SinkConnectorConfig, database: DatabaseOptions, source: RowSource, topics: Sequence[str]
+    connector: SinkConnectorConfig, database: DatabaseOptions, source: RowSource, names: Sequence[str]
 ) -> list[TableId]:
     """Return the tables of this database that the topics have by their names."""
     if not isinstance(source, TableSource):
         return []
     tables = SourceTables([(database, source)], sink_task_options(connector).naming, lambda _: ())
-    return list(dict.fromkeys(table for topic in topics for table, _ in tables.of(topic)))
+    return list(dict.fromkeys(table for name in names for table, _ in tables.of(name)))
