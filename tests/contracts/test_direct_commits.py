@@ -399,11 +399,16 @@ def test_indexes_share_their_memory(shop: Shop, commits: Commits, monkeypatch: p
     assert shops[0].rows()[101] == ("merged", "o", 1)
 
 
+@pytest.mark.parametrize("row_group", [small_files.ROW_GROUP_BYTES, 1], ids=["", "row groups"])
 @pytest.mark.parametrize("added", [None, "ALTER TABLE {table} ADD COLUMNS (more STRUCT<a: INT>)"], ids=["", "column"])
 def test_small_files_are_merged_without_a_job(
-    shop: Shop, commits: Commits, monkeypatch: pytest.MonkeyPatch, added: str | None
+    shop: Shop, commits: Commits, monkeypatch: pytest.MonkeyPatch, added: str | None, row_group: int
 ) -> None:
-    """Rows, ids and the numbers of their last changes stay; deleted rows and their vectors are gone."""
+    """Rows, ids and the numbers of their last changes stay; deleted rows and their vectors are gone.
+
+    Spark reads each row group in a task of its own, which begins where the manifest says.
+    """
+    monkeypatch.setattr(small_files, "ROW_GROUP_BYTES", row_group)
     monkeypatch.setattr(compaction_plan, "FAN_OUT", 2)
     monkeypatch.setattr(upkeep, "COMMITS_UNTIL_COMPACTION", 3)
     table = shop.open()
@@ -414,13 +419,15 @@ def test_small_files_are_merged_without_a_job(
         shop.sql(added)
         table = shop.open()
     lineage = f"SELECT id, _row_id, _last_updated_sequence_number FROM lake.shop.`{shop.name}` ORDER BY id"
+    shop.sql("ALTER TABLE {table} SET TBLPROPERTIES ('read.split.target-size' = '1')")
     apply(table, item(3, "newer", position=12))
     rows, before = shop.rows(), shop.warehouse.sql(lineage).to_pylist()
     monkeypatch.setattr(IcebergCompaction, "rewrite", None)
     table.maintain(NOW, 7 * DAY)
     assert shop.rows() == rows
     assert shop.warehouse.sql(lineage).to_pylist() == before
-    assert len(shop.warehouse.sql(f"SELECT * FROM lake.shop.`{shop.name}`.files")) == 1
+    [[offsets]] = shop.warehouse.sql(f"SELECT split_offsets FROM lake.shop.`{shop.name}`.files").to_pydict().values()
+    assert (len(offsets) > 1) == (row_group == 1)
     assert table.reached("connect-sink") == {}
     assert apply(table, item(3, "last", position=13), delete({"id": 1}, position=13)) == (1, 1)
     assert shop.rows() == {**{key: rows[key] for key in rows if key not in (1, 3)}, 3: ("last", "o", 1)}
@@ -430,7 +437,7 @@ def test_files_that_are_large_in_memory_are_left_to_spark(shop: Shop, monkeypatc
     """However small they are compressed."""
     monkeypatch.setattr(compaction_plan, "FAN_OUT", 2)
     monkeypatch.setattr(upkeep, "COMMITS_UNTIL_COMPACTION", 3)
-    monkeypatch.setattr(small_files, "MOST_UNPACKED", 20_000)
+    monkeypatch.setattr(small_files, "MOST_UNPACKED", 10_000)
     table = shop.open()
     table.evolve(ITEM, ["id"])
     for number in range(3):

@@ -1,4 +1,4 @@
-"""A batch's rows as a Parquet file of an Iceberg table, with the metrics of its manifest entry. Pure.
+"""Rows as a Parquet file of an Iceberg table, with the metrics of its manifest entry. Pure.
 
 Iceberg identifies columns by the ids in the file. The metrics are those of Iceberg's own writers: counts, and bounds by
 the table's metrics modes (https://iceberg.apache.org/spec/#appendix-d-single-value-serialization); columns inside
@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -45,11 +46,17 @@ class ColumnMetrics:
 
 @dataclass(frozen=True, slots=True)
 class ParquetFile:
-    """``columns`` has the metrics by field id."""
+    """``columns`` has the metrics by field id, ``row_groups`` the offsets at which they begin.
+
+    The content of a large file is in ``path``, a file of this machine.
+    """
 
     content: bytes
+    size: int
     rows: int
+    row_groups: Sequence[int]
     columns: Mapping[int, ColumnMetrics]
+    path: Path | None = None
 
 
 _TYPES = {
@@ -133,32 +140,67 @@ def is_type(iceberg_type: Any, data_type: pa.DataType) -> bool:
 def write_file(
     rows: pa.Table, schema: Mapping[str, Any], modes: Mapping[str, str], compression: str = "zstd"
 ) -> ParquetFile:
-    """Write ``rows`` in one row group.
+    """Write ``rows`` in one row group, into memory.
 
     ``schema`` is the table's, as Iceberg's JSON, and ``modes`` are the metrics modes by column. A column ``_row_id``
     has the ids of rows that existed before, ``_last_updated_sequence_number`` the snapshots that changed them last.
     """
-    ids = {column["name"]: (column["id"], column["type"]) for column in schema["fields"]}
-    ids |= {ROW_ID: (ROW_ID_FIELD, "long"), SEQUENCE: (SEQUENCE_FIELD, "long")}
-    fields = [_with_field_id(field, *ids[field.name]) for field in rows.schema]
     sink = pa.BufferOutputStream()
-    pq.write_table(
-        rows.cast(pa.schema(fields)),
-        sink,
-        compression=compression,
-        store_decimal_as_integer=True,
-        row_group_size=max(1, rows.num_rows),
-    )
+    _write(sink, rows.schema, [rows], schema, compression)
     content = sink.getvalue()
     metadata = pq.read_metadata(pa.BufferReader(content))
+    return _described(content.to_pybytes(), content.size, metadata, rows.schema, schema, modes)
+
+
+def write_large_file(
+    path: Path,
+    columns: pa.Schema,
+    row_groups: Iterable[pa.Table],
+    schema: Mapping[str, Any],
+    modes: Mapping[str, str],
+    compression: str = "zstd",
+) -> ParquetFile:
+    """Write row groups, which have these ``columns``, into a file of this machine; else like ``write_file``."""
+    _write(path, columns, row_groups, schema, compression)
+    described = _described(b"", path.stat().st_size, pq.read_metadata(path), columns, schema, modes)
+    return replace(described, path=path)
+
+
+def _write(
+    sink: Any, columns: pa.Schema, row_groups: Iterable[pa.Table], schema: Mapping[str, Any], compression: str
+) -> None:
+    ids = _field_ids(schema)
+    fields = pa.schema([_with_field_id(field, *ids[field.name]) for field in columns])
+    with pq.ParquetWriter(sink, fields, compression=compression, store_decimal_as_integer=True) as writer:
+        for rows in row_groups:
+            writer.write_table(rows.cast(fields), row_group_size=max(1, rows.num_rows))
+
+
+def _described(
+    content: bytes, size: int, metadata: Any, written: pa.Schema, schema: Mapping[str, Any], modes: Mapping[str, str]
+) -> ParquetFile:
+    ids = _field_ids(schema)
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
     columns, leaf = {}, 0
-    for field in rows.schema:
+    for field in written:
         mode = modes.get(field.name, "none")  # none for the row ids
         if mode != "none" and not pa.types.is_nested(field.type):
             field_id, iceberg_type = ids[field.name]
-            columns[field_id] = _metrics(metadata.row_group(0).column(leaf), iceberg_type, mode)
+            columns[field_id] = _metrics([group.column(leaf) for group in groups], iceberg_type, mode)
         leaf += _leaves(field.type)
-    return ParquetFile(content.to_pybytes(), rows.num_rows, columns)
+    return ParquetFile(content, size, metadata.num_rows, list(map(_begin, groups)), columns)
+
+
+def _field_ids(schema: Mapping[str, Any]) -> dict[str, tuple[int, Any]]:
+    """Return id and type of the columns that a file may have."""
+    ids = {column["name"]: (column["id"], column["type"]) for column in schema["fields"]}
+    return ids | {ROW_ID: (ROW_ID_FIELD, "long"), SEQUENCE: (SEQUENCE_FIELD, "long")}
+
+
+def _begin(row_group: Any) -> int:
+    """Return the offset of the first page of a row group."""
+    first = row_group.column(0)
+    return int(min(filter(None, (first.dictionary_page_offset, first.data_page_offset))))
 
 
 def _with_field_id(field: pa.Field, field_id: int, iceberg_type: Any) -> pa.Field:
@@ -188,16 +230,21 @@ def _leaves(data_type: pa.DataType) -> int:
     return sum(_leaves(data_type.field(index).type) for index in range(data_type.num_fields))
 
 
-def _metrics(chunk: Any, iceberg_type: str, mode: str) -> ColumnMetrics:
-    statistics, size, values = chunk.statistics, chunk.total_compressed_size, chunk.num_values
-    if statistics is None or not statistics.has_null_count:
+def _metrics(chunks: Sequence[Any], iceberg_type: str, mode: str) -> ColumnMetrics:
+    """Return the metrics of a column from those of its chunks, one for each row group."""
+    size, values = (sum(getattr(chunk, name) for chunk in chunks) for name in ("total_compressed_size", "num_values"))
+    found = [chunk.statistics for chunk in chunks]
+    if any(statistics is None or not statistics.has_null_count for statistics in found):
         return ColumnMetrics(size, values, 0)
-    counts = ColumnMetrics(size, values, statistics.null_count)
-    if mode == "counts" or not statistics.has_min_max:
+    counts = ColumnMetrics(size, values, sum(statistics.null_count for statistics in found))
+    of_values = [statistics for statistics in found if statistics.num_values]  # the others have nulls only
+    if mode == "counts" or not of_values or not all(statistics.has_min_max for statistics in of_values):
         return counts
     cut = _TRUNCATE.fullmatch(mode)
     width = int(cut[1]) if cut else None
-    lower, upper = statistics.min_raw, statistics.max_raw
+    order = _signed if iceberg_type.startswith("decimal") else lambda value: value
+    lower = min((statistics.min_raw for statistics in of_values), key=order)
+    upper = max((statistics.max_raw for statistics in of_values), key=order)
     if iceberg_type == "string":
         bounds = lower.decode()[:width].encode(), _upper_text(upper.decode(), width)
     elif iceberg_type == "binary":
@@ -221,8 +268,13 @@ def _bound(value: Any, iceberg_type: str) -> bytes:
         case "double":
             return struct.pack("<d", value)
     # A decimal: the unscaled number in as few bytes as possible.
-    unscaled = int.from_bytes(value, "big", signed=True) if isinstance(value, bytes) else value
+    unscaled = _signed(value)
     return int.to_bytes(unscaled, (unscaled + (unscaled < 0)).bit_length() // 8 + 1, "big", signed=True)
+
+
+def _signed(value: Any) -> int:
+    """Return the unscaled number of a decimal, which Parquet has as a number or as bytes."""
+    return int.from_bytes(value, "big", signed=True) if isinstance(value, bytes) else int(value)
 
 
 def _upper_text(text: str, width: int | None) -> bytes | None:

@@ -91,7 +91,9 @@ class NewFile:
             }
         return {
             "partition": self.partition,
-            "size": len(self.rows.content),
+            "size": self.rows.size,
+            "row-groups": list(self.rows.row_groups),
+            **({} if self.rows.path is None else {"file": str(self.rows.path)}),
             "rows": self.rows.rows,
             "columns": columns,
         }
@@ -197,7 +199,7 @@ class DirectTable:
         self._snapshot = snapshot.id
         stored, row_id = [], result.get("first-row-id", 0)
         for file, path in zip(files, result.get("files", ()), strict=True):
-            size, rows = len(file.rows.content), file.rows.rows
+            size, rows = file.rows.size, file.rows.rows
             stored.append(StoredFile(path, file.partition, size, rows, row_id, snapshot.sequence, None))
             row_id += rows
         places = [VectorFile(**place) for place in result.get("vectors", ())]
@@ -212,15 +214,15 @@ class DirectTable:
             return BitMap64(deletion_vectors.decode(content).tolist())
 
     @contextmanager
-    def open(self, file: StoredFile) -> Iterator[pq.ParquetFile]:
-        """Open a data file."""
+    def open(self, file: StoredFile, metadata: pq.FileMetaData | None = None) -> Iterator[pq.ParquetFile]:
+        """Open a data file. ``metadata`` is its footer, if that is known."""
         with self._calling(), _damage_of(file.path, self._name):
             source = (
                 pa.memory_map("/" + file.path.removeprefix("file:").lstrip("/"))
                 if file.path.startswith(_LOCAL)
                 else pa.PythonFile(_JavaFile(self._table.loaded.io().newInputFile(file.path).newStream(), file.size))
             )
-            with closing(source), pq.ParquetFile(source) as parquet:
+            with closing(source), pq.ParquetFile(source, metadata=metadata) as parquet:
                 yield parquet
 
 

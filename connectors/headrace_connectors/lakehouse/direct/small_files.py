@@ -1,8 +1,9 @@
 """Merges small files of an Iceberg table without a Spark job: the rows of several files become one file.
 
-A job for a few hundred rows costs more than the commits that wrote them. Here PyArrow reads the files and writes the
-new one, which takes milliseconds, so the writer may wait for all of it. Rows keep their ids and the numbers of the
-snapshots that changed them (https://iceberg.apache.org/spec/#row-lineage).
+A job costs more than the commits that wrote the rows. Here PyArrow reads the files one by one, and writes the new one
+to this machine, a row group at a time. That takes milliseconds for hundreds of rows and two seconds for a million, so
+the writer may wait for all of it. Rows keep their ids and the numbers of the snapshots that changed them
+(https://iceberg.apache.org/spec/#row-lineage).
 
 Tests: ``tests/contracts/test_direct_commits.py``.
 """
@@ -10,12 +11,15 @@ Tests: ``tests/contracts/test_direct_commits.py``.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from headrace_connectors.lakehouse.compaction_plan import DataFile, Rewrite, plan
 from headrace_connectors.lakehouse.direct.data_file import (
@@ -25,7 +29,7 @@ from headrace_connectors.lakehouse.direct.data_file import (
     SEQUENCE_FIELD,
     column_names,
     is_type,
-    write_file,
+    write_large_file,
 )
 from headrace_connectors.lakehouse.direct.direct_table import (
     DirectTable,
@@ -34,16 +38,19 @@ from headrace_connectors.lakehouse.direct.direct_table import (
     TableState,
     Unavailable,
 )
+from headrace_connectors.lakehouse.failures import translate_errors
 from headrace_connectors.lakehouse.iceberg_table import IcebergName
 from headrace_connectors.lakehouse.table_format import ExclusiveCommit
 from headrace_connectors.lakehouse.table_session import TableSession
 
-MOST_BYTES = 8 * 2**20
+MOST_BYTES = 64 * 2**20
 """Of the live rows that one rewrite merges while the writer waits."""
 
-
 MOST_UNPACKED = 64 * 2**20
-"""Of the same rows in memory: texts that repeat are compressed to a hundredth."""
+"""Of the rows of one file in memory: texts that repeat are compressed to a hundredth."""
+
+ROW_GROUP_BYTES = 64 * 2**20
+"""Of the rows of a row group in memory."""
 
 
 class MergedFiles(NamedTuple):
@@ -95,49 +102,101 @@ class SmallFiles:
         files = [file for file in state.files if file.path in chosen]
         if state.refused is not None or len(files) < len(chosen):
             return False
-        pieces, left = [], MOST_UNPACKED
-        for file in files:
-            rows = _live_rows(table, state, file, left)
-            if rows is None:
-                return False
-            pieces.append(rows)
-            left -= rows.nbytes
-        merged = pa.concat_tables(pieces, promote_options="default")  # a file may lack columns that were added later
-        new = []
-        if len(merged):
-            rows = write_file(merged, state.schema, state.metrics, state.compression)
-            new = [NewFile(files[0].partition, rows)]
-        table.commit(new, [], properties, [file.path for file in files])
+        footers = {file.path: _footer(table, file) for file in files}
+        columns = _columns(state, list(footers.values()))
+        if columns is None:
+            return False
+
+        def rows() -> Iterator[pa.Table]:
+            for file in files:
+                with table.open(file, footers[file.path].metadata) as parquet:
+                    live = _live_rows(table, columns, file, parquet)
+                yield live  # outside: an error of the new file is none of this one
+
+        with (
+            TemporaryDirectory(prefix="headrace-", dir=self._session.folder) as folder,
+            translate_errors(str(self._name)),
+        ):
+            merged = write_large_file(
+                Path(folder, "rows.parquet"),
+                columns.schema,
+                _row_groups(rows()),
+                state.schema,
+                state.metrics,
+                state.compression,
+            )
+            new = [NewFile(files[0].partition, merged)] if merged.rows else []
+            table.commit(new, [], properties, [file.path for file in files])
         return True
 
 
-def _live_rows(table: DirectTable, state: TableState, file: StoredFile, most: int) -> pa.Table | None:
-    """Return the live rows of a file with their lineage.
+class _Footer(NamedTuple):
+    """The metadata of a Parquet file, its columns, and their names by Iceberg's ids."""
 
-    None if the columns of the table have other types or defaults, or if the file has more than ``most`` bytes when it
-    is unpacked.
-    """
+    metadata: pq.FileMetaData
+    schema: pa.Schema
+    names: Mapping[int, str]
+
+
+def _footer(table: DirectTable, file: StoredFile) -> _Footer:
     with table.open(file) as parquet:
-        groups = range(parquet.metadata.num_row_groups)
-        if sum(parquet.metadata.row_group(number).total_byte_size for number in groups) > most:
+        return _Footer(parquet.metadata, parquet.schema_arrow, column_names(parquet))
+
+
+class _Columns(NamedTuple):
+    """The columns of the new file, and Iceberg's ids of those that are no lineage."""
+
+    schema: pa.Schema
+    ids: Mapping[str, int]
+
+
+def _columns(state: TableState, footers: Sequence[_Footer]) -> _Columns | None:
+    """Return those columns of the table that any of the files has.
+
+    None if they have other types than the table or defaults, or if a file is too large when it is unpacked.
+    """
+    types: dict[str, pa.DataType] = {}
+    for metadata, stored, names in footers:
+        groups = range(metadata.num_row_groups)
+        if sum(metadata.row_group(number).total_byte_size for number in groups) > MOST_UNPACKED:
             return None
-        names = column_names(parquet)
-        stored = parquet.read()
-    columns = {}
-    for column in state.schema["fields"]:
-        name = names.get(column["id"])
-        if name is None and column.get("initial-default") is not None:
-            return None
-        if name is not None:
-            if not is_type(column["type"], stored[name].type):
+        for column in state.schema["fields"]:
+            name = names.get(column["id"])
+            if name is None and column.get("initial-default") is not None:
                 return None
-            columns[column["name"]] = stored[name]
+            if name is not None:
+                types[column["name"]] = stored.field(name).type
+                if not is_type(column["type"], types[column["name"]]):
+                    return None
+    ids = {column["name"]: column["id"] for column in state.schema["fields"] if column["name"] in types}
+    lineage = [(ROW_ID, pa.int64()), (SEQUENCE, pa.int64())]
+    return _Columns(pa.schema([*((name, types[name]) for name in ids), *lineage]), ids)
+
+
+def _row_groups(pieces: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Join pieces to row groups, which readers read as a whole."""
+    waiting: list[pa.Table] = []
+    for piece in pieces:
+        if waiting and sum(rows.nbytes for rows in waiting) + piece.nbytes > ROW_GROUP_BYTES:
+            yield pa.concat_tables(waiting)
+            waiting = []
+        waiting.append(piece)
+    yield pa.concat_tables(waiting)
+
+
+def _live_rows(table: DirectTable, columns: _Columns, file: StoredFile, parquet: pq.ParquetFile) -> pa.Table:
+    """Return the live rows of a file with their lineage; a column that it lacks is null in them."""
+    names, stored = column_names(parquet), parquet.read()
     rows = np.arange(file.rows)
-    places = pa.array(file.first_row_id + rows)
     ids = stored[names[ROW_ID_FIELD]] if ROW_ID_FIELD in names else pa.nulls(file.rows, pa.int64())
     numbers = stored[names[SEQUENCE_FIELD]] if SEQUENCE_FIELD in names else pa.nulls(file.rows, pa.int64())
-    columns[ROW_ID] = pc.coalesce(ids, places)
-    columns[SEQUENCE] = pc.fill_null(numbers, file.sequence)
+    arrays = [
+        stored[names[field_id]].cast(columns.schema.field(name).type)  # the names of a list's elements may differ
+        if field_id in names
+        else pa.nulls(file.rows, columns.schema.field(name).type)
+        for name, field_id in columns.ids.items()
+    ]
+    arrays += [pc.coalesce(ids, pa.array(file.first_row_id + rows)), pc.fill_null(numbers, file.sequence)]
     live = np.ones(file.rows, np.bool_)
     live[np.frombuffer(table.read_vector(file.vector).to_array(), np.uint64)] = False
-    return pa.table(columns).filter(pa.array(live))
+    return pa.table(arrays, columns.schema).filter(pa.array(live))

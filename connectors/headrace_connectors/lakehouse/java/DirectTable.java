@@ -1,5 +1,6 @@
 package headrace;
 
+import com.fasterxml.jackson.core.type.TypeReference;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ArrayNode;
@@ -7,6 +8,8 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.IOException;
 import java.lang.reflect.Method;
 import java.nio.ByteBuffer;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.HashSet;
@@ -72,6 +75,7 @@ import org.apache.iceberg.types.Types;
  */
 public final class DirectTable {
     private static final ObjectMapper JSON = new ObjectMapper();
+    private static final TypeReference<List<Long>> OFFSETS = new TypeReference<>() {};
     private static final String VECTOR = "deletion-vector-v1";
     private static final int ROW_POSITION = 2147483645; // field id, by the specification of Puffin's blob
 
@@ -308,8 +312,8 @@ public final class DirectTable {
      * Commit, and return the new snapshot as JSON: its id, sequence number and summary, and the locations of the new data
      * files with the first row id of the first.
      *
-     * <p>The request is the length of a header (four bytes), the header as JSON, the data files, and the vectors. Files
-     * that the header names as "removed" are replaced by the data files, with equal rows. Throws CommitFailedException if
+     * <p>The request is the length of a header (four bytes), the header as JSON, the data files without those that are
+     * files of this machine, and the vectors. Files that the header names as "removed" are replaced by the data files, with equal rows. Throws CommitFailedException if
      * the table is not as known, and CommitStateUnknownException.
      */
     public String commit(byte[] request) throws IOException, ReflectiveOperationException {
@@ -410,14 +414,14 @@ public final class DirectTable {
                     String location = spec.isPartitioned()
                             ? table.locationProvider().newDataLocation(spec, partition, file)
                             : table.locationProvider().newDataLocation(file);
-                    store(location, entry.get("size").asInt());
+                    store(location, entry);
                     DataFile added = DataFiles.builder(spec)
                             .withPath(location)
                             .withFormat(FileFormat.PARQUET)
                             .withFileSizeInBytes(entry.get("size").asLong())
                             .withPartition(partition)
                             .withMetrics(metrics(entry))
-                            .withSplitOffsets(List.of(4L)) // the only row group follows the magic number
+                            .withSplitOffsets(JSON.convertValue(entry.get("row-groups"), OFFSETS))
                             .build();
                     summary.addedFile(spec, added);
                     locations.add(location);
@@ -667,12 +671,18 @@ public final class DirectTable {
             return ByteBuffer.wrap(HexFormat.of().parseHex(hex.asText()));
         }
 
-        private void store(String location, int size) throws IOException {
+        /** Write a data file, from a file of this machine if the request names one. */
+        private void store(String location, JsonNode entry) throws IOException {
             written.add(location);
             try (PositionOutputStream stream = io.newOutputFile(location).create()) {
-                stream.write(request, offset, size);
+                if (entry.has("file")) {
+                    Files.copy(Path.of(entry.get("file").asText()), stream);
+                } else {
+                    int size = entry.get("size").asInt();
+                    stream.write(request, offset, size);
+                    offset += size;
+                }
             }
-            offset += size;
         }
 
         private void removeFiles() {

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -21,6 +23,7 @@ from headrace_connectors.lakehouse.direct.data_file import (
     column_names,
     unsuitable_columns,
     write_file,
+    write_large_file,
 )
 
 TYPES: list[tuple[str, pa.DataType, list[Any]]] = [
@@ -170,3 +173,33 @@ def test_only_spark_refuses_nulls_in_required_columns(depth: int) -> None:
     stored = table_schema(("c", kind))
     stored["fields"][0]["required"] = not depth
     assert unsuitable_columns(stored, pa.schema([])) == "it has required columns"
+
+
+def test_a_file_of_several_row_groups_has_the_metrics_of_all_its_rows(tmp_path: Path) -> None:
+    """Decimals are compared as numbers. A group of nulls has no bounds, and needs none."""
+    rows = pa.table(
+        {
+            "amount": pa.array([Decimal("-2.50"), Decimal("1.00"), None, None, Decimal("3.00")], pa.decimal128(20, 2)),
+            "name": pa.array(["m", "z", None, None, "a"]),
+            "count": pa.array([-1, 3, None, None, 2], pa.int64()),
+        }
+    )
+    schema = table_schema(("amount", "decimal(20, 2)"), ("name", "string"), ("count", "long"))
+    modes = dict.fromkeys(rows.column_names, "full")
+    groups = [rows.slice(0, 2), rows.slice(2, 2), rows.slice(4, 1)]
+    large, small = (
+        write_large_file(tmp_path / "rows.parquet", rows.schema, groups, schema, modes),
+        write_file(rows, schema, modes),
+    )
+    assert {column: replace(metrics, size=0) for column, metrics in large.columns.items()} == {
+        column: replace(metrics, size=0) for column, metrics in small.columns.items()
+    }
+    stored = pq.ParquetFile(tmp_path / "rows.parquet")
+    assert pq.read_table(tmp_path / "rows.parquet").cast(rows.schema).equals(rows)
+    assert (large.rows, large.size, len(large.row_groups)) == (5, (tmp_path / "rows.parquet").stat().st_size, 3)
+    assert list(large.row_groups) == [first_page(stored.metadata.row_group(number).column(0)) for number in range(3)]
+    assert list(small.row_groups) == [4]
+
+
+def first_page(chunk: Any) -> int:
+    return min(offset for offset in (chunk.dictionary_page_offset, chunk.data_page_offset) if offset)
