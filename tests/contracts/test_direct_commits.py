@@ -426,8 +426,9 @@ def test_small_files_are_merged_without_a_job(
     table.maintain(NOW, 7 * DAY)
     assert shop.rows() == rows
     assert shop.warehouse.sql(lineage).to_pylist() == before
-    [[offsets]] = shop.warehouse.sql(f"SELECT split_offsets FROM lake.shop.`{shop.name}`.files").to_pydict().values()
-    assert (len(offsets) > 1) == (row_group == 1)
+    # Iceberg returns null for the offsets if they are the only column of the query.
+    [file] = shop.warehouse.sql(f"SELECT file_path, split_offsets FROM lake.shop.`{shop.name}`.files").to_pylist()
+    assert (len(file["split_offsets"]) > 1) == (row_group == 1)
     assert table.reached("connect-sink") == {}
     assert apply(table, item(3, "last", position=13), delete({"id": 1}, position=13)) == (1, 1)
     assert shop.rows() == {**{key: rows[key] for key in rows if key not in (1, 3)}, 3: ("last", "o", 1)}
