@@ -1,7 +1,7 @@
 """Merges small files of an Iceberg table without a Spark job: the rows of several files become one file.
 
-A job costs more than the commits that wrote the rows. Here PyArrow reads the files one by one, and writes the new one
-to this machine, a row group at a time. That takes milliseconds for hundreds of rows and two seconds for a million, so
+A job costs more than the commits that wrote the rows. Here PyArrow reads the files a row group at a time, and so writes
+the new one to this machine. That takes milliseconds for hundreds of rows and two seconds for a million, so
 the writer may wait for all of it. Rows keep their ids and the numbers of the snapshots that changed them
 (https://iceberg.apache.org/spec/#row-lineage).
 
@@ -14,7 +14,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -43,14 +43,14 @@ from headrace_connectors.lakehouse.iceberg_table import IcebergName
 from headrace_connectors.lakehouse.table_format import ExclusiveCommit
 from headrace_connectors.lakehouse.table_session import TableSession
 
-MOST_BYTES = 64 * 2**20
+MOST_BYTES = 96 * 2**20
 """Of the live rows that one rewrite merges while the writer waits."""
 
 MOST_UNPACKED = 64 * 2**20
-"""Of the rows of one file in memory: texts that repeat are compressed to a hundredth."""
+"""Of the rows of a row group in memory: texts that repeat are compressed to a hundredth."""
 
-ROW_GROUP_BYTES = 64 * 2**20
-"""Of the rows of a row group in memory."""
+ROW_GROUP_BYTES = 32 * 2**20
+"""Of the rows of a row group of the new file in memory, so that it can be read again."""
 
 
 class MergedFiles(NamedTuple):
@@ -109,9 +109,13 @@ class SmallFiles:
 
         def rows() -> Iterator[pa.Table]:
             for file in files:
-                with table.open(file, footers[file.path].metadata) as parquet:
-                    live = _live_rows(table, columns, file, parquet)
-                yield live  # outside: an error of the new file is none of this one
+                deleted, first = np.frombuffer(table.read_vector(file.vector).to_array(), np.uint64), 0
+                for number in range(footers[file.path].metadata.num_row_groups):
+                    with table.open(file, footers[file.path].metadata) as parquet:
+                        group = parquet.read_row_group(number)
+                    # Outside of the block: an error of the new file is none of this one.
+                    yield _live_rows(columns, file, footers[file.path].names, group, first, deleted)
+                    first += group.num_rows
 
         with (
             TemporaryDirectory(prefix="headrace-", dir=self._session.folder) as folder,
@@ -153,12 +157,12 @@ class _Columns(NamedTuple):
 def _columns(state: TableState, footers: Sequence[_Footer]) -> _Columns | None:
     """Return those columns of the table that any of the files has.
 
-    None if they have other types than the table or defaults, or if a file is too large when it is unpacked.
+    None if they have other types than the table or defaults, or if a row group is too large when it is unpacked.
     """
     types: dict[str, pa.DataType] = {}
     for metadata, stored, names in footers:
         groups = range(metadata.num_row_groups)
-        if sum(metadata.row_group(number).total_byte_size for number in groups) > MOST_UNPACKED:
+        if any(metadata.row_group(number).total_byte_size > MOST_UNPACKED for number in groups):
             return None
         for column in state.schema["fields"]:
             name = names.get(column["id"])
@@ -184,19 +188,24 @@ def _row_groups(pieces: Iterable[pa.Table]) -> Iterator[pa.Table]:
     yield pa.concat_tables(waiting)
 
 
-def _live_rows(table: DirectTable, columns: _Columns, file: StoredFile, parquet: pq.ParquetFile) -> pa.Table:
-    """Return the live rows of a file with their lineage; a column that it lacks is null in them."""
-    names, stored = column_names(parquet), parquet.read()
-    rows = np.arange(file.rows)
-    ids = stored[names[ROW_ID_FIELD]] if ROW_ID_FIELD in names else pa.nulls(file.rows, pa.int64())
-    numbers = stored[names[SEQUENCE_FIELD]] if SEQUENCE_FIELD in names else pa.nulls(file.rows, pa.int64())
+def _live_rows(
+    columns: _Columns, file: StoredFile, names: Mapping[int, str], group: pa.Table, first: int, deleted: Any
+) -> pa.Table:
+    """Return the live rows of a row group with their lineage; a column that it lacks is null in them.
+
+    ``first`` is the position of its first row in the file, and ``deleted`` are those of the file's deleted rows.
+    """
+    count = group.num_rows
+    ids = group[names[ROW_ID_FIELD]] if ROW_ID_FIELD in names else pa.nulls(count, pa.int64())
+    numbers = group[names[SEQUENCE_FIELD]] if SEQUENCE_FIELD in names else pa.nulls(count, pa.int64())
     arrays = [
-        stored[names[field_id]].cast(columns.schema.field(name).type)  # the names of a list's elements may differ
+        group[names[field_id]].cast(columns.schema.field(name).type)  # the names of a list's elements may differ
         if field_id in names
-        else pa.nulls(file.rows, columns.schema.field(name).type)
+        else pa.nulls(count, columns.schema.field(name).type)
         for name, field_id in columns.ids.items()
     ]
-    arrays += [pc.coalesce(ids, pa.array(file.first_row_id + rows)), pc.fill_null(numbers, file.sequence)]
-    live = np.ones(file.rows, np.bool_)
-    live[np.frombuffer(table.read_vector(file.vector).to_array(), np.uint64)] = False
+    positions = pa.array(file.first_row_id + first + np.arange(count))
+    arrays += [pc.coalesce(ids, positions), pc.fill_null(numbers, file.sequence)]
+    live = np.ones(count, np.bool_)
+    live[deleted[(deleted >= first) & (deleted < first + count)] - np.uint64(first)] = False
     return pa.table(arrays, columns.schema).filter(pa.array(live))
