@@ -68,11 +68,10 @@ async def test_the_overview_says_that_nothing_is_wrong(api: Api) -> None:
 
 
 @pytest.mark.parametrize("path", ["/ui", "/ui/connectors/shop", "/ui/connectors/shop/tables/orders"])
-@pytest.mark.parametrize("end", ["", "/"])
-async def test_every_address_is_relative(api: Api, path: str, end: str) -> None:
-    """So that pages work behind a proxy that adds a prefix, also if the address ends with a slash."""
+async def test_every_address_is_relative(api: Api, path: str) -> None:
+    """So that pages work behind a proxy that adds a prefix."""
     api.tasks.tasks["shop-0"].tables = [table_report("orders")]
-    html = await page(api, path + end)
+    html = await page(api, path)
     addresses = re.findall(r'(?:href|src|sse-connect|hx-put|hx-post)="([^"]*)"', html)
     assert len(addresses) > 8
     for address in addresses:
@@ -80,10 +79,19 @@ async def test_every_address_is_relative(api: Api, path: str, end: str) -> None:
             continue
         assert not address.startswith("/")
         assert not urlsplit(address).scheme
-        target = urlsplit(urljoin(f"http://worker{path}{end}", address)).path
+        target = urlsplit(urljoin(f"http://worker{path}", address)).path
         method = "OPTIONS" if target.startswith("/connectors/") else "HEAD"
         if not target.endswith("/events"):
             assert (await api.call(method, target)).status == 200, target
+
+
+@pytest.mark.parametrize("path", ["/ui/", "/ui/connectors/shop/?table=a"])
+async def test_an_address_that_ends_with_a_slash_is_another_one(api: Api, path: str) -> None:
+    """Events have no slash at their end, and relative addresses in them would be those of another page."""
+    answer = await api.call("GET", path)
+    assert answer.status == 307
+    target = urlsplit(urljoin(f"http://worker/prefix{path}", answer.headers["location"]))
+    assert f"{target.path}?{target.query}".rstrip("?") == f"/prefix{path}".replace("/?", "?").rstrip("/")
 
 
 async def test_texts_of_others_stay_texts() -> None:

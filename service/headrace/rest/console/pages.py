@@ -14,12 +14,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from fastapi import APIRouter, FastAPI, Request, Response
-from fastapi.responses import HTMLResponse
+from fastapi.responses import HTMLResponse, RedirectResponse
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.staticfiles import StaticFiles
@@ -48,6 +49,9 @@ _HEADERS = {
 }
 _SECONDS = 2.0
 """Between two looks at what a page shows."""
+_PAUSE = 20
+"""A look that takes long is repeated less often: this many times its duration later."""
+_CONNECTORS_AT_ONCE = 100
 _STREAM_SECONDS = 300.0
 """A browser connects again afterwards, with credentials that are verified again."""
 
@@ -89,9 +93,7 @@ class Console:
 
     def _overview(self, routes: APIRouter) -> None:
         async def look(request: Request) -> Parts:
-            herder = self._herder
-            statuses = views.statuses(herder.connectors(), herder.status)
-            return {"overview": views.overview(statuses, await self._tables.all(request))}
+            return {"overview": views.overview(await self._statuses(), await self._tables.all(request))}
 
         @routes.get("")
         async def page(request: Request) -> Response:
@@ -101,6 +103,16 @@ class Console:
         async def events(request: Request) -> AsyncIterator[ServerSentEvent]:
             async for event in self._events(request, look):
                 yield event
+
+    async def _statuses(self) -> dict[str, views.Json]:
+        """Return the statuses of connectors by name, without those that have none yet; thousands take a while."""
+        statuses: dict[str, views.Json] = {}
+        for count, name in enumerate(self._herder.connectors(), 1):
+            with suppress(RestError):
+                statuses[name] = entities.connector_state_info(self._herder.status(name))
+            if count % _CONNECTORS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+        return statuses
 
     def _connector(self, routes: APIRouter) -> None:
         async def look(request: Request) -> Parts:
@@ -138,6 +150,8 @@ class Console:
         @routes.get("/connectors/{name}/doctor")
         async def page(name: str, request: Request) -> Response:
             """Looks once, because it asks the database."""
+            if _path(request).endswith("/"):
+                return _without_slash(request)
             try:
                 diagnosis = await self._doctor.diagnose(name)
             except RestError as error:
@@ -170,6 +184,8 @@ class Console:
     # -- how pages are made -------------------------------------------------------------------------------------------
 
     async def _page(self, request: Request, template: str, look: Look, shown: Mapping[str, Any]) -> Response:
+        if _path(request).endswith("/"):
+            return _without_slash(request)
         context = self._context(request)
         parts = await self._render(request, look, context)
         page = self._templates.get_template(template).render(
@@ -188,11 +204,12 @@ class Console:
         sent: dict[str, str] = {}
         ends = time.monotonic() + _STREAM_SECONDS
         while time.monotonic() < ends and not self._worker.stopping:
+            began = time.monotonic()
             for part, content in (await self._render(request, look, context)).items():
                 if sent.get(part) != content:
                     sent[part] = content
                     yield ServerSentEvent(raw_data=content, event=part)
-            await asyncio.sleep(_SECONDS)
+            await asyncio.sleep(max(_SECONDS, _PAUSE * (time.monotonic() - began)))
 
     async def _render(self, request: Request, look: Look, context: Mapping[str, Any]) -> dict[str, str]:
         """Return the HTML of the live parts. ``problem`` says why the others cannot be shown at present."""
@@ -217,15 +234,24 @@ class Console:
         }
 
 
+def _without_slash(request: Request) -> Response:
+    """Redirect a browser from ``/ui/`` to ``/ui``: a page's relative addresses are those of its events as well."""
+    query = f"?{request.url.query}" if request.url.query else ""
+    return RedirectResponse(f"../{_path(request).rstrip('/').rpartition('/')[2]}{query}")
+
+
+def _path(request: Request) -> str:
+    """Return the path of the request as the browser has it."""
+    return str(request.scope["raw_path"].decode("latin-1").partition("?")[0])
+
+
 def _root(request: Request, suffix: str = "") -> str:
     """Return the relative address of the worker's root. ``suffix`` is what the browser's page does not have."""
-    path = request.scope["raw_path"].decode("latin-1").partition("?")[0].removesuffix(suffix)
+    path = _path(request).removesuffix(suffix)
     return "../" * (path.count("/") - 1) or "./"
 
 
 def _events_of(request: Request) -> str:
     """Return the relative address of the events of this page."""
-    path = request.scope["raw_path"].decode("latin-1").partition("?")[0]
     query = f"?{request.url.query}" if request.url.query else ""
-    last = path.rpartition("/")[2]
-    return (f"{last}/events" if last else "events") + query
+    return f"{_path(request).rpartition('/')[2]}/events{query}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -15,9 +15,6 @@ from headrace.core.connect.config_def import ConfigDef, Type
 from headrace.core.connect.connector_plan import without_secrets
 from headrace.core.connect.problems import age_text, parts, problems
 from headrace.core.connect.status import worst_first
-from headrace.core.model.errors import RestError
-from headrace.rest import entities
-from headrace.runtime.worker.herder import ConnectorStateInfo
 
 Json = Mapping[str, Any]
 
@@ -29,17 +26,6 @@ _ORDER = ("FAILED", "RETRYING", "UNASSIGNED", "RESTARTING", "STOPPED", "PAUSED",
 
 def age(seconds: float | None) -> str:
     return "unknown" if seconds is None else age_text(seconds)
-
-
-def statuses(names: Iterable[str], status: Callable[[str], ConnectorStateInfo]) -> dict[str, Json]:
-    """Return the statuses by name, without connectors that have none yet."""
-    found: dict[str, Json] = {}
-    for name in names:
-        try:
-            found[name] = entities.connector_state_info(status(name))
-        except RestError:
-            continue
-    return found
 
 
 def overview(connectors: Mapping[str, Json], tables: Sequence[Json]) -> Json:
