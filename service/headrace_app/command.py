@@ -125,7 +125,7 @@ def worker_config(path: Path, *, distributed: bool) -> WorkerConfig:
 
 
 _COMMANDS = (
-    ("doctor", doctor, True, "look at a connector's topics and source database, and print what will go wrong"),
+    ("doctor", doctor, True, "check a connector's topics and source database, and print what will go wrong"),
     ("verify", verify, True, "compare source tables with lake tables while both change, and repair differences"),
     ("validate", validate, False, "validate connector files as the REST API does, without a worker and without Kafka"),
     ("apply", apply, False, "create, change and delete connectors until they equal connector files, over the REST API"),

@@ -1,4 +1,4 @@
-"""``headrace doctor``: look at the parts of a pipeline, and say what will go wrong."""
+"""``headrace doctor``: check the parts of a pipeline, and report what will go wrong."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from headrace.service import checked_connector
 from headrace_app import composition
 
 DESCRIPTION = """\
-Looks at a connector's topics and source database, and prints what will go wrong, the worst first: what will happen,
-what was seen, and the statement or setting to copy. Nothing is changed. Run it before the connector is created, and
+Checks a connector's topics and source database, and prints what will go wrong, the worst first: the consequence, the
+evidence, and the statement or setting to copy. Nothing is changed. Run it before the connector is created, and
 when something is strange. The database is the one of reselect.database.*, PostgreSQL only; tables are those that the
 topics are named after.
 """
@@ -30,9 +30,9 @@ examples:
 A running worker answers GET /connectors/shop/doctor with the same.
 
 exit status: 0 nothing found; 1 warnings; 2 errors, or the command could not work (usage, configuration); 3 something
-could not be looked at, and nothing worse than a warning was found elsewhere
+could not be checked, and nothing worse than a warning was found elsewhere
 """
-WARNINGS, ERRORS, NOT_LOOKED_AT = 1, 2, 3
+WARNINGS, ERRORS, NOT_CHECKED = 1, 2, 3
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,16 +40,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "connector", type=Path, metavar="CONNECTOR.json", help="file of the connector, as it will be created"
     )
-    parser.add_argument("--json", action="store_true", help="print JSON: findings, and what could not be looked at")
+    parser.add_argument("--json", action="store_true", help="print JSON: findings, and what could not be checked")
 
 
 def doctor(config: WorkerConfig, connector: Path, *, as_json: bool, out: TextIO | None = None) -> int:
     """Print the diagnosis, and return the exit status. Raises ConfigError for an invalid connector."""
     out = out or sys.stdout
-    looked_at = checked_connector(config, connector)
-    print(f"doctor: looking at the topics and the database of {looked_at.name}", file=sys.stderr)
-    look = Doctor(composition.stores(config), lambda _, options: composition.row_source(options))
-    found = asyncio.run(look.diagnose(looked_at))
+    checked = checked_connector(config, connector)
+    print(f"doctor: checking the topics and the database of {checked.name}", file=sys.stderr)
+    diagnosing = Doctor(composition.stores(config), lambda _, options: composition.row_source(options)).diagnose(
+        checked
+    )
+    found = asyncio.run(diagnosing)
     if as_json:
         print(json.dumps(found.document(), indent=2), file=out)
     else:
@@ -57,7 +59,7 @@ def doctor(config: WorkerConfig, connector: Path, *, as_json: bool, out: TextIO 
             print(line, file=out)
     if found.count(Severity.ERROR):
         return ERRORS
-    return NOT_LOOKED_AT if found.not_looked_at else WARNINGS if found.findings else 0
+    return NOT_CHECKED if found.not_checked else WARNINGS if found.findings else 0
 
 
 def _lines(found: Diagnosis) -> Iterator[str]:
@@ -67,8 +69,8 @@ def _lines(found: Diagnosis) -> Iterator[str]:
         yield f"  seen: {finding.evidence}"
         yield f"  do:   {finding.remedy}"
         yield ""
-    for reason in found.not_looked_at:
-        yield f"not looked at: {reason}"
+    for reason in found.not_checked:
+        yield f"not checked: {reason}"
     if found.findings:
         yield f"errors: {found.count(Severity.ERROR)}, warnings: {found.count(Severity.WARNING)}"
     else:

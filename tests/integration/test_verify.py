@@ -165,4 +165,4 @@ def test_doctor_is_silent_on_a_good_pipeline_and_names_a_bad_table(lane: Lane, s
     assert finding["subject"].endswith("table public.orders")
     status, lines = command("doctor", lane, tmp_path, reselect__database__port="1")
     assert status == 3
-    assert lines[0].startswith("not looked at: source: database ")
+    assert lines[0].startswith("not checked: source: database ")

@@ -44,7 +44,7 @@ async def test_a_finding_says_what_will_happen_what_was_seen_and_what_to_do(api:
                 "remedy": "add it",
             }
         ],
-        "not_looked_at": [],
+        "not_checked": [],
     }
     page = (await api.call("GET", "/ui/connectors/shop/doctor")).body.decode()
     assert "public.orders: there is no table." in page
@@ -52,7 +52,7 @@ async def test_a_finding_says_what_will_happen_what_was_seen_and_what_to_do(api:
 
 async def test_nothing_to_find(api: Api) -> None:
     await api.create(**{"topics": "", "topics.regex": "shop.*", **DATABASE})
-    assert (await api.call("GET", "/connectors/shop/doctor")).json() == {"findings": [], "not_looked_at": []}
+    assert (await api.call("GET", "/connectors/shop/doctor")).json() == {"findings": [], "not_checked": []}
     assert "Nothing was found." in (await api.call("GET", "/ui/connectors/shop/doctor")).body.decode()
 
 
@@ -61,11 +61,11 @@ async def test_what_does_not_answer_is_no_error() -> None:
     await api.worker.start()
     await api.create(**DATABASE)
     answer = (await api.call("GET", "/connectors/shop/doctor")).json()
-    assert answer["not_looked_at"] == ['source: database "shop" does not answer']
+    assert answer["not_checked"] == ['source: database "shop" does not answer']
     assert [finding["rule"] for finding in answer["findings"]] == 4 * ["topic-missing"]
     await api.create("other")
     answer = (await api.call("GET", "/connectors/other/doctor")).json()
-    assert answer["not_looked_at"] == ["source: the connector names no database; set reselect.database.*"]
+    assert answer["not_checked"] == ["source: the connector names no database; set reselect.database.*"]
     await api.worker.stop()
 
 

@@ -100,7 +100,7 @@ class PostgresRowSource:
             return log_position(connection)
 
     def findings(self, tables: Sequence[TableId]) -> Sequence[Finding]:
-        """Look at the log, at the replication slots and at these tables."""
+        """Check the log, the replication slots and these tables."""
         server = self._servers[-1]
         with server.connection() as connection:
             survey = read_survey(connection, server.where, tables)

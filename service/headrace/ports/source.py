@@ -117,7 +117,7 @@ class ExaminedSource(RowSource, Protocol):
     """A row source that also says what will go wrong with its database, for ``headrace doctor``."""
 
     def findings(self, tables: Sequence[TableId]) -> Sequence[Finding]:
-        """Look at the server and at these tables. Changes nothing. Raises as ``fetch`` does."""
+        """Check the server and these tables. Changes nothing. Raises as ``fetch`` does."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,7 +122,7 @@ SCHEMAS: Mapping[str, Json] = {
                     }
                 )
             ),
-            "not_looked_at": _list(_TEXT),
+            "not_checked": _list(_TEXT),
         }
     ),
     "Directory": _object(
@@ -358,7 +358,7 @@ OPERATIONS: Mapping[str, RestOperation] = {
     ),
     "get /connectors/{name}/doctor": RestOperation(
         Tag.CONNECTORS,
-        "What will go wrong with the connector, the worst first: its topics and source database are looked at",
+        "What will go wrong with the connector, the worst first: checks its topics and source database",
         {200: ("Diagnosis", _ref("Diagnosis"))},
     ),
     "post /connectors/{name}/tables/{table}/restart": RestOperation(

@@ -70,7 +70,7 @@ _DIAGNOSIS: Json = {
             "remedy": "name the table as its topic says, or remove the topic from the connector",
         }
     ],
-    "not_looked_at": [],
+    "not_checked": [],
 }
 _DIRECTORY: Json = {
     "worker_id": _WORKER,

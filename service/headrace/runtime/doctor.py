@@ -1,4 +1,4 @@
-"""Looks at the parts of a connector's pipeline, for ``headrace doctor`` and for the REST API. Nothing is changed.
+"""Check the parts of a connector's pipeline, for ``headrace doctor`` and for the REST API. Nothing is changed.
 
 Tests: ``tests/rest/test_doctor.py``, ``tests/integration/test_doctor_postgres.py``,
 ``tests/integration/test_doctor_topics.py``.
@@ -26,15 +26,15 @@ from headrace.runtime.verify.source_tables import SourceTables
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What was found, the worst first, and what could not be looked at, with the reason."""
+    """What was found, the worst first, and what could not be checked, with the reason."""
 
     findings: Sequence[Finding]
-    not_looked_at: Sequence[str]
+    not_checked: Sequence[str]
 
     def document(self) -> Mapping[str, Any]:
         """Return the diagnosis as JSON."""
         findings = [{**asdict(finding), "severity": finding.severity.name} for finding in self.findings]
-        return {"findings": findings, "not_looked_at": list(self.not_looked_at)}
+        return {"findings": findings, "not_checked": list(self.not_checked)}
 
     def count(self, severity: Severity) -> int:
         return sum(finding.severity is severity for finding in self.findings)
@@ -48,9 +48,9 @@ class Doctor:
         self._open_source = open_source
 
     async def diagnose(self, connector: SinkConnectorConfig) -> Diagnosis:
-        """Look at what the connector names. What does not answer is part of the diagnosis, and no error."""
+        """Check what the connector names. A part that does not answer is reported in the diagnosis, not raised."""
         findings: list[Finding] = []
-        not_looked_at: list[str] = []
+        not_checked: list[str] = []
         described: Sequence[TopicDescription] = ()
         wanted = connector.framework.topics
         pattern = wanted.pattern or "|".join(map(re.escape, wanted.names))
@@ -59,18 +59,18 @@ class Doctor:
             groups = self._stores.group_offsets(connector.name, connector.kafka)
             findings += topics.findings(described, wanted.names, await groups.committed(connector.group_id))
         except HeadraceError as error:
-            not_looked_at.append(f"topics: {error}")
+            not_checked.append(f"topics: {error}")
         reselect = connector.reselect
         databases = reselect.databases or ((reselect.database,) if reselect.database else ())
         if not databases:
-            not_looked_at.append("source: the connector names no database; set reselect.database.*")
+            not_checked.append("source: the connector names no database; set reselect.database.*")
         names = [topic.topic for topic in described]
         for database in databases:
             try:
                 findings += await asyncio.to_thread(self._look_at_source, connector, database, names)
             except HeadraceError as error:
-                not_looked_at.append(f"source: {error}")
-        return Diagnosis(by_harm(findings), not_looked_at)
+                not_checked.append(f"source: {error}")
+        return Diagnosis(by_harm(findings), not_checked)
 
     def _look_at_source(
         self, connector: SinkConnectorConfig, database: DatabaseOptions, names: Sequence[str]
@@ -80,7 +80,7 @@ class Doctor:
         source = self._open_source(database, alone)
         try:
             if not isinstance(source, ExaminedSource):
-                raise Unsupported(f"reselect.database.type={database.type} is not looked at by this release")
+                raise Unsupported(f"reselect.database.type={database.type} is not checked by this release")
             source.check()
             return source.findings(_tables(connector, database, source, names))
         finally:

@@ -48,9 +48,9 @@ _HEADERS = {
     "X-Content-Type-Options": "nosniff",
 }
 _SECONDS = 2.0
-"""Between two looks at what a page shows."""
+"""Between two refreshes of a page's parts."""
 _PAUSE = 20
-"""A look that takes long is repeated less often: this many times its duration later."""
+"""A refresh that takes long is repeated less often: after this many times its duration."""
 _CONNECTORS_AT_ONCE = 100
 _STREAM_SECONDS = 300.0
 """A browser connects again afterwards, with credentials that are verified again."""
@@ -149,7 +149,7 @@ class Console:
     def _doctor_page(self, routes: APIRouter) -> None:
         @routes.get("/connectors/{name}/doctor")
         async def page(name: str, request: Request) -> Response:
-            """Looks once, because it asks the database."""
+            """Show the findings of one check; it queries the database, so it is not repeated."""
             if _path(request).endswith("/"):
                 return _without_slash(request)
             try:
