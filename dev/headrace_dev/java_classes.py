@@ -18,19 +18,19 @@ from headrace_connectors.lakehouse.spark_jars import DELTA_S3_JAR, ICEBERG_JAR, 
 from headrace_dev import jars
 from headrace_dev.java import java
 
-SOURCES: Mapping[Path, Sequence[str]] = {
-    LOCAL_FILES_JAR: ["LocalFiles.java"],
-    DELTA_S3_JAR: ["ConditionalS3LogStore.java"],
-    ICEBERG_JAR: ["DirectTable.java", "IcebergTable.java"],
+SOURCES: Mapping[Path, Sequence[Path]] = {
+    jar: [jar.with_name(source) for source in sources]
+    for jar, sources in {
+        LOCAL_FILES_JAR: ["LocalFiles.java"],
+        DELTA_S3_JAR: ["ConditionalS3LogStore.java"],
+        ICEBERG_JAR: ["DirectTable.java", "IcebergTable.java"],
+    }.items()
 }
-"""The sources of each jar, beside it."""
+"""The sources of each jar."""
 
 
-def build(jar: Path) -> bytes:
-    """Return the content of a jar, the same bytes for the same sources.
-
-    Raises CalledProcessError with the compiler's messages.
-    """
+def build(sources: Sequence[Path]) -> bytes:
+    """Return the jar, the same bytes for the same sources. Raises CalledProcessError with the compiler's messages."""
     pyspark = importlib.util.find_spec("pyspark")
     assert pyspark is not None
     assert pyspark.origin is not None
@@ -41,13 +41,12 @@ def build(jar: Path) -> bytes:
         *jars.folder("lakehouse").glob("iceberg-spark-runtime-*.jar"),
         *jars.folder("lakehouse").glob("delta-storage-*.jar"),
         *jars.folder("lakehouse-delta-aws").glob("hadoop-aws-*.jar"),
-        *([] if jar == LOCAL_FILES_JAR else [LOCAL_FILES_JAR]),
+        *([] if sources == SOURCES[LOCAL_FILES_JAR] else [LOCAL_FILES_JAR]),
     ]
     with tempfile.TemporaryDirectory() as folder:
         class_path = ":".join(map(str, libraries))
         compiler = [str(Path(java()).with_name("javac")), "--release", "17", "-g:none"]
-        sources = [str(jar.with_name(source)) for source in SOURCES[jar]]
-        subprocess.run([*compiler, "-cp", class_path, "-d", folder, *sources], check=True)
+        subprocess.run([*compiler, "-cp", class_path, "-d", folder, *map(str, sources)], check=True)
         content = io.BytesIO()
         with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
             for file in sorted(Path(folder).rglob("*.class")):
@@ -57,6 +56,6 @@ def build(jar: Path) -> bytes:
 
 
 if __name__ == "__main__":
-    for written in SOURCES:
-        written.write_bytes(build(written))
+    for written, sources_of_jar in SOURCES.items():
+        written.write_bytes(build(sources_of_jar))
         sys.stdout.write(f"{written}\n")

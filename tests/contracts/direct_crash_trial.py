@@ -34,7 +34,7 @@ def main() -> None:
     logging.basicConfig(level=logging.WARNING)
     warehouse, first = Path(sys.argv[1]), int(sys.argv[2])
     jar = Path(tempfile.mkdtemp(dir=warehouse.parent)) / "halting-files.jar"
-    jar.write_bytes(java_classes.build(Path(__file__).with_name("HaltingFiles.java")))
+    jar.write_bytes(java_classes.build([Path(__file__).with_name("HaltingFiles.java")]))
     settings = {**SHORT_LIVED, "spark.master": "local[2]", "spark.driver.memory": "600m"}
     settings["spark.hadoop.fs.file.impl"] = "headrace.HaltingFiles"
     settings["spark.driver.extraClassPath"] = f"{jar}:{LOCAL_FILES_JAR}"

@@ -14,4 +14,4 @@ from headrace_dev.java_classes import SOURCES, build
 @pytest.mark.parametrize("jar", SOURCES, ids=lambda jar: jar.stem)
 def test_a_jar_is_that_of_its_sources(jar: Path) -> None:
     """Compiled again, it has the same bytes: nobody can put another class into the repository unnoticed."""
-    assert build(jar) == jar.read_bytes(), "run python -m headrace_dev.java_classes"
+    assert build(SOURCES[jar]) == jar.read_bytes(), "run python -m headrace_dev.java_classes"
