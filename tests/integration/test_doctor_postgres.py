@@ -171,7 +171,7 @@ def test_a_table_that_no_publication_has(server: Postgres, database: str, find: 
         [finding] = find("Items")
         assert (finding.rule, finding.severity) == ("table-unpublished", Severity.ERROR)
         with server.connect(database) as connection:
-            connection.execute(sql.SQL(finding.remedy.partition(";")[0]))  # type: ignore[arg-type]
+            connection.execute(sql.SQL(finding.remedy.partition(";")[0]))
         assert find("Items") == []
 
 
@@ -194,7 +194,7 @@ def test_a_table_that_no_publication_has(server: Postgres, database: str, find: 
     ids=["nothing", "default-without-key", "full-without-key", "index", "dropped"],
 )
 def test_tables(server: Postgres, database: str, find: Callable[..., list[Finding]], change: str, rule: str) -> None:
-    server.execute(change, database)  # type: ignore[arg-type]
+    server.execute(change, database)
     assert rules(find()) == [rule]
 
 

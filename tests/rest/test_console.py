@@ -19,9 +19,9 @@ from support.rest.secured import ANN, BOB, EVE, users
 from support.rest.worker_api import SHOP, Api, failed_table, leader_and_follower, table_report
 
 from headrace.config.rest_options import BASIC_AUTH_EXTENSION
-from headrace.core.connect.lifecycle import TableState
+from headrace.core.connect.lifecycle import State, TableState
 from headrace.core.connect.status import TableReport
-from headrace.rest.console import pages
+from headrace.rest.console import pages, views
 
 pytestmark = pytest.mark.anyio
 HOSTILE = "<script>alert(1)</script>'\"&"
@@ -60,6 +60,17 @@ async def test_the_overview_names_what_has_failed_with_its_cause(api: Api) -> No
     assert "at a line" not in html
     assert "Nothing has failed" not in html
     assert "at a line" in await page(api, "/ui/connectors/shop/tables/items")
+
+
+def test_every_state_has_a_place_in_the_overview() -> None:
+    """Also that of a connector which is being deleted."""
+    connectors = {
+        state: {"connector": {"state": state, "worker_id": "w"}, "tasks": [{"id": 0, "state": state, "worker_id": "w"}]}
+        for state in State
+    }
+    shown = views.overview(connectors, [])
+    assert {entry["name"] for entry in shown["connectors"]} == set(State)
+    assert dict(shown["counts"]["tasks"]) == dict.fromkeys(State, 1)
 
 
 async def test_the_overview_says_that_nothing_is_wrong(api: Api) -> None:

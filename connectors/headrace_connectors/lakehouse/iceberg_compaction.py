@@ -197,7 +197,7 @@ class IcebergCompaction:
     def _read(self, vector: Any | None) -> Positions:
         if vector is None:
             return deletion_vectors.NO_POSITIONS
-        content = self._loaded.read(vector.location(), vector.contentOffset(), vector.contentSizeInBytes())
+        content = self._loaded.read_bytes(vector.location(), vector.contentOffset(), vector.contentSizeInBytes())
         return deletion_vectors.decode(content)
 
     def _write_vector(self, file: Any, positions: Positions) -> Any:

@@ -183,7 +183,7 @@ class IcebergTable:
         """Return the sequence number of the newest snapshot, and its id, which no other table has."""
         return _head(self._state)
 
-    def read(self, location: str, offset: int, size: int) -> bytes:
+    def read_bytes(self, location: str, offset: int, size: int) -> bytes:
         """Return a part of a file, with the catalog's credentials."""
         with self._calling():
             return bytes(self.java.read(location, offset, size))

@@ -149,7 +149,7 @@ def write_file(
     _write(sink, rows.schema, [rows], schema, compression)
     content = sink.getvalue()
     metadata = pq.read_metadata(pa.BufferReader(content))
-    return _described(content.to_pybytes(), content.size, metadata, rows.schema, schema, modes)
+    return _parquet_file(content.to_pybytes(), content.size, metadata, rows.schema, schema, modes)
 
 
 def write_large_file(
@@ -162,7 +162,7 @@ def write_large_file(
 ) -> ParquetFile:
     """Write row groups, which have these ``columns``, into a file of this machine; else like ``write_file``."""
     _write(path, columns, row_groups, schema, compression)
-    described = _described(b"", path.stat().st_size, pq.read_metadata(path), columns, schema, modes)
+    described = _parquet_file(b"", path.stat().st_size, pq.read_metadata(path), columns, schema, modes)
     return replace(described, path=path)
 
 
@@ -176,7 +176,7 @@ def _write(
             writer.write_table(rows.cast(fields), row_group_size=max(1, rows.num_rows))
 
 
-def _described(
+def _parquet_file(
     content: bytes, size: int, metadata: Any, written: pa.Schema, schema: Mapping[str, Any], modes: Mapping[str, str]
 ) -> ParquetFile:
     ids = _field_ids(schema)
@@ -242,7 +242,7 @@ def _metrics(chunks: Sequence[Any], iceberg_type: str, mode: str) -> ColumnMetri
         return counts
     cut = _TRUNCATE.fullmatch(mode)
     width = int(cut[1]) if cut else None
-    order = _signed if iceberg_type.startswith("decimal") else lambda value: value
+    order = _unscaled_value if iceberg_type.startswith("decimal") else lambda value: value
     lower = min((statistics.min_raw for statistics in of_values), key=order)
     upper = max((statistics.max_raw for statistics in of_values), key=order)
     if iceberg_type == "string":
@@ -268,11 +268,11 @@ def _bound(value: Any, iceberg_type: str) -> bytes:
         case "double":
             return struct.pack("<d", value)
     # A decimal: the unscaled number in as few bytes as possible.
-    unscaled = _signed(value)
+    unscaled = _unscaled_value(value)
     return int.to_bytes(unscaled, (unscaled + (unscaled < 0)).bit_length() // 8 + 1, "big", signed=True)
 
 
-def _signed(value: Any) -> int:
+def _unscaled_value(value: Any) -> int:
     """Return the unscaled number of a decimal, which Parquet has as a number or as bytes."""
     return int.from_bytes(value, "big", signed=True) if isinstance(value, bytes) else int(value)
 

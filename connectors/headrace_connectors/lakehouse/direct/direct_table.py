@@ -210,7 +210,7 @@ class DirectTable:
         if vector is None:
             return BitMap64()
         with _damage_of(vector.path, self._name):
-            content = self._table.read(vector.path, vector.offset, vector.size)
+            content = self._table.read_bytes(vector.path, vector.offset, vector.size)
             return BitMap64(deletion_vectors.decode(content).tolist())
 
     @contextmanager

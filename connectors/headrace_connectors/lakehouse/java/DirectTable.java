@@ -313,8 +313,8 @@ public final class DirectTable {
      * files with the first row id of the first.
      *
      * <p>The request is the length of a header (four bytes), the header as JSON, the data files without those that are
-     * files of this machine, and the vectors. Files that the header names as "removed" are replaced by the data files, with equal rows. Throws CommitFailedException if
-     * the table is not as known, and CommitStateUnknownException.
+     * files of this machine, and the vectors. Files that the header names as "removed" are replaced by the data files, with
+     * equal rows. Throws CommitFailedException if the table is not as known, and CommitStateUnknownException.
      */
     public String commit(byte[] request) throws IOException, ReflectiveOperationException {
         int length = ByteBuffer.wrap(request).getInt();

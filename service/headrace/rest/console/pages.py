@@ -26,6 +26,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.staticfiles import StaticFiles
 
 from headrace import __version__
+from headrace.core.connect.config_def import HIDDEN
 from headrace.core.model.errors import RestError
 from headrace.rest import entities
 from headrace.rest.access import Role
@@ -95,14 +96,11 @@ class Console:
         async def look(request: Request) -> Parts:
             return {"overview": views.overview(await self._statuses(), await self._tables.all(request))}
 
+        self._add_events(routes, "", look)
+
         @routes.get("")
         async def page(request: Request) -> Response:
             return await self._page(request, "overview.html", look, {"title": "Overview"})
-
-        @routes.get("/events", response_class=EventSourceResponse)
-        async def events(request: Request) -> AsyncIterator[ServerSentEvent]:
-            async for event in self._events(request, look):
-                yield event
 
     async def _statuses(self) -> dict[str, views.Json]:
         """Return the statuses of connectors by name, without those that have none yet; thousands take a while."""
@@ -123,6 +121,8 @@ class Console:
                 "tables": views.tables_of_connector(name, await self._tables.of(name, request), wanted),
             }
 
+        self._add_events(routes, "/connectors/{name}", look)
+
         @routes.get("/connectors/{name}")
         async def page(name: str, request: Request) -> Response:
             try:
@@ -137,14 +137,9 @@ class Console:
                 "wanted": request.query_params.get("table", ""),
                 "options": views.options(visible, definition),
                 "curl": views.curl_of_config(self._worker.url, name, visible),
-                "hides": any(views.HIDDEN in value for value in visible.values()),
+                "hides": any(HIDDEN in value for value in visible.values()),
             }
             return await self._page(request, "connector.html", look, shown)
-
-        @routes.get("/connectors/{name}/events", response_class=EventSourceResponse)
-        async def events(name: str, request: Request) -> AsyncIterator[ServerSentEvent]:
-            async for event in self._events(request, look):
-                yield event
 
     def _doctor_page(self, routes: APIRouter) -> None:
         @routes.get("/connectors/{name}/doctor")
@@ -168,6 +163,8 @@ class Console:
                     return {"table": document}
             raise RestError(f"Connector {name} has no table {table} at present", 404)
 
+        self._add_events(routes, "/connectors/{name}/tables/{table}", look)
+
         @routes.get("/connectors/{name}/tables/{table}")
         async def page(name: str, table: str, request: Request) -> Response:
             try:
@@ -176,12 +173,13 @@ class Console:
                 return self._missing(request, error)
             return await self._page(request, "table.html", look, {"title": table, "name": name, "table": table})
 
-        @routes.get("/connectors/{name}/tables/{table}/events", response_class=EventSourceResponse)
-        async def events(name: str, table: str, request: Request) -> AsyncIterator[ServerSentEvent]:
+    # -- how pages are made -------------------------------------------------------------------------------------------
+
+    def _add_events(self, routes: APIRouter, path: str, look: Look) -> None:
+        @routes.get(f"{path}/events", response_class=EventSourceResponse)
+        async def events(request: Request) -> AsyncIterator[ServerSentEvent]:
             async for event in self._events(request, look):
                 yield event
-
-    # -- how pages are made -------------------------------------------------------------------------------------------
 
     async def _page(self, request: Request, template: str, look: Look, shown: Mapping[str, Any]) -> Response:
         if _path(request).endswith("/"):
@@ -189,7 +187,7 @@ class Console:
         context = self._context(request)
         parts = await self._render(request, look, context)
         page = self._templates.get_template(template).render(
-            **context, **shown, parts=parts, events=_events_of(request)
+            **context, **shown, parts=parts, events=_sibling(request, "/events")
         )
         return HTMLResponse(page, headers=_HEADERS)
 
@@ -236,8 +234,7 @@ class Console:
 
 def _without_slash(request: Request) -> Response:
     """Redirect a browser from ``/ui/`` to ``/ui``: a page's relative addresses are those of its events as well."""
-    query = f"?{request.url.query}" if request.url.query else ""
-    return RedirectResponse(f"../{_path(request).rstrip('/').rpartition('/')[2]}{query}")
+    return RedirectResponse(f"../{_sibling(request)}")
 
 
 def _path(request: Request) -> str:
@@ -251,7 +248,7 @@ def _root(request: Request, suffix: str = "") -> str:
     return "../" * (path.count("/") - 1) or "./"
 
 
-def _events_of(request: Request) -> str:
-    """Return the relative address of the events of this page."""
+def _sibling(request: Request, suffix: str = "") -> str:
+    """Return the address of the request relative to its folder, with ``suffix`` before the query."""
     query = f"?{request.url.query}" if request.url.query else ""
-    return f"{_path(request).rpartition('/')[2]}/events{query}"
+    return f"{_path(request).rstrip('/').rpartition('/')[2]}{suffix}{query}"

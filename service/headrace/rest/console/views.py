@@ -10,7 +10,6 @@ from typing import Any
 from urllib.parse import quote
 
 from headrace.config.validation import is_secret
-from headrace.core.connect.config_def import HIDDEN as HIDDEN
 from headrace.core.connect.config_def import ConfigDef, Type
 from headrace.core.connect.connector_plan import without_secrets
 from headrace.core.connect.problems import age_text, parts, problems
@@ -21,7 +20,7 @@ Json = Mapping[str, Any]
 MOST_SHOWN = 50
 """Of a list: a page of 500 tables would be sent again whenever one of them changes."""
 _STALEST = 5
-_ORDER = ("FAILED", "RETRYING", "UNASSIGNED", "RESTARTING", "STOPPED", "PAUSED", "RUNNING")
+_ORDER = ("FAILED", "RETRYING", "UNASSIGNED", "RESTARTING", "DESTROYED", "STOPPED", "PAUSED", "RUNNING")
 
 
 def age(seconds: float | None) -> str:
@@ -32,6 +31,7 @@ def overview(connectors: Mapping[str, Json], tables: Sequence[Json]) -> Json:
     """Return counts by state (failed ones first), problems, the stalest tables, and the connectors, worst first."""
     every = list(problems(connectors, tables))
     troubled = Counter(problem.connector for problem in every)
+    tables_of = Counter(table["connector"] for table in tables)
     of_parts = list(parts(connectors))
     workers = Counter(part["worker_id"] for (_, task), part in of_parts if task)
     known = [table for table in tables if table["freshness_seconds"] is not None]
@@ -41,7 +41,7 @@ def overview(connectors: Mapping[str, Json], tables: Sequence[Json]) -> Json:
             "name": name,
             "state": status["connector"]["state"],
             "tasks": _counts(task["state"] for task in status["tasks"]),
-            "tables": sum(table["connector"] == name for table in tables) if len(connectors) <= MOST_SHOWN else None,
+            "tables": tables_of[name],
             "problems": troubled[name],
         }
         for name, status in connectors.items()
