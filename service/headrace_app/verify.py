@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import re
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -25,7 +26,7 @@ from headrace.core.model.events import TableId
 from headrace.core.reselect.options import DatabaseOptions, ReselectOptions
 from headrace.core.tables.table_sources import TableSource as StoredSource
 from headrace.core.verify.verification import Verdict, Where, comparison
-from headrace.ports import LakeTable, TableSource
+from headrace.ports import LakeTable, Stores, TableSource, TopicPartition
 from headrace.runtime.clock import now
 from headrace.runtime.task.task_factory import sink_task_options
 from headrace.runtime.verify.connector_rest import connector_rest
@@ -44,7 +45,6 @@ from headrace.runtime.verify.table_verifier import (
 )
 from headrace.service import checked_connector
 from headrace_app import composition
-from headrace_app.kafka_offsets import KafkaOffsets
 
 DESCRIPTION = """\
 Compares the tables of a connector's source database with their tables in the lake, while both change. Prints the rows
@@ -118,6 +118,28 @@ def verify(config: WorkerConfig, arguments: VerifyArguments, out: TextIO = sys.s
     return report.finish()
 
 
+class KafkaOffsets:
+    """Offsets in Kafka, for a program that runs no event loop."""
+
+    def __init__(self, stores: Stores, connector: SinkConnectorConfig, runner: asyncio.Runner) -> None:
+        self._topics = stores.topic_offsets(connector.name, connector.kafka)
+        self._groups = stores.group_offsets(connector.name, connector.kafka)
+        self._group = connector.group_id
+        self._runner = runner
+
+    def topics(self, pattern: str) -> list[str]:
+        """Return the topics whose whole name matches."""
+        return sorted({partition.topic for partition in self._runner.run(self._topics.ends(pattern))})
+
+    def ends(self, topic: str) -> Mapping[TopicPartition, int]:
+        """Return the end offset of every partition of the topic."""
+        return self._runner.run(self._topics.ends(re.escape(topic)))
+
+    def committed_offsets(self) -> Mapping[TopicPartition, int]:
+        """Return the group's committed offsets."""
+        return self._runner.run(self._groups.committed(self._group))
+
+
 class Verification:
     """One run over the tables of a connector."""
 
@@ -167,7 +189,9 @@ class Verification:
 
     def _tables(self) -> list[tuple[str, TableId, TableSource]]:
         """Return topics, source tables and databases to compare. Raises ConfigError for an unknown ``--table``."""
-        topics = self._offsets.topics()
+        wanted = self._connector.framework.topics
+        names = "|".join(map(re.escape, wanted.names))
+        topics = self._offsets.topics(wanted.pattern or names)
         selected = set(self._arguments.tables)
         tables = SourceTables(self._databases, self._task.naming, self._stored, selected)
         # Each lake table is opened for its sources: first those of the topics that --table names.

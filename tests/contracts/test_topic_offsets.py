@@ -33,6 +33,15 @@ class TopicOffsetsSuite:
     def test_no_topic_is_no_error(self, make: Make) -> None:
         """No topic matches, and that is no error: the topics of a connector may not exist yet."""
         assert asyncio.run(make({}).ends("nothing.like.it")) == {}
+        assert list(asyncio.run(make({}).describe("nothing.like.it"))) == []
+
+    def test_topics_that_match_are_described_by_name(self, make: Make, unique: Callable[[str], str]) -> None:
+        """With all of their partitions."""
+        one, other = unique("described.one"), unique("described.other")
+        offsets = make({TopicPartition(other, 0): 1, TopicPartition(one, 0): 3, TopicPartition(one, 1): 0})
+        first, second = asyncio.run(offsets.describe(f"{re.escape(one)}|{re.escape(other)}"))
+        assert (first.topic, dict(first.begins), second.topic) == (one, {0: 0, 1: 0}, other)
+        assert (first.policy, first.replicas, first.brokers) == ("delete", 1, 1)
 
 
 class TestMemoryTopicOffsets(TopicOffsetsSuite):

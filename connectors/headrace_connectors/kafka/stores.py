@@ -12,6 +12,7 @@ from typing import Any
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka import TopicPartition as ClientPartition
+from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 
 from headrace.config.kafka import KafkaSettings
@@ -47,13 +48,7 @@ class KafkaTopicOffsets:
         try:
             await consumer.start()
             async with admin_client(self._arguments) as admin:  # a consumer knows only its own topics
-                topics = [topic for topic in await admin.list_topics() if re.fullmatch(pattern, topic)]
-                described = await admin.describe_topics(topics) if topics else []
-            partitions = [
-                ClientPartition(topic["topic"], partition["partition"])
-                for topic in described
-                for partition in topic["partitions"]
-            ]
+                partitions = _partitions(await _describe_topics(admin, pattern))
             ends = await consumer.end_offsets(partitions) if partitions else {}
         except (KafkaError, OSError) as error:
             raise headrace_error(error, "reading the ends of topics") from error
@@ -67,18 +62,12 @@ class KafkaTopicOffsets:
         try:
             await consumer.start()
             async with admin_client(self._arguments) as admin:
-                topics = sorted(topic for topic in await admin.list_topics() if re.fullmatch(pattern, topic))
+                topics = await _describe_topics(admin, pattern)
                 if not topics:
                     return ()
-                described = await admin.describe_topics(topics)
-                policies = await cleanup_policies(admin, topics)
+                policies = await cleanup_policies(admin, [topic["topic"] for topic in topics])
                 cluster: Mapping[str, Any] = await admin.describe_cluster()
-            partitions = [
-                ClientPartition(topic["topic"], partition["partition"])
-                for topic in described
-                for partition in topic["partitions"]
-            ]
-            begins = await consumer.beginning_offsets(partitions)
+            begins = await consumer.beginning_offsets(_partitions(topics))
         except (KafkaError, OSError) as error:
             raise headrace_error(error, "describing topics") from error
         finally:
@@ -86,13 +75,26 @@ class KafkaTopicOffsets:
         return [
             TopicDescription(
                 topic["topic"],
-                {place.partition: begin for place, begin in begins.items() if place.topic == topic["topic"]},
+                {place.partition: begins[place] for place in _partitions([topic])},
                 min(len(partition["replicas"]) for partition in topic["partitions"]),
                 policies[topic["topic"]],
                 len(cluster["brokers"]),
             )
-            for topic in sorted(described, key=lambda topic: str(topic["topic"]))
+            for topic in topics
         ]
+
+
+async def _describe_topics(admin: AIOKafkaAdminClient, pattern: str) -> list[dict[str, Any]]:
+    """Return what the cluster knows of the topics whose whole name matches, by name."""
+    topics = [topic for topic in await admin.list_topics() if re.fullmatch(pattern, topic)]
+    described = await admin.describe_topics(topics) if topics else []
+    return sorted(described, key=lambda topic: str(topic["topic"]))
+
+
+def _partitions(topics: Sequence[Mapping[str, Any]]) -> list[ClientPartition]:
+    return [
+        ClientPartition(topic["topic"], partition["partition"]) for topic in topics for partition in topic["partitions"]
+    ]
 
 
 class KafkaCluster:

@@ -86,7 +86,7 @@ class GroupOffsets(Protocol):
 
 
 class TopicOffsets(Protocol):
-    """The ends of topics, read outside of any group."""
+    """Topics and their offsets, read outside of any group."""
 
     async def ends(self, pattern: str) -> Mapping[TopicPartition, int]:
         """The next offset of every partition of the topics whose whole name matches the regular expression.
