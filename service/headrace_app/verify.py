@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import re
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TextIO
@@ -23,14 +22,13 @@ import pyarrow as pa
 from headrace.config import SinkConnectorConfig, WorkerConfig
 from headrace.core.model.errors import ConfigError, HeadraceError
 from headrace.core.model.events import TableId
-from headrace.core.reselect.options import DatabaseOptions, ReselectOptions
-from headrace.core.tables.table_sources import TableSource as StoredSource
-from headrace.core.verify.verification import Verdict, Where, comparison
-from headrace.ports import LakeTable, Stores, TableSource, TopicPartition
+from headrace.core.verify.verification import Verdict, Where
+from headrace.ports import TableSource
 from headrace.runtime.clock import now
-from headrace.runtime.task.task_factory import sink_task_options
 from headrace.runtime.verify.connector_rest import connector_rest
-from headrace.runtime.verify.source_tables import SourceTables, refuse_shared_table, topic_form
+from headrace.runtime.verify.connector_tables import ConnectorTables
+from headrace.runtime.verify.kafka_offsets import KafkaOffsets
+from headrace.runtime.verify.source_tables import topic_form
 from headrace.runtime.verify.table_repair import Sink, TableRepair
 from headrace.runtime.verify.table_verifier import (
     KEYS_AT_ONCE,
@@ -118,28 +116,6 @@ def verify(config: WorkerConfig, arguments: VerifyArguments, out: TextIO = sys.s
     return report.finish()
 
 
-class KafkaOffsets:
-    """Offsets in Kafka, for a program that runs no event loop."""
-
-    def __init__(self, stores: Stores, connector: SinkConnectorConfig, runner: asyncio.Runner) -> None:
-        self._topics = stores.topic_offsets(connector.name, connector.kafka)
-        self._groups = stores.group_offsets(connector.name, connector.kafka)
-        self._group = connector.group_id
-        self._runner = runner
-
-    def topics(self, pattern: str) -> list[str]:
-        """Return the topics whose whole name matches."""
-        return sorted({partition.topic for partition in self._runner.run(self._topics.ends(pattern))})
-
-    def ends(self, topic: str) -> Mapping[TopicPartition, int]:
-        """Return the end offset of every partition of the topic."""
-        return self._runner.run(self._topics.ends(re.escape(topic)))
-
-    def committed_offsets(self) -> Mapping[TopicPartition, int]:
-        """Return the group's committed offsets."""
-        return self._runner.run(self._groups.committed(self._group))
-
-
 class Verification:
     """One run over the tables of a connector."""
 
@@ -153,27 +129,21 @@ class Verification:
         folder: Path,
     ) -> None:
         """Create the parts without a request. Raises ConfigError."""
-        self._databases = _databases(connector.reselect)
+        self._lakehouse = composition.lakehouse(config)
+        self._tables_of_topics = ConnectorTables(
+            connector, lambda _, options: composition.row_source(options), self._lakehouse, arguments.tables
+        )
         self._connector = connector
-        self._task = sink_task_options(connector)
-        if self._task.tables.history:
-            raise ConfigError("insert.mode: a history has a row for every event and equals no table", "insert.mode")
-        if self._task.transforms:
-            raise ConfigError(
-                "transforms: transformed records equal no source table; to rename tables, set collection.name.format",
-                "transforms",
-            )
+        self._task = self._tables_of_topics.task
         self._arguments = arguments
         self._report = report
         self._folder = folder
         self._rest = connector_rest(config, connector.name, CLOCK)
-        self._offsets = KafkaOffsets(composition.stores(config), connector, runner)
-        self._lakehouse = composition.lakehouse(config)
+        self._offsets = KafkaOffsets(composition.stores(config), connector, runner.run)
 
     def run(self) -> None:
         """Compare table by table. An error of a table does not stop the comparison of the others."""
-        for _, source in self._databases:
-            source.check()
+        self._tables_of_topics.check()
         for topic, table, source in self._tables():
             self._report.begin(f"{table.schema}.{table.table}")
             try:
@@ -183,21 +153,17 @@ class Verification:
 
     def close(self) -> None:
         """Close Spark and the database connections."""
-        for _, source in self._databases:
-            source.close()
+        self._tables_of_topics.close()
         self._lakehouse.close()
 
     def _tables(self) -> list[tuple[str, TableId, TableSource]]:
         """Return topics, source tables and databases to compare. Raises ConfigError for an unknown ``--table``."""
-        wanted = self._connector.framework.topics
-        names = "|".join(map(re.escape, wanted.names))
-        topics = self._offsets.topics(wanted.pattern or names)
+        topics = self._offsets.topics(self._connector.framework.topics.whole_names)
         selected = set(self._arguments.tables)
-        tables = SourceTables(self._databases, self._task.naming, self._stored, selected)
         # Each lake table is opened for its sources: first those of the topics that --table names.
         tables_of_topics: list[tuple[str, TableId, TableSource]] = []
         for topic in sorted(topics, key=lambda topic: not any(topic.endswith(topic_form(name)) for name in selected)):
-            tables_of_topics += [(topic, *table) for table in tables.of(topic)]
+            tables_of_topics += [(topic, *table) for table in self._tables_of_topics.of(topic)]
             if selected and selected <= set().union(*(_names(*table[:2]) for table in tables_of_topics)):
                 break
         for name in self._arguments.tables:
@@ -206,18 +172,8 @@ class Verification:
                 raise ConfigError(f"--table {name}: the connector has no such table; it has: {names}")
         return [table for table in tables_of_topics if not selected or selected & _names(*table[:2])]
 
-    def _stored(self, name: str) -> Sequence[StoredSource]:
-        """Return the sources that a lake table stores. An error is reported when the table is compared."""
-        try:
-            return self._lake_table(name).sources()
-        except HeadraceError:
-            return ()
-
-    def _lake_table(self, name: str) -> LakeTable:
-        return self._lakehouse.table(self._task.namespace, name, replace(self._task.tables, adopt=False))
-
     def _table(self, topic: str, id: TableId, source: TableSource) -> None:
-        table, name = self._opened(topic, id, source)
+        table, name = self._tables_of_topics.open(topic, id, source)
         verifier = self._verifier(table, topic)
         sink = Sink(self._task.connector, topic, name, self._task.pipeline, self._arguments.wait)
         repair = TableRepair(table, verifier, sink, self._offsets, CLOCK, now, self._rest.paused)
@@ -226,31 +182,6 @@ class Verification:
                 self._compare_again(topic, table, differences)
         self._report.end(verifier.rows, table.wanted.kept)
 
-    def _opened(self, topic: str, id: TableId, source: TableSource) -> tuple[VerifiedTable, str]:
-        catalog = source.catalog(id)
-        if catalog is None:
-            raise ConfigError(
-                f"{id.schema}.{id.table}: the source database has no such table. If topic {topic} has the rows of a "
-                "table whose name a topic cannot have, name the table with --table SCHEMA.TABLE, or let the connector "
-                "write a batch of it first: the lake table then stores its source table"
-            )
-        options = self._task
-        name = options.naming.name(topic, id)
-        lake = self._lake_table(name)
-        refuse_shared_table(name, topic, id, lake.sources())
-        key_fields = options.envelope.key_fields or lake.key_fields() or tuple(part.name for part in catalog.key)
-        schema = source.schema(catalog)
-        stored = lake.schema()
-        # The lake has a generated column only if snapshot reads contained it, which streamed events do not.
-        optional = {column.name for column in catalog.columns if column.generated} - set(stored.names if stored else ())
-        fields = tuple(
-            column
-            for column in schema.fields
-            if column.name not in optional and options.fields.wants(topic, column.name, key_fields)
-        )
-        wanted = comparison(replace(schema, fields=fields), stored, key_fields)
-        return VerifiedTable(id, catalog, wanted, source, lake), f"{options.namespace}.{name}"
-
     def _verifier(self, table: VerifiedTable, topic: str) -> TableVerifier:
         progress = LakeProgress(table.source, self._offsets, topic, CLOCK.now, CLOCK.sleep)
         options = VerifyOptions(self._arguments.wait, self._task.envelope.position_epoch, self._arguments.show_values)
@@ -258,35 +189,13 @@ class Verification:
 
     def _compare_again(self, topic: str, before: VerifiedTable, differences: Sequence[Difference]) -> None:
         """Compare repaired rows. The table is opened again, because the repair may have added columns."""
-        table, _ = self._opened(topic, before.id, before.source)
+        table, _ = self._tables_of_topics.open(topic, before.id, before.source)
         keys = pa.concat_tables([row.key for row in differences]).combine_chunks()
         compared = self._verifier(table, topic).compare(keys)
         left = {key for row in compared if row.verdict is not Verdict.EXPLAINED for key in key_digests(row.key)}
         for difference in differences:
             if left.isdisjoint(key_digests(difference.key)):
                 self._report.repaired(difference)
-
-
-def _databases(reselect: ReselectOptions) -> list[tuple[DatabaseOptions, TableSource]]:
-    """Return the source databases, connected to their primaries. Raises ConfigError if none is configured."""
-    options = reselect.databases or ((reselect.database,) if reselect.database else ())
-    if not options:
-        raise ConfigError(
-            "connector: it has no database to compare with; set reselect.database.*", "reselect.database.hostname"
-        )
-    return [(database, _open_primary(database, reselect)) for database in options]
-
-
-def _open_primary(database: DatabaseOptions, reselect: ReselectOptions) -> TableSource:
-    """Connect to the primary, because a standby may be behind the position at which it is read."""
-    alone = replace(reselect, database=database, databases=(), read_from="primary")
-    source = composition.row_source(alone)
-    if not isinstance(source, TableSource):
-        raise ConfigError(
-            f"reselect.database.type: headrace verify does not support {database.type}",
-            "reselect.database.type",
-        )
-    return source
 
 
 def _names(topic: str, table: TableId) -> set[str]:

@@ -5,6 +5,7 @@ Tests: ``tests/unit/config/test_validation.py``, ``tests/rest/test_transcript.py
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
@@ -133,6 +134,11 @@ class TopicSettings:
     def pattern(self) -> str:
         """The regular expression for whole names of topics, in Python's syntax; empty where topics are named."""
         return python_pattern(self.regex)
+
+    @property
+    def whole_names(self) -> str:
+        """The same; of topics that are named, a regular expression that matches exactly these."""
+        return self.pattern or "|".join(map(re.escape, self.names))
 
     def absent(self, existing: Collection[str]) -> tuple[str, ...]:
         """Return the names of topics that are not ``existing``, or the regular expression if none is."""

@@ -7,7 +7,6 @@ Tests: ``tests/rest/test_doctor.py``, ``tests/integration/test_doctor_postgres.p
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -53,9 +52,8 @@ class Doctor:
         not_checked: list[str] = []
         described: Sequence[TopicDescription] = ()
         wanted = connector.framework.topics
-        pattern = wanted.pattern or "|".join(map(re.escape, wanted.names))
         try:
-            described = await self._stores.topic_offsets(connector.name, connector.kafka).describe(pattern)
+            described = await self._stores.topic_offsets(connector.name, connector.kafka).describe(wanted.whole_names)
             groups = self._stores.group_offsets(connector.name, connector.kafka)
             findings += topics.findings(described, wanted.names, await groups.committed(connector.group_id))
         except HeadraceError as error:

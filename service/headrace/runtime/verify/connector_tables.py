@@ -1,0 +1,126 @@
+"""The source tables of a connector with their lake tables, for ``headrace verify`` and for the worker's verification.
+
+Tests: ``tests/integration/test_verify.py``, ``test_continuous_verification.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from headrace.config import SinkConnectorConfig
+from headrace.core.model.errors import ConfigError, HeadraceError
+from headrace.core.model.events import TableId
+from headrace.core.reselect.options import DatabaseOptions, ReselectOptions
+from headrace.core.tables.table_sources import TableSource as StoredSource
+from headrace.core.verify.verification import comparison
+from headrace.ports import Lakehouse, LakeTable, TableSource
+from headrace.runtime.task.task_factory import OpenRowSource, sink_task_options
+from headrace.runtime.task.task_parts import SinkTaskOptions
+from headrace.runtime.verify.source_tables import SourceTables, refuse_shared_table
+from headrace.runtime.verify.table_verifier import VerifiedTable
+
+
+def comparable_task(connector: SinkConnectorConfig) -> SinkTaskOptions:
+    """Return the options of the connector's tasks. Raises ConfigError if its tables equal no source tables."""
+    task = sink_task_options(connector)
+    if task.tables.history:
+        raise ConfigError("insert.mode: a history has a row for every event and equals no table", "insert.mode")
+    if task.transforms:
+        raise ConfigError(
+            "transforms: transformed records equal no source table; to rename tables, set collection.name.format",
+            "transforms",
+        )
+    return task
+
+
+class ConnectorTables:
+    """Finds the source tables of topics, and opens their lake tables. One thread at a time calls it.
+
+    ``named`` are source tables (``schema.table``) that the operator names.
+    """
+
+    def __init__(
+        self,
+        connector: SinkConnectorConfig,
+        open_source: OpenRowSource,
+        lakehouse: Lakehouse,
+        named: Collection[str] = (),
+    ) -> None:
+        """Create the sources without a connection. Raises ConfigError if nothing can be compared."""
+        self.task = comparable_task(connector)
+        self._databases = _primaries(connector.reselect, open_source)
+        self._lakehouse = lakehouse
+        self._sources = SourceTables(self._databases, self.task.naming, self._stored, named)
+
+    def check(self) -> None:
+        """Raise ConfigError or Retriable with the cause if a source database cannot be used."""
+        for _, source in self._databases:
+            source.check()
+
+    def close(self) -> None:
+        """Close the connections to the databases."""
+        for _, source in self._databases:
+            source.close()
+
+    def of(self, topic: str) -> Sequence[tuple[TableId, TableSource]]:
+        """Return the source tables of a topic, with their database; nothing if it has no table."""
+        return self._sources.of(topic)
+
+    def open(self, topic: str, id: TableId, source: TableSource) -> tuple[VerifiedTable, str]:
+        """Return a source table with its lake table, and the lake table's name.
+
+        Raises ConfigError if the source does not have the table, or if the lake table has rows of other tables.
+        """
+        catalog = source.catalog(id)
+        if catalog is None:
+            raise ConfigError(
+                f"{id.schema}.{id.table}: the source database has no such table. If topic {topic} has the rows of a "
+                "table whose name a topic cannot have, name the table with --table SCHEMA.TABLE, or let the connector "
+                "write a batch of it first: the lake table then stores its source table"
+            )
+        name = self.task.naming.name(topic, id)
+        lake = self._lake_table(name)
+        refuse_shared_table(name, topic, id, lake.sources())
+        key_fields = self.task.envelope.key_fields or lake.key_fields() or tuple(part.name for part in catalog.key)
+        schema = source.schema(catalog)
+        stored = lake.schema()
+        # The lake has a generated column only if snapshot reads contained it, which streamed events do not.
+        optional = {column.name for column in catalog.columns if column.generated} - set(stored.names if stored else ())
+        fields = tuple(
+            column
+            for column in schema.fields
+            if column.name not in optional and self.task.fields.wants(topic, column.name, key_fields)
+        )
+        wanted = comparison(replace(schema, fields=fields), stored, key_fields)
+        return VerifiedTable(id, catalog, wanted, source, lake), name
+
+    def _stored(self, name: str) -> Sequence[StoredSource]:
+        """Return the sources that a lake table stores. An error is reported when the table is compared."""
+        try:
+            return self._lake_table(name).sources()
+        except HeadraceError:
+            return ()
+
+    def _lake_table(self, name: str) -> LakeTable:
+        return self._lakehouse.table(self.task.namespace, name, replace(self.task.tables, adopt=False))
+
+
+def _primaries(reselect: ReselectOptions, open_source: OpenRowSource) -> list[tuple[DatabaseOptions, TableSource]]:
+    """Return the primaries of the source databases: a standby may be behind the position at which it is read."""
+    databases = reselect.databases or ((reselect.database,) if reselect.database else ())
+    if not databases:
+        raise ConfigError(
+            "connector: it has no database to compare with; set reselect.database.*", "reselect.database.hostname"
+        )
+    opened = []
+    for database in databases:
+        alone = replace(reselect, database=database, databases=(), read_from="primary")
+        source = open_source(database, alone)
+        if not isinstance(source, TableSource):
+            raise ConfigError(
+                f"reselect.database.type: tables of {database.type} cannot be compared with the lake",
+                "reselect.database.type",
+            )
+        opened.append((database, source))
+    return opened
