@@ -15,17 +15,18 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any, TypeVar
 
 from headrace.config import SinkConnectorConfig, WorkerConfig
 from headrace.core.connect.lifecycle import TargetState
 from headrace.core.connect.status import TableStatus
 from headrace.core.decode.record_decoder import Sources
 from headrace.core.model.errors import ConfigError, HeadraceError, RestError
-from headrace.ports import EngineStatus, Feeds, Lakehouse, Stores
+from headrace.ports import EngineStatus, Feeds, Lakehouse, OpenRowSource, Stores
 from headrace.rest.app import WorkerParts
 from headrace.rest.server import Endpoints, rest_servers
 from headrace.runtime.doctor import Doctor
@@ -34,8 +35,11 @@ from headrace.runtime.metrics.summaries import SummaryLog
 from headrace.runtime.retry import retrying
 from headrace.runtime.task.conversions import OpenRegistry
 from headrace.runtime.task.flow_control import MemoryBudget
-from headrace.runtime.task.task_factory import HistoryOffsets, OpenRows, OpenRowSource, SinkTaskFactory
+from headrace.runtime.task.task_factory import HistoryOffsets, OpenRows, SinkTaskFactory
 from headrace.runtime.threads import WorkerThreads
+from headrace.runtime.verify.connector_tables import ConnectorTables
+from headrace.runtime.verify.continuous_verification import ContinuousVerification
+from headrace.runtime.verify.kafka_offsets import KafkaOffsets
 from headrace.runtime.worker.config_providers import config_providers
 from headrace.runtime.worker.connector_directory import ConnectorDirectory
 from headrace.runtime.worker.connector_files import read_connector
@@ -46,6 +50,7 @@ from headrace.runtime.worker.sink_connector import ConnectorCheck, LakehouseSink
 from headrace.runtime.worker.worker import Worker, worker_defaults
 
 log = logging.getLogger(__name__)
+_T = TypeVar("_T")
 _STOP_MARGIN_SECONDS = 30.0
 _END_SECONDS = 10.0
 """The time limit of what follows ``Stopped``: the end of the event loop and of threads."""
@@ -79,6 +84,19 @@ class Connectors:
     check: ConnectorCheck
 
 
+def _open_verification(connectors: Connectors, config: SinkConnectorConfig) -> ContinuousVerification | None:
+    """Return the verification of a task. Called on the worker's event loop; raises ConfigError."""
+    if not config.verify.interval:
+        return None
+    loop = asyncio.get_running_loop()
+
+    def wait_for(work: Coroutine[Any, Any, _T]) -> _T:
+        return asyncio.run_coroutine_threadsafe(work, loop).result()
+
+    tables = ConnectorTables(config, connectors.open_row_source, connectors.lakehouse)
+    return ContinuousVerification(config.verify, tables, KafkaOffsets(connectors.stores, config, wait_for))
+
+
 class Service:
     """One worker process."""
 
@@ -101,6 +119,7 @@ class Service:
             self._metrics.reselects,
             connectors.open_registry,
             blocked=self._blocked_tables,
+            open_verification=partial(_open_verification, connectors),
             sources=connectors.sources,
         )
         host = config.rest.advertised_host or config.listener.host or socket.gethostname()

@@ -12,6 +12,7 @@ from support.lake.lake_harness import ITEM, NOW, LakeFixtures, LakeHarness, item
 from headrace.core.model.errors import Retriable
 from headrace.core.model.events import RowVersion, TableId
 from headrace.core.model.keys import FLOOR_KEY
+from headrace.core.model.proof import Proof
 from headrace.core.tables.table_sources import TableSource
 from headrace.ports import LakeTable, TopicPartition
 
@@ -66,6 +67,19 @@ class LakeSourcesSuite(LakeFixtures):
         assert table.reached("connect-sink") == {TopicPartition(TOPIC, 0): 50}
         table.register(SHOP, [OTHER])
         assert list(table.sources()) == [SHOP]
+
+    def test_a_proof_is_stored_with_the_table(self, lake: LakeHarness, name: str, table: LakeTable) -> None:
+        """The newest proof counts, for every handle; a table without one, or that does not exist, has none."""
+        assert table.proof() is None
+        assert lake.open("missing").proof() is None
+        lake.open("missing").record_proof(Proof("postgresql:1", NOW / 1_000_000, 1))
+        assert lake.open("missing").schema() is None
+        table.merge(items(item(1, position=11)), commit(1, **{TOPIC: 40}))
+        for rows in (7, 8):
+            table.record_proof(Proof(f"postgresql:{rows}", 1_700_000_000.0, rows))
+        assert table.proof() == lake.open(name).proof() == Proof("postgresql:8", 1_700_000_000.0, 8)
+        table.merge(items(item(2, position=12)), commit(2, **{TOPIC: 41}))
+        assert lake.open(name).proof() == Proof("postgresql:8", 1_700_000_000.0, 8)
 
     def test_a_table_that_another_handle_has_created_is_not_written(self, lake: LakeHarness, name: str) -> None:
         """Of two writers that begin to write one new table, the other one fails and sees whose table it is."""

@@ -16,7 +16,7 @@ from headrace.core.model.errors import Fatal
 from headrace.core.model.events import Column, TableId
 from headrace.core.model.schema import Field, Schema
 from headrace.core.reselect.rows import UNREADABLE, RowAnswer, RowRequest
-from headrace.ports import RowSource, TableSource
+from headrace.ports import PartwiseSource, RowSource, TableSource
 
 TABLE = TableId("shop", "inventory", "app", "Orders")
 INT = Schema("int32")
@@ -114,12 +114,17 @@ class RowSourceSuite:
         assert [member.name for member in schema.fields] == list(SCHEMAS)
         assert schema.field("price") == PRICE
 
-    def test_a_scan_brings_every_row(self, source: RowSource) -> None:
-        """A scan returns all rows with the values that a fetch returns; a column that does not exist is unreadable."""
+    @pytest.mark.parametrize("in_parts", [False, True])
+    def test_a_scan_brings_every_row(self, source: RowSource, in_parts: bool) -> None:
+        """A scan returns all rows with the values that a fetch returns; a column that does not exist is unreadable.
+
+        So does one in parts, if the source has it.
+        """
         assert isinstance(source, TableSource)
         fields = [*source.schema(self.catalog(source)).fields, Field("gone", TEXT)]
         rows: list[tuple[Any, ...]] = []
-        for values in source.scan(self.catalog(source), fields):
+        scan = source.scan_in_parts if in_parts and isinstance(source, PartwiseSource) else source.scan
+        for values in scan(self.catalog(source), fields):
             columns = [
                 values[n] if values[n][0] is UNREADABLE else build_array(fields[n].schema, values[n]).to_pylist()
                 for n in range(len(fields))

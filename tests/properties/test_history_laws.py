@@ -20,7 +20,7 @@ from headrace.ports import Commit, TableOptions
 from headrace.runtime.pipeline.history_pipeline import HistoryPipeline
 from headrace.runtime.pipeline.pipeline_parts import PipelineOptions
 from headrace.runtime.pipeline.reselect import Reselect
-from headrace.runtime.task.task_factory import sink_task_options
+from headrace.runtime.task.task_options import sink_task_options
 from headrace_dev.memory import MemoryLakehouse
 
 LENGTH = 12

@@ -14,21 +14,24 @@ from headrace.core.verify.verification import Verdict
 SCRIPTS = st.lists(st.integers(0, 8 * 4 * 3 - 1), max_size=120)
 
 
-@given(before=SCRIPTS, meanwhile=SCRIPTS)
-def test_a_correct_lake_is_never_accused(before: list[int], meanwhile: list[int]) -> None:
-    """During changes, lag and open cells, rows are equal, or a later change explains the difference."""
+@given(before=SCRIPTS, meanwhile=SCRIPTS, in_parts=st.booleans())
+def test_a_correct_lake_is_never_accused(before: list[int], meanwhile: list[int], in_parts: bool) -> None:
+    """During changes, lag and open cells, rows are equal, or a later change explains the difference.
+
+    So it is if the source is read in parts, each of another time.
+    """
     world = World()
     for choice in before:
         world.script = [choice]
         world.step()
     world.script = list(meanwhile)
     with tempfile.TemporaryDirectory() as folder:
-        found = world.differences(Path(folder), timeout=10_000.0)
+        found = world.differences(Path(folder), timeout=10_000.0, in_parts=in_parts)
     assert [each for each in found if each.verdict is not Verdict.EXPLAINED] == []
 
 
-@given(meanwhile=SCRIPTS, wrong=st.sampled_from(["cell", "null", "lost"]))
-def test_a_wrong_row_is_found_while_others_change(meanwhile: list[int], wrong: str) -> None:
+@given(meanwhile=SCRIPTS, wrong=st.sampled_from(["cell", "null", "lost"]), in_parts=st.booleans())
+def test_a_wrong_row_is_found_while_others_change(meanwhile: list[int], wrong: str, in_parts: bool) -> None:
     """A row that no change repairs is reported, and no other row; after the repair there is no difference."""
     world = World(keys=3)
     for key in range(4):
@@ -40,7 +43,7 @@ def test_a_wrong_row_is_found_while_others_change(meanwhile: list[int], wrong: s
         world.corrupt(3, None if wrong == "null" else "wrong")
     world.script = list(meanwhile)
     with tempfile.TemporaryDirectory() as folder:
-        found = world.differences(Path(folder), timeout=10_000.0)
+        found = world.differences(Path(folder), timeout=10_000.0, in_parts=in_parts)
         real = [each for each in found if each.verdict is not Verdict.EXPLAINED]
         assert [(each.verdict, each.key["id"].to_pylist()) for each in real] == [(Verdict.DIFFERENT, [3])]
         world.script = list(meanwhile)

@@ -26,6 +26,7 @@ from headrace.core.model import log_progress
 from headrace.core.model.actions import Actions, outranking
 from headrace.core.model.errors import Fatal, HeadraceError, TableMissing
 from headrace.core.model.events import OWN_PREFIX, RowVersion
+from headrace.core.model.proof import Proof, stored_proof
 from headrace.core.tables.table_layout import check_columns
 from headrace.core.tables.table_sources import TableSource
 from headrace.ports import Commit, MergeCounts, TableOptions, TopicPartition, UpkeepReport
@@ -253,6 +254,19 @@ class SparkTable:
         names = set(map(property_name, replaced)) - {property_name(source)}
         with self._commit_lock:
             self._format.set_properties(self._session, self._path, source_properties([source]), sorted(names))
+
+    def proof(self) -> Proof | None:
+        """Return the proof in the properties of the table."""
+        if self.schema() is None:
+            return None
+        return stored_proof(self._format.properties(self._session, self._path))
+
+    def record_proof(self, proof: Proof) -> None:
+        """Store a proof in the properties of the table."""
+        if self.schema() is not None:
+            self._look = None
+            with self._commit_lock:
+                self._format.set_properties(self._session, self._path, proof.properties())
 
     def _refuse_unregistered(self) -> None:
         """Raise Conflict if another handle has created the table since ``register``: it may be of another writer."""

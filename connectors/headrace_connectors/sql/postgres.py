@@ -21,7 +21,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, LiteralString, cast
+from typing import Any, cast
 
 import psycopg
 from psycopg import RawCursor
@@ -42,8 +42,9 @@ from headrace_connectors.sql.postgres_catalog import connect_schema, read_catalo
 from headrace_connectors.sql.postgres_keys import key_texts
 from headrace_connectors.sql.postgres_server import Connection, PostgresServer, Role
 from headrace_connectors.sql.postgres_survey import read_survey
+from headrace_connectors.sql.postgres_tables import log_position, next_page, page_texts, table_texts
 from headrace_connectors.sql.postgres_values import reader
-from headrace_connectors.sql.query import KeyTerm, array_literal, masks, quoted, select_rows
+from headrace_connectors.sql.query import KeyTerm, array_literal, masks, select_rows
 
 log = logging.getLogger(__name__)
 
@@ -94,6 +95,22 @@ class PostgresRowSource:
             for texts in table_texts(connection, catalog, readable.names):
                 yield readable.values(texts, len(texts[0]))
 
+    def scan_in_parts(self, catalog: CatalogTable, columns: Sequence[Field]) -> Iterator[Sequence[Sequence[object]]]:
+        """Yield the rows of a few pages at a time; those of a partitioned table as ``scan`` does."""
+        server, readable = self._servers[-1], self._readable(catalog, columns)
+        begin = 0
+        while True:
+            with server.connection() as connection:
+                end = next_page(connection, catalog, begin)
+                texts = None if end is None else page_texts(connection, catalog, readable.names, begin, end)
+            if end is None or texts is None:
+                break
+            if texts[0]:
+                yield readable.values(texts, len(texts[0]))
+            begin = end
+        if not begin:
+            yield from self.scan(catalog, columns)
+
     def log_position(self) -> LogPosition:
         """Return the end of the log, and the position that logical replication slots of the database have confirmed."""
         with self._servers[-1].connection() as connection:
@@ -140,7 +157,7 @@ class PostgresRowSource:
                 transactions = sorted({int(number) for number in request.transactions if number >= 0})
                 waited = self._visibility.wait(connection, transactions, server.where)  # proven: S15
             with RawCursor(connection) as cursor:
-                cursor.execute(_sql(text), parameters, prepare=True)
+                cursor.execute(cast(Any, text), parameters, prepare=True)
                 result = cast(PGresult, cursor.pgresult)  # a SELECT has one
                 fields = range(result.nfields)
                 for row in range(result.ntuples):
@@ -232,44 +249,3 @@ def _check(connection: Connection, transactions: Sequence[int], where: str) -> N
             "correct reselect.database.*, or set reselect.visibility.check=off for a copy",
             "reselect.database.hostname",
         )
-
-
-Texts = list[list[str | None]]
-
-FETCH_ROWS = 2000
-_CURSOR = "headrace_verify"
-
-_LOG: LiteralString = """
-SELECT (pg_catalog.pg_current_wal_insert_lsn() - '0/0')::pg_catalog.int8,
-       (SELECT (pg_catalog.min(confirmed_flush_lsn) - '0/0')::pg_catalog.int8 FROM pg_catalog.pg_replication_slots
-        WHERE slot_type = 'logical' AND database = pg_catalog.current_database() AND active)
-"""
-"""Several active slots may belong to several connectors: the lowest position counts, which is always safe."""
-
-
-def table_texts(connection: Connection, catalog: CatalogTable, columns: Sequence[str]) -> Iterator[Texts]:
-    """Yield the server's text of ``columns`` for every row, column by column, a few thousand rows at a time."""
-    only = "ONLY " if catalog.relkind == "r" else ""
-    names = ", ".join(quoted(name) for name in columns) or "NULL"
-    table = quoted(catalog.table.schema, catalog.table.table)
-    with connection.transaction(), RawCursor(connection) as cursor:
-        cursor.execute(_sql(f"DECLARE {_CURSOR} NO SCROLL CURSOR FOR SELECT {names} FROM {only}{table}"))
-        while True:
-            cursor.execute(_sql(f"FETCH {FETCH_ROWS} FROM {_CURSOR}"))
-            result = cursor.pgresult
-            if result is None or result.ntuples == 0:
-                return
-            rows = range(result.ntuples)
-            values = ([result.get_value(row, column) for row in rows] for column in range(len(columns)))
-            yield [[None if value is None else bytes(value).decode() for value in column] for column in values]
-
-
-def log_position(connection: Connection) -> LogPosition:
-    """Return the end of the write-ahead log, and the position that active logical slots have confirmed."""
-    row = connection.execute(_LOG).fetchone()
-    end, published = (0, None) if row is None else row
-    return LogPosition("postgresql", (end,), None if published is None else (published,))
-
-
-def _sql(text: str) -> Any:
-    return cast(Any, text)

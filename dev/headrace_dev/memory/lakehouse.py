@@ -22,6 +22,7 @@ from headrace.core.model.errors import Fatal, Retriable, TableMissing
 from headrace.core.model.events import UNVERSIONED, RowVersion, outranks, succeed
 from headrace.core.model.inferred_types import to_table_type
 from headrace.core.model.keys import FLOOR_KEY, ORIGINS_PREFIX, is_table_entry
+from headrace.core.model.proof import Proof, stored_proof
 from headrace.core.tables.naming import check_table_path
 from headrace.core.tables.table_layout import check_columns
 from headrace.core.tables.table_sources import TableSource
@@ -282,6 +283,15 @@ class MemoryTable:
         for name in source_properties(replaced):
             self._stored.properties.pop(name, None)
         self._stored.properties |= source_properties([source])
+
+    def proof(self) -> Proof | None:
+        """Return the proof in the properties of the table."""
+        return None if self.schema() is None else stored_proof(self._stored.properties)
+
+    def record_proof(self, proof: Proof) -> None:
+        """Store a proof in the properties of the table."""
+        if self.schema() is not None:
+            self._stored.properties |= proof.properties()
 
     def _refuse_unregistered(self) -> None:
         """Raise Retriable if another handle has created the table since ``register``."""

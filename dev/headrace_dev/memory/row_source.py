@@ -80,6 +80,19 @@ class MemoryRowSource:
             piece = rows[begin : begin + _SCANNED_AT_ONCE]
             yield [[self._value(catalog, row, column.name) for row in piece] for column in columns]
 
+    def scan_in_parts(self, catalog: CatalogTable, columns: Sequence[Field]) -> Iterator[Sequence[Sequence[Any]]]:
+        """Yield the rows whose keys the table had at the begin, each as it is when its piece is read."""
+        self._fail()
+
+        def key(row: Row) -> tuple[Any, ...]:
+            return tuple(row[part.name] for part in catalog.key)
+
+        keys = list(map(key, self._rows[catalog.table]))
+        for begin in range(0, len(keys), _SCANNED_AT_ONCE):
+            wanted = keys[begin : begin + _SCANNED_AT_ONCE]
+            piece = [row for row in self._rows[catalog.table] if key(row) in wanted]
+            yield [[self._value(catalog, row, column.name) for row in piece] for column in columns]
+
     def log_position(self) -> LogPosition:
         """Return ``position``."""
         self._fail()

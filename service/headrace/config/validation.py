@@ -45,6 +45,7 @@ from headrace.config.transforms import (
     transform_problems,
 )
 from headrace.config.values import trim_values
+from headrace.config.verify_options import INTERVAL, VerifySettings
 from headrace.config.worker import option_of_worker
 from headrace.core.connect.config_def import (
     HIDDEN,
@@ -130,6 +131,7 @@ def sink_connector_config(properties: Mapping[str, str], defaults: WorkerDefault
         tables=parse_options(TableSettings, bare),
         batches=parse_options(BatchSettings, bare),
         source=parse_options(SourceSettings, bare),
+        verify=parse_options(VerifySettings, bare),
         reselect=reselect_options(bare),
         transforms=registry.chain(properties),
         kafka=kafka,
@@ -287,6 +289,7 @@ def _reader_problems(given: Mapping[str, str], defaults: WorkerDefaults) -> Iter
         lambda: _check_kind(tables),
         lambda: tables.fields,
         lambda: source.ordering,
+        lambda: _check_verification(given, tables),
         lambda: registry.chain(given),
     )
     for read in readers:
@@ -303,6 +306,18 @@ def _check_kind(tables: TableSettings) -> None:
             "a row of its own: remove delete.mode",
             "delete.mode",
         )
+
+
+def _check_verification(given: Mapping[str, str], tables: TableSettings) -> None:
+    if not parse_options(VerifySettings, given).interval:
+        return
+    if tables.history or given.get("transforms", "").strip():
+        raise ConfigError(
+            f"{INTERVAL}: histories and transformed records equal no source table; remove {INTERVAL}", INTERVAL
+        )
+    reselect = reselect_options(given)
+    if not (reselect.databases or reselect.database):
+        raise ConfigError(f"{INTERVAL} needs a database to compare with; set reselect.database.*", INTERVAL)
 
 
 def _group_problems(given: Mapping[str, str], defaults: WorkerDefaults) -> Iterator[tuple[str, str]]:

@@ -45,7 +45,9 @@ from headrace.ports.source import ExaminedSource as ExaminedSource
 from headrace.ports.source import LogPosition as LogPosition
 from headrace.ports.source import OpenCredentials as OpenCredentials
 from headrace.ports.source import OpenDatabase as OpenDatabase
+from headrace.ports.source import OpenRowSource as OpenRowSource
 from headrace.ports.source import OpenRowStore as OpenRowStore
+from headrace.ports.source import PartwiseSource as PartwiseSource
 from headrace.ports.source import ReadPassword as ReadPassword
 from headrace.ports.source import RowSource as RowSource
 from headrace.ports.source import RowStore as RowStore

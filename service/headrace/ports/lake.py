@@ -17,6 +17,7 @@ from headrace.core.merge.tombstones import LedgerEntries
 from headrace.core.model.actions import Actions
 from headrace.core.model.events import RowVersion
 from headrace.core.model.log_progress import Progress
+from headrace.core.model.proof import Proof
 from headrace.core.tables.table_layout import Maintenance, TableLayout
 from headrace.core.tables.table_sources import TableSource
 from headrace.ports.feed import TopicPartition
@@ -107,6 +108,9 @@ class TableReader(Protocol):
     def scan(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         """These columns of every row, in pieces that fit memory and in any order; nothing without a table."""
 
+    def proof(self) -> Proof | None:
+        """The last verification that found the table equal to its source, as ``record_proof`` has stored it."""
+
     def topics(self) -> Collection[str]:
         """The topics that the rows come from, except for rows that Headrace did not write."""
 
@@ -134,6 +138,9 @@ class TableWriter(Protocol):
         Durable when it returns. Before the table exists, ``evolve`` or the first entry of an early ledger stores it in
         the same step that creates table or ledger: of two writers that create one table, the other one fails.
         """
+
+    def record_proof(self, proof: Proof) -> None:
+        """Store a proof with the table, where readers of any engine see it. Without a table nothing is stored."""
 
     def evolve(self, schema: pa.Schema, key_fields: Sequence[str]) -> None:
         """Create the table, or add and widen columns so that ``schema`` fits.

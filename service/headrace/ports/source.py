@@ -1,11 +1,13 @@
 """What reselect and verify need: the source database, whose rows are read again, and the store of the cache's rows.
 
 ``RowStore`` itself is declared where the core calls it.
+
+Tests: ``tests/contracts/row_source_suite.py``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -85,6 +87,10 @@ class OpenDatabase(Protocol):
         """Return the row source of ``options.database`` without a connection. Raises ConfigError."""
 
 
+OpenRowSource = Callable[[DatabaseOptions, ReselectOptions], RowSource]
+"""Returns the row source of one of a connector's databases without a connection. Raises ConfigError."""
+
+
 @dataclass(frozen=True, slots=True)
 class LogPosition:
     """How far the log of a source is, as parts of a source position (``core/model/positions.py``) of ``connector``.
@@ -110,6 +116,17 @@ class TableSource(RowSource, Protocol):
 
     def log_position(self) -> LogPosition:
         """How far the log is now."""
+
+
+@runtime_checkable
+class PartwiseSource(TableSource, Protocol):
+    """A table source that also reads a table in parts, for a verification that takes its time."""
+
+    def scan_in_parts(self, catalog: CatalogTable, columns: Sequence[Field]) -> Iterator[Sequence[Sequence[Any]]]:
+        """As ``scan``, with a snapshot for each piece, none of which is kept while the caller does not ask for more.
+
+        A row that is updated meanwhile may come twice, in two states, or not at all.
+        """
 
 
 @runtime_checkable

@@ -18,8 +18,8 @@ from headrace.core.doctor.topics import TopicDescription
 from headrace.core.model.errors import HeadraceError
 from headrace.core.model.events import TableId
 from headrace.core.reselect.options import DatabaseOptions
-from headrace.ports import ExaminedSource, RowSource, Stores, TableSource
-from headrace.runtime.task.task_factory import OpenRowSource, sink_task_options
+from headrace.ports import ExaminedSource, OpenRowSource, RowSource, Stores, TableSource
+from headrace.runtime.task.task_options import sink_task_options
 from headrace.runtime.verify.source_tables import SourceTables
 
 

@@ -18,12 +18,11 @@ from headrace.core.connect.lifecycle import TableState
 from headrace.core.connect.status import TableReport, TableStatus
 from headrace.core.model.errors import Retriable
 from headrace.core.reselect.options import DatabaseOptions, ReselectOptions
-from headrace.ports import EngineStatus, RowSource
+from headrace.ports import EngineStatus, OpenRowSource, RowSource
 from headrace.rest.app import WorkerParts, create_app
 from headrace.rest.server import Endpoint, RestServer, bind
 from headrace.runtime.doctor import Doctor
 from headrace.runtime.metrics.metrics import Metrics
-from headrace.runtime.task.task_factory import OpenRowSource
 from headrace.runtime.worker.connector_directory import ConnectorDirectory
 from headrace.runtime.worker.herder import Herder
 from headrace.runtime.worker.sink_connector import LakehouseSinkConnector

@@ -21,6 +21,7 @@ from headrace.core.reselect.rows import RowAnswer, RowRequest
 from headrace.core.verify.verification import comparison
 from headrace.ports import LogPosition, TableOptions, TopicPartition
 from headrace.runtime.pipeline.pipeline_parts import PipelineOptions
+from headrace.runtime.verify.paced_source import Pace, PacedSource
 from headrace.runtime.verify.table_repair import Sink, TableRepair
 from headrace.runtime.verify.table_verifier import (
     Clock,
@@ -175,14 +176,18 @@ class World:
 
     # -- comparing ----------------------------------------------------------------------------------------------------
 
-    def table(self) -> VerifiedTable:
+    def table(self, *, in_parts: bool = False) -> VerifiedTable:
         wanted = comparison(SCHEMA, self.lake.schema(), ["id"])
-        return VerifiedTable(SOURCE, CATALOG, wanted, self.source, _Moving(self))
+        paced = PacedSource(self.source, Pace(10**9, 60_000, lambda: self.time))
+        return VerifiedTable(SOURCE, CATALOG, wanted, paced if in_parts else self.source, _Moving(self))
 
-    def verifier(self, folder: Path, *, show: bool = False, timeout: float = 60.0) -> TableVerifier:
+    def verifier(
+        self, folder: Path, *, show: bool = False, timeout: float = 60.0, in_parts: bool = False
+    ) -> TableVerifier:
         clock = Clock(lambda: self.time, self.sleep)
         progress = LakeProgress(self.source, self, TOPIC, clock.now, clock.sleep)
-        return TableVerifier(self.table(), progress, VerifyOptions(timeout, keep_values=show), clock, folder)
+        options = VerifyOptions(timeout, keep_values=show)
+        return TableVerifier(self.table(in_parts=in_parts), progress, options, clock, folder)
 
     def differences(self, folder: Path, **how: Any) -> list[Difference]:
         return list(self.verifier(folder, **how).differences())
@@ -222,6 +227,13 @@ class WorldSource(MemoryRowSource):
         for piece in super().scan(catalog, columns):
             yield piece
             self._world.step()
+
+    def scan_in_parts(self, catalog: CatalogTable, columns: Sequence[Field]) -> Iterator[Sequence[Sequence[Any]]]:
+        self._now()
+        for piece in super().scan_in_parts(catalog, columns):
+            yield piece
+            self._world.step()
+            self._now()
 
     def fetch(self, catalog: CatalogTable, request: RowRequest) -> RowAnswer:
         self._now()

@@ -14,6 +14,7 @@ from typing import Any
 from headrace.core.connect.lifecycle import State, TableState
 from headrace.core.connect.table_load import LoadProgress
 from headrace.core.model.notes import Notes
+from headrace.core.model.proof import VerificationReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ class TableReport:
     ``waiting_events`` and ``waiting_bytes`` are read and not durable. ``oldest`` is when the oldest of them was read,
     ``oldest_source_time`` when it was committed at the source, in seconds since the epoch. ``last_error`` stays after
     the table runs again. ``freshness_target`` is in seconds, None for a table without changes. ``load`` is the last one
-    of this run of the task, None if no snapshot has sent rows.
+    of this run of the task, None if no snapshot has sent rows. ``verification`` is None without ``verify.interval.ms``.
     """
 
     table: str
@@ -67,6 +68,7 @@ class TableReport:
     last_error: TableStatus | None
     freshness_target: float | None = None
     load: LoadProgress | None = None
+    verification: VerificationReport | None = None
 
     def document(self, task: int, now: float, waits_for: str | None = None) -> Mapping[str, Any]:
         """Return the report as JSON. ``waits_for`` is what the task waits for before it writes changes that wait.
@@ -100,6 +102,8 @@ class TableReport:
             }
         if self.load is not None:
             answer["load"] = _load_document(self.load)
+        if self.verification is not None:
+            answer["verification"] = self.verification.document(now)
         if self.last_error is not None:
             (error,) = tables_document([self.last_error])
             answer["last_error"] = {name: value for name, value in error.items() if name not in ("table", "topics")}
@@ -120,6 +124,20 @@ def _load_document(load: LoadProgress) -> Mapping[str, Any]:
 def report_of(status: TableStatus) -> TableReport:
     """Return the report on a table whose task does not run: it contains only the status."""
     return TableReport(status.table, status.state, status.topics, 0, 0, None, None, None, status)
+
+
+def with_verifications(
+    reports: Sequence[TableReport], verified: Mapping[str, tuple[str, VerificationReport]]
+) -> Sequence[TableReport]:
+    """Return the reports with those of verifications, which also name tables without changes since the start.
+
+    ``verified`` is a topic and the report of its table, by the table's name.
+    """
+    by_name = {report.table: report for report in reports}
+    for name, (topic, verification) in verified.items():
+        report = by_name.get(name) or TableReport(name, TableState.RUNNING, [topic], 0, 0, None, None, None, None)
+        by_name[name] = replace(report, verification=verification)
+    return [by_name[name] for name in sorted(by_name)]
 
 
 def worst_first(documents: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

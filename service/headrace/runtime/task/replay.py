@@ -30,13 +30,14 @@ from headrace.ports import (
     Lakehouse,
     Messages,
     OffsetNote,
+    OpenRowSource,
     Record,
     TopicPartition,
 )
 from headrace.runtime.task.asyncio_agent import AsyncioAgent
 from headrace.runtime.task.conversions import OpenRegistry
 from headrace.runtime.task.flow_control import unlimited
-from headrace.runtime.task.task_factory import OpenRowSource, SinkTaskFactory
+from headrace.runtime.task.task_factory import SinkTaskFactory
 from headrace.runtime.threads import WorkerThreads
 
 _Message = TypeVar("_Message")

@@ -16,7 +16,8 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from headrace.core.connect.status import TableReport, TableStatus
+from headrace.core.batch.table_queue import FAR_BEHIND
+from headrace.core.connect.status import TableReport, TableStatus, with_verifications
 from headrace.core.decode.decoded import Decoded
 from headrace.core.model.absent_columns import ColumnDefaults
 from headrace.core.model.errors import ConfigError, remedy
@@ -44,6 +45,7 @@ class SinkTask:
         self._former: set[asyncio.Task[None]] = set()  # assignments whose last write a rebalance did not wait for
         self._commit_turn = asyncio.Lock()
         self._committer: asyncio.Task[None] | None = None
+        self._verifying: asyncio.Task[None] | None = None
         self._is_paused = self._has_failed = self._has_joined = False
         self._assignment = self._new_assignment(-1, (), {})  # until the group assigns partitions
         self._assignment.drop()
@@ -71,6 +73,9 @@ class SinkTask:
         parts.tables.report_states()
         await self._feed.start(self)
         self._committer = asyncio.create_task(self._commit_regularly(), name=f"{connector} offsets")
+        if parts.verification is not None:
+            verifying = parts.verification.run(self._topics_to_verify)
+            self._verifying = asyncio.create_task(verifying, name=f"{connector} verification")
 
     async def stop(self) -> None:
         """Finish the write in flight, commit what is durable, leave the group. Idempotent."""
@@ -96,8 +101,9 @@ class SinkTask:
         self._parts.observer.watch_loads(dict)
         await self._assignment.end()
         await asyncio.gather(*self._former)
-        if self._committer is not None:
-            self._committer.cancel()
+        for task in (self._committer, self._verifying):
+            if task is not None:
+                task.cancel()
         await self._parts.upkeep.stop()
         if self._has_joined:
             self._has_joined = False
@@ -106,6 +112,8 @@ class SinkTask:
 
     async def _close(self) -> None:
         await self._feed.stop()
+        if self._parts.verification is not None:
+            self._parts.verification.close()
         self._parts.reselect.close()
         await self._parts.errants.close()
 
@@ -260,10 +268,24 @@ class SinkTask:
     def tables(self) -> Sequence[TableStatus]:
         return self._parts.tables.statuses()
 
+    def _topics_to_verify(self) -> Collection[str]:
+        """Return the assigned topics whose tables are nearly current: in others most rows would differ for a while."""
+        if self._is_paused or self._has_failed or self._assignment.is_over:
+            return ()
+        lag: Counter[str] = Counter()
+        for partition, records in self._feed.lag().items():
+            lag[partition.topic] += records
+        topics = self._assignment.partitions.keys() - self._parts.tables.failed_topics
+        return [topic for topic in topics if lag[topic] <= FAR_BEHIND]
+
     def reports(self) -> Sequence[TableReport]:
         """Return a report on each table."""
         lanes = self._assignment.lanes
-        return self._parts.tables.reports(lambda table: (lanes.get(table.name) or table).report())
+        reports = self._parts.tables.reports(lambda table: (lanes.get(table.name) or table).report())
+        if self._parts.verification is None:
+            return reports
+        verified = self._parts.verification.reports(self._assignment.partitions.keys())
+        return with_verifications(reports, verified)
 
     def restart_table(self, table: str) -> bool:
         """Restart a table: open it again, and read from the committed offsets. Return False for an unknown table.

@@ -9,28 +9,23 @@ from concurrent.futures import Executor
 from dataclasses import replace
 
 from headrace.config import SinkConnectorConfig
-from headrace.config.sink_options import TableSettings
 from headrace.core.connect.status import TableStatus
-from headrace.core.decode.envelope import EnvelopeOptions
-from headrace.core.decode.flattened import MetadataNames
 from headrace.core.decode.json_converter import JsonConverter
 from headrace.core.decode.record_decoder import Sources
 from headrace.core.model.errors import RestError
 from headrace.core.model.events import TableId
-from headrace.core.model.unavailable import Placeholder
 from headrace.core.reselect.cache.rows import MemoryRowStore
-from headrace.core.reselect.options import DatabaseOptions, ReselectOptions
+from headrace.core.reselect.options import ReselectOptions
 from headrace.core.tables.naming import KEY
-from headrace.core.tables.table_layout import Maintenance
-from headrace.ports import Feeds, Lakehouse, RowSource, RowStore, RowStoreOptions, TableOptions, TopicPartition
+from headrace.ports import Feeds, Lakehouse, OpenRowSource, RowSource, RowStore, RowStoreOptions, TopicPartition
 from headrace.runtime.observation import NO_OBSERVER, Observer
-from headrace.runtime.pipeline.pipeline_parts import PipelineOptions
 from headrace.runtime.pipeline.reselect import Reselect
 from headrace.runtime.pipeline.source_database import DatabaseRouter, NoMetrics, ReselectMetrics
-from headrace.runtime.task.conversions import OpenRegistry, converter_classes, no_registries, open_conversion
+from headrace.runtime.task.conversions import OpenRegistry, no_registries, open_conversion
 from headrace.runtime.task.flow_control import MemoryBudget, TaskResources, WriteSlots
 from headrace.runtime.task.sink_task import SinkTask
-from headrace.runtime.task.task_parts import SinkTaskOptions, SinkTaskParts
+from headrace.runtime.task.task_options import SinkTaskOptions, sink_task_options, table_options
+from headrace.runtime.task.task_parts import SinkTaskParts, Verification
 from headrace.runtime.threads import WorkerThreads
 
 log = logging.getLogger(__name__)
@@ -40,12 +35,13 @@ _DEFAULTS = (
     "transforms.%s.replace.null.with.default to false"
 )
 _SCHEMAS_OF_ALL_TOPICS = 4096
-OpenRowSource = Callable[[DatabaseOptions, ReselectOptions], RowSource]
 OpenRows = Callable[[str, RowStoreOptions], RowStore]
 """Opens the store that ``reselect.cache.type`` names."""
 Observe = Callable[[str, int], Observer]
 BlockedTables = Callable[[str, int], Sequence[TableStatus]]
 """Returns the tables of a task that did not run when its status was written last."""
+OpenVerification = Callable[[SinkConnectorConfig], Verification | None]
+"""Returns the verification of a task's tables; None if the connector has none."""
 CountReselects = Callable[[str, int], ReselectMetrics]
 
 
@@ -65,6 +61,7 @@ class SinkTaskFactory:
         open_registry: OpenRegistry = no_registries,
         adjust: Callable[[SinkTaskOptions], SinkTaskOptions] = lambda options: options,
         blocked: BlockedTables = lambda connector, task: (),
+        open_verification: OpenVerification = lambda config: None,
         *,
         sources: Sources,
     ) -> None:
@@ -76,6 +73,7 @@ class SinkTaskFactory:
         self._observe = observe
         self._count_reselects = count_reselects
         self._blocked = blocked
+        self._open_verification = open_verification
         self._open_registry = open_registry
         self._adjust = adjust
         self._sources = sources
@@ -126,6 +124,7 @@ class SinkTaskFactory:
             conversion,
             self._sources,
             self._blocked(connector, number),
+            self._open_verification(config),
         )
         return SinkTask(parts, on_failure)
 
@@ -138,79 +137,6 @@ class SinkTaskFactory:
             ]
             return DatabaseRouter(opened)
         return None if reselect.database is None else self._open_row_source(reselect.database, reselect)
-
-
-def sink_task_options(config: SinkConnectorConfig) -> SinkTaskOptions:
-    """What a task works with, from the parsed configuration."""
-    framework, tables, reselect = config.framework, config.tables, config.reselect
-    return SinkTaskOptions(
-        connector=config.name,
-        group=config.group_id,
-        namespace=tables.namespace,
-        naming=tables.naming,
-        envelope=_envelope_options(config),
-        batches=config.batches.policy,
-        fields=tables.fields,
-        tables=table_options(tables),
-        pipeline=PipelineOptions(
-            unresolved_insert_mode=reselect.unresolved_insert_mode,
-            unknown_null_mode=reselect.unknown_null_mode,
-            evolve=tables.evolve,
-            position_regression=config.source.position_regression,
-            tombstone_retention=tables.tombstone_retention,
-            shared=bool(tables.key_fields),
-        ),
-        fills_defaults=config.fills_defaults,
-        dead_letters_unresolved=reselect.dead_letters,
-        transforms=config.transforms,
-        tolerate_errors=framework.errors.tolerate,
-        isolate_tables=tables.isolation.isolate,
-        adopts_from=tables.adopts_from,
-        log_errors=framework.errors.log,
-        log_messages=framework.errors.log_messages,
-        converters=converter_classes(config),
-    )
-
-
-def table_options(tables: TableSettings) -> TableOptions:
-    """What the connector says about its tables."""
-    return TableOptions(
-        tables.format,
-        tables.catalog,
-        tables.format_version,
-        tables.properties,
-        tables.layout,
-        tables.adopt,
-        history=tables.history,
-        soft_delete=tables.soft_delete,
-        recreate=tables.recreate,
-        maintenance=Maintenance(tables.maintenance),
-        maintenance_bytes=tables.maintenance_bytes,
-    )
-
-
-def _envelope_options(config: SinkConnectorConfig) -> EnvelopeOptions:
-    source, tables = config.source, config.tables
-    by = source.ordering
-    return EnvelopeOptions(
-        key_schemas=config.schemas_enabled("key"),
-        value_schemas=config.schemas_enabled("value"),
-        placeholder=Placeholder(source.placeholder),
-        modes=source.modes,
-        position_epoch=source.position_epoch,
-        key_fields=tables.key_fields,
-        added=_metadata_names(config, by.field if by is not None and by.of_source else None),
-        keyless=tables.history,
-        ordering=by,
-        tables_apart=tables.naming.by_source,
-    )
-
-
-def _metadata_names(config: SinkConnectorConfig, ordering: str | None) -> MetadataNames:
-    """What flattened records call their metadata: as the source says, or as the connector's own transform does."""
-    prefixes = config.transforms.prefixes
-    fields, headers = prefixes or (config.source.fields_prefix, config.source.headers_prefix)
-    return MetadataNames(fields, headers, ordering)
 
 
 _NO_SOURCE = TableId("", "", "", "")

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
-from headrace.config.framework import ErrorSettings
-from headrace.config.sink_options import TableSettings
 from headrace.converters.conversion import Conversion
-from headrace.core.batch.batch import BatchPolicy
 from headrace.core.connect.status import TableStatus
-from headrace.core.decode.envelope import EnvelopeOptions
 from headrace.core.decode.record_decoder import Sources
-from headrace.core.model.errors import Stage
-from headrace.core.tables.field_selection import FieldSelection
-from headrace.core.tables.naming import TableNaming
+from headrace.core.model.proof import VerificationReport
 from headrace.core.tables.table_sources import TableSources
-from headrace.ports import DeadLetterQueue, Feed, Lakehouse, TableOptions
+from headrace.ports import DeadLetterQueue, Feed, Lakehouse
 from headrace.runtime.observation import Observer
-from headrace.runtime.pipeline.pipeline_parts import PipelineOptions
 from headrace.runtime.pipeline.pipelines import Pipelines
 from headrace.runtime.pipeline.reselect import Reselect
 from headrace.runtime.task.chunk_decoder import ChunkDecoder
@@ -27,41 +21,22 @@ from headrace.runtime.task.flow_control import TaskResources
 from headrace.runtime.task.freshness_notes import FreshnessNotes
 from headrace.runtime.task.message_router import MessageRouter
 from headrace.runtime.task.table_upkeep import TableUpkeep
+from headrace.runtime.task.task_options import SinkTaskOptions
 from headrace.runtime.task.task_tables import TaskTables
 from headrace.runtime.task.write_checks import TableOwnership
-from headrace.transforms.chain import Chain
-
-_ERRORS, _TABLES = ErrorSettings(), TableSettings()
 
 
-@dataclass(frozen=True, slots=True)
-class SinkTaskOptions:
-    """What a connector's configuration says to its tasks."""
+class Verification(Protocol):
+    """Compares the tables of a task with their source beside its writes (``runtime/verify``)."""
 
-    connector: str
-    group: str
-    namespace: str
-    task: int = field(default=0, kw_only=True)
-    naming: TableNaming
-    envelope: EnvelopeOptions
-    batches: BatchPolicy
-    tables: TableOptions
-    pipeline: PipelineOptions
-    fields: FieldSelection = field(default_factory=FieldSelection)
-    fills_defaults: bool = False
-    dead_letters_unresolved: bool = False
-    transforms: Chain = field(default_factory=Chain)
-    tolerate_errors: bool = _ERRORS.tolerate
-    isolate_tables: bool = _TABLES.isolation.isolate
-    adopts_from: Sequence[str] = _TABLES.adopts_from
-    log_errors: bool = _ERRORS.log
-    log_messages: bool = _ERRORS.log_messages
-    converters: Mapping[Stage, str] = field(default_factory=dict)
+    async def run(self, ready: Callable[[], Collection[str]]) -> None:
+        """Verify the tables of the topics that are ``ready``, again and again, until it is cancelled."""
 
-    @property
-    def tables_are_shared(self) -> bool:
-        """Whether several source tables may share a lake table: the operator has named a key, or rows are appended."""
-        return self.tables.history or bool(self.envelope.key_fields) or self.transforms.merges
+    def close(self) -> None:
+        """End without waiting for what runs. Idempotent."""
+
+    def reports(self, topics: Collection[str]) -> Mapping[str, tuple[str, VerificationReport]]:
+        """Return the topic and the report of each table of ``topics``, by the table's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +58,7 @@ class SinkTaskParts:
     ownership: TableOwnership
     upkeep: TableUpkeep
     freshness: FreshnessNotes
+    verification: Verification | None = None
 
     @classmethod
     def of(
@@ -97,6 +73,7 @@ class SinkTaskParts:
         conversion: Conversion | None,
         sources: Sources,
         blocked: Sequence[TableStatus] = (),
+        verification: Verification | None = None,
     ) -> SinkTaskParts:
         """Make the parts; ``blocked`` are the tables that did not run in an earlier run of the task."""
         connector = options.connector
@@ -130,4 +107,5 @@ class SinkTaskParts:
             TableOwnership(connector, options.group, shared=options.tables_are_shared, adopts_from=options.adopts_from),
             TableUpkeep(connector, pipelines, threads.maintenance, options.tables.maintenance, observer),
             FreshnessNotes(connector, observer, resources.slots.events_per_second),
+            verification,
         )

@@ -14,9 +14,8 @@ from headrace.core.model.events import TableId
 from headrace.core.reselect.options import DatabaseOptions, ReselectOptions
 from headrace.core.tables.table_sources import TableSource as StoredSource
 from headrace.core.verify.verification import comparison
-from headrace.ports import Lakehouse, LakeTable, TableSource
-from headrace.runtime.task.task_factory import OpenRowSource, sink_task_options
-from headrace.runtime.task.task_parts import SinkTaskOptions
+from headrace.ports import Lakehouse, LakeTable, OpenRowSource, TableSource
+from headrace.runtime.task.task_options import SinkTaskOptions, sink_task_options
 from headrace.runtime.verify.source_tables import SourceTables, refuse_shared_table
 from headrace.runtime.verify.table_verifier import VerifiedTable
 

@@ -21,7 +21,8 @@ from headrace.core.tables.field_selection import AddedField, FieldSelection
 from headrace.core.tables.table_layout import Maintenance, PartitionField, SortField, TableLayout
 from headrace.ports import RowSource, RowStoreOptions, TableOptions
 from headrace.runtime.task.flow_control import unlimited
-from headrace.runtime.task.task_factory import SinkTaskFactory, sink_task_options
+from headrace.runtime.task.task_factory import SinkTaskFactory
+from headrace.runtime.task.task_options import sink_task_options
 from headrace.runtime.task.task_parts import SinkTaskOptions
 from headrace.runtime.threads import WorkerThreads
 from headrace_dev.memory import MemoryLakehouse, MemoryRowSource

@@ -1,0 +1,112 @@
+"""What a verification proves of a table, and what a task reports of its verifications.
+
+Tests: ``tests/unit/core/model/test_proof.py``, ``tests/contracts/lake_sources_suite.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+PREFIX = "headrace.verified."
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """All rows of a table were equal to those of its source.
+
+    ``position`` is how far the source's log was before its rows were read, as ``connector:part``: the comparison
+    includes every change up to it, and may include later ones. ``at`` is when that was, in seconds since the epoch.
+    ``rows`` is how many rows the source had.
+    """
+
+    position: str
+    at: float
+    rows: int
+
+    def properties(self) -> Mapping[str, str]:
+        """Return the proof as properties of the lake table, for readers of any engine."""
+        return {f"{PREFIX}position": self.position, f"{PREFIX}at": _text(self.at), f"{PREFIX}rows": str(self.rows)}
+
+    def document(self) -> Mapping[str, Any]:
+        """Return the proof as JSON."""
+        return {"position": self.position, "at": _text(self.at), "rows": self.rows}
+
+
+def stored_proof(properties: Mapping[str, str]) -> Proof | None:
+    """Return the proof in the properties of a table; None if there is none, or another program has changed it."""
+    try:
+        at = datetime.fromisoformat(properties[f"{PREFIX}at"]).timestamp()
+        return Proof(properties[f"{PREFIX}position"], at, int(properties[f"{PREFIX}rows"]))
+    except (KeyError, ValueError):
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class DifferingRow:
+    """A row that differs: its key as texts by column, the side that has it, and the columns that differ."""
+
+    key: Mapping[str, str]
+    where: str
+    columns: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class VerificationReport:
+    """The verifications of one table.
+
+    ``proof`` is the last one at which it was equal, also if that was in an earlier run of the task. Of the last
+    verification, ``differing`` rows stayed different, of which ``rows`` are some, ``undecided`` ones changed at each
+    comparison or could not be proven, and ``repaired`` ones were written again. ``error`` is why it could not compare
+    the table; ``ended`` is when it ended, in seconds since the epoch. ``reading`` is how many rows of the source the
+    verification that runs now has read.
+    """
+
+    interval: float
+    proof: Proof | None = None
+    differing: int = 0
+    undecided: int = 0
+    repaired: int = 0
+    rows: Sequence[DifferingRow] = field(default_factory=tuple)
+    error: str | None = None
+    ended: float | None = None
+    reading: int | None = None
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether the last verification has proven the table equal."""
+        return self.proof is not None and not (self.differing or self.undecided or self.error)
+
+    def age(self, now: float) -> float | None:
+        """Return the seconds since the table was last proven equal; None if it never was."""
+        return None if self.proof is None else max(now - self.proof.at, 0.0)
+
+    def document(self, now: float) -> Mapping[str, Any]:
+        """Return the report as JSON, with the keys of some differing rows and without any value."""
+        age = self.age(now)
+        answer: dict[str, Any] = {
+            "interval_seconds": self.interval,
+            "equal": self.is_equal if self.ended is not None or self.proof is not None else None,
+            "proof": None if self.proof is None else self.proof.document(),
+            "age_seconds": None if age is None else round(age, 1),
+            "differing": self.differing,
+            "undecided": self.undecided,
+            "repaired": self.repaired,
+        }
+        if self.rows:
+            answer["rows"] = [
+                {"key": dict(row.key), "where": row.where, "columns": list(row.columns)} for row in self.rows
+            ]
+        if self.error is not None:
+            answer["error"] = self.error
+        if self.ended is not None:
+            answer["ended"] = _text(self.ended)
+        if self.reading is not None:
+            answer["running"] = {"rows": self.reading}
+        return answer
+
+
+def _text(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -1,0 +1,226 @@
+"""The verifications that a task runs beside its writes (``verify.interval.ms``): one table at a time, at a pace.
+
+Each compares a table as ``headrace verify`` does, in a thread of its own with handles of its own, so that the lanes do
+not wait for it. A verification that is interrupted (the task stops, the worker is killed) is repeated from its begin;
+the last proof of a table is in the table's properties, where the next task of any worker finds it.
+
+Tests: ``tests/unit/runtime/verify/test_continuous_verification.py``,
+``tests/integration/test_continuous_verification.py``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import tempfile
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+import pyarrow as pa
+
+from headrace.config.verify_options import VerifySettings
+from headrace.core.model.errors import HeadraceError, Retriable
+from headrace.core.model.events import TableId
+from headrace.core.model.proof import DifferingRow, Proof, VerificationReport
+from headrace.core.verify.verification import Verdict
+from headrace.ports import LogPosition, TableSource
+from headrace.runtime.clock import now as micros
+from headrace.runtime.threads import run_in
+from headrace.runtime.verify.connector_tables import ConnectorTables
+from headrace.runtime.verify.paced_source import Pace, PacedSource, Stopped
+from headrace.runtime.verify.table_repair import Sink, TableRepair
+from headrace.runtime.verify.table_verifier import (
+    KEYS_AT_ONCE,
+    Clock,
+    Difference,
+    LakeProgress,
+    Offsets,
+    TableVerifier,
+    VerifiedTable,
+    VerifyOptions,
+    cell_text,
+)
+
+log = logging.getLogger(__name__)
+
+_LOOK_SECONDS = 1.0
+_RETRY_SECONDS = 30.0
+"""After an error that passes; the interval if that is shorter."""
+_HOUR = 3600.0
+_ROWS_SHOWN = 20
+MOST_DIFFERENCES = 10_000
+"""A verification ends with as many rows that differ: the cause has to be found, whatever their number."""
+
+
+class ContinuousVerification:
+    """The verifications of one task. ``run`` belongs to the event loop, ``reports`` may be called in any thread."""
+
+    def __init__(
+        self, settings: VerifySettings, tables: ConnectorTables, offsets: Offsets, pace: Pace | None = None
+    ) -> None:
+        self._settings = settings
+        self._tables = tables
+        self._offsets = offsets
+        self._pace = pace or Pace(settings.rows_per_second, settings.source_ms_per_minute, time.monotonic)
+        self._timeout = VerifyOptions().timeout
+        self._clock = Clock(time.monotonic, self._pace.sleep)
+        self._thread = ThreadPoolExecutor(1, "verify")
+        self._due: dict[str, float] = {}  # by topic, monotonic
+        self._reports: dict[str, VerificationReport] = {}
+        self._topics: dict[str, str] = {}  # by table
+        self._repairs: dict[str, deque[tuple[float, int]]] = {}
+
+    async def run(self, ready: Callable[[], Collection[str]]) -> None:
+        """Verify the tables of the topics that are ``ready``, each again after the interval, until it is cancelled."""
+        try:
+            while True:
+                for topic in sorted(ready(), key=lambda topic: self._due.get(topic, 0.0)):
+                    if self._due.get(topic, 0.0) <= time.monotonic():
+                        self._due[topic] = time.monotonic() + await run_in(self._thread, self._verify_topic, topic)
+                        break  # others may not be ready any more
+                else:
+                    await asyncio.sleep(min(_LOOK_SECONDS, self._settings.interval))
+        finally:
+            self._pace.stop()
+
+    def close(self) -> None:
+        """Interrupt what runs, and close the connections to the databases. A repair that is being written ends."""
+        self._pace.stop()
+        self._thread.submit(self._tables.close)
+        self._thread.shutdown(wait=False)
+
+    def reports(self, topics: Collection[str]) -> Mapping[str, tuple[str, VerificationReport]]:
+        """Return the topic and the report of each table that was opened for a verification, by its name."""
+        tables = list(self._topics.items())
+        return {name: (topic, self._reports[name]) for name, topic in tables if topic in topics}
+
+    # -- in the thread -------------------------------------------------------------------------------------------------
+
+    def _verify_topic(self, topic: str) -> float:
+        """Verify the tables of a topic that are due. Return the seconds until one of them is due again."""
+        due = self._settings.interval
+        try:
+            for id, source in self._tables.of(topic):
+                due = min(due, self._verify_if_due(topic, id, source))
+        except Stopped:
+            return due
+        except Exception as error:
+            log.warning("%s: the tables of %s cannot be verified now: %s", self._connector, topic, error)
+            return min(due, _RETRY_SECONDS)
+        return due
+
+    @property
+    def _connector(self) -> str:
+        return self._tables.task.connector
+
+    def _verify_if_due(self, topic: str, id: TableId, source: TableSource) -> float:
+        name = self._tables.task.naming.name(topic, id)
+        if name not in self._reports:
+            self._reports[name] = VerificationReport(self._settings.interval)
+            self._topics[name] = topic
+        try:
+            table, full_name = self._tables.open(topic, id, source)
+            if (proof := table.lake.proof()) is not None and self._reports[name].ended is None:
+                self._update(name, proof=proof)
+                age = time.time() - proof.at
+                if 0 <= age < self._settings.interval:  # an earlier run of the task, or another worker, has verified it
+                    return self._settings.interval - age
+            if table.lake.schema() is None:  # no batch has been written yet
+                return min(self._settings.interval, _RETRY_SECONDS)
+            self._verify(topic, name, full_name, table)
+        except Retriable as error:
+            self._fail(name, error)
+            return min(self._settings.interval, _RETRY_SECONDS)
+        except HeadraceError as error:
+            self._fail(name, error)
+        return self._settings.interval
+
+    def _verify(self, topic: str, name: str, full_name: str, table: VerifiedTable) -> None:
+        """Compare a table once, repair what may be repaired, and store a proof if all rows are equal."""
+        began, position = time.time(), table.source.log_position()
+        left: list[Difference] = []
+        undecided = repaired = 0
+        with tempfile.TemporaryDirectory(prefix="headrace-verify-") as folder:
+            verifier = self._verifier(topic, name, table, Path(folder))
+            found = (row for row in verifier.differences() if row.verdict is not Verdict.EXPLAINED)
+            while (group := list(islice(found, KEYS_AT_ONCE))) and len(left) < MOST_DIFFERENCES:
+                different = [row for row in group if row.verdict is Verdict.DIFFERENT]
+                undecided += len(group) - len(different)
+                if different and self._may_repair(name, len(different)):
+                    sink = Sink(self._connector, topic, full_name, self._tables.task.pipeline, self._timeout)
+                    repair = TableRepair(table, verifier, sink, self._offsets, self._clock, micros)
+                    written = repair.repair(different)
+                    self._repairs[name].append((time.monotonic(), written))
+                    repaired += written
+                    reopened, _ = self._tables.open(topic, table.id, table.source)  # a repair may have added columns
+                    keys = pa.concat_tables([row.key for row in different]).combine_chunks()
+                    again = self._verifier(topic, name, reopened, Path(folder)).compare(keys)
+                    different = [row for row in again if row.verdict is not Verdict.EXPLAINED]
+                left += different
+        shown = tuple(map(_shown, left[:_ROWS_SHOWN]))
+        self._update(name, differing=len(left), undecided=undecided, repaired=repaired, rows=shown)
+        if left or undecided:
+            self._warn(name, left, undecided)
+        else:
+            proof = Proof(_position(position), began, verifier.rows)
+            table.lake.record_proof(proof)
+            self._update(name, proof=proof)
+        self._update(name, ended=time.time(), error=None, reading=None)
+
+    def _verifier(self, topic: str, name: str, table: VerifiedTable, folder: Path) -> TableVerifier:
+        clock = self._clock
+        progress = LakeProgress(table.source, self._offsets, topic, clock.now, clock.sleep)
+        options = VerifyOptions(self._timeout, self._tables.task.envelope.position_epoch)
+        paced = replace(table, source=PacedSource(table.source, self._pace))
+        read = 0
+
+        def report(side: str, rows: int) -> None:
+            nonlocal read
+            if side == "source":
+                self._update(name, reading=rows)
+            else:
+                self._pace.rows(rows - read)
+                read = rows
+
+        return TableVerifier(paced, progress, options, clock, folder, report)
+
+    def _may_repair(self, name: str, rows: int) -> bool:
+        """Whether so many rows may be repaired, after those of the last hour."""
+        if not self._settings.repairs:
+            return False
+        repairs, now = self._repairs.setdefault(name, deque()), time.monotonic()
+        while repairs and repairs[0][0] < now - _HOUR:
+            repairs.popleft()
+        return sum(count for _, count in repairs) + rows <= self._settings.repairs_per_hour
+
+    def _update(self, name: str, **changes: object) -> None:
+        self._reports[name] = replace(self._reports[name], **changes)  # type: ignore[arg-type] # checked by replace
+
+    def _fail(self, name: str, error: HeadraceError) -> None:
+        if self._reports[name].error != str(error):
+            log.warning("%s: table %s cannot be verified: %s", self._connector, name, error)
+        self._update(name, error=str(error), ended=time.time(), reading=None)
+
+    def _warn(self, name: str, left: Sequence[Difference], undecided: int) -> None:
+        """Log how many rows differ, and in which columns. Keys are in the status only: they may be personal data."""
+        columns = sorted({column for row in left for column in row.columns})
+        what = f" in {', '.join(columns)}" if columns else ""
+        log.warning(
+            "%s: table %s: %d row(s) differ from the source%s, %d could not be decided; GET "
+            "/connectors/%s/tables/%s shows their keys, headrace verify --repair repairs them",
+            *(self._connector, name, len(left), what, undecided, self._connector, name),
+        )
+
+
+def _position(position: LogPosition) -> str:
+    return f"{position.connector}:{','.join(map(str, position.end))}"
+
+
+def _shown(row: Difference) -> DifferingRow:
+    key = {name: cell_text(row.key[name][0]) for name in row.key.column_names}
+    return DifferingRow(key, row.where.value, row.columns)

@@ -1,0 +1,107 @@
+"""Limits what a verification takes from the source database, and ends it when its task stops.
+
+Tests: ``tests/unit/runtime/verify/test_paced_source.py``.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from headrace.core.model.catalog import CatalogTable
+from headrace.core.model.events import TableId
+from headrace.core.model.schema import Field, Schema
+from headrace.core.reselect.rows import RowAnswer, RowRequest
+from headrace.ports import Connections, LogPosition, PartwiseSource, TableSource
+
+_MINUTE = 60.0
+
+
+class Stopped(BaseException):
+    """The task of a verification stops. No ``except Exception`` on the way may handle it."""
+
+
+class Pace:
+    """The speed of one task's verifications: the caller sleeps until it may continue.
+
+    ``rows_per_second`` counts rows, ``source_ms_per_minute`` the time of statements in the source database.
+    """
+
+    def __init__(self, rows_per_second: int, source_ms_per_minute: int, now: Callable[[], float]) -> None:
+        self._rows_per_second = rows_per_second
+        self._share = source_ms_per_minute / 1000 / _MINUTE
+        self._now = now
+        self._free_at = 0.0
+        self._stopping = threading.Event()
+
+    def stop(self) -> None:
+        """Let every other call raise Stopped, and those that sleep."""
+        self._stopping.set()
+
+    def sleep(self, seconds: float) -> None:
+        """Sleep. Raises Stopped."""
+        if self._stopping.wait(max(seconds, 0.0)):
+            raise Stopped
+
+    def rows(self, count: int) -> None:
+        """Wait as long as ``count`` rows take at the allowed speed. Raises Stopped."""
+        self._take(count / self._rows_per_second)
+
+    @contextmanager
+    def statement(self) -> Iterator[None]:
+        """Measure a statement, and wait afterwards until the allowed share of time is kept. Raises Stopped."""
+        began = self._now()
+        yield
+        took = self._now() - began
+        self._take(took / self._share - took)
+
+    def _take(self, seconds: float) -> None:
+        """Reserve time behind what is reserved already: a wait for rows counts for statements as well."""
+        now = self._now()
+        self._free_at = max(self._free_at, now + seconds)
+        self.sleep(self._free_at - now)
+
+
+class PacedSource:
+    """A ``TableSource`` that reads at a pace: complete tables in parts, if the source can."""
+
+    def __init__(self, source: TableSource, pace: Pace) -> None:
+        self._source = source
+        self._pace = pace
+
+    def check(self) -> None:
+        self._source.check()
+
+    def catalog(self, table: TableId) -> CatalogTable | None:
+        return self._source.catalog(table)
+
+    def schema(self, catalog: CatalogTable) -> Schema:
+        return self._source.schema(catalog)
+
+    def fetch(self, catalog: CatalogTable, request: RowRequest) -> RowAnswer:
+        with self._pace.statement():
+            return self._source.fetch(catalog, request)
+
+    def scan(self, catalog: CatalogTable, columns: Sequence[Field]) -> Iterator[Sequence[Sequence[Any]]]:
+        """Yield every row. A row that is updated meanwhile may come twice, or not at all, if the source has parts."""
+        source = self._source
+        scan = source.scan_in_parts if isinstance(source, PartwiseSource) else source.scan
+        pieces = scan(catalog, columns)
+        while True:
+            with self._pace.statement():
+                piece = next(pieces, None)
+            if piece is None:
+                return
+            yield piece
+            self._pace.rows(len(piece[0]) if piece else 0)
+
+    def log_position(self) -> LogPosition:
+        return self._source.log_position()
+
+    def connections(self) -> Connections:
+        return self._source.connections()
+
+    def close(self) -> None:
+        self._source.close()

@@ -1,0 +1,40 @@
+"""Proofs in the properties of a table, and what a task reports of its verifications."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from headrace.core.model.proof import DifferingRow, Proof, VerificationReport, stored_proof
+
+PROOF = Proof("postgresql:123", 1_700_000_000.0, 7)
+
+
+def test_a_stored_proof_is_the_one_that_was_recorded() -> None:
+    """The properties are texts that any engine shows. What another program has damaged is no proof."""
+    assert PROOF.properties() == {
+        "headrace.verified.position": "postgresql:123",
+        "headrace.verified.at": "2023-11-14T22:13:20Z",
+        "headrace.verified.rows": "7",
+    }
+    assert stored_proof(PROOF.properties()) == PROOF
+    assert stored_proof({}) is None
+    assert stored_proof({**PROOF.properties(), "headrace.verified.at": "yesterday"}) is None
+
+
+def test_a_table_is_equal_only_by_its_last_verification() -> None:
+    """An earlier proof keeps its age, but a difference, an error or an undecided row since then counts."""
+    report = VerificationReport(60.0)
+    assert report.document(0.0)["equal"] is None
+    proven = replace(report, proof=PROOF, ended=PROOF.at)
+    assert proven.document(PROOF.at + 5)["equal"] is True
+    assert proven.document(PROOF.at + 5)["age_seconds"] == 5.0
+    for later in ({"differing": 1}, {"undecided": 1}, {"error": "no answer"}):
+        assert replace(proven, **later).document(PROOF.at)["equal"] is False
+
+
+def test_a_report_names_rows_by_their_keys() -> None:
+    """The document has keys, sides and columns, and no value."""
+    report = VerificationReport(60.0, differing=1, rows=(DifferingRow({"id": "3"}, "both", ("name",)),), reading=9)
+    document = report.document(0.0)
+    assert document["rows"] == [{"key": {"id": "3"}, "where": "both", "columns": ["name"]}]
+    assert document["running"] == {"rows": 9}

@@ -1,0 +1,184 @@
+"""The verifications of a task in memory: proofs, differences, repairs and their limits."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from support.lake.lake_actions import SOURCE, TOPIC
+from support.sources.verify_world import World
+
+from headrace.config.validation import WorkerDefaults, sink_connector_config
+from headrace.config.verify_options import VerifySettings
+from headrace.core.model.errors import Fatal, HeadraceError, Retriable
+from headrace.core.model.events import TableId
+from headrace.core.model.proof import Proof, VerificationReport
+from headrace.ports import TableSource
+from headrace.runtime.task.task_options import sink_task_options
+from headrace.runtime.verify.continuous_verification import ContinuousVerification
+from headrace.runtime.verify.paced_source import Pace
+from headrace.runtime.verify.table_verifier import VerifiedTable
+
+DEFAULTS = WorkerDefaults({"key.converter": "JsonConverter", "value.converter": "JsonConverter"}, "1.0")
+PROPERTIES = {"name": "shop", "connector.class": "LakehouseSink", "topics": TOPIC}
+NAME = TOPIC.replace(".", "_")
+SECONDS = 30.0
+
+
+class WorldTables:
+    """The one table of a world, as ``ConnectorTables`` opens it; ``error`` is raised instead, once."""
+
+    def __init__(self, world: World) -> None:
+        self.task = sink_task_options(sink_connector_config(PROPERTIES, DEFAULTS))
+        self.world = world
+        self.error: HeadraceError | None = None
+        self.closed = False
+
+    def of(self, topic: str) -> Sequence[tuple[TableId, TableSource]]:
+        return [(SOURCE, self.world.source)]
+
+    def open(self, topic: str, id: TableId, source: TableSource) -> tuple[VerifiedTable, str]:
+        error, self.error = self.error, None
+        if error is not None:
+            raise error
+        return self.world.table(), "shop.item"
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class WorldPace(Pace):
+    """A pace whose sleeps are steps of the world."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(10**9, 60_000, time.monotonic)
+        self._world = world
+
+    def sleep(self, seconds: float) -> None:
+        self._world.step()
+        super().sleep(0.0)
+
+
+@pytest.fixture
+def world() -> World:
+    """Return a source and a lake table with thirty equal rows."""
+    world = World()
+    for key in range(30):
+        world.change(key, f"row {key}")
+    world.settle()
+    return world
+
+
+@contextmanager
+def verification(tables: WorldTables, **settings: Any) -> Iterator[ContinuousVerification]:
+    options = VerifySettings(**{"interval": 3600.0, **settings})
+    verification = ContinuousVerification(options, tables, tables.world, WorldPace(tables.world))  # type: ignore[arg-type]
+    try:
+        yield verification
+    finally:
+        verification.close()
+
+
+async def report_after(verification: ContinuousVerification, rounds: int = 1) -> VerificationReport:
+    """Run until so many verifications have ended, and return the report of the last one."""
+    running = asyncio.create_task(verification.run(lambda: [TOPIC]))
+    ended: set[float] = set()
+    try:
+        async with asyncio.timeout(SECONDS):
+            while len(ended) < rounds:
+                await asyncio.sleep(0.001)
+                reports = verification.reports([TOPIC])
+                if NAME in reports and (end := reports[NAME][1].ended) is not None:
+                    ended.add(end)
+    finally:
+        running.cancel()
+    return verification.reports([TOPIC])[NAME][1]
+
+
+def test_an_equal_table_gets_a_proof(world: World) -> None:
+    """The proof is in the report and with the table, where the next task finds it and does not verify again at once."""
+    tables = WorldTables(world)
+    with verification(tables) as first:
+        report = asyncio.run(report_after(first))
+    assert report.is_equal
+    assert report.proof is not None
+    assert (report.proof.rows, report.proof.position) == (30, f"{world.source.position.connector}:{world.end}")
+    assert world.lake.proof() is not None
+    with verification(tables) as next_task:
+        assert next_task._verify_topic(TOPIC) == pytest.approx(3600.0, abs=SECONDS)
+        (_, inherited) = next_task.reports([TOPIC])[NAME]
+    assert inherited.is_equal
+    assert inherited.ended is None
+
+
+def test_a_wrong_cell_is_reported_and_not_repaired_by_default(world: World) -> None:
+    """The report has the key, the side and the column. The table keeps its last proof."""
+    world.lake.record_proof(Proof("postgresql:1", 1_700_000_000.0, 30))
+    world.corrupt(17, "wrong")
+    with verification(WorldTables(world)) as running:
+        report = asyncio.run(report_after(running))
+    assert (report.is_equal, report.differing, report.repaired) == (False, 1, 0)
+    [row] = report.rows
+    assert (row.key, row.where, row.columns) == ({"id": "17"}, "both", ("name",))
+    assert world.stored()[17] == "wrong"
+    assert world.lake.proof() == Proof("postgresql:1", 1_700_000_000.0, 30)
+
+
+def test_a_repair_proves_the_table_equal(world: World) -> None:
+    """A wrong cell, a missing row and an extra row are written again; what is compared afterwards is equal."""
+    world.corrupt(17, "wrong")
+    world.lose(3)
+    del world.rows[5]
+    with verification(WorldTables(world), repairs=True) as running:
+        report = asyncio.run(report_after(running))
+    assert (report.is_equal, report.repaired) == (True, 3)
+    assert world.stored() == world.rows
+
+
+def test_more_rows_than_allowed_are_reported_instead(world: World) -> None:
+    """Many wrong rows point to a cause that a repair would hide."""
+    for key in (1, 2, 3):
+        world.corrupt(key, "wrong")
+    with verification(WorldTables(world), repairs=True, repairs_per_hour=2) as running:
+        report = asyncio.run(report_after(running))
+    assert (report.differing, report.repaired) == (3, 0)
+    assert world.stored()[1] == "wrong"
+
+
+@pytest.mark.parametrize("error", [Fatal("no grant"), Retriable("no answer")])
+def test_an_error_lasts_until_the_next_success(
+    world: World, error: HeadraceError, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The table is verified again: soon after an error that passes, after the interval otherwise."""
+    tables = WorldTables(world)
+    tables.error = error
+    with verification(tables, interval=0.05) as running:
+        report = asyncio.run(report_after(running, rounds=2))
+    assert f"cannot be verified: {error}" in caplog.text
+    assert report.error is None
+    assert report.is_equal
+
+
+def test_undecided_rows_are_no_proof(world: World) -> None:
+    """Without progress of the source connector a wrong row is neither equal nor proven wrong."""
+    world.confirms = False
+    world.corrupt(17, "wrong")
+    tables = WorldTables(world)
+    with verification(tables, repairs=True) as running:
+        running._timeout = 0.0
+        report = asyncio.run(report_after(running))
+    assert (report.is_equal, report.undecided, report.differing) == (False, 1, 0)
+    assert report.proof is None
+
+
+def test_close_interrupts_and_closes_the_sources(world: World) -> None:
+    """The connections are closed when the thread is free."""
+    tables = WorldTables(world)
+    with verification(tables) as running:
+        pass
+    running._thread.shutdown(wait=True)
+    assert tables.closed
