@@ -87,6 +87,10 @@ async def test_a_table_is_restarted(api: Api) -> None:
     task.tables = [table_report("items", TableState.FAILED)]
     assert (await api.call("POST", "/connectors/shop/tables/items/restart")).status == 204
     assert task.calls[-1] == "restart items"
+    assert (await api.call("POST", "/connectors/shop/tables/items/restart?missing=recreate")).status == 204
+    assert task.calls[-1] == "restart items as it is"
+    answer = await api.call("POST", "/connectors/shop/tables/items/restart?missing=create")
+    assert (answer.status, "missing: must be" in answer.json()["message"]) == (400, True)
     for method, path in (("POST", "/connectors/shop/tables/no/restart"), ("GET", "/connectors/shop/tables/no")):
         answer = await api.call(method, path)
         assert answer.status == 404

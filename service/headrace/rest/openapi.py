@@ -53,7 +53,7 @@ _TABLE_STATE: Json = {"type": "string", "enum": list(TableState)}
 _TABLES = _list(
     _object(
         {"table": _TEXT, "state": _TABLE_STATE, "trace": _TEXT, "since": _TEXT},
-        {"next_attempt": _TEXT, "topics": _list(_TEXT)},
+        {"next_attempt": _TEXT, "topics": _list(_TEXT), "recreate": _FLAG},
     )
 )
 _NULLABLE: Json = {"type": ["string", "null"]}
@@ -362,7 +362,16 @@ OPERATIONS: Mapping[str, RestOperation] = {
         {200: ("Diagnosis", _ref("Diagnosis"))},
     ),
     "post /connectors/{name}/tables/{table}/restart": RestOperation(
-        Tag.TABLES, "Restart a table: open it again, and read again what it does not have", {204: (_DONE, None)}
+        Tag.TABLES,
+        "Restart a table: open it again, and read again what it does not have",
+        {204: (_DONE, None)},
+        query=_query(
+            missing=(
+                {"enum": ["fail", "recreate"]},
+                "recreate: create a table that does not exist any more, or accept one that was rolled back, and "
+                "continue at the group's offsets, as table.missing=recreate does for all tables",
+            )
+        ),
     ),
     "get /connectors-directory": RestOperation(
         Tag.AS_CODE,

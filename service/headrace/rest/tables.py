@@ -34,7 +34,10 @@ def router(herder: Herder, tables: ClusterTables, forwarder: Forwarder) -> APIRo
 
     @routes.post("/connectors/{name}/tables/{table}/restart")
     async def restart_table(name: str, table: str, request: Request) -> Response:
-        if herder.restart_table(name, table):
+        missing = request.query_params.get("missing", "fail")
+        if missing not in ("fail", "recreate"):
+            raise RestError("missing: must be fail (default) or recreate, as the option table.missing", 400)
+        if herder.restart_table(name, table, recreate=missing == "recreate"):
             return Response(status_code=HTTPStatus.NO_CONTENT)
         for worker in () if is_forwarded(request.scope) else herder.other_owners(name):
             answer = await forwarder.forward(request, RequestTargetError(worker))

@@ -142,11 +142,11 @@ class StandInTask:
         """The tables of the task."""
         return self.tables
 
-    def restart_table(self, table: str) -> bool:
+    def restart_table(self, table: str, *, recreate: bool = False) -> bool:
         """Record the restart of a table."""
         found = table in {each.table for each in self.tables}
         if found:
-            self.calls.append(f"restart {table}")
+            self.calls.append(f"restart {table}" + " as it is" * recreate)
         return found
 
 

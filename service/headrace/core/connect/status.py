@@ -21,7 +21,8 @@ from headrace.core.model.proof import VerificationReport
 class TableStatus:
     """A table that is retried or has failed. Times in seconds since the epoch; ``trace`` is Connect-shaped.
 
-    ``topics`` are those of its changes; earlier releases have stored none.
+    ``topics`` are those of its changes; earlier releases have stored none. With ``recreate`` the table was restarted
+    with ``missing=recreate``, and has no durable batch since.
     """
 
     table: str
@@ -30,6 +31,7 @@ class TableStatus:
     since: float
     next_attempt: float | None = None
     topics: tuple[str, ...] = ()
+    recreate: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +108,9 @@ class TableReport:
             answer["verification"] = self.verification.document(now)
         if self.last_error is not None:
             (error,) = tables_document([self.last_error])
-            answer["last_error"] = {name: value for name, value in error.items() if name not in ("table", "topics")}
+            answer["last_error"] = {
+                name: value for name, value in error.items() if name not in ("table", "topics", "recreate")
+            }
         return answer
 
 
@@ -161,6 +165,7 @@ def table_statuses(document: Sequence[Mapping[str, Any]]) -> tuple[TableStatus, 
             _seconds(entry["since"]),
             _seconds(entry["next_attempt"]) if "next_attempt" in entry else None,
             tuple(entry.get("topics", ())),
+            bool(entry.get("recreate", False)),
         )
         for entry in document
     )
@@ -176,6 +181,7 @@ def tables_document(statuses: Sequence[TableStatus]) -> list[dict[str, Any]]:
             "since": _status_text(status.since),
             **({} if status.next_attempt is None else {"next_attempt": _status_text(status.next_attempt)}),
             **({"topics": list(status.topics)} if status.topics else {}),
+            **({"recreate": True} if status.recreate else {}),
         }
         for status in statuses
     ]

@@ -287,14 +287,15 @@ class SinkTask:
         verified = self._parts.verification.reports(self._assignment.partitions.keys())
         return with_verifications(reports, verified)
 
-    def restart_table(self, table: str) -> bool:
+    def restart_table(self, table: str, *, recreate: bool = False) -> bool:
         """Restart a table: open it again, and read from the committed offsets. Return False for an unknown table.
 
-        As in a rebalance, all tables of the task discard their queues and read these changes again.
+        As in a rebalance, all tables of the task discard their queues and read these changes again. With ``recreate``
+        a table that is missing, or behind the group, continues at the group's offsets.
         """
-        if not self._parts.tables.restart(table):
+        if not self._parts.tables.restart(table, recreate=recreate):
             return False
-        log.info("%s: table %s is restarted", self._options.connector, table)
+        log.info("%s: table %s is restarted%s", self._options.connector, table, " (missing=recreate)" * recreate)
         self._parts.pipelines.discard(table)
         self._feed.rewind()
         return True

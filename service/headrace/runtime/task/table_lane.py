@@ -279,10 +279,11 @@ class TableLane:
         started = time.monotonic()
         label, lake, pipeline = await in_thread(task.pipelines.open_table, batch)  # the first one starts Spark
         required, topic_ids = written.required(label), task.feed.topic_ids()
+        recreate = task.tables.recreates(name)
 
         def check() -> None:
             lake.begin_batch()
-            written.check(label, lake, required)
+            written.check(label, lake, required, recreate=recreate)
             task.ownership.register(label, lake, batch.content, topic_ids)
 
         await in_thread(check)

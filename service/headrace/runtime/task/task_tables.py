@@ -79,6 +79,7 @@ class TaskTables:
         self._tables: dict[str, TaskTable] = {}
         self._recovering = {status.table: _recovering(status) for status in blocked}
         self._to_restart: set[str] = set()
+        self._to_recreate = {status.table for status in blocked if status.recreate}
         self._failed_topics: frozenset[str] | None = frozenset()  # None: to be determined
         self._assigned: Collection[str] = ()
         self._paused = False
@@ -124,7 +125,7 @@ class TaskTables:
         for name in restarts & self._tables.keys():
             table = self._tables[name]
             if table.status is not None:
-                self._recovering[name] = _recovering(replace(table.status, topics=tuple(sorted(table.topics))))
+                self._recovering[name] = _recovering(self._status_of(table, table.status))
             table.move(TableEvent.RESTART)
             if self._paused:
                 table.move(TableEvent.PAUSE)
@@ -137,14 +138,22 @@ class TaskTables:
         self._observer.on_tables_left(elsewhere)
         self.report_states()
 
-    def restart(self, name: str) -> bool:
+    def restart(self, name: str, *, recreate: bool = False) -> bool:
         """Restart a table when the next assignment begins. Return False for a table without changes.
 
-        Not at once: records that are read now must not be written before the earlier ones are read again.
+        Not at once: records that are read now must not be written before the earlier ones are read again. With
+        ``recreate`` a table that is missing or behind is accepted as it is, until a batch is durable.
         """
         if name in self._tables:
             self._to_restart.add(name)
-        return name in self._tables or name in self._recovering
+        is_known = name in self._tables or name in self._recovering
+        if is_known and recreate:
+            self._to_recreate.add(name)
+        return is_known
+
+    def recreates(self, name: str) -> bool:
+        """Return whether the table is accepted as it is if it is missing or behind."""
+        return name in self._to_recreate
 
     def pause(self) -> None:
         self._paused = True
@@ -157,7 +166,8 @@ class TaskTables:
             table.move(TableEvent.RESUME)
 
     def on_batch_durable(self, table: TaskTable) -> None:
-        """Show a table as it is: it has recovered from an earlier run."""
+        """Show a table as it is: it has recovered from an earlier run. The next loss of the table is an error again."""
+        self._to_recreate.discard(table.name)
         if self._recovering.pop(table.name, None) is not None:
             self.report_states()
 
@@ -209,8 +219,11 @@ class TaskTables:
         statuses = dict(self._recovering)
         for name, table in self._tables.items():
             if table.status is not None:
-                statuses[name] = replace(table.status, topics=tuple(sorted(table.topics)))
+                statuses[name] = self._status_of(table, table.status)
         return list(statuses.values())
+
+    def _status_of(self, table: TaskTable, status: TableStatus) -> TableStatus:
+        return replace(status, topics=tuple(sorted(table.topics)), recreate=table.name in self._to_recreate)
 
     def reports(self, report: Callable[[TaskTable], TableReport]) -> Sequence[TableReport]:
         """Return a report on each table, by name; ``report`` makes that of a table that has changes."""

@@ -108,8 +108,9 @@ Offsets = Mapping[TopicPartition, int]
 
 _WAYS_OUT = (
     "restore it; or stop the connector and set the offsets of its group (PATCH /connectors/{connector}/offsets): back, "
-    "so that the records are read again, or to where they are, to continue without them. table.missing=recreate "
-    "continues without them as well; headrace verify --repair then fills the table from the source"
+    "so that the records are read again, or to where they are, to continue without them. table.missing=recreate, or "
+    "for one table POST /connectors/{connector}/tables/<table>/restart?missing=recreate, continues without them as well; "
+    "headrace resnapshot or headrace verify --repair then fills the table from the source"
 )
 
 
@@ -141,10 +142,10 @@ class WrittenTables:
         offsets = {partition: self._tables[partition].get(table, 0) for partition in self._partitions.get(table, ())}
         return {partition: offset for partition, offset in offsets.items() if offset}
 
-    def check(self, name: str, table: TableReader, required: Offsets) -> None:
+    def check(self, name: str, table: TableReader, required: Offsets, *, recreate: bool = False) -> None:
         """Raise TableMissing if the table does not contain records that are not read again.
 
-        With ``recreate``, accept the table as it is and discard the notes on it.
+        With ``recreate``, of all tables or of this one, accept the table as it is and discard the notes on it.
         """
         if not required:
             return
@@ -152,10 +153,10 @@ class WrittenTables:
         if lost is None:
             return
         text = f"{name}: {lost}"
-        if not self._recreate:
+        if not (recreate or self._recreate):
             ways_out = _WAYS_OUT.format(connector=self._connector)
             raise TableMissing(f"{text}: the records in between would be missing; {ways_out}")
-        log.warning("%s; it continues at the group's offsets, since table.missing=recreate", text)
+        log.warning("%s; it continues at the group's offsets, as table.missing=recreate or a restart requests", text)
         for tables in self._tables.values():
             tables.pop(table_digest(name), None)
 

@@ -258,13 +258,16 @@ class Herder:
         """What the tasks of this worker wait for before they write, None if they can write."""
         return self._worker.waits_for
 
-    def restart_table(self, name: str, table: str) -> bool:
-        """Restart a table of a task on this worker. Return False if there is none. Raises RestError 404 and 409."""
+    def restart_table(self, name: str, table: str, *, recreate: bool = False) -> bool:
+        """Restart a table of a task on this worker. Return False if there is none. Raises RestError 404 and 409.
+
+        With ``recreate`` a table that is missing, or behind the group, continues at the group's offsets.
+        """
         self._check_exists(name)
         if self._configs.state.target_state(name) is TargetState.STOPPED:
             raise RestError(NO_LEADER, 409)
         connector = self._worker.connector(name)
-        return connector is not None and connector.restart_table(table)
+        return connector is not None and connector.restart_table(table, recreate=recreate)
 
     def other_owners(self, name: str | None = None) -> Collection[str]:
         return self._cluster.other_owners(name)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from headrace.config import SinkConnectorConfig
@@ -113,13 +113,19 @@ class WorkerConnector:
             listing += [(number, report) for report in reports]
         return listing
 
-    def restart_table(self, table: str) -> bool:
-        """Restart a table of this worker's tasks, with its task if that has failed. Return False for an unknown one."""
+    def restart_table(self, table: str, *, recreate: bool = False) -> bool:
+        """Restart a table of this worker's tasks, with its task if that has failed. Return False for an unknown one.
+
+        ``recreate``: as of ``Task.restart_table``.
+        """
         for number, task in self._tasks.items():
-            if task.restart_table(table):
+            if task.restart_table(table, recreate=recreate):
                 return True
             seen = self._context.statuses.task(self.name, number)
             if task.state is State.FAILED and seen is not None and table in {status.table for status in seen.tables}:
+                if recreate:  # the next run of the task finds it in the status
+                    tables = [replace(each, recreate=each.recreate or each.table == table) for each in seen.tables]
+                    self._context.statuses.put_tables(self.name, number, tables)
                 self.restart(connector=False, tasks=[number])
                 return True
         return False

@@ -52,8 +52,11 @@ class Task(Protocol):
     def reports(self) -> Sequence[TableReport]:
         """Return what is known of each table."""
 
-    def restart_table(self, table: str) -> bool:
-        """Restart a table. Return False for a table that the task does not have."""
+    def restart_table(self, table: str, *, recreate: bool = False) -> bool:
+        """Restart a table. Return False for a table that the task does not have.
+
+        With ``recreate`` a table that is missing, or behind the group, continues at the group's offsets.
+        """
 
 
 class TaskFactory(Protocol):
@@ -145,8 +148,8 @@ class WorkerTask:
         """Return what is known of the tables of the task; nothing of a task that does not run."""
         return self._task.reports() if self._task is not None else ()
 
-    def restart_table(self, table: str) -> bool:
-        return self._task is not None and self._task.restart_table(table)
+    def restart_table(self, table: str, *, recreate: bool = False) -> bool:
+        return self._task is not None and self._task.restart_table(table, recreate=recreate)
 
     def restarting(self) -> None:
         """Set the state RESTARTING. The old trace stays until the task runs again."""

@@ -10,8 +10,11 @@ from support.kafka.feed_harness import until
 from support.records.envelopes import change, key
 from support.task.sink_task_harness import FIRST, GROUP, TOPIC, Harness, running
 
+from headrace.core.connect.lifecycle import TableState
+from headrace.core.connect.status import TableStatus, table_statuses, tables_document
 from headrace.core.model.errors import TableMissing
 from headrace.ports import OffsetNote, TableOptions, TopicPartition
+from headrace.runtime.task.sink_task import SinkTask
 from headrace.runtime.task.write_checks import WrittenTables
 
 TABLE = "shop_public_items"
@@ -179,3 +182,35 @@ async def test_a_note_names_only_partitions_of_the_assignment() -> None:
     assert set(tables.written("lake.item", {mine: 5, others: 9})) == {mine}
     assert tables.written("lake.item", {mine: 5, others: 10}) == {}
     assert tables.required("lake.item") == {mine: 5}
+
+
+async def test_one_lost_table_is_accepted_by_its_restart(harness: Harness) -> None:
+    """A restart with ``recreate`` continues the table at the group's offset, once: a later drop is detected again."""
+
+    def states(task: SinkTask) -> set[TableState]:
+        return {status.state for status in task.tables()}
+
+    await harness.broker.create_topic("shop.public.orders")  # the task fails when all of its topics have stopped
+    async with running(harness.task(isolated=True)) as task:
+        harness.insert(1, 101)
+        await until(lambda: harness.offset() == 1, "the first row")
+        drop(harness)
+        harness.insert(2, 102)
+        await until(lambda: states(task) == {TableState.FAILED}, "the failure")
+        assert task.restart_table(TABLE, recreate=True)
+        await until(lambda: harness.offset() == 2, "the second row")
+        assert set(harness.rows()) == {"=2"}
+        drop(harness)
+        harness.insert(3, 103)
+        await until(lambda: states(task) == {TableState.FAILED}, "the next failure")
+    assert (harness.offset(), harness.failures) == (2, [])
+
+
+async def test_the_next_run_of_the_task_accepts_the_table(harness: Harness) -> None:
+    """The request is in the status of the table, so that it also holds after a restart of the worker."""
+    await written(harness, 1)
+    drop(harness)
+    requested = TableStatus(TABLE, TableState.FAILED, "the cause", 0.0, None, (TOPIC,), recreate=True)
+    assert table_statuses(tables_document([requested])) == (requested,)
+    await written(harness, 2, isolated=True, blocked=[requested])
+    assert (set(harness.rows()), harness.failures) == ({"=2"}, [])
