@@ -26,7 +26,7 @@ from headrace.runtime.worker import log_format
 from headrace.runtime.worker.config_providers import worker_providers
 from headrace.runtime.worker.memory_plan import collect_cycles_rarely
 from headrace.service import exit_after
-from headrace_app import apply, composition, doctor, replay_dlq, status, validate, verify
+from headrace_app import apply, composition, doctor, replay_dlq, resnapshot, status, validate, verify
 
 log = logging.getLogger("headrace")
 
@@ -81,6 +81,8 @@ def _run_command(options: argparse.Namespace) -> int:
         worker = worker_config(options.worker, distributed=False)
         if options.mode == "replay-dlq":
             return replay_dlq.replay_dlq(worker, options.connector, dry_run=options.dry_run, old=options.old)
+        if options.mode == "resnapshot":
+            return resnapshot.resnapshot(worker, resnapshot.arguments(options))
         if options.mode == "doctor":
             return doctor.doctor(worker, options.connector, as_json=options.json)
         arguments = verify.VerifyArguments(
@@ -127,6 +129,7 @@ def worker_config(path: Path, *, distributed: bool) -> WorkerConfig:
 _COMMANDS = (
     ("doctor", doctor, True, "check a connector's topics and source database, and print what will go wrong"),
     ("verify", verify, True, "compare source tables with lake tables while both change, and repair differences"),
+    ("resnapshot", resnapshot, True, "fill one lake table again from its source, beside the others, and compare it"),
     ("validate", validate, False, "validate connector files as the REST API does, without a worker and without Kafka"),
     ("apply", apply, False, "create, change and delete connectors until they equal connector files, over the REST API"),
     ("status", status, False, "print the tables of all connectors, failed ones first, over the REST API"),

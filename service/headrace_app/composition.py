@@ -7,9 +7,9 @@ neither Faust, Spark nor the drivers of databases that it does not use. ``CACHES
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headrace.cassandra.decoder import CassandraDecoder
 from headrace.config import SinkConnectorConfig, WorkerConfig
@@ -28,6 +28,7 @@ from headrace.ports import (
     RowStore,
     RowStoreOptions,
     SchemaRegistry,
+    SignalChannel,
     Stores,
 )
 from headrace.runtime.worker.memory_plan import engine_memory
@@ -83,6 +84,23 @@ def lakehouse(config: WorkerConfig) -> Lakehouse:
         limits=config.engine,
         available=engine_memory(config.lake.memory),
     )
+
+
+def signal_topic(
+    config: WorkerConfig,
+    connector: SinkConnectorConfig,
+    topic: str,
+    key: str,
+    run: Callable[[Coroutine[Any, Any, Any]], Any],
+) -> SignalChannel:
+    """Return the signal topic of a source connector, on the brokers that the connector reads. Raises ConfigError.
+
+    ``run`` runs a coroutine, and returns its result.
+    """
+    from headrace_connectors.kafka.settings import topic_arguments
+    from headrace_connectors.kafka.signals import KafkaSignalTopic
+
+    return KafkaSignalTopic(topic, key, topic_arguments(config.complete_properties(), connector.kafka), run)
 
 
 def schema_registry(name: str, options: Mapping[str, str]) -> SchemaRegistry:

@@ -41,6 +41,7 @@ from headrace_connectors.sql.cells import FoundRows, ReadableColumns, Wanted, ke
 from headrace_connectors.sql.postgres_catalog import connect_schema, read_catalog
 from headrace_connectors.sql.postgres_keys import key_texts
 from headrace_connectors.sql.postgres_server import Connection, PostgresServer, Role
+from headrace_connectors.sql.postgres_signals import PostgresSignalTable
 from headrace_connectors.sql.postgres_survey import read_survey
 from headrace_connectors.sql.postgres_tables import log_position, next_page, page_texts, table_texts
 from headrace_connectors.sql.postgres_values import reader
@@ -122,6 +123,9 @@ class PostgresRowSource:
         with server.connection() as connection:
             survey = read_survey(connection, server.where, tables)
         return list(postgres_doctor.findings(survey))
+
+    def signal_table(self, name: str) -> PostgresSignalTable:
+        return PostgresSignalTable(self._servers[-1], name)
 
     def connections(self) -> Connections:
         return sum((server.connections() for server in self._servers), Connections())

@@ -16,6 +16,7 @@ from headrace.core.model.keys import canonical_keys
 from headrace.core.model.schema import Field, Schema
 from headrace.core.reselect.rows import UNREADABLE, RowAnswer, RowRequest
 from headrace.ports import Connections, LogPosition
+from headrace_dev.memory.signals import MemorySignals
 
 Row = Mapping[str, Any]
 
@@ -35,6 +36,7 @@ class MemoryRowSource:
         self.position = LogPosition("postgresql", (0,), (0,))
         self.flashback_fallbacks: dict[str, int] = {}
         self.connected = Connections()
+        self.signal_tables: dict[str, MemorySignals] = {}
         self.closed = False
         self._catalogs: dict[TableId, CatalogTable] = {}
         self._schemas: dict[TableId, Schema] = {}
@@ -104,6 +106,10 @@ class MemoryRowSource:
         return [
             Finding("missing", Severity.WARNING, name, "it fails", "there is no table", "add it") for name in missing
         ]
+
+    def signal_table(self, name: str) -> MemorySignals:
+        """Return a channel of its own for each name."""
+        return self.signal_tables.setdefault(name, MemorySignals())
 
     def connections(self) -> Connections:
         """Return ``connected``."""

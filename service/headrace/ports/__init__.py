@@ -3,6 +3,7 @@
     feed             records of Kafka, offsets, dead letters
     lake             tables, their ledgers, the session that opens them
     source           the source database, for reselect, ``headrace verify`` and ``headrace doctor``
+    signals          the channel by which a source connector receives signals
     row_store        the rows of the reselect cache
     schema_registry  the schemas of converters
     stores           what outlives a worker: its logs, its membership, groups of the cluster
@@ -40,6 +41,8 @@ from headrace.ports.lake import TableReader as TableReader
 from headrace.ports.lake import TableWriter as TableWriter
 from headrace.ports.lake import UpkeepReport as UpkeepReport
 from headrace.ports.schema_registry import SchemaRegistry as SchemaRegistry
+from headrace.ports.signals import Signal as Signal
+from headrace.ports.signals import SignalChannel as SignalChannel
 from headrace.ports.source import Connections as Connections
 from headrace.ports.source import ExaminedSource as ExaminedSource
 from headrace.ports.source import LogPosition as LogPosition
@@ -52,6 +55,7 @@ from headrace.ports.source import ReadPassword as ReadPassword
 from headrace.ports.source import RowSource as RowSource
 from headrace.ports.source import RowStore as RowStore
 from headrace.ports.source import RowStoreOptions as RowStoreOptions
+from headrace.ports.source import SignalledSource as SignalledSource
 from headrace.ports.source import StoreFailed as StoreFailed
 from headrace.ports.source import TableSource as TableSource
 from headrace.ports.stores import CompactedLog as CompactedLog

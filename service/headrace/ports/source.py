@@ -20,6 +20,7 @@ from headrace.core.reselect.cache.rows import RowStore as RowStore
 from headrace.core.reselect.cache.rows import StoreFailed as StoreFailed
 from headrace.core.reselect.options import DatabaseOptions, ReselectOptions
 from headrace.core.reselect.rows import RowAnswer, RowRequest
+from headrace.ports.signals import SignalChannel
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +136,14 @@ class ExaminedSource(RowSource, Protocol):
 
     def findings(self, tables: Sequence[TableId]) -> Sequence[Finding]:
         """Check the server and these tables. Changes nothing. Raises as ``fetch`` does."""
+
+
+@runtime_checkable
+class SignalledSource(RowSource, Protocol):
+    """A row source whose database may have a signal table, for ``headrace resnapshot``."""
+
+    def signal_table(self, name: str) -> SignalChannel:
+        """The signal table ``schema.table``, which has the columns id, type and data in this order. Sends no query."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,8 +109,8 @@ Offsets = Mapping[TopicPartition, int]
 _WAYS_OUT = (
     "restore it; or stop the connector and set the offsets of its group (PATCH /connectors/{connector}/offsets): back, "
     "so that the records are read again, or to where they are, to continue without them. table.missing=recreate, or "
-    "for one table POST /connectors/{connector}/tables/<table>/restart?missing=recreate, continues without them as well; "
-    "headrace resnapshot or headrace verify --repair then fills the table from the source"
+    "for one table POST /connectors/{connector}/tables/<table>/restart?missing=recreate, continues without them as "
+    "well; headrace resnapshot or headrace verify --repair then fills the table from the source"
 )
 
 

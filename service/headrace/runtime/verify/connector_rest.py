@@ -1,7 +1,7 @@
-"""Pauses a running connector for a moment, through its worker's REST interface.
+"""A running connector, through its worker's REST interface: pauses it for a moment, and restarts its tables.
 
-For `headrace verify --repair` on a table that its task writes all the time: of two commits to one data file the second
-fails, so a task that always commits first would never let a repair succeed.
+The pause is for `headrace verify --repair` on a table that its task writes all the time: of two commits to one data
+file the second fails, so a task that always commits first would never let a repair succeed.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ import json
 import logging
 import os
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http import HTTPStatus
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from headrace.config import WorkerConfig
@@ -22,7 +23,8 @@ from headrace.config.rest_options import authority
 from headrace.config.tls import client_context
 from headrace.config.worker_options import LISTENER_TLS
 from headrace.core.connect.lifecycle import State
-from headrace.runtime.http_client import HttpClient, TooLarge, basic
+from headrace.core.model.errors import Retriable
+from headrace.runtime.http_client import HttpClient, HttpResponse, TooLarge, basic
 from headrace.runtime.verify.table_verifier import Clock
 
 log = logging.getLogger(__name__)
@@ -35,7 +37,7 @@ _RESUME_ATTEMPTS = 5
 
 
 class ConnectorRest:
-    """Pauses and resumes one connector, whose worker's REST API is at ``url``.
+    """One connector, whose worker's REST API is at ``url``.
 
     ``authorization`` is the header of that name in each request.
     """
@@ -78,6 +80,30 @@ class ConnectorRest:
                 self._clock.sleep(1.0)
             else:
                 log.error("connector %s: not resumed; send PUT /connectors/%s/resume", self._connector, self._connector)
+
+    def table(self, table: str) -> Mapping[str, Any] | None:
+        """Return the report on a lake table; None if no change of it was read. Raises Retriable."""
+        answer = self._answer("GET", f"tables/{quote(table, safe='')}")
+        if answer.status == HTTPStatus.NOT_FOUND:
+            return None
+        document: Mapping[str, Any] = json.loads(answer.body)
+        return document
+
+    def restart_table(self, table: str) -> None:
+        """Restart a lake table, and accept it as it is if it was dropped or rolled back. Raises Retriable."""
+        self._answer("POST", f"tables/{quote(table, safe='')}/restart?missing=recreate")
+
+    def _answer(self, method: str, path: str) -> HttpResponse:
+        """Return the answer of a success, or of status 404. Raises Retriable."""
+        try:
+            answer = self._http.send(method, f"{self._url}/{path}", self._headers)
+        except (OSError, TooLarge) as error:
+            raise Retriable(
+                f"connector {self._connector}: its worker at {self._url} does not answer: {error}"
+            ) from error
+        if answer.status >= HTTPStatus.BAD_REQUEST and answer.status != HTTPStatus.NOT_FOUND:
+            raise Retriable(f"connector {self._connector}: the worker refuses {method} {path}: {answer.status}")
+        return answer
 
     def _states(self) -> set[str]:
         """The states of connector and tasks; none if the worker does not answer or does not have the connector."""

@@ -48,7 +48,7 @@ class ConnectorTables:
     ) -> None:
         """Create the sources without a connection. Raises ConfigError if nothing can be compared."""
         self.task = comparable_task(connector)
-        self._databases = _primaries(connector.reselect, open_source)
+        self._databases = primaries(connector.reselect, open_source)
         self._lakehouse = lakehouse
         self._sources = SourceTables(self._databases, self.task.naming, self._stored, named)
 
@@ -105,8 +105,11 @@ class ConnectorTables:
         return self._lakehouse.table(self.task.namespace, name, replace(self.task.tables, adopt=False))
 
 
-def _primaries(reselect: ReselectOptions, open_source: OpenRowSource) -> list[tuple[DatabaseOptions, TableSource]]:
-    """Return the primaries of the source databases: a standby may be behind the position at which it is read."""
+def primaries(reselect: ReselectOptions, open_source: OpenRowSource) -> list[tuple[DatabaseOptions, TableSource]]:
+    """Return the primaries of the source databases: a standby may be behind the position at which it is read.
+
+    Raises ConfigError if there is none, or one that cannot be compared.
+    """
     databases = reselect.databases or ((reselect.database,) if reselect.database else ())
     if not databases:
         raise ConfigError(

@@ -1,0 +1,1 @@
+"""``headrace resnapshot``: request a snapshot of one table, and follow it."""
