@@ -6,7 +6,7 @@ import json
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -54,13 +54,14 @@ def _load(lane: Lane) -> Iterator[None]:
     lane.end_load()
 
 
-def call(lane: Lane, stack: Stack, folder: Path, table: str, *more: str) -> Sequence[str | Path]:
-    """The arguments of the command for a table of the lane."""
-    connector = folder / "connector.json"
-    connector.write_text(json.dumps({"name": lane.name, "config": lane.sink_config()}))
+def call(
+    lane: Lane, stack: Stack, folder: Path, table: str, config: Mapping[str, str] | None = None, name: str = ""
+) -> Sequence[str | Path]:
+    """The arguments of the command for a table of the lane, or of the connectors ``name``."""
+    connector, name = folder / "connector.json", name or lane.name
+    connector.write_text(json.dumps({"name": name, "config": config or lane.sink_config()}))
     worker = max(lane.warehouse.parent.glob("worker-*/worker.properties"))
-    source = ("--source", lane.name, "--source-url", stack.connect.url)
-    return ["resnapshot", worker, connector, table, *source, *more]
+    return ["resnapshot", worker, connector, table, "--source", name, "--source-url", stack.connect.url]
 
 
 def folders(lane: Lane, table: str) -> list[Path]:
@@ -94,3 +95,78 @@ def test_a_dropped_table_is_filled_again_after_an_interruption(lane: Lane, stack
     assert "equal" in lines[-1]
     assert state(lane, "customers") == "RUNNING"
     assert lane.prove() > ROWS
+
+
+def test_a_table_that_was_rolled_back_loses_what_the_source_does_not_have(
+    lane: Lane, stack: Stack, tmp_path: Path
+) -> None:
+    """Rows that were deleted since the older copy, and rows whose deletes nobody captured, are removed at the end."""
+    lane.end_load()
+    wait_until(lambda: lane.applied_by(lane.worker, lane.name), "all rows in the lake", 300)
+    copies = tmp_path / "copies"
+    lane.order("pause", "PAUSED")
+    for folder in folders(lane, "customers"):
+        shutil.copytree(folder, copies / folder.name)
+    lane.order("resume", "RUNNING")
+    with stack.postgres.connect(lane.name) as connection:
+        connection.execute(f"UPDATE customers SET name = 'new' WHERE id > {FIRST + ROWS - 500}".encode())
+        connection.execute(f"DELETE FROM customers WHERE id BETWEEN {FIRST + 1} AND {FIRST + 3}".encode())
+        wait_until(lambda: lane.applied_by(lane.worker, lane.name), "the changes in the lake", 300)
+        connection.execute(f"ALTER PUBLICATION {lane.name} SET (publish = 'insert')".encode())
+        connection.execute(f"DELETE FROM customers WHERE id BETWEEN {FIRST + 11} AND {FIRST + 12}".encode())
+        everything = "insert, update, delete, truncate"
+        connection.execute(f"ALTER PUBLICATION {lane.name} SET (publish = '{everything}')".encode())
+    lane.order("pause", "PAUSED")
+    for folder in folders(lane, "customers"):
+        shutil.rmtree(folder)
+        shutil.copytree(copies / folder.name, folder)
+    lane.order("resume", "RUNNING")
+    lane.begin_load(10)
+    status, lines = headrace(tmp_path, *call(lane, stack, tmp_path, "public.customers"))
+    assert status == 0
+    assert any("restarted with missing=recreate" in line for line in lines)
+    surplus = [line for line in lines if line.endswith("only in the lake")]
+    assert surplus == [f"public.customers id={FIRST + number}: only in the lake" for number in (1, 2, 3, 11, 12)]
+    assert lines[-1].endswith("equal (5 repaired)")
+    assert lane.prove() > ROWS
+
+
+def test_a_table_that_was_added_to_the_source_connector(lane: Lane, stack: Stack, tmp_path: Path) -> None:
+    """A source connector that writes nothing to the database gets its signals from a topic. Its publication and its
+    filters get a table, whose rows from before nobody has sent."""
+    name = f"{lane.name}_new"
+    stack.kafka.create_topic(f"{name}-signal")
+    settings = {
+        "publication__autocreate__mode": "filtered",
+        "snapshot__mode": "no_data",
+        "read__only": "true",
+        "signal__enabled__channels": "kafka",
+        "signal__kafka__bootstrap__servers": stack.kafka.bootstrap_servers,
+        "signal__poll__interval__ms": "500",
+        "incremental__snapshot__chunk__size": "100",
+        "heartbeat__interval__ms": "1000",
+    }
+
+    def put_source(tables: str) -> None:
+        source = debezium_postgres(stack.postgres, lane.name, name, table__include__list=tables, **settings)
+        stack.connect.put_connector(name, source)
+
+    put_source("public.products")
+    with stack.postgres.connect(lane.name) as connection:
+        connection.execute("CREATE TABLE extra (id int PRIMARY KEY, note text)")
+        connection.execute("INSERT INTO extra SELECT n, 'note ' || n FROM generate_series(1, 3000) AS n")
+        config = lane.sink_config(consumer__override__metadata__max__age__ms="2000")
+        del config["topics"]
+        config["topics.regex"] = f"{name}[.].*"
+        lane.worker.put_connector(name, config)
+        arguments = call(lane, stack, tmp_path, "public.extra", config, name)
+        assert headrace(tmp_path, *arguments)[0] == 2, "the filters do not contain it"
+        connection.execute(f"ALTER PUBLICATION {name} ADD TABLE extra".encode())
+    put_source("public.products,public.extra")
+    try:
+        status, lines = headrace(tmp_path, *arguments)
+    finally:
+        lane.worker.call("DELETE", f"/connectors/{name}")
+        stack.connect.delete_connector(name)
+    assert (status, lines[-1]) == (0, "public.extra: 3,000 rows, equal")
+    assert f"in topic {name}-signal" in lines[0]

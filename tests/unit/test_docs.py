@@ -28,6 +28,9 @@ PAGES = sorted(
 )
 MAKEFILE = (ROOT / "Makefile").read_text()
 FOREIGN = (
+    "incremental.snapshot.",
+    "read.only",
+    "signal.",
     "allowed.paths",
     "allowlist.pattern",
     "spark.",
