@@ -210,6 +210,12 @@ async def test_the_table_of_a_failed_task_restarts_the_task(api: Api) -> None:
     assert (await api.call("POST", "/connectors/shop/tables/items/restart")).status == 204
     await api.until("RUNNING", "RUNNING")
     assert api.tasks.tasks["shop-0"] is not first
+    api.tasks.tasks["shop-0"].fail(Fatal("again"))
+    await api.until("RUNNING", "FAILED")
+    assert (await api.call("POST", "/connectors/shop/tables/items/restart?missing=recreate")).status == 204
+    seen = api.worker.statuses.task("shop", 0)
+    assert seen is not None
+    assert [status.recreate for status in seen.tables] == [True], "the next run of the task reads it"
 
 
 async def test_the_tables_of_a_failed_task(api: Api) -> None:
