@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from enum import StrEnum
+from typing import TypeVar
 
 from headrace.config import connector, kafka, worker_options
 from headrace.config.converter import CONVERTERS
@@ -18,10 +20,13 @@ from headrace.config.keys_without_effect import (
     WITHOUT_EFFECT,
 )
 from headrace.core.connect.config_def import ConfigDef, ConfigKey
-from headrace.core.connect.lifecycle import CONNECTOR, TASK, diagram
+from headrace.core.connect.lifecycle import CONNECTOR, LAKE_TABLE, TASK, Event, State, TableEvent
 from headrace.core.model.errors import POLICY
 
 _MADE = "<!-- Made from the code by `python -m headrace.config`; edit it there. -->\n"
+_DELETED = "deleted"
+_State = TypeVar("_State", bound=StrEnum)
+_Event = TypeVar("_Event", bound=StrEnum)
 
 
 def configuration() -> str:
@@ -89,18 +94,39 @@ def errors() -> str:
 
 
 def states() -> str:
-    """The state diagrams of connectors and tasks."""
-    return "\n".join(
-        [
-            "# States\n",
-            _MADE,
-            "## Connector\n\n```mermaid",
-            diagram(CONNECTOR),
-            "```\n\n## Task\n\n```mermaid",
-            diagram(TASK),
-            "```\n",
-        ]
-    )
+    """The states of connectors, tasks and lake tables, with the state after each event."""
+    parts = [
+        "# States\n",
+        _MADE,
+        "Each row is a state, and each column an event: the cell is the state after it. A hyphen means that the event "
+        "does not happen in that state. The REST API requests start, pause, resume, restart, stop and delete. The "
+        "event release happens when a worker shuts down, or when another worker gets the task.\n",
+        "## Connector\n",
+        "A connector begins as `UNASSIGNED`, until a worker starts it.\n",
+        *_state_table(CONNECTOR, Event),
+        "## Task\n",
+        "A task has no state `STOPPED`, because a stopped connector has no tasks. Only a restart, or a new "
+        "configuration of its connector, starts a failed task again.\n",
+        *_state_table(TASK, Event),
+        "## Lake table\n",
+        "The state of one table while its task is `RUNNING` or `PAUSED` ([failures of one "
+        "table](guarantees.md#failures-of-one-table)).\n",
+        *_state_table(LAKE_TABLE, TableEvent),
+    ]
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _state_table(transitions: Mapping[_State, Mapping[_Event, _State]], all_events: type[_Event]) -> Iterator[str]:
+    events = [event for event in all_events if any(event in row for row in transitions.values())]
+    yield f"| state | {' | '.join(events)} |"
+    yield "|---" * (len(events) + 1) + "|"
+    for state, row in transitions.items():
+        after = (
+            "-" if event not in row else _DELETED if row[event] is State.DESTROYED else f"`{row[event]}`"
+            for event in events
+        )
+        yield f"| `{state}` | {' | '.join(after)} |"
+    yield ""
 
 
 def _groups(options: ConfigDef) -> Iterator[str]:
@@ -123,7 +149,8 @@ def _table(keys: Iterable[ConfigKey]) -> Iterator[str]:
     yield "|---|---|---|---|"
     for key in keys:
         default = "required" if key.required else f"`{key.default_text}`" if key.default_text else ""
-        doc = key.doc.replace("|", "\\|").replace("<", "\\<")  # neither the end of a cell nor a tag
+        # Neither an escape, nor the end of a cell, nor a tag.
+        doc = key.doc.replace("\\", "\\\\").replace("|", "\\|").replace("<", "\\<")
         yield f"| `{key.name}` | {key.type} | {default} | {doc} |"
     yield ""
 

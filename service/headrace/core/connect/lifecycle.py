@@ -169,14 +169,3 @@ def next_state(table: Mapping[_State, Mapping[_Event, _State]], state: _State, e
         return table[state][event]
     except KeyError:
         raise ValueError(f"event {event} is not allowed in state {state}") from None
-
-
-def diagram(table: Table) -> str:
-    """Return the table as a Mermaid state diagram, for the documentation."""
-    steps = [
-        f"    {state} --> {after}: {event}"
-        for state, row in table.items()
-        for event, after in row.items()
-        if after is not state
-    ]
-    return "\n".join(["stateDiagram-v2", f"    [*] --> {State.UNASSIGNED}", *steps, f"    {State.DESTROYED} --> [*]"])
