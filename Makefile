@@ -5,6 +5,7 @@ PYTHON ?= python3.11
 BIN := .venv/bin
 READY := .venv/.ready
 DEMO := .venv/.demo
+SITE := .venv/.site
 CLASSES := .venv/headrace-classes/classes.jsa
 export PYTHONPATH := dev:tests
 export PYTHONUNBUFFERED := 1
@@ -12,7 +13,7 @@ export PYTHONUNBUFFERED := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help audit setup jars system chart image lock demo run test unit coverage check format bench scale cases mutations chaos soak production kubernetes clean
+.PHONY: help audit setup jars system chart image docs lock demo run test unit coverage check format bench scale cases mutations chaos soak production kubernetes clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -21,7 +22,7 @@ demo: $(or $(wildcard $(READY)),$(DEMO)) ## a shop database under live load, its
 	@$(BIN)/python -m headrace_dev jars kafka connect debezium-postgres lakehouse
 	@$(BIN)/python -m headrace_dev demo $(if $(ONCE),--once)
 
-test: setup jars $(CLASSES) ## everything that has to pass: unit, properties, contracts, end to end on the real stack, short lanes
+test: setup jars $(CLASSES) $(SITE) ## everything that has to pass: unit, properties, contracts, end to end on the real stack, short lanes
 	@$(call in_halves,$(BIN)/pytest -q)
 	$(BIN)/pytest -m "not long" --ignore=tests/unit --durations=40 $(SIDE_BY_SIDE)
 
@@ -101,17 +102,26 @@ $(READY): requirements/dev.txt pyproject.toml
 $(DEMO): requirements/demo.txt pyproject.toml
 	$(call install,requirements/demo.txt)
 
+# The packages that build the site, without those of the service if these are not needed otherwise.
+$(SITE): requirements/docs.txt
+	$(call install_packages,requirements/docs.txt)
+	@touch $@
+
 # pip installs uv, as the lock pins it, and uv the rest of the lock with less than half of pip's CPU time. It reads UV_*
 # variables (a mirror: UV_DEFAULT_INDEX), not pip's configuration. Its cache comes first: where an index sends no cache
 # headers, uv would fetch and build Spark's 450 MB again.
 define install
 	@echo "setup: installing $$(grep -c == $(1)) locked packages into .venv; with empty caches about a minute"
+	$(call install_packages,$(1))
+	@$(UV_INSTALL) --no-deps --no-build-isolation --editable .
+	@touch $@
+endef
+
+define install_packages
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@sed -n '/^uv==/,/[^\\]$$/p' $(1) >.venv/uv.txt
 	@$(BIN)/python -m pip install --quiet --require-hashes -r .venv/uv.txt
 	@$(UV_INSTALL) --offline --require-hashes -r $(1) 2>/dev/null || $(UV_INSTALL) --require-hashes -r $(1)
-	@$(UV_INSTALL) --no-deps --no-build-isolation --editable .
-	@touch $@
 endef
 
 UV_INSTALL = $(BIN)/uv pip install --quiet --python $(BIN)/python
@@ -135,12 +145,17 @@ chart: setup system ## Dockerfile, chart and documentation: hadolint, helm lint 
 image: ## the image headrace:dev (ENGINE=podman for another engine than docker, VARIANT=aws for jars of S3, BASE=image@sha256:...)
 	$(or $(ENGINE),docker) build --build-arg VARIANT=$(or $(VARIANT),core) $(if $(BASE),--build-arg BASE=$(BASE)) -t headrace:dev .
 
+docs: $(SITE) ## the documentation as a site: build/site/index.html, which needs no server; a broken link is an error
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
+	@echo "docs: open build/site/index.html in a browser"
+
 lock: setup ## pin anew: requirements/*.txt from pyproject.toml, jars.sha256 from versions.py
 	$(BIN)/uv pip compile -q pyproject.toml -o requirements/runtime.txt $(LOCK)
 	$(BIN)/uv pip compile -q pyproject.toml --group dev -c requirements/runtime.txt -o requirements/dev.txt $(LOCK)
 	$(BIN)/uv pip compile -q pyproject.toml --group demo -c requirements/dev.txt -o requirements/demo.txt $(LOCK)
 	$(BIN)/uv pip compile -q --group image -c requirements/dev.txt -o requirements/image.txt $(LOCK)
 	$(BIN)/uv pip compile -q --group readers -c requirements/dev.txt -o requirements/readers.txt $(LOCK)
+	$(BIN)/uv pip compile -q --group docs -c requirements/dev.txt -o requirements/docs.txt $(LOCK)
 	$(BIN)/python -m headrace_dev lock
 
 LOCK := --universal --python-version 3.11 --generate-hashes --no-annotate --custom-compile-command "make lock" $(UPGRADE)

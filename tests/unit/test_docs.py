@@ -13,19 +13,23 @@ import pytest
 from packaging.requirements import Requirement
 from recordings.records import POSTGRES, dump, recording, variant
 
+from headrace.config.connector import CONNECTOR_OPTIONS
+from headrace.config.keys_without_effect import TOPIC_SETTINGS, called_here
 from headrace.core.doctor import topics
 from headrace.core.model.arrow_columns import arrow_type
 from headrace.core.model.schema import schema_from_json
 from headrace.transforms.registry import transforms
+from headrace_app.command import main
 from headrace_connectors.lakehouse.schema import VERSION_COLUMNS, lake_type, sql_type
 from headrace_connectors.sql import postgres_doctor
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
     page
-    for folder in (".", "docs", "docs/decisions", "docs/design", "changelog.d", "helm/headrace")
+    for folder in (".", "docs", "docs/decisions", "docs/design", "docs/migrate", "changelog.d", "helm/headrace")
     for page in (ROOT / folder).glob("*.md")
 )
+OF_THE_SITE = sorted((ROOT / "docs").rglob("*.md"))
 MAKEFILE = (ROOT / "Makefile").read_text()
 FOREIGN = (
     "incremental.snapshot.",
@@ -67,6 +71,9 @@ FOREIGN = (
     "producer.",
     "admin.",
     "tls.",  # the keys of a TLS Secret
+    "hoodie.",
+    "kafka.",  # options of Spark's Kafka source
+    "shop.public.",  # topics of examples
 )
 SOURCE_ROOTS = ("", "service/", "service/headrace/", "connectors/headrace_connectors/")
 
@@ -125,7 +132,7 @@ def test_packages_of_the_python_example_are_installed() -> None:
 
 
 def test_every_page_is_reached_from_the_readme() -> None:
-    """``README.md`` names each page of ``docs``."""
+    """``README.md`` names each page of ``docs``; those of its folders are reached from these."""
     text = (ROOT / "README.md").read_text()
     assert [page.name for page in ROOT.glob("docs/*.md") if f"docs/{page.name}" not in text] == []
 
@@ -170,7 +177,62 @@ def test_options_that_are_named_exist(page: Path) -> None:
         value, _, key = name.partition(".")
         in_chart = key in chart.get(value, {}).get("properties", {})
         known = name in of_transforms or f"`{name}`" in options or in_chart
-        assert a_file or name.startswith(FOREIGN) or known, f"{page.name} names {name}"
+        of_another_sink = page.parent.name == "migrate" and called_here(name) is not None
+        foreign = name.startswith(FOREIGN) or name in TOPIC_SETTINGS
+        assert a_file or foreign or known or of_another_sink, f"{page.name} names {name}"
+
+
+MIGRATION = [page for page in PAGES if page.parent.name == "migrate"]
+
+
+@pytest.mark.parametrize("page", MIGRATION, ids=lambda path: path.name)
+def test_connectors_before_and_after_a_migration(
+    page: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """``headrace validate`` accepts the connector after it, and names each key of another sink before it."""
+    valid = 0
+    for text in re.findall(r"^```json\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE):
+        file = tmp_path / "shop.json"
+        file.write_text(text)
+        config = json.loads(text)["config"]
+        if config["connector.class"] == "LakehouseSink":
+            assert main(["validate", str(file)]) == 0, capsys.readouterr().out
+            valid += 1
+        else:
+            assert main(["validate", str(file)]) == 1
+            answer = capsys.readouterr().out
+            for name in config:
+                ours = name in CONNECTOR_OPTIONS or name.startswith("transforms.")
+                assert ours or name in answer, f"{page.name}: {name} is no key of the sink"
+    assert valid == 1
+
+
+def test_every_page_is_in_the_navigation_of_the_site() -> None:
+    """``mkdocs.yml`` names each page of ``docs`` once."""
+    navigation = (ROOT / "mkdocs.yml").read_text().partition("\nnav:\n")[2]
+    named = re.findall(r"[\w./-]+\.md$", navigation, re.MULTILINE)
+    assert sorted(named) == sorted(page.relative_to(ROOT / "docs").as_posix() for page in OF_THE_SITE)
+
+
+def test_the_first_page_has_the_commands_of_the_readme() -> None:
+    """Each line of code on the first page of the site is in the README as well, so that both stay equal."""
+    readme = {line.strip() for line in (ROOT / "README.md").read_text().splitlines()}
+    code = re.findall(r"^ *```\w*\n(.*?)^ *```", (ROOT / "docs" / "index.md").read_text(), re.DOTALL | re.MULTILINE)
+    lines = [line.strip() for block in code for line in block.splitlines() if line.strip()]
+    assert lines
+    assert [line for line in lines if line not in readme] == []
+
+
+@pytest.mark.parametrize("page", OF_THE_SITE, ids=lambda path: path.name)
+def test_blocks_of_list_items_are_read_alike_everywhere(page: Path) -> None:
+    """A block within a list item is indented by four columns, and an empty line separates it from the next item.
+
+    Hosts of repositories read less indentation as well, the site does not.
+    """
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    assert re.findall(r"^ {1,3}(?:```|\|).*", text, re.MULTILINE) == []
+    assert re.findall(r"(?<=\n\n) {1,3}\S.*", text) == []
+    assert re.findall(r"^ {4}\S.*\n(?:\d+\.|-) .*", text, re.MULTILINE) == []
 
 
 @cache
