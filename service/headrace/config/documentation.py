@@ -65,6 +65,9 @@ def migration() -> str:
     parts = [
         "# Migrating a connector from another sink\n",
         _MADE,
+        "For an example of each pipeline before and after, and what is different, see [from Debezium's JDBC "
+        "sink](migrate/jdbc-sink.md), [from Iceberg's sink](migrate/iceberg-sink.md), [from Hudi "
+        "Streamer](migrate/hudi-streamer.md) and [from a hand-written stream](migrate/hand-written-stream.md).\n",
         "To move a sink connector that reads Debezium's topics to Headrace:\n",
         "1. Keep `topics` or `topics.regex`, `tasks.max`, converters, `errors.*`, `consumer.override.*` and "
         "`transforms` ([transforms.md](transforms.md) lists the transforms that are not needed).\n"
