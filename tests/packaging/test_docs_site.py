@@ -18,12 +18,15 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect, sync_playwright
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = ROOT / "dev" / "docs_theme" / "assets" / "javascripts"
 CHROMIUM = shutil.which("chromium")
 SHOWN = ("index", "migrate/iceberg-sink", "operations", "configuration", "performance", "guarantees", "architecture")
+READ = ("index", "migrate/iceberg-sink")
+"""Pages that axe reads, on the desktop: it takes seconds for the largest ones."""
 WIDTHS = {390: ("light",), 1440: ("light", "dark")}
 pytestmark = pytest.mark.skipif(
     find_spec("material") is None, reason="needs the packages of requirements/docs.txt: make docs"
@@ -156,17 +159,24 @@ def test_the_search_needs_no_server(site: Path) -> None:
 @pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's chromium: make system")
 @pytest.mark.parametrize("width", WIDTHS)
 def test_pages_fit_a_phone_and_a_desktop(site: Path, width: int) -> None:
-    """No page is wider than the window: wide tables, code and pictures scroll for themselves."""
+    """No page is wider than the window, and axe finds no violation of WCAG 2.2 AA on the desktop.
+
+    Wide tables, code and pictures scroll for themselves.
+    """
     pictures = os.environ.get("HEADRACE_SCREENSHOTS")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         for scheme in ("light", "dark") if pictures else WIDTHS[width]:
             context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
             page = context.new_page()
-            for name in SHOWN:
+            for name in SHOWN if pictures or width == min(WIDTHS) else READ:
                 page.goto((site / f"{name}.html").as_uri())
                 assert page.evaluate("document.documentElement.scrollWidth") <= width, name
                 assert page.evaluate("getComputedStyle(document.body).colorScheme") == scheme
+                if name in READ and width == max(WIDTHS):
+                    answer = Axe().run(page, options={"runOnly": ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa"]})
+                    found = [f"{each['id']}: {each['nodes'][0]['html']}" for each in answer.response["violations"]]
+                    assert found == [], f"{name} {scheme}"
                 if pictures:
                     page.screenshot(path=Path(pictures) / f"docs-{name.replace('/', '-')}-{width}-{scheme}.png")
         browser.close()
