@@ -133,10 +133,10 @@ $(CLASSES): $(READY) dev/headrace_dev/jars.sha256 connectors/headrace_connectors
 	@echo "classes: archiving the classes of Spark, as the image has them; about a minute"
 	@$(BIN)/python -m headrace_dev classes
 
-system: ## Debian's PostgreSQL and Chromium (as root), Helm (where there is Go) and promtool; tests that need them are skipped without
+system: ## Debian's PostgreSQL and Chromium (as root), Helm (where there is Go) and Prometheus; tests that need them are skipped without
 	dev/install-postgresql
 	dev/install-helm
-	dev/install-promtool
+	dev/install-prometheus
 	dev/install-chromium
 
 chart: setup system ## Dockerfile, chart and documentation: hadolint, helm lint and template, Kubernetes' schemas, links

@@ -108,12 +108,14 @@ class Service:
         self._metrics = Metrics(tables=config.metrics.tables)
         self._feeds, self._lakehouse = connectors.feeds, connectors.lakehouse
         self._memory = memory_plan(config.lake.memory, self._lakehouse.memory())
+        changes = MemoryBudget(self._memory.changes)
+        self._metrics.watch_memory(lambda: changes.total, self._memory.changes)
         tasks = SinkTaskFactory(
             self._feeds,
             self._lakehouse,
             connectors.open_row_source,
             self._threads,
-            MemoryBudget(self._memory.changes),
+            changes,
             connectors.open_rows,
             self._observe,
             self._metrics.reselects,

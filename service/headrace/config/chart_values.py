@@ -259,7 +259,13 @@ _WORKLOAD: dict[str, Schema] = {
         }
     ),
     "prometheusRule": _closed(
-        {"enabled": _SWITCH, "labels": _TEXT_BY_NAME, "disabled": _TEXTS, "additionalRules": _RULES}
+        {
+            "enabled": _SWITCH,
+            "labels": _TEXT_BY_NAME,
+            "disabled": _TEXTS,
+            "runbooks": _TEXT,
+            "additionalRules": _RULES,
+        }
     ),
     "dashboard": _closed(
         {"enabled": _SWITCH, "namespace": _TEXT, "labels": _TEXT_BY_NAME, "annotations": _TEXT_BY_NAME}

@@ -75,6 +75,9 @@ class Observer:
         A function, because the answer changes with each chunk, and takes time in proportion to the number of tables.
         """
 
+    def watch_targets(self, target: Callable[[str], float]) -> None:
+        """Receive the function that returns the freshness target of a table, in seconds."""
+
     def watch_loads(self, loads: Callable[[], Mapping[str, LoadProgress]]) -> None:
         """Receive the function that returns the progress of the loads that are running, by table."""
 

@@ -1,23 +1,23 @@
-"""Kafka Connect's metrics of tasks, under the names that Strimzi's rules give them (``connect.md`` section 15).
+"""Measures Kafka Connect's metrics of tasks (``connect_declarations.py``).
 
-``kafka_connect_<group>_<attribute>{connector, task}``. Totals count from the start of the worker. Averages, maxima,
-rates and percentages cover the last minute and are NaN if nothing happened in it. docs/operations.md lists Kafka
-Connect's other metrics, with the reason why Headrace does not have them.
+Totals count from the start of the worker. Averages, maxima, rates and percentages cover the last minute and are NaN if
+nothing happened in it.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
-from prometheus_client.samples import Sample
 
 from headrace.core.connect.lifecycle import State
 from headrace.ports import TopicPartition
-from headrace.runtime.metrics.exposition import LazyFamily
+from headrace.runtime.metrics import connect_declarations as declared
+from headrace.runtime.metrics.declaration import Declaration
+from headrace.runtime.metrics.exposition import family, lazy_gauge
 from headrace.runtime.metrics.task_progress import Lag, no_lag
 
 SECONDS = 60
@@ -66,29 +66,27 @@ class Recent:
         return [second for second in self._seconds if int(now) - SECONDS < second.at <= int(now)]
 
 
-PREFIX = "kafka_connect_"
-_LABELS = ("connector", "task")
-_COUNTS: Mapping[str, str] = {
-    "sink_task_sink_record_read_total": "Records read from Kafka",
-    "sink_task_sink_record_send_total": "Records written to a table",
-    "sink_task_offset_commit_seq_no": "Attempted offset commits",
-    "sink_task_offset_commit_completion_total": "Successful offset commits",
-    "sink_task_offset_commit_skip_total": "Offset commits that the group refused because they came too late",
-    "task_error_total_record_failures": "Records that could not be used",
-    "task_error_total_record_errors": "Errors in processing records",
-    "task_error_total_records_skipped": "Records skipped because of errors",
-    "task_error_total_retries": "Retries after retriable errors",
-    "task_error_total_errors_logged": "Logged errors in processing records",
-    "task_error_deadletterqueue_produce_requests": "Records sent to the dead letter queue",
-    "task_error_deadletterqueue_produce_failures": "Records that could not be written to the dead letter queue",
+_COUNTS = (
+    declared.RECORDS_READ,
+    declared.RECORDS_SENT,
+    declared.COMMITS_ATTEMPTED,
+    declared.COMMITS,
+    declared.COMMITS_SKIPPED,
+    declared.RECORD_FAILURES,
+    declared.RECORD_ERRORS,
+    declared.RECORDS_SKIPPED,
+    declared.RETRIES,
+    declared.ERRORS_LOGGED,
+    declared.DEAD_LETTERS,
+    declared.DEAD_LETTER_FAILURES,
+)
+_RATES: Mapping[Declaration, Declaration] = {
+    declared.RECORDS_READ: declared.RECORDS_READ_RATE,
+    declared.RECORDS_SENT: declared.RECORDS_SENT_RATE,
+    declared.COMMITS: declared.COMMITS_RATE,
+    declared.COMMITS_SKIPPED: declared.COMMITS_SKIPPED_RATE,
 }
-"""The counts, by name. A name that ends in ``_total`` is a counter in Prometheus; the others are gauges, as in JMX."""
-_RATES: Mapping[str, str] = {
-    "sink_record_read": "Records read from Kafka per second",
-    "sink_record_send": "Records written to tables per second",
-    "offset_commit_completion": "Successful offset commits per second",
-    "offset_commit_skip": "Rejected offset commits per second",
-}
+"""The counts that have a rate."""
 
 
 @dataclass(slots=True)
@@ -96,7 +94,7 @@ class TaskSensors:
     """The sensors of one task. All methods are called on the worker's event loop. ``clock`` returns seconds."""
 
     clock: Callable[[], float]
-    counts: Counter[str] = field(default_factory=Counter)
+    counts: Counter[Declaration] = field(default_factory=Counter)
     batches: int = 0
     present: bool = False
     last_error: float = 0.0
@@ -106,18 +104,17 @@ class TaskSensors:
     batch: Recent = field(default_factory=Recent)
     commit_ms: Recent = field(default_factory=Recent)
     commit_done: Recent = field(default_factory=Recent)
-    _rates: dict[str, Recent] = field(default_factory=lambda: {name: Recent() for name in _RATES})
+    _rates: dict[Declaration, Recent] = field(default_factory=lambda: {count: Recent() for count in _RATES})
     _open: defaultdict[TopicPartition, deque[tuple[int, int]]] = field(default_factory=lambda: defaultdict(deque))
     _state: State | None = None
     _since: float = 0.0
     _in_states: Counter[State] = field(default_factory=Counter)
 
-    def count(self, name: str, amount: int = 1) -> None:
+    def count(self, count: Declaration, amount: int = 1) -> None:
         """Add to a count."""
-        self.counts[name] += amount
-        stem = name.removeprefix("sink_task_").removesuffix("_total")
-        if stem in self._rates:
-            self._rates[stem].add(amount, self.clock())
+        self.counts[count] += amount
+        if count in self._rates:
+            self._rates[count].add(amount, self.clock())
 
     def on_chunk_taken(self, partition: TopicPartition, end: int, records: int) -> None:
         """Record that the task has accepted records below offset ``end`` and has to write them."""
@@ -138,15 +135,15 @@ class TaskSensors:
 
     def on_commit(self, seconds: float) -> None:
         """Record a successful offset commit."""
-        self.count("sink_task_offset_commit_seq_no")
-        self.count("sink_task_offset_commit_completion_total")
+        self.count(declared.COMMITS_ATTEMPTED)
+        self.count(declared.COMMITS)
         self.commit_ms.add(seconds * 1000, self.clock())
         self.commit_done.add(1, self.clock())
 
     def on_failed_commit(self, *, refused: bool) -> None:
         """Record a failed offset commit. ``refused``: the group rejected it because it came too late."""
-        self.count("sink_task_offset_commit_seq_no")
-        self.count("sink_task_offset_commit_skip_total", int(refused))
+        self.count(declared.COMMITS_ATTEMPTED)
+        self.count(declared.COMMITS_SKIPPED, int(refused))
         self.commit_done.add(0, self.clock())
 
     def watch_lag(self, lag: Lag) -> None:
@@ -176,9 +173,9 @@ class TaskSensors:
         """The records whose offsets are not committed yet."""
         return sum(records for waiting in self._open.values() for _, records in waiting)
 
-    def rate(self, name: str, now: float) -> float:
-        """Return the rate of a name in ``_RATES``."""
-        return self._rates[name].rate(now)
+    def rate(self, count: Declaration, now: float) -> float:
+        """Return the rate of a count in ``_RATES``."""
+        return self._rates[count].rate(now)
 
     def ratio(self, state: State, now: float) -> float:
         """Return the share of time in a state since the task came to this worker, NaN at its beginning."""
@@ -187,54 +184,27 @@ class TaskSensors:
         return (self._in_states[state] + current.get(state, 0.0)) / lived if lived else float("nan")
 
 
-_GAUGES: Mapping[str, tuple[str, Callable[[TaskSensors, float], float | None]]] = {
-    "sink_task_sink_record_active_count": (
-        "Records read whose offsets are not committed yet",
-        lambda task, now: task.active,
-    ),
-    "sink_task_partition_count": ("Partitions assigned to the task", lambda task, now: task.partitions),
-    "sink_task_sink_record_lag_max": (
-        "Largest lag of the task's partitions",
-        lambda task, now: max(task.lag().values(), default=None),
-    ),
-    "sink_task_put_batch_avg_time_ms": ("Average time to write a batch", lambda task, now: task.put_ms.average(now)),
-    "sink_task_put_batch_max_time_ms": ("Longest time to write a batch", lambda task, now: task.put_ms.largest(now)),
+_GAUGES: Mapping[Declaration, Callable[[TaskSensors, float], float | None]] = {
+    declared.ACTIVE_RECORDS: lambda task, now: task.active,
+    declared.PARTITIONS: lambda task, now: task.partitions,
+    declared.LAG_MAX: lambda task, now: max(task.lag().values(), default=None),
+    declared.PUT_AVERAGE: lambda task, now: task.put_ms.average(now),
+    declared.PUT_LONGEST: lambda task, now: task.put_ms.largest(now),
     **{
-        f"sink_task_{name}_rate": (text, lambda task, now, name=name: task.rate(name, now))  # type: ignore[misc]
-        for name, text in _RATES.items()
+        rate: lambda task, now, count=count: task.rate(count, now)  # type: ignore[misc]
+        for count, rate in _RATES.items()
     },
-    "task_error_last_error_timestamp": (
-        "Time of the last error, Unix time in ms",
-        lambda task, now: task.last_error or None,
-    ),
-    "connector_task_batch_size_avg": ("Average records in a batch", lambda task, now: task.batch.average(now)),
-    "connector_task_batch_size_max": ("Most records in a batch", lambda task, now: task.batch.largest(now)),
-    "connector_task_offset_commit_avg_time_ms": (
-        "Average time of an offset commit",
-        lambda task, now: task.commit_ms.average(now),
-    ),
-    "connector_task_offset_commit_max_time_ms": (
-        "Longest time of an offset commit",
-        lambda task, now: task.commit_ms.largest(now),
-    ),
-    "connector_task_offset_commit_success_percentage": (
-        "Share of successful offset commits, 0 to 1",
-        lambda task, now: task.commit_done.average(now),
-    ),
-    "connector_task_offset_commit_failure_percentage": (
-        "Share of failed offset commits, 0 to 1",
-        lambda task, now: 1 - task.commit_done.average(now),
-    ),
-    "connector_task_running_ratio": (
-        "Share of time in which the task was running",
-        lambda task, now: task.ratio(State.RUNNING, now),
-    ),
-    "connector_task_pause_ratio": (
-        "Share of time in which the task was paused",
-        lambda task, now: task.ratio(State.PAUSED, now),
-    ),
+    declared.LAST_ERROR: lambda task, now: task.last_error or None,
+    declared.BATCH_AVERAGE: lambda task, now: task.batch.average(now),
+    declared.BATCH_LARGEST: lambda task, now: task.batch.largest(now),
+    declared.COMMIT_AVERAGE: lambda task, now: task.commit_ms.average(now),
+    declared.COMMIT_LONGEST: lambda task, now: task.commit_ms.largest(now),
+    declared.COMMIT_SUCCESS: lambda task, now: task.commit_done.average(now),
+    declared.COMMIT_FAILURE: lambda task, now: 1 - task.commit_done.average(now),
+    declared.RUNNING_RATIO: lambda task, now: task.ratio(State.RUNNING, now),
+    declared.PAUSE_RATIO: lambda task, now: task.ratio(State.PAUSED, now),
 }
-"""The gauges that a task has while it exists: help text, and the value at a time; None is no sample."""
+"""The gauges that a task has while it exists: the value at a time; None is no sample."""
 
 
 class TaskCollector(Collector):
@@ -264,24 +234,21 @@ class TaskCollector(Collector):
         tasks = list(self._tasks.items())
         now = self._clock()
 
-        def samples(name: str, value: Callable[[TaskSensors, float], float | None]) -> Iterator[Sample]:
+        def samples(
+            gauge: Declaration, value: Callable[[TaskSensors, float], float | None]
+        ) -> Iterator[tuple[Sequence[str], float]]:
             for labels, task in tasks:
                 if task.present and (number := value(task, now)) is not None:
-                    yield Sample(name, dict(zip(_LABELS, labels, strict=True)), number)
+                    yield labels, number
 
-        for stem, (text, value) in _GAUGES.items():
-            name = PREFIX + stem
-            yield LazyFamily(name, text, "gauge", samples(name, value))
+        for gauge, value in _GAUGES.items():
+            yield lazy_gauge(gauge, samples(gauge, value))
 
     def counts(self) -> Iterator[Metric]:
         """Return one family per count, also of tasks that do not run. May be called in any thread."""
         tasks = list(self._tasks.items())
-        for name, text in _COUNTS.items():
-            family_class = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
-            family: CounterMetricFamily | GaugeMetricFamily = family_class(PREFIX + name, text, labels=_LABELS)
-            for labels, sensors in tasks:
-                family.add_metric(labels, sensors.counts[name])
-            yield family
+        for count in _COUNTS:
+            yield family(count, [(labels, sensors.counts[count]) for labels, sensors in tasks])
 
 
 class StartupCounts:
@@ -299,5 +266,4 @@ class StartupCounts:
         for started in ("connector", "task"):
             good, bad = self._counts[started, True], self._counts[started, False]
             for outcome, value in (("attempts", good + bad), ("success", good), ("failure", bad)):
-                name = f"{PREFIX}worker_{started}_startup_{outcome}"
-                yield CounterMetricFamily(name, f"Starts of {started}s: {outcome}", value=value)
+                yield family(declared.STARTUPS[started, outcome], [((), value)])

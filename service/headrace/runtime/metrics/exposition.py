@@ -8,13 +8,15 @@ Tests: ``tests/unit/runtime/metrics/test_exposition.py``.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
 from prometheus_client import CONTENT_TYPE_LATEST
-from prometheus_client.core import Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.samples import Sample
 from prometheus_client.utils import floatToGoString
+
+from headrace.runtime.metrics.declaration import Declaration, Kind
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 _LINES_IN_A_PART = 100
@@ -27,6 +29,28 @@ class LazyFamily(Metric):
     def __init__(self, name: str, documentation: str, typ: str, samples: Iterable[Sample]) -> None:
         super().__init__(name, documentation, typ)
         self.samples = samples  # type: ignore[assignment]  # readers only iterate
+
+
+def lazy_gauge(declaration: Declaration, samples: Iterable[tuple[Sequence[str], float]]) -> Metric:
+    """Return the family of a gauge, whose samples are pairs of label values and value."""
+    name, labels = declaration.name, declaration.labels
+    return LazyFamily(
+        name,
+        declaration.help,
+        declaration.kind,
+        (Sample(name, dict(zip(labels, values, strict=True)), value) for values, value in samples),
+    )
+
+
+def family(declaration: Declaration, samples: Iterable[tuple[Sequence[str], float]]) -> Metric:
+    """Return the family of a counter or gauge, whose samples are pairs of label values and value."""
+    family_class = CounterMetricFamily if declaration.kind is Kind.COUNTER else GaugeMetricFamily
+    family: CounterMetricFamily | GaugeMetricFamily = family_class(
+        declaration.name, declaration.help, labels=declaration.labels
+    )
+    for values, value in samples:
+        family.add_metric(values, value)
+    return family
 
 
 def text_lines(families: Iterable[Metric]) -> Iterator[str]:

@@ -1,8 +1,8 @@
 """Every metric of a worker, for ``/metrics``.
 
-``kafka_connect_*`` have the names of Strimzi's dashboards (``connect_metrics.py``, ``state_metrics.py``).
-``headrace_*`` are Headrace's own, per table (``task_progress.py`` has freshness and lag). ``reselect_*`` are those of
-``reselect.md`` section 9. Labels contain names of connectors, tasks, topics and tables, never keys or values.
+``declarations.py`` and ``connect_declarations.py`` have their names, labels and meanings. ``connect_metrics.py`` and
+``state_metrics.py`` measure those of Kafka Connect, ``task_progress.py`` measures freshness and lag. ``reselect_*`` are
+those of ``reselect.md`` section 9. Labels contain names of connectors, tasks, topics and tables, never keys or values.
 ``table_series.py`` decides which tables share series, and ``exposition.py`` makes the text.
 """
 
@@ -26,7 +26,10 @@ from headrace.core.connect.table_load import LoadProgress
 from headrace.core.model.events import TableId
 from headrace.core.reselect.cache.rows import CacheUse
 from headrace.ports import Connections, EngineState, EngineStatus, TopicPartition, UpkeepReport
+from headrace.runtime.metrics import connect_declarations as of_connect
+from headrace.runtime.metrics import declarations as declared
 from headrace.runtime.metrics.connect_metrics import StartupCounts, TaskCollector, TaskSensors
+from headrace.runtime.metrics.declaration import Declaration
 from headrace.runtime.metrics.exposition import CONTENT_TYPE, text_in_turns, text_parts
 from headrace.runtime.metrics.state_metrics import DirectoryCollector, StateCollector
 from headrace.runtime.metrics.summaries import ConnectorSummary, Summaries
@@ -38,30 +41,20 @@ from headrace.runtime.worker.connector_directory import ConnectorDirectory
 from headrace.runtime.worker.sink_connector import LakehouseSinkConnector
 from headrace.runtime.worker.stores import ConfigStore, StatusStore
 
-_TASK = ("connector", "task")
-_TABLE = (*_TASK, "table")
-_SECONDS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
-_WRITE_SECONDS = _SECONDS[2:]
-_FRESHNESS = (0.5, 1, 2, 3, 5, 10, 20, 30, 60, 120, 300, 900, 3600)
-_ROWS = (1, 10, 100, 1_000, 10_000, 50_000, 100_000, 500_000)
-_RESELECT_COUNTERS: Mapping[str, tuple[str, tuple[str, ...], str]] = {
-    "cells": ("reselect_cells", ("state", "column"), "Cells without a value after the fold, by state"),
-    "resolved": ("reselect_resolved", ("step", "column"), "Cells without a value, by the step that resolved them"),
-    "requests": ("reselect_cache_requests", ("result",), "Lookups in the column cache by result"),
-    "writes": ("reselect_cache_writes", ("origin", "result"), "Writes to the column cache by result"),
-    "drops": ("reselect_cache_drops", ("cause",), "Rows evicted from the column cache"),
-    "contradictions": ("reselect_contradictions", ("kind",), "Contradictions that indicate missing events"),
-    "flashback_fallbacks": ("reselect_flashback_fallbacks", ("code",), "Oracle reads that used the current state"),
-    "guard": ("reselect_placeholder_guard", (), "Batches stopped because a placeholder would have been written"),
-    "source_equals_placeholder": (
-        "reselect_source_equals_placeholder",
-        (),
-        "Values at the source that equal the placeholder's text",
-    ),
-    "rows_not_found": ("reselect_rows_not_found", (), "Rows that no longer existed at the source"),
-    "bytes_read": ("reselect_bytes_read", (), "Bytes of the values that SELECTs returned"),
+_RESELECT_COUNTERS: Mapping[str, Declaration] = {
+    "cells": declared.RESELECT_CELLS,
+    "resolved": declared.RESELECT_RESOLVED,
+    "requests": declared.CACHE_REQUESTS,
+    "writes": declared.CACHE_WRITES,
+    "drops": declared.CACHE_DROPS,
+    "contradictions": declared.RESELECT_CONTRADICTIONS,
+    "flashback_fallbacks": declared.RESELECT_FLASHBACK,
+    "guard": declared.RESELECT_GUARD,
+    "source_equals_placeholder": declared.RESELECT_EQUALS_PLACEHOLDER,
+    "rows_not_found": declared.RESELECT_NOT_FOUND,
+    "bytes_read": declared.RESELECT_BYTES,
 }
-"""The counters of reselect: the name of each metric, its additional labels, and its help text."""
+"""The counters of reselect, by the names that the core gives them."""
 
 
 class Metrics(StateObserver):
@@ -98,7 +91,7 @@ class Metrics(StateObserver):
         self._loop_registry.register(self._progress)
         self._table_metrics()
         self._reselect_metrics()
-        self._info = Gauge("headrace_info", "Version of the worker", ["version"], registry=self.registry)
+        self._info = Gauge(declared.INFO.name, declared.INFO.help, declared.INFO.labels, registry=self.registry)
         self._info.labels(__version__).set(1)
 
     def exposition(self) -> tuple[bytes, str]:
@@ -200,11 +193,16 @@ class Metrics(StateObserver):
 
     def watch_engine(self, engine: Callable[[], EngineStatus]) -> None:
         """Add the metrics of the engine that writes tables."""
-        up = Gauge("headrace_spark_up", "Whether Spark runs (1) or not (0)", registry=self._loop_registry)
+        up = Gauge(declared.SPARK_UP.name, declared.SPARK_UP.help, registry=self._loop_registry)
         up.set_function(lambda: engine().state is EngineState.RUNNING)
-        text = "Starts of Spark after it had ended, hung or not started"
-        restarts = Gauge("headrace_spark_restarts", text, registry=self._loop_registry)
+        restarts = Gauge(declared.SPARK_RESTARTS.name, declared.SPARK_RESTARTS.help, registry=self._loop_registry)
         restarts.set_function(lambda: engine().restarts)
+
+    def watch_memory(self, changes: Callable[[], int], limit: float) -> None:
+        """Add the memory of the changes of all tables, and its limit, in bytes."""
+        for declaration, value in ((declared.CHANGES_BYTES, changes), (declared.CHANGES_LIMIT, lambda: limit)):
+            gauge = Gauge(declaration.name, declaration.help, registry=self._loop_registry)
+            gauge.set_function(value)
 
     def watch_directory(self, directory: ConnectorDirectory) -> None:
         """Add the metrics of ``connectors.directory``."""
@@ -216,82 +214,51 @@ class Metrics(StateObserver):
             if label in labels:
                 metric.remove_by_labels({"connector": task[0], "task": task[1], label: name})
 
-    def _counter(self, name: str, doc: str, labels: tuple[str, ...]) -> Counter:
-        metric = Counter(name, doc, labels, registry=self.registry)
-        self._of_connectors[metric] = labels
+    def _counter(self, declaration: Declaration) -> Counter:
+        metric = Counter(declaration.name, declaration.help, declaration.labels, registry=self.registry)
+        self._of_connectors[metric] = declaration.labels
         return metric
 
-    def _gauge(self, name: str, doc: str, labels: tuple[str, ...]) -> Gauge:
-        metric = Gauge(name, doc, labels, registry=self.registry)
-        self._of_connectors[metric] = labels
+    def _gauge(self, declaration: Declaration) -> Gauge:
+        metric = Gauge(declaration.name, declaration.help, declaration.labels, registry=self.registry)
+        self._of_connectors[metric] = declaration.labels
         return metric
 
-    def _histogram(self, name: str, doc: str, labels: tuple[str, ...], buckets: tuple[float, ...]) -> Histogram:
-        metric = Histogram(name, doc, labels, registry=self.registry, buckets=buckets)
-        self._of_connectors[metric] = labels
+    def _histogram(self, declaration: Declaration) -> Histogram:
+        metric = Histogram(
+            declaration.name,
+            declaration.help,
+            declaration.labels,
+            registry=self.registry,
+            buckets=declaration.buckets,
+        )
+        self._of_connectors[metric] = declaration.labels
         return metric
 
     def _table_metrics(self) -> None:
-        self.events = self._counter("headrace_events", "Change events written to tables", _TABLE)
-        self.skipped = self._counter(
-            "headrace_records_skipped", "Records that are not changes of rows", (*_TASK, "topic")
-        )
-        self.losses = self._counter(
-            "headrace_source_losses",
-            "Values that the source's connector does not send completely",
-            (*_TASK, "topic", "kind"),
-        )
-        self.batches = self._counter("headrace_batches", "Batches by the limit that closed them", (*_TABLE, "trigger"))
-        self.batch_rows = self._histogram("headrace_batch_events", "Events per batch", _TABLE, _ROWS)
-        self.write = self._histogram(
-            "headrace_write_seconds", "Time from the close of a batch to its durable rows", _TABLE, _WRITE_SECONDS
-        )
-        stages = (*_TABLE, "stage")
-        self.stage = self._counter("headrace_stage_seconds", "Time of each stage", stages)
-        self.stage_cpu = self._counter(
-            "headrace_stage_cpu_seconds", "CPU time of each stage in its own threads", stages
-        )
-        self.written_bytes = self._counter(
-            "headrace_table_written_bytes", "Bytes of new files by what wrote them: merge or upkeep", (*_TABLE, "by")
-        )
-        self.freshness = self._histogram(
-            "headrace_freshness_seconds",
-            "Time from source commit to visible row, newest event of each batch",
-            _TABLE,
-            _FRESHNESS,
-        )
-
-        self.late = self._counter(
-            "headrace_freshness_target_missed", "Events that became visible after freshness.target.ms", _TABLE
-        )
+        self.events = self._counter(declared.EVENTS)
+        self.skipped = self._counter(declared.SKIPPED)
+        self.losses = self._counter(declared.LOSSES)
+        self.batches = self._counter(declared.BATCHES)
+        self.batch_rows = self._histogram(declared.BATCH_EVENTS)
+        self.write = self._histogram(declared.WRITE_SECONDS)
+        self.stage = self._counter(declared.STAGE_SECONDS)
+        self.stage_cpu = self._counter(declared.STAGE_CPU_SECONDS)
+        self.written_bytes = self._counter(declared.WRITTEN_BYTES)
+        self.freshness = self._histogram(declared.FRESHNESS_SECONDS)
+        self.late = self._counter(declared.LATE_EVENTS)
 
     def _reselect_metrics(self) -> None:
-        self.reselect = {
-            kind: self._counter(name, doc, (*_TABLE, *labels))
-            for kind, (name, labels, doc) in _RESELECT_COUNTERS.items()
-        }
-        self.queries = self._counter("reselect_queries", "SELECTs by result", (*_TABLE, "result"))
-        self.query_seconds = self._histogram("reselect_query_seconds", "Duration of a SELECT", _TASK, _SECONDS)
-        self.cache_rows = self._gauge("reselect_cache_rows", "Rows in a task's column cache", _TASK)
-        self.cache_bytes = self._gauge("reselect_cache_bytes", "Approximate bytes in a task's column cache", _TASK)
-        self.cache_poisoned = self._gauge(
-            "reselect_cache_poisoned_rows", "Cached rows that a failed write has invalidated", _TASK
-        )
-        self.cache_oldest = self._gauge(
-            "reselect_cache_oldest_seconds", "Age of the oldest entry in a memory cache", _TASK
-        )
-        self.source_connections = self._gauge(
-            "reselect_connections",
-            "Connections to source databases; servers that are not queried for a while",
-            (*_TASK, "state"),
-        )
-        self.visibility_wait = self._histogram(
-            "reselect_visibility_wait_seconds",
-            "Time spent waiting for transactions to become visible",
-            _TASK,
-            _SECONDS,
-        )
-        self.query_keys = self._histogram("reselect_keys_per_query", "Rows requested by a SELECT", _TASK, _ROWS)
+        self.reselect = {name: self._counter(declaration) for name, declaration in _RESELECT_COUNTERS.items()}
+        self.queries = self._counter(declared.RESELECT_QUERIES)
+        self.query_seconds = self._histogram(declared.RESELECT_QUERY_SECONDS)
+        self.cache_rows = self._gauge(declared.CACHE_ROWS)
+        self.cache_bytes = self._gauge(declared.CACHE_BYTES)
+        self.cache_poisoned = self._gauge(declared.CACHE_POISONED)
+        self.cache_oldest = self._gauge(declared.CACHE_OLDEST)
+        self.source_connections = self._gauge(declared.RESELECT_CONNECTIONS)
+        self.visibility_wait = self._histogram(declared.RESELECT_WAIT)
+        self.query_keys = self._histogram(declared.RESELECT_QUERY_KEYS)
 
 
 class TaskMetrics(Observer):
@@ -338,7 +305,7 @@ class TaskMetrics(Observer):
         self._assigned_topics = topics
 
     def on_chunk_decoded(self, partition: TopicPartition, records: int, skipped: int) -> None:
-        self._sensors.count("sink_task_sink_record_read_total", records)
+        self._sensors.count(of_connect.RECORDS_READ, records)
         self._metrics.skipped.labels(*self._labels, self._topic(partition.topic)).inc(skipped)
         if records:
             self._topic_seen(partition.topic)
@@ -347,18 +314,18 @@ class TaskMetrics(Observer):
         self._sensors.on_chunk_taken(partition, end, records)
 
     def on_errant_records(self, records: int, *, skipped: bool, logged: bool) -> None:
-        for name in ("total_record_failures", "total_record_errors"):
-            self._sensors.count(f"task_error_{name}", records)
-        self._sensors.count("task_error_total_records_skipped", records if skipped else 0)
-        self._sensors.count("task_error_total_errors_logged", records if logged else 0)
+        self._sensors.count(of_connect.RECORD_FAILURES, records)
+        self._sensors.count(of_connect.RECORD_ERRORS, records)
+        self._sensors.count(of_connect.RECORDS_SKIPPED, records if skipped else 0)
+        self._sensors.count(of_connect.ERRORS_LOGGED, records if logged else 0)
         self._sensors.last_error = int(time.time() * 1000)
 
     def on_dead_letters(self, records: int, *, failed: bool) -> None:
-        self._sensors.count("task_error_deadletterqueue_produce_requests", records)
-        self._sensors.count("task_error_deadletterqueue_produce_failures", records if failed else 0)
+        self._sensors.count(of_connect.DEAD_LETTERS, records)
+        self._sensors.count(of_connect.DEAD_LETTER_FAILURES, records if failed else 0)
 
     def on_retry(self) -> None:
-        self._sensors.count("task_error_total_retries")
+        self._sensors.count(of_connect.RETRIES)
 
     def on_note(self, text: str, location: str) -> None:
         self._noted(text, location)
@@ -373,7 +340,7 @@ class TaskMetrics(Observer):
     def on_batch_durable(self, batch: Batch, seconds: float, now: float) -> None:
         metrics, labels = self._metrics, (*self._labels, self._table(batch.table))
         events = len(batch.content)
-        self._sensors.count("sink_task_sink_record_send_total", events)
+        self._sensors.count(of_connect.RECORDS_SENT, events)
         metrics.events.labels(*labels).inc(events)
         metrics.batches.labels(*labels, batch.trigger).inc()
         metrics.batch_rows.labels(*labels).observe(events)
@@ -399,6 +366,9 @@ class TaskMetrics(Observer):
 
     def watch_unwritten(self, oldest: Callable[[], Mapping[str, Unwritten]]) -> None:
         self._progress.unwritten = oldest
+
+    def watch_targets(self, target: Callable[[str], float]) -> None:
+        self._progress.target = target
 
     def watch_loads(self, loads: Callable[[], Mapping[str, LoadProgress]]) -> None:
         self._progress.loads = loads

@@ -13,6 +13,7 @@ from contextvars import copy_context
 from dataclasses import dataclass, field
 
 from headrace.core.connect.lifecycle import State, TableState
+from headrace.runtime.metrics.connect_declarations import RECORDS_SENT
 from headrace.runtime.metrics.connect_metrics import TaskCollector
 from headrace.runtime.metrics.task_progress import ProgressCollector
 from headrace.runtime.worker import log_format
@@ -81,10 +82,7 @@ class Summaries:
         """Return a summary of each connector with a task on this worker, by name. ``states`` are those of its tasks."""
         summaries = {name: ConnectorSummary(name) for name, _ in sorted(states)}
         since, now = self._since, self._now()
-        counted = {
-            labels: (task.batches, task.counts["sink_task_sink_record_send_total"])
-            for labels, task in self._tasks.tasks().items()
-        }
+        counted = {labels: (task.batches, task.counts[RECORDS_SENT]) for labels, task in self._tasks.tasks().items()}
         for labels, (batches, events) in counted.items():
             if (summary := summaries.get(labels[0])) is not None:
                 batches_before, events_before = self._before.get(labels, (0, 0))

@@ -12,19 +12,16 @@ from dataclasses import dataclass, field
 
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
-from prometheus_client.samples import Sample
 
 from headrace.core.batch.batch import Unwritten
 from headrace.core.connect.lifecycle import TableState
 from headrace.core.connect.table_load import LoadProgress
 from headrace.ports import TopicPartition, UpkeepReport
-from headrace.runtime.metrics.exposition import LazyFamily
+from headrace.runtime.metrics import declarations as declared
+from headrace.runtime.metrics.declaration import Declaration
+from headrace.runtime.metrics.exposition import lazy_gauge
 from headrace.runtime.metrics.table_series import SHARED, TableSeries
 
-_TASK = ("connector", "task")
-_TABLE = (*_TASK, "table")
-_STATE = (*_TABLE, "state")
-_PARTITION = (*_TASK, "topic", "partition")
 Lag = Callable[[], Mapping[TopicPartition, int]]
 
 
@@ -38,6 +35,11 @@ def no_loads() -> Mapping[str, LoadProgress]:
     return {}
 
 
+def no_target(table: str) -> float | None:
+    """Return no freshness target, for a task without queues."""
+    return None
+
+
 def nothing_unwritten() -> Mapping[str, Unwritten]:
     """Return no tables, for a task without queues."""
     return {}
@@ -47,11 +49,12 @@ def nothing_unwritten() -> Mapping[str, Unwritten]:
 class TableProgress:
     """One table: source time and freshness of the newest durable batch in seconds, what waits to be written, files.
 
-    ``load`` is None while no load is running.
+    ``target`` is the freshness in seconds that the table should not exceed. ``load`` is None while no load is running.
     """
 
     source_time: float | None = None
     freshness: float | None = None
+    target: float | None = None
     unwritten: Unwritten | None = None
     files: int | None = None
     deleted_share: float | None = None
@@ -80,6 +83,7 @@ class TaskProgress:
     lag: Lag = no_lag
     unwritten: Callable[[], Mapping[str, Unwritten]] = nothing_unwritten
     loads: Callable[[], Mapping[str, LoadProgress]] = no_loads
+    target: Callable[[str], float | None] = no_target
     tables: dict[str, TableProgress] = field(default_factory=dict)
     blocked: Mapping[str, TableState] = field(default_factory=dict)
     inherited: bool = False
@@ -108,7 +112,7 @@ class TaskProgress:
             progress.deleted_share = report.deleted_share
 
     def refresh(self) -> None:
-        """Set the oldest events of each table that are not durable now, and its load."""
+        """Set the oldest events of each table that are not durable now, its target and its load."""
         if self.inherited:
             return
         oldest, loads = self.unwritten(), self.loads()
@@ -116,6 +120,7 @@ class TaskProgress:
             self.tables[table] = TableProgress()
         for table, progress in self.tables.items():
             progress.unwritten, progress.load = oldest.get(table), loads.get(table)
+            progress.target = self.target(table)
 
     def remove_tables(self, tables: Collection[str]) -> None:
         """Remove tables that are now assigned to another task."""
@@ -124,7 +129,7 @@ class TaskProgress:
 
 
 _Tasks = Sequence[tuple[tuple[str, str], TaskProgress]]
-_Samples = Iterator[tuple[Mapping[str, str], float]]
+_Samples = Iterator[tuple[Sequence[str], float]]
 
 
 class ProgressCollector(Collector):
@@ -169,64 +174,36 @@ class ProgressCollector(Collector):
         """Return one family per gauge."""
         tasks = list(self.current().items())
         clock, now = self._clock(), self._now()
-        yield _gauge("headrace_lag_records", "Records that the group has not committed", self._lag(tasks))
+        yield lazy_gauge(declared.LAG, self._lag(tasks))
+        yield self._of_tables(tasks, declared.FRESHNESS, lambda table: table.freshness_at(now), of_failed=False)
+        yield self._of_tables(tasks, declared.FRESHNESS_TARGET, lambda table: table.target, combine=min)
+        yield self._of_tables(tasks, declared.SOURCE_TIME, lambda table: table.source_time, combine=min)
         yield self._of_tables(
             tasks,
-            "headrace_freshness_last_seconds",
-            "Time since the source commit of the oldest unwritten event, or freshness of the last batch",
-            lambda table: table.freshness_at(now),
-            of_failed=False,
-        )
-        yield self._of_tables(
-            tasks,
-            "headrace_source_time_seconds",
-            "Source time of the newest visible row, Unix time",
-            lambda table: table.source_time,
-            combine=min,
-        )
-        yield self._of_tables(
-            tasks,
-            "headrace_oldest_unwritten_seconds",
-            "Seconds since the oldest event that is not durable was read, 0 without such an event",
+            declared.OLDEST_UNWRITTEN,
             lambda table: 0.0 if table.unwritten is None else max(clock - table.unwritten.since, 0.0),
             of_failed=False,
         )
-        yield self._of_tables(
-            tasks, "headrace_table_files", "Data files and delete files of a table", lambda table: table.files
-        )
-        yield self._of_tables(
-            tasks,
-            "headrace_table_deleted_ratio",
-            "Share of the rows in the files that deletes hide from readers",
-            lambda table: table.deleted_share,
-        )
+        yield self._of_tables(tasks, declared.TABLE_FILES, lambda table: table.files)
+        yield self._of_tables(tasks, declared.TABLE_DELETED, lambda table: table.deleted_share)
         yield self._of_tables(
             tasks,
-            "headrace_load_rows",
-            "Rows of the snapshot that is being loaded that the table contains",
+            declared.LOAD_ROWS,
             lambda table: None if table.load is None else table.load.rows,
             combine=sum,
         )
         yield self._of_tables(
             tasks,
-            "headrace_load_remaining_records",
-            "Records of the topics of a table that is being loaded that are not committed",
+            declared.LOAD_REMAINING,
             lambda table: None if table.load is None else table.load.remaining,
             combine=sum,
         )
         yield self._of_tables(
-            tasks,
-            "headrace_load_end_seconds",
-            "Estimated end of the load of what Kafka contains, Unix time",
-            lambda table: None if table.load is None else table.load.estimated_end,
+            tasks, declared.LOAD_END, lambda table: None if table.load is None else table.load.estimated_end
         )
-        yield _gauge("headrace_table_state", "1 for the current state of the table", self._states(tasks))
+        yield lazy_gauge(declared.TABLE_STATE, self._states(tasks))
         own, shared = self._tables.counts()
-        yield _gauge(
-            "headrace_metrics_tables",
-            "Tables with series of their own, and tables that share the series with the label value *",
-            (({"series": series}, number) for series, number in (("own", own), ("shared", shared))),
-        )
+        yield lazy_gauge(declared.METRICS_TABLES, ((("own",), own), (("shared",), shared)))
 
     def _states(self, tasks: _Tasks) -> _Samples:
         """Return 1 per table and state, and how many tables of the shared series are in each state.
@@ -244,9 +221,9 @@ class ProgressCollector(Collector):
                 if label == SHARED:
                     shared[state] += 1
                 else:
-                    yield _labels(_STATE, *task, label, state), 1
+                    yield (*task, label, state), 1
             for state, number in shared.items():
-                yield _labels(_STATE, *task, SHARED, state), number
+                yield (*task, SHARED, state), number
 
     def _lag(self, tasks: _Tasks) -> _Samples:
         for task, progress in tasks:
@@ -256,15 +233,14 @@ class ProgressCollector(Collector):
                 if topic == SHARED:
                     shared, is_shared = shared + records, True
                 else:
-                    yield _labels(_PARTITION, *task, topic, str(partition.partition)), records
+                    yield (*task, topic, str(partition.partition)), records
             if is_shared:
-                yield _labels(_PARTITION, *task, SHARED, SHARED), shared
+                yield (*task, SHARED, SHARED), shared
 
     def _of_tables(
         self,
         tasks: _Tasks,
-        name: str,
-        text: str,
+        gauge: Declaration,
         value: Callable[[TableProgress], float | None],
         *,
         combine: Callable[[Iterable[float]], float] = max,
@@ -284,16 +260,8 @@ class ProgressCollector(Collector):
                     if label == SHARED:
                         shared.append(number)
                     else:
-                        yield _labels(_TABLE, *task, label), number
+                        yield (*task, label), number
                 if shared:
-                    yield _labels(_TABLE, *task, SHARED), combine(shared)
+                    yield (*task, SHARED), combine(shared)
 
-        return _gauge(name, text, samples())
-
-
-def _labels(names: Sequence[str], *values: str) -> Mapping[str, str]:
-    return dict(zip(names, values, strict=True))
-
-
-def _gauge(name: str, text: str, samples: _Samples) -> Metric:
-    return LazyFamily(name, text, "gauge", (Sample(name, dict(labels), value) for labels, value in samples))
+        return lazy_gauge(gauge, samples())

@@ -65,6 +65,7 @@ class SinkTask:
         self.waits_for = "the brokers, to join its consumer group"
         parts.observer.watch_lag(self._feed.lag)
         parts.observer.watch_unwritten(lambda: self._assignment.unwritten())
+        parts.observer.watch_targets(self._options.batches.target)
         parts.tables.watch_lag(self._feed.lag)
         parts.observer.watch_loads(parts.tables.loads)
         parts.resources.slots.join(connector)
