@@ -180,6 +180,13 @@ CASES = (
     ),
     Case("HeadraceDirectoryNotApplied", {"headrace_directory_invalid_files{%s}": "0x10 1x20 0x20"}, 20, (5, 45), POD),
     Case("HeadraceDirectoryNotApplied", {"headrace_directory_readable{%s}": "1x10 0x20 1x20"}, 20, (5, 45), POD),
+    Case(  # it ends after 14 days and an hour, and is renewed after 5 hours
+        "HeadraceCertificateEnds",
+        {'headrace_certificate_end_seconds{%s,option="ssl.keystore.location"}': "1213200x300 9000000x60"},
+        200,
+        (50, 330),
+        POD | {"option": "ssl.keystore.location"},
+    ),
     Case("HeadraceWorkerDown", {"up{%s}": "1x10 0x20 1x20"}, 20, (5, 45), POD),
     Case(  # a worker that is gone: its pods, and so their series, end; then one comes
         "HeadraceNoWorker", {"up{%s}": "1x10 stale _x20 1x20"}, 20, (5, 45), {"namespace": "data"}

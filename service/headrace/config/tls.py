@@ -13,7 +13,9 @@ import stat
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
@@ -37,6 +39,13 @@ _STORE_TYPES = any_case("JKS", "PKCS12", "PEM")
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _OF_TLS_1_3 = frozenset({"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"})
 """The suites of TLS 1.3. Python cannot choose among them."""
+
+_lock = Lock()
+_in_use: WeakKeyDictionary[ssl.SSLContext, str] = WeakKeyDictionary()
+"""The contexts with a key that something still refers to, and the option of each key.
+
+A registry of the process, because contexts are made where connections are, in clients that know nothing of metrics.
+"""
 
 REFUSED = {"engine.factory.class": "it is a Java class; remove it"}
 """Options that cannot be set, without ``ssl.``. Those without an effect are in ``keys_without_effect.py``."""
@@ -195,6 +204,22 @@ def own_certificate(context: ssl.SSLContext) -> x509.Certificate | None:
     return current.certificate if isinstance(current, _Context) else None
 
 
+def certificate_ends() -> Mapping[str, float]:
+    """Return when the certificates of this process end (Unix time), by the option of the key store.
+
+    They are those of all contexts in use: listeners, and clients of Kafka, schema registries and token endpoints.
+    Several contexts with one option, such as the Kafka clients of several connectors, have the earliest end.
+    """
+    with _lock:
+        contexts = list(_in_use.items())
+    ends: dict[str, float] = {}
+    for context, option_name in contexts:
+        if (certificate := own_certificate(context)) is not None:
+            end = certificate.not_valid_after_utc.timestamp()
+            ends[option_name] = min(end, ends.get(option_name, end))
+    return ends
+
+
 def _parse(properties: Mapping[str, str | None], prefix: str) -> TlsSettings:
     """Parse the options below ``prefix``. Blank texts are the same as none. Raises ConfigError."""
     for name, reason in REFUSED.items():
@@ -228,7 +253,11 @@ def _reloading_context(settings: TlsSettings, prefix: str, make: Callable[[], ss
     if path := settings.keystore_location:
         files += _read(f"{prefix}keystore.location", lambda: _key_files(path), path)
     files += [settings.truststore_location] if settings.truststore_location else []
-    return ReloadedContext.of(make, files, prefix) if files else make()
+    context = ReloadedContext.of(make, files, prefix) if files else make()
+    if settings.has_key:
+        with _lock:
+            _in_use[context] = f"{prefix}keystore.{'key' if settings.keystore_location is None else 'location'}"
+    return context
 
 
 class _Context(ssl.SSLContext):

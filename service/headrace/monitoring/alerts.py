@@ -186,6 +186,14 @@ ALERTS = (
         "GET /connectors-directory has the files and connectors that need an operator.",
     ),
     Alert(
+        "HeadraceCertificateEnds",
+        "warning",
+        "1h",
+        f"{_of(declared.CERTIFICATE_END)} - time() < 14 * 86400",
+        f"A certificate of {_WORKER} ends in {{{{ $value | humanizeDuration }}}}",
+        "It is that of {{ $labels.option }}. Replace its file; the worker reads it again without a restart.",
+    ),
+    Alert(
         "HeadraceWorkerDown",
         "critical",
         "5m",

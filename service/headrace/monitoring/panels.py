@@ -105,6 +105,12 @@ def rows(label: str) -> Mapping[str, list[Panel]]:
                 ((f"count({q.of(declared.SPARK_UP)} == 0) or vector(0)", ""),),
                 alarm=1,
             ),
+            Panel(
+                "Certificates that end",
+                "Within 14 days",
+                ((f"count({q.of(declared.CERTIFICATE_END)} - time() < 14 * 86400) or vector(0)", ""),),
+                alarm=1,
+            ),
             Panel("Workers", "Workers that answer", ((f"count({q.of(declared.INFO)})", ""),), alarm=1, lower=True),
         ],
         "Connectors": [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import ssl
 from datetime import timedelta
@@ -12,7 +13,7 @@ import pytest
 from support.servers.certificates import PASSWORD, Authority, Identity, keytool
 
 from headrace.config.key_stores import ReloadedContext
-from headrace.config.tls import client_context, server_context
+from headrace.config.tls import certificate_ends, client_context, server_context
 from headrace.core.model.errors import ConfigError
 
 Properties = dict[str, str | None]
@@ -340,3 +341,20 @@ def test_pipes_and_devices_are_refused(tmp_path: Path, option: str) -> None:
     for path in (str(tmp_path / "pipe"), "/dev/zero"):
         with pytest.raises(ConfigError, match=f"{option}: {path} cannot be read: it is not a file"):
             client_context({f"ssl.{option}": path})
+
+
+def test_the_ends_of_certificates_in_use_are_known(tmp_path: Path, authority: Authority) -> None:
+    """The earliest end by option, that of a renewed file at once, and none of a context that nothing refers to."""
+    prefix, hour, day = "listeners.https.test.", timedelta(hours=1), timedelta(days=1)
+    identities = {days: authority.issue("worker", "localhost", ends=days * day) for days in (5, 30, 60)}
+    ends = {days: each.certificate.not_valid_after_utc.timestamp() for days, each in identities.items()}
+    stores = [stored(tmp_path / f"{days}.pem", identities[days].pem()) for days in (5, 30)]
+    contexts = [server_context({f"{prefix}keystore.location": store}, prefix) for store in stores]
+    option = f"{prefix}keystore.location"
+    assert certificate_ends()[option] == ends[5]
+    stored(tmp_path / "5.pem", identities[60].pem())
+    os.utime(tmp_path / "5.pem", (0, hour.total_seconds()))
+    assert certificate_ends()[option] == ends[30]
+    del contexts
+    gc.collect()
+    assert option not in certificate_ends()

@@ -177,6 +177,14 @@ CHANGES_LIMIT = WORKER.gauge(
     unit="bytes",
     note="Tables with the most changes are not read while half of it is used.",
 )
+CERTIFICATE_END = WORKER.gauge(
+    "headrace_certificate_end_seconds",
+    "End of the worker's own certificate in a key store, Unix time",
+    ("option",),
+    "Unix time",
+    "`option` is that of the key store: of listeners, and of clients of Kafka, schema registries and token endpoints. "
+    "The earliest, if several connectors have one. Changed files count from the next scrape.",
+)
 METRICS_TABLES = WORKER.gauge(
     "headrace_metrics_tables",
     "Tables with series of their own, and tables that share the series with the label value *",

@@ -31,7 +31,7 @@ from headrace.runtime.metrics import declarations as declared
 from headrace.runtime.metrics.connect_metrics import StartupCounts, TaskCollector, TaskSensors
 from headrace.runtime.metrics.declaration import Declaration
 from headrace.runtime.metrics.exposition import CONTENT_TYPE, text_in_turns, text_parts
-from headrace.runtime.metrics.state_metrics import DirectoryCollector, StateCollector
+from headrace.runtime.metrics.state_metrics import CertificateCollector, DirectoryCollector, StateCollector
 from headrace.runtime.metrics.summaries import ConnectorSummary, Summaries
 from headrace.runtime.metrics.table_series import TableSeries
 from headrace.runtime.metrics.task_progress import ProgressCollector, TaskProgress
@@ -89,6 +89,7 @@ class Metrics(StateObserver):
         self._states: StateCollector | None = None
         self._loop_registry.register(self._tasks)
         self._loop_registry.register(self._progress)
+        self._loop_registry.register(CertificateCollector())
         self._table_metrics()
         self._reselect_metrics()
         self._info = Gauge(declared.INFO.name, declared.INFO.help, declared.INFO.labels, registry=self.registry)

@@ -1,4 +1,4 @@
-"""Metrics of the states of connectors and tasks (``connect.md`` section 15), and of ``connectors.directory``.
+"""Metrics of states: connectors and tasks (``connect.md`` section 15), ``connectors.directory``, and certificates.
 
 The first have the names of Strimzi's dashboards. Only the leader reads the folder, and has samples of it.
 
@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
+from headrace.config.tls import certificate_ends
 from headrace.core.connect.lifecycle import State
 from headrace.core.connect.status import Status
 from headrace.runtime.metrics import connect_declarations as declared
@@ -109,3 +110,11 @@ class DirectoryCollector(Collector):
         yield family(declarations.DIRECTORY_INVALID, [((), len(report.files.problems))])
         yield family(declarations.DIRECTORY_READABLE, [((), not report.problem)])
         yield family(declarations.DIRECTORY_CORRECTIONS, [((), self._directory.corrections)])
+
+
+class CertificateCollector(Collector):
+    """When the certificates end with which this process proves itself."""
+
+    def collect(self) -> Iterator[Metric]:
+        """Return the ends of now. Key stores whose files have changed are read again."""
+        yield family(declarations.CERTIFICATE_END, [((name,), end) for name, end in certificate_ends().items()])
