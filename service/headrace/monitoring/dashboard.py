@@ -60,13 +60,13 @@ def _variable(name: str, query: str, *, multi: bool = False) -> dict[str, Any]:
 
 
 def _placed(titled: Mapping[str, list[Panel]]) -> Iterator[Mapping[str, Any]]:
-    """Return the rows and their panels: single numbers side by side, graphs two in a line."""
+    """Return the rows and their panels: six single numbers or two graphs in a line."""
     number, y = 1, 0
     for title, panels in titled.items():
         yield {"id": number, "type": "row", "title": title, "collapsed": False, "gridPos": _place(0, y, _COLUMNS, 1)}
         number, y, x, height = number + 1, y + 1, 0, 0
         for panel in panels:
-            width, height = (_COLUMNS // len(panels), 4) if panel.alarm is not None else (_COLUMNS // 2, 8)
+            width, height = (_COLUMNS // 6, 4) if panel.alarm is not None else (_COLUMNS // 2, 8)
             if x + width > _COLUMNS:
                 x, y = 0, y + height
             yield _panel(number, panel, _place(x, y, width, height))
