@@ -13,6 +13,7 @@ from psycopg import sql
 from headrace.core.doctor.findings import Finding, Severity, by_harm
 from headrace.core.model.events import TableId
 from headrace.core.reselect.options import DatabaseOptions, ReselectOptions
+from headrace.runtime.pipeline.source_database import DatabaseRouter
 from headrace_connectors.sql import PostgresRowSource, postgres_doctor
 from headrace_dev.postgres import Postgres
 from headrace_dev.server import wait_until
@@ -111,6 +112,22 @@ def rules(findings: list[Finding]) -> list[str]:
 def test_a_good_source_is_silent(server: Postgres, database: str, find: Callable[..., list[Finding]]) -> None:
     with read_slot(server, database):
         assert find() == []
+
+
+def test_slots_for_the_metrics(server: Postgres, database: str) -> None:
+    """A slot is active while something reads it; a connector with several databases has the slots of all."""
+    options = DatabaseOptions("127.0.0.1", server.port, "postgres", "", database)
+    source = PostgresRowSource(ReselectOptions(database=options))
+    slots = DatabaseRouter([(options, source)]).slots
+    try:
+        assert slots() == []
+        with read_slot(server, database):
+            [slot] = slots()
+            assert (slot.name, slot.active, slot.retained >= 0) == (database, True, True)
+            assert database in slot.where
+        wait_until(lambda: [slot.active for slot in slots()] == [False], "end of the slot's reader", 20)
+    finally:
+        source.close()
 
 
 def test_a_slot_that_nothing_reads(server: Postgres, database: str, find: Callable[..., list[Finding]]) -> None:

@@ -160,6 +160,13 @@ CASES = (
         POD | OF_TASK | {"state": "left_alone"},
     ),
     Case(
+        "HeadraceSlotInactive",
+        {'headrace_source_slot_active{%s,connector="shop",database="db:5432/shop",slot="debezium"}': "1x10 0x30 1x20"},
+        30,
+        (15, 50),
+        POD | {"connector": "shop", "database": "db:5432/shop", "slot": "debezium"},
+    ),
+    Case(
         "HeadraceUpkeepBehind", {f"headrace_table_files{{{TABLE}}}": "50x10 300x400 50x60"}, 400, (300, 450), OF_TABLE
     ),
     Case(

@@ -35,14 +35,14 @@ from headrace.core.model.events import TableId
 from headrace.core.model.schema import Field, Schema
 from headrace.core.reselect.options import ReselectOptions
 from headrace.core.reselect.rows import RowAnswer, RowRequest
-from headrace.ports import Connections, LogPosition
+from headrace.ports import Connections, LogPosition, ReplicationSlot
 from headrace_connectors.sql import postgres_doctor
 from headrace_connectors.sql.cells import FoundRows, ReadableColumns, Wanted, key_column
 from headrace_connectors.sql.postgres_catalog import connect_schema, read_catalog
 from headrace_connectors.sql.postgres_keys import key_texts
 from headrace_connectors.sql.postgres_server import Connection, PostgresServer, Role
 from headrace_connectors.sql.postgres_signals import PostgresSignalTable
-from headrace_connectors.sql.postgres_survey import read_survey
+from headrace_connectors.sql.postgres_survey import read_slots, read_survey
 from headrace_connectors.sql.postgres_tables import log_position, next_page, page_texts, table_texts
 from headrace_connectors.sql.postgres_values import reader
 from headrace_connectors.sql.query import KeyTerm, array_literal, masks, select_rows
@@ -126,6 +126,13 @@ class PostgresRowSource:
 
     def signal_table(self, name: str) -> PostgresSignalTable:
         return PostgresSignalTable(self._servers[-1], name)
+
+    def slots(self) -> Sequence[ReplicationSlot]:
+        """Return the logical slots of the primary, or of the last standby."""
+        server = self._servers[-1]
+        with server.connection() as connection:
+            found = read_slots(connection)
+        return [ReplicationSlot(server.where, slot.name, slot.active, slot.retained) for slot in found]
 
     def connections(self) -> Connections:
         return sum((server.connections() for server in self._servers), Connections())

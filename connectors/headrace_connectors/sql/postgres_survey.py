@@ -38,12 +38,18 @@ WHERE n.nspname = %s AND c.relname = %s AND c.relkind IN ('r', 'p')
 """
 
 
+def read_slots(connection: Connection) -> Sequence[Slot]:
+    """Return the logical replication slots of the database."""
+    with connection.cursor(row_factory=namedtuple_row) as cursor:
+        rows: list[Any] = cursor.execute(_SLOTS).fetchall()
+    return [Slot(row.name, row.plugin, row.active, row.retained or 0, row.wal_status) for row in rows]
+
+
 def read_survey(connection: Connection, where: str, tables: Sequence[TableId]) -> PostgresSurvey:
     """Return what the database says of its log, its slots and these tables."""
+    slots = read_slots(connection)
     with connection.cursor(row_factory=namedtuple_row) as cursor:
         server: Any = cursor.execute(_SERVER).fetchone()
-        rows: list[Any] = cursor.execute(_SLOTS).fetchall()
-        slots = [Slot(row.name, row.plugin, row.active, row.retained or 0, row.wal_status) for row in rows]
         by_pgoutput = bool(slots) and all(slot.plugin == "pgoutput" for slot in slots)
         surveyed = []
         for table in tables:

@@ -15,7 +15,7 @@ from headrace.core.model.events import TableId
 from headrace.core.model.keys import canonical_keys
 from headrace.core.model.schema import Field, Schema
 from headrace.core.reselect.rows import UNREADABLE, RowAnswer, RowRequest
-from headrace.ports import Connections, LogPosition
+from headrace.ports import Connections, LogPosition, ReplicationSlot
 from headrace_dev.memory.signals import MemorySignals
 
 Row = Mapping[str, Any]
@@ -26,7 +26,8 @@ _SCANNED_AT_ONCE = 7
 class MemoryRowSource:
     """Tables by id. ``requests`` contains all requests; each fetch raises the next of ``failures``, if any.
 
-    ``proven`` and ``flashback_fallbacks`` are those of answers, ``position`` is the reported position of the log.
+    ``proven`` and ``flashback_fallbacks`` are those of answers, ``position`` is the reported position of the log,
+    ``replication_slots`` are those of the database.
     """
 
     def __init__(self, *, proven: bool = True) -> None:
@@ -37,6 +38,7 @@ class MemoryRowSource:
         self.flashback_fallbacks: dict[str, int] = {}
         self.connected = Connections()
         self.signal_tables: dict[str, MemorySignals] = {}
+        self.replication_slots: list[ReplicationSlot] = []
         self.closed = False
         self._catalogs: dict[TableId, CatalogTable] = {}
         self._schemas: dict[TableId, Schema] = {}
@@ -110,6 +112,10 @@ class MemoryRowSource:
     def signal_table(self, name: str) -> MemorySignals:
         """Return a channel of its own for each name."""
         return self.signal_tables.setdefault(name, MemorySignals())
+
+    def slots(self) -> Sequence[ReplicationSlot]:
+        """Return ``replication_slots``."""
+        return self.replication_slots
 
     def connections(self) -> Connections:
         """Return ``connected``."""

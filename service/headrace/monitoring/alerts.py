@@ -151,6 +151,15 @@ ALERTS = (
         "Its cells wait, or are written as reselect.unresolved.* specifies.",
     ),
     Alert(
+        "HeadraceSlotInactive",
+        "warning",
+        "15m",
+        f"{_of(declared.SLOT_ACTIVE)} == 0",
+        "Nothing reads replication slot {{ $labels.slot }} of {{ $labels.database }}",
+        "Connector {{ $labels.connector }} gets no changes if it is the slot of its source connector, and the log of "
+        "the database grows.",
+    ),
+    Alert(
         "HeadraceUpkeepBehind",
         "warning",
         "6h",

@@ -52,10 +52,12 @@ from headrace.ports.source import OpenRowSource as OpenRowSource
 from headrace.ports.source import OpenRowStore as OpenRowStore
 from headrace.ports.source import PartwiseSource as PartwiseSource
 from headrace.ports.source import ReadPassword as ReadPassword
+from headrace.ports.source import ReplicationSlot as ReplicationSlot
 from headrace.ports.source import RowSource as RowSource
 from headrace.ports.source import RowStore as RowStore
 from headrace.ports.source import RowStoreOptions as RowStoreOptions
 from headrace.ports.source import SignalledSource as SignalledSource
+from headrace.ports.source import SlotSource as SlotSource
 from headrace.ports.source import StoreFailed as StoreFailed
 from headrace.ports.source import TableSource as TableSource
 from headrace.ports.stores import CompactedLog as CompactedLog

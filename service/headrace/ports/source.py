@@ -2,7 +2,8 @@
 
 ``RowStore`` itself is declared where the core calls it.
 
-Tests: ``tests/contracts/row_source_suite.py``.
+Tests: ``tests/contracts/row_source_suite.py``, ``tests/contracts/row_store_suite.py``,
+``tests/integration/test_doctor_postgres.py``.
 """
 
 from __future__ import annotations
@@ -144,6 +145,24 @@ class SignalledSource(RowSource, Protocol):
 
     def signal_table(self, name: str) -> SignalChannel:
         """The signal table ``schema.table``, which has the columns id, type and data in this order. Sends no query."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicationSlot:
+    """A logical replication slot of a database. ``where`` is the server, ``retained`` the bytes of the log it keeps."""
+
+    where: str
+    name: str
+    active: bool
+    retained: int
+
+
+@runtime_checkable
+class SlotSource(RowSource, Protocol):
+    """A row source whose database keeps its log for slots, which source connectors read."""
+
+    def slots(self) -> Sequence[ReplicationSlot]:
+        """Return the logical replication slots of the database. Raises as ``fetch`` does."""
 
 
 @dataclass(frozen=True, slots=True)

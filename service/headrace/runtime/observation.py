@@ -14,7 +14,7 @@ from headrace.core.batch.batch import Batch, Unwritten
 from headrace.core.connect.lifecycle import State
 from headrace.core.connect.status import TableStatus
 from headrace.core.connect.table_load import LoadProgress
-from headrace.ports import TopicPartition, UpkeepReport
+from headrace.ports import ReplicationSlot, TopicPartition, UpkeepReport
 
 
 class Observer:
@@ -80,6 +80,9 @@ class Observer:
 
     def watch_loads(self, loads: Callable[[], Mapping[str, LoadProgress]]) -> None:
         """Receive the function that returns the progress of the loads that are running, by table."""
+
+    def on_slots(self, slots: Sequence[ReplicationSlot]) -> None:
+        """Receive the replication slots of the connector's databases; none if they are not known."""
 
     def on_upkeep(self, table: str, report: UpkeepReport) -> None:
         """Receive the files of a table, and what merges and upkeep have written since it was opened."""

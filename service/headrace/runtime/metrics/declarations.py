@@ -215,6 +215,23 @@ DIRECTORY_CORRECTIONS = DIRECTORY.counter(
     unit="changes",
 )
 
+SOURCES = Group(
+    "Source databases",
+    "Replication slots of a PostgreSQL database, of connectors with `reselect.database.*`. The first task of the "
+    "connector looks at them every minute.",
+)
+SLOT_ACTIVE = SOURCES.gauge(
+    "headrace_source_slot_active",
+    "Whether something reads a logical replication slot of the source database (1) or not (0)",
+    ("connector", "database", "slot"),
+)
+SLOT_BYTES = SOURCES.gauge(
+    "headrace_source_slot_retained_bytes",
+    "Bytes of its log that the source database keeps for a slot",
+    ("connector", "database", "slot"),
+    "bytes",
+)
+
 RESELECT = Group("Reselect", "Of connectors with `reselect.database.*`. They appear with the first read of a row.")
 RESELECT_CELLS = RESELECT.counter(
     "reselect_cells_total",
@@ -313,4 +330,4 @@ CACHE_OLDEST = RESELECT.gauge(
     "reselect_cache_oldest_seconds", "Age of the oldest entry in a memory cache", _TASK, "seconds"
 )
 
-GROUPS = (TABLES, TOPICS, WORKER, DIRECTORY, RESELECT)
+GROUPS = (TABLES, TOPICS, WORKER, DIRECTORY, SOURCES, RESELECT)

@@ -25,7 +25,7 @@ from headrace.core.connect.status import TableStatus
 from headrace.core.connect.table_load import LoadProgress
 from headrace.core.model.events import TableId
 from headrace.core.reselect.cache.rows import CacheUse
-from headrace.ports import Connections, EngineState, EngineStatus, TopicPartition, UpkeepReport
+from headrace.ports import Connections, EngineState, EngineStatus, ReplicationSlot, TopicPartition, UpkeepReport
 from headrace.runtime.metrics import connect_declarations as of_connect
 from headrace.runtime.metrics import declarations as declared
 from headrace.runtime.metrics.connect_metrics import StartupCounts, TaskCollector, TaskSensors
@@ -377,6 +377,9 @@ class TaskMetrics(Observer):
     def on_blocked_tables(self, blocked: Sequence[TableStatus]) -> None:
         self._progress.blocked = {status.table: status.state for status in blocked}
         self._tables(blocked)
+
+    def on_slots(self, slots: Sequence[ReplicationSlot]) -> None:
+        self._progress.slots = slots
 
     def on_upkeep(self, table: str, report: UpkeepReport) -> None:
         metrics, labels = self._metrics, (*self._labels, self._table(table))

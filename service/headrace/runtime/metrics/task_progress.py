@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 from headrace.core.batch.batch import Unwritten
 from headrace.core.connect.lifecycle import TableState
 from headrace.core.connect.table_load import LoadProgress
-from headrace.ports import TopicPartition, UpkeepReport
+from headrace.ports import ReplicationSlot, TopicPartition, UpkeepReport
 from headrace.runtime.metrics import declarations as declared
 from headrace.runtime.metrics.declaration import Declaration
 from headrace.runtime.metrics.exposition import lazy_gauge
@@ -84,6 +84,7 @@ class TaskProgress:
     unwritten: Callable[[], Mapping[str, Unwritten]] = nothing_unwritten
     loads: Callable[[], Mapping[str, LoadProgress]] = no_loads
     target: Callable[[str], float | None] = no_target
+    slots: Sequence[ReplicationSlot] = ()
     tables: dict[str, TableProgress] = field(default_factory=dict)
     blocked: Mapping[str, TableState] = field(default_factory=dict)
     inherited: bool = False
@@ -202,6 +203,9 @@ class ProgressCollector(Collector):
             tasks, declared.LOAD_END, lambda table: None if table.load is None else table.load.estimated_end
         )
         yield lazy_gauge(declared.TABLE_STATE, self._states(tasks))
+        slots = [(connector, slot) for (connector, _), progress in tasks for slot in progress.slots]
+        yield lazy_gauge(declared.SLOT_ACTIVE, (((name, slot.where, slot.name), slot.active) for name, slot in slots))
+        yield lazy_gauge(declared.SLOT_BYTES, (((name, slot.where, slot.name), slot.retained) for name, slot in slots))
         own, shared = self._tables.counts()
         yield lazy_gauge(declared.METRICS_TABLES, ((("own",), own), (("shared",), shared)))
 

@@ -36,7 +36,7 @@ from headrace.core.reselect.unresolved import (
     unanswered,
     untraceable,
 )
-from headrace.ports import RowSource
+from headrace.ports import ReplicationSlot, RowSource
 from headrace.runtime.pipeline.column_cache_service import ColumnCacheService
 from headrace.runtime.pipeline.source_database import NoMetrics, ReselectMetrics, SourceCatalog, SourceReader
 
@@ -80,6 +80,10 @@ class Reselect:
         """Raise ConfigError or Retriable with the cause if the configured database cannot be used."""
         if self._source is not None:
             self._source.check()
+
+    def slots(self) -> Sequence[ReplicationSlot] | None:
+        """Return the replication slots of the databases, None without a database. Raises the errors of the source."""
+        return None if self._source is None else self._source.slots()
 
     def close(self) -> None:
         """End waiting retries, and close the database connections and the cache. Idempotent."""

@@ -34,7 +34,7 @@ from headrace.core.model.schema import Schema
 from headrace.core.reselect.cache.rows import CacheUse
 from headrace.core.reselect.options import DatabaseOptions, ReselectOptions
 from headrace.core.reselect.rows import MOST, ReadRows, RowAnswer, RowRequest, SelectSize
-from headrace.ports import Connections, RowSource
+from headrace.ports import Connections, ReplicationSlot, RowSource, SlotSource
 
 _SELECTS = 4
 """The limit for one batch, in multiples of the limit for one SELECT."""
@@ -101,6 +101,10 @@ class SourceReader:
 
     def check(self) -> None:
         self._source.check()
+
+    def slots(self) -> Sequence[ReplicationSlot]:
+        """Return the replication slots, none of a database without them. Raises the errors of the source, at once."""
+        return self._source.slots() if isinstance(self._source, SlotSource) else ()
 
     def catalog(self, table: TableId) -> CatalogTable | None:
         return self._retrying()(self._source.catalog, table)
@@ -265,6 +269,9 @@ class DatabaseRouter:
     def check(self) -> None:
         for _, source in self._sources:
             source.check()
+
+    def slots(self) -> Sequence[ReplicationSlot]:
+        return [slot for _, source in self._sources if isinstance(source, SlotSource) for slot in source.slots()]
 
     def catalog(self, table: TableId) -> CatalogTable | None:
         """Return the table's entry in the catalog of its database; None if no database has the table."""

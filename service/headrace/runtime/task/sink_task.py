@@ -25,6 +25,7 @@ from headrace.core.model.events import Content, TableId, Truncate
 from headrace.ports import Chunk, OffsetNote, TopicPartition
 from headrace.runtime.task.assignment import Addressed, Assignment
 from headrace.runtime.task.load_notes import LoadNotes
+from headrace.runtime.task.slot_watch import watch_slots
 from headrace.runtime.task.task_parts import SinkTaskParts
 from headrace.runtime.task.task_tables import AbsentTopics
 from headrace.runtime.threads import run_in
@@ -44,8 +45,7 @@ class SinkTask:
         self._on_failure = on_failure
         self._former: set[asyncio.Task[None]] = set()  # assignments whose last write a rebalance did not wait for
         self._commit_turn = asyncio.Lock()
-        self._committer: asyncio.Task[None] | None = None
-        self._verifying: asyncio.Task[None] | None = None
+        self._beside: list[asyncio.Task[None]] = []  # what runs beside the chunks, from the start to the end
         self._is_paused = self._has_failed = self._has_joined = False
         self._assignment = self._new_assignment(-1, (), {})  # until the group assigns partitions
         self._assignment.drop()
@@ -73,10 +73,12 @@ class SinkTask:
         self._has_joined = True
         parts.tables.report_states()
         await self._feed.start(self)
-        self._committer = asyncio.create_task(self._commit_regularly(), name=f"{connector} offsets")
+        beside = {"offsets": self._commit_regularly()}
         if parts.verification is not None:
-            verifying = parts.verification.run(self._topics_to_verify)
-            self._verifying = asyncio.create_task(verifying, name=f"{connector} verification")
+            beside["verification"] = parts.verification.run(self._topics_to_verify)
+        if self._options.task == 0:  # the databases are those of the connector
+            beside["slots"] = watch_slots(connector, parts.reselect.slots, parts.observer)
+        self._beside = [asyncio.create_task(work, name=f"{connector} {name}") for name, work in beside.items()]
 
     async def stop(self) -> None:
         """Finish the write in flight, commit what is durable, leave the group. Idempotent."""
@@ -102,9 +104,8 @@ class SinkTask:
         self._parts.observer.watch_loads(dict)
         await self._assignment.end()
         await asyncio.gather(*self._former)
-        for task in (self._committer, self._verifying):
-            if task is not None:
-                task.cancel()
+        for task in self._beside:
+            task.cancel()
         await self._parts.upkeep.stop()
         if self._has_joined:
             self._has_joined = False
