@@ -153,6 +153,23 @@ CASES = (
         OF_TABLE | {"kind": "k"},
     ),
     Case(
+        "HeadraceRowsDiffer",
+        {'headrace_verify_differences{%s,connector="shop",table="a"}': "0x10 3x20 0x20"},
+        20,
+        (5, 45),
+        POD | OF_CONNECTOR | {"table": "a"},
+    ),
+    Case(  # a stale proof: rounds of 10 minutes, then none for an hour, then one
+        "HeadraceProofStale",
+        {
+            'headrace_verify_age_seconds{%s,connector="shop",table="a"}': "0+60x70 0+6x20",
+            'headrace_verify_interval_seconds{%s,connector="shop"}': "600x100",
+        },
+        60,
+        (25, 85),
+        POD | OF_CONNECTOR | {"table": "a"},
+    ),
+    Case(
         "HeadraceSourceNotQueried",
         {f'reselect_connections{{{TASK},state="left_alone"}}': "0x10 1x30 0x30"},
         30,

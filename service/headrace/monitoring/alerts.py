@@ -143,6 +143,23 @@ ALERTS = (
         "The kind is {{ $labels.kind }}. Compare the table with headrace verify.",
     ),
     Alert(
+        "HeadraceRowsDiffer",
+        "critical",
+        "0m",
+        f"{_of(declared.VERIFY_DIFFERENCES)} > 0",
+        f"{{{{ $value }}}} rows of table {_TABLE} differ from the source",
+        "A verification has compared them twice. The console shows the keys under Proof.",
+    ),
+    Alert(
+        "HeadraceProofStale",
+        "warning",
+        "10m",
+        f"{_of(declared.VERIFY_AGE)} > on (namespace, connector) group_left () "
+        f"3 * max by (namespace, connector) ({_of(declared.VERIFY_INTERVAL)})",
+        f"Table {_TABLE} was last proven equal to its source {{{{ $value | humanizeDuration }}}} ago",
+        "That is more than three times verify.interval.ms.",
+    ),
+    Alert(
         "HeadraceSourceNotQueried",
         "warning",
         "15m",

@@ -100,6 +100,24 @@ def rows(label: str) -> Mapping[str, list[Panel]]:
                 alarm=1,
             ),
             Panel(
+                "Rows that differ",
+                "By the last verification of each table",
+                ((q.number(declared.VERIFY_DIFFERENCES), ""),),
+                alarm=1,
+            ),
+            Panel(
+                "Stale proofs",
+                "Tables whose last proof is older than three times verify.interval.ms",
+                (
+                    (
+                        f"count({q.of(declared.VERIFY_AGE)} > on (connector) group_left () "
+                        f"3 * max by (connector) ({q.of(declared.VERIFY_INTERVAL)})) or vector(0)",
+                        "",
+                    ),
+                ),
+                alarm=1,
+            ),
+            Panel(
                 "Workers without Spark",
                 "They write no tables",
                 ((f"count({q.of(declared.SPARK_UP)} == 0) or vector(0)", ""),),

@@ -140,6 +140,26 @@ LOAD_END = TABLES.gauge(
     "headrace_load_end_seconds", "Estimated end of the load of what Kafka contains, Unix time", _TABLE, "Unix time"
 )
 
+VERIFY = Group("Verification", "Of connectors with `verify.interval.ms`.")
+VERIFY_AGE = VERIFY.gauge(
+    "headrace_verify_age_seconds",
+    "Time since the table was last proven equal to its source",
+    ("connector", "table"),
+    "seconds",
+)
+VERIFY_INTERVAL = VERIFY.gauge(
+    "headrace_verify_interval_seconds",
+    "Time between two verifications of a table (verify.interval.ms)",
+    ("connector",),
+    "seconds",
+)
+VERIFY_DIFFERENCES = VERIFY.gauge(
+    "headrace_verify_differences",
+    "Rows that differ from the source, by the last verification",
+    ("connector", "table"),
+    "rows",
+)
+
 TOPICS = Group(
     "Topics",
     'Topics that share series have `topic="*"` and `partition="*"`: the sum.',
@@ -330,4 +350,4 @@ CACHE_OLDEST = RESELECT.gauge(
     "reselect_cache_oldest_seconds", "Age of the oldest entry in a memory cache", _TASK, "seconds"
 )
 
-GROUPS = (TABLES, TOPICS, WORKER, DIRECTORY, SOURCES, RESELECT)
+GROUPS = (TABLES, VERIFY, TOPICS, WORKER, DIRECTORY, SOURCES, RESELECT)
