@@ -14,6 +14,7 @@ from headrace.core.batch.batch import Batch, Unwritten
 from headrace.core.connect.lifecycle import State
 from headrace.core.connect.status import TableStatus
 from headrace.core.connect.table_load import LoadProgress
+from headrace.core.model.proof import VerificationReport
 from headrace.ports import ReplicationSlot, TopicPartition, UpkeepReport
 
 
@@ -83,6 +84,9 @@ class Observer:
 
     def on_slots(self, slots: Sequence[ReplicationSlot]) -> None:
         """Receive the replication slots of the connector's databases; none if they are not known."""
+
+    def watch_verifications(self, reports: Callable[[], Mapping[str, VerificationReport]]) -> None:
+        """Receive the function that returns the reports on the verifications of the task's tables, by table."""
 
     def on_upkeep(self, table: str, report: UpkeepReport) -> None:
         """Receive the files of a table, and what merges and upkeep have written since it was opened."""

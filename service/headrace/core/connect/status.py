@@ -131,15 +131,13 @@ def report_of(status: TableStatus) -> TableReport:
 
 
 def with_verifications(
-    reports: Sequence[TableReport], verified: Mapping[str, tuple[str, VerificationReport]]
+    reports: Sequence[TableReport], verified: Mapping[str, VerificationReport]
 ) -> Sequence[TableReport]:
-    """Return the reports with those of verifications, which also name tables without changes since the start.
-
-    ``verified`` is a topic and the report of its table, by the table's name.
-    """
+    """Return the reports with those of verifications, which also name tables without changes since the start."""
     by_name = {report.table: report for report in reports}
-    for name, (topic, verification) in verified.items():
-        report = by_name.get(name) or TableReport(name, TableState.RUNNING, [topic], 0, 0, None, None, None, None)
+    for name, verification in verified.items():
+        topics = [verification.topic]
+        report = by_name.get(name) or TableReport(name, TableState.RUNNING, topics, 0, 0, None, None, None, None)
         by_name[name] = replace(report, verification=verification)
     return [by_name[name] for name in sorted(by_name)]
 

@@ -57,14 +57,17 @@ class DifferingRow:
 class VerificationReport:
     """The verifications of one table.
 
-    ``proof`` is the last one at which it was equal, also if that was in an earlier run of the task. Of the last
-    verification, ``differing`` rows stayed different, of which ``rows`` are some, ``undecided`` ones changed at each
-    comparison or could not be proven, and ``repaired`` ones were written again. ``error`` is why it could not compare
-    the table; ``ended`` is when it ended, in seconds since the epoch. ``reading`` is how many rows of the source the
-    verification that runs now has read.
+    ``interval`` is in seconds, ``topic`` that of the rows, ``since`` when the task began to verify the table, in
+    seconds since the epoch. ``proof`` is the last one at which it was equal, also if that was in an earlier run of the
+    task. Of the last verification, ``differing`` rows stayed different, of which ``rows`` are some, ``undecided`` ones
+    changed at each comparison or could not be proven, and ``repaired`` ones were written again. ``error`` is why it
+    could not compare the table; ``ended`` is when it ended. ``reading`` is how many rows of the source the verification
+    that runs now has read.
     """
 
     interval: float
+    topic: str = ""
+    since: float = 0.0
     proof: Proof | None = None
     differing: int = 0
     undecided: int = 0
@@ -82,6 +85,11 @@ class VerificationReport:
     def age(self, now: float) -> float | None:
         """Return the seconds since the table was last proven equal; None if it never was."""
         return None if self.proof is None else max(now - self.proof.at, 0.0)
+
+    def unproven(self, now: float) -> float:
+        """Return the seconds since the table was last proven equal, or since the task began to verify it."""
+        age = self.age(now)
+        return max(now - self.since, 0.0) if age is None else age
 
     def document(self, now: float) -> Mapping[str, Any]:
         """Return the report as JSON, with the keys of some differing rows and without any value."""

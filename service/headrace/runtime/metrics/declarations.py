@@ -143,7 +143,7 @@ LOAD_END = TABLES.gauge(
 VERIFY = Group("Verification", "Of connectors with `verify.interval.ms`.")
 VERIFY_AGE = VERIFY.gauge(
     "headrace_verify_age_seconds",
-    "Time since the table was last proven equal to its source",
+    "Time since the table was last proven equal to its source, or since the task began to verify it",
     ("connector", "table"),
     "seconds",
 )

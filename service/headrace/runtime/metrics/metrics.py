@@ -24,6 +24,7 @@ from headrace.core.connect.lifecycle import State
 from headrace.core.connect.status import TableStatus
 from headrace.core.connect.table_load import LoadProgress
 from headrace.core.model.events import TableId
+from headrace.core.model.proof import VerificationReport
 from headrace.core.reselect.cache.rows import CacheUse
 from headrace.ports import Connections, EngineState, EngineStatus, ReplicationSlot, TopicPartition, UpkeepReport
 from headrace.runtime.metrics import connect_declarations as of_connect
@@ -373,6 +374,9 @@ class TaskMetrics(Observer):
 
     def watch_loads(self, loads: Callable[[], Mapping[str, LoadProgress]]) -> None:
         self._progress.loads = loads
+
+    def watch_verifications(self, reports: Callable[[], Mapping[str, VerificationReport]]) -> None:
+        self._progress.verified = reports
 
     def on_blocked_tables(self, blocked: Sequence[TableStatus]) -> None:
         self._progress.blocked = {status.table: status.state for status in blocked}

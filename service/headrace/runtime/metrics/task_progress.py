@@ -16,6 +16,7 @@ from prometheus_client.registry import Collector
 from headrace.core.batch.batch import Unwritten
 from headrace.core.connect.lifecycle import TableState
 from headrace.core.connect.table_load import LoadProgress
+from headrace.core.model.proof import VerificationReport
 from headrace.ports import ReplicationSlot, TopicPartition, UpkeepReport
 from headrace.runtime.metrics import declarations as declared
 from headrace.runtime.metrics.declaration import Declaration
@@ -38,6 +39,11 @@ def no_loads() -> Mapping[str, LoadProgress]:
 def no_target(table: str) -> float | None:
     """Return no freshness target, for a task without queues."""
     return None
+
+
+def nothing_verified() -> Mapping[str, VerificationReport]:
+    """Return no reports, for a task without verifications."""
+    return {}
 
 
 def nothing_unwritten() -> Mapping[str, Unwritten]:
@@ -84,6 +90,7 @@ class TaskProgress:
     unwritten: Callable[[], Mapping[str, Unwritten]] = nothing_unwritten
     loads: Callable[[], Mapping[str, LoadProgress]] = no_loads
     target: Callable[[str], float | None] = no_target
+    verified: Callable[[], Mapping[str, VerificationReport]] = nothing_verified
     slots: Sequence[ReplicationSlot] = ()
     tables: dict[str, TableProgress] = field(default_factory=dict)
     blocked: Mapping[str, TableState] = field(default_factory=dict)
@@ -203,11 +210,27 @@ class ProgressCollector(Collector):
             tasks, declared.LOAD_END, lambda table: None if table.load is None else table.load.estimated_end
         )
         yield lazy_gauge(declared.TABLE_STATE, self._states(tasks))
+        yield from self._verifications(tasks, now)
         slots = [(connector, slot) for (connector, _), progress in tasks for slot in progress.slots]
         yield lazy_gauge(declared.SLOT_ACTIVE, (((name, slot.where, slot.name), slot.active) for name, slot in slots))
         yield lazy_gauge(declared.SLOT_BYTES, (((name, slot.where, slot.name), slot.retained) for name, slot in slots))
         own, shared = self._tables.counts()
         yield lazy_gauge(declared.METRICS_TABLES, ((("own",), own), (("shared",), shared)))
+
+    def _verifications(self, tasks: _Tasks, now: float) -> Iterator[Metric]:
+        """Return the gauges of verifications. Tables that share series have their greatest age, and their sum."""
+        intervals: dict[str, float] = {}
+        ages: dict[tuple[str, str], float] = {}
+        differences: Counter[tuple[str, str]] = Counter()
+        for task, progress in tasks:
+            for table, report in progress.verified().items():
+                series = task[0], self._tables.label(task, table)
+                intervals[task[0]] = report.interval
+                ages[series] = max(ages.get(series, 0.0), report.unproven(now))
+                differences[series] += report.differing
+        yield lazy_gauge(declared.VERIFY_AGE, iter(ages.items()))
+        yield lazy_gauge(declared.VERIFY_INTERVAL, (((name,), interval) for name, interval in intervals.items()))
+        yield lazy_gauge(declared.VERIFY_DIFFERENCES, iter(differences.items()))
 
     def _states(self, tasks: _Tasks) -> _Samples:
         """Return 1 per table and state, and how many tables of the shared series are in each state.

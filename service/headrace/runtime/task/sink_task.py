@@ -22,6 +22,7 @@ from headrace.core.decode.decoded import Decoded
 from headrace.core.model.absent_columns import ColumnDefaults
 from headrace.core.model.errors import ConfigError, remedy
 from headrace.core.model.events import Content, TableId, Truncate
+from headrace.core.model.proof import VerificationReport
 from headrace.ports import Chunk, OffsetNote, TopicPartition
 from headrace.runtime.task.assignment import Addressed, Assignment
 from headrace.runtime.task.load_notes import LoadNotes
@@ -68,6 +69,7 @@ class SinkTask:
         parts.observer.watch_targets(self._options.batches.target)
         parts.tables.watch_lag(self._feed.lag)
         parts.observer.watch_loads(parts.tables.loads)
+        parts.observer.watch_verifications(self._verifications)
         parts.resources.slots.join(connector)
         parts.resources.memory.subscribe(self._throttle)
         self._has_joined = True
@@ -102,6 +104,7 @@ class SinkTask:
         oldest = self._assignment.unwritten()  # shown until the next run of the task has an assignment
         self._parts.observer.watch_unwritten(lambda: oldest)
         self._parts.observer.watch_loads(dict)
+        self._parts.observer.watch_verifications(dict)
         await self._assignment.end()
         await asyncio.gather(*self._former)
         for task in self._beside:
@@ -284,10 +287,12 @@ class SinkTask:
         """Return a report on each table."""
         lanes = self._assignment.lanes
         reports = self._parts.tables.reports(lambda table: (lanes.get(table.name) or table).report())
-        if self._parts.verification is None:
-            return reports
-        verified = self._parts.verification.reports(self._assignment.partitions.keys())
-        return with_verifications(reports, verified)
+        return with_verifications(reports, self._verifications())
+
+    def _verifications(self) -> Mapping[str, VerificationReport]:
+        """Return the reports on the verifications of the assigned tables."""
+        verification = self._parts.verification
+        return {} if verification is None else verification.reports(self._assignment.partitions.keys())
 
     def restart_table(self, table: str, *, recreate: bool = False) -> bool:
         """Restart a table: open it again, and read from the committed offsets. Return False for an unknown table.

@@ -35,8 +35,8 @@ class Verification(Protocol):
     def close(self) -> None:
         """End without waiting for what runs. Idempotent."""
 
-    def reports(self, topics: Collection[str]) -> Mapping[str, tuple[str, VerificationReport]]:
-        """Return the topic and the report of each table of ``topics``, by the table's name."""
+    def reports(self, topics: Collection[str]) -> Mapping[str, VerificationReport]:
+        """Return the report of each table of ``topics`` that was opened for a verification, by the table's name."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,6 @@ class ContinuousVerification:
         self._thread = ThreadPoolExecutor(1, "verify")
         self._due: dict[str, float] = {}  # by topic, monotonic
         self._reports: dict[str, VerificationReport] = {}
-        self._topics: dict[str, str] = {}  # by table
         self._repairs: dict[str, deque[tuple[float, int]]] = {}
 
     async def run(self, ready: Callable[[], Collection[str]]) -> None:
@@ -94,10 +93,9 @@ class ContinuousVerification:
         self._thread.submit(self._tables.close)
         self._thread.shutdown(wait=False)
 
-    def reports(self, topics: Collection[str]) -> Mapping[str, tuple[str, VerificationReport]]:
-        """Return the topic and the report of each table that was opened for a verification, by its name."""
-        tables = list(self._topics.items())
-        return {name: (topic, self._reports[name]) for name, topic in tables if topic in topics}
+    def reports(self, topics: Collection[str]) -> Mapping[str, VerificationReport]:
+        """Return the report of each table of ``topics`` that was opened for a verification, by the table's name."""
+        return {name: report for name, report in list(self._reports.items()) if report.topic in topics}
 
     # -- in the thread -------------------------------------------------------------------------------------------------
 
@@ -121,8 +119,7 @@ class ContinuousVerification:
     def _verify_if_due(self, topic: str, id: TableId, source: TableSource) -> float:
         name = self._tables.task.naming.name(topic, id)
         if name not in self._reports:
-            self._reports[name] = VerificationReport(self._settings.interval)
-            self._topics[name] = topic
+            self._reports[name] = VerificationReport(self._settings.interval, topic, time.time())
         try:
             table, full_name = self._tables.open(topic, id, source)
             if (proof := table.lake.proof()) is not None and self._reports[name].ended is None:

@@ -92,11 +92,11 @@ async def report_after(verification: ContinuousVerification, rounds: int = 1) ->
             while len(ended) < rounds:
                 await asyncio.sleep(0.001)
                 reports = verification.reports([TOPIC])
-                if NAME in reports and (end := reports[NAME][1].ended) is not None:
+                if NAME in reports and (end := reports[NAME].ended) is not None:
                     ended.add(end)
     finally:
         running.cancel()
-    return verification.reports([TOPIC])[NAME][1]
+    return verification.reports([TOPIC])[NAME]
 
 
 def test_an_equal_table_gets_a_proof(world: World) -> None:
@@ -110,7 +110,7 @@ def test_an_equal_table_gets_a_proof(world: World) -> None:
     assert world.lake.proof() is not None
     with verification(tables) as next_task:
         assert next_task._verify_topic(TOPIC) == pytest.approx(3600.0, abs=SECONDS)
-        (_, inherited) = next_task.reports([TOPIC])[NAME]
+        inherited = next_task.reports([TOPIC])[NAME]
     assert inherited.is_equal
     assert inherited.ended is None
 
