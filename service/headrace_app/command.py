@@ -84,7 +84,7 @@ def _run_command(options: argparse.Namespace) -> int:
         if options.mode == "resnapshot":
             return resnapshot.resnapshot(worker, resnapshot.arguments(options))
         if options.mode == "doctor":
-            return doctor.doctor(worker, options.connector, as_json=options.json)
+            return doctor.doctor(worker, options.connector, debezium=options.debezium, as_json=options.json)
         arguments = verify.VerifyArguments(
             options.connector, options.table, options.repair, options.show_values, options.wait
         )

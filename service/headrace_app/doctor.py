@@ -7,6 +7,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TextIO
 
@@ -15,16 +16,18 @@ from headrace.core.doctor.findings import Severity
 from headrace.runtime.doctor import Diagnosis, Doctor
 from headrace.service import checked_connector
 from headrace_app import composition
+from headrace_app.source_connector import read_source_connector
 
 DESCRIPTION = """\
 Checks a connector's topics and source database, and prints what will go wrong, the worst first: the consequence, the
 evidence, and the statement or setting to copy. Nothing is changed. Run it before the connector is created, and
 when something is strange. The database is the one of reselect.database.*, PostgreSQL only; tables are those that the
-topics are named after.
+topics are named after. With --debezium it also checks the settings and the release of the source connector.
 """
 EPILOG = """\
 examples:
   headrace doctor worker.properties shop.json
+  headrace doctor worker.properties shop.json --debezium http://connect:8083/connectors/shop
   headrace doctor worker.properties shop.json --json | jq '.findings[] | select(.severity == "ERROR")'
 
 A running worker answers GET /connectors/shop/doctor with the same.
@@ -40,18 +43,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "connector", type=Path, metavar="CONNECTOR.json", help="file of the connector, as it will be created"
     )
+    parser.add_argument(
+        "--debezium",
+        metavar="URL_OR_FILE",
+        help="the source connector: http://host:port/connectors/NAME of its Connect worker, or a file with its JSON",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON: findings, and what could not be checked")
 
 
-def doctor(config: WorkerConfig, connector: Path, *, as_json: bool, out: TextIO | None = None) -> int:
-    """Print the diagnosis, and return the exit status. Raises ConfigError for an invalid connector."""
+def doctor(
+    config: WorkerConfig, connector: Path, *, debezium: str | None, as_json: bool, out: TextIO | None = None
+) -> int:
+    """Print the diagnosis, and return the exit status. Raises ConfigError for an invalid connector.
+
+    ``debezium`` is where the source connector is read from: a URL or a file.
+    """
     out = out or sys.stdout
     checked = checked_connector(config, connector)
     print(f"doctor: checking the topics and the database of {checked.name}", file=sys.stderr)
-    diagnosing = Doctor(composition.stores(config), lambda _, options: composition.row_source(options)).diagnose(
-        checked
-    )
-    found = asyncio.run(diagnosing)
+    examined = Doctor(composition.stores(config), lambda _, options: composition.row_source(options))
+    read = partial(read_source_connector, debezium) if debezium else None
+    found = asyncio.run(examined.diagnose(checked, read))
     if as_json:
         print(json.dumps(found.document(), indent=2), file=out)
     else:

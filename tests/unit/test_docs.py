@@ -15,7 +15,7 @@ from recordings.records import POSTGRES, dump, recording, variant
 
 from headrace.config.connector import CONNECTOR_OPTIONS
 from headrace.config.keys_without_effect import TOPIC_SETTINGS, called_here
-from headrace.core.doctor import topics
+from headrace.core.doctor import debezium, topics
 from headrace.core.model.arrow_columns import arrow_type
 from headrace.core.model.schema import schema_from_json
 from headrace.transforms.registry import transforms
@@ -51,6 +51,9 @@ FOREIGN = (
     "connections.max.",
     "write.",
     "metadata.max.",
+    "snapshot.",
+    "slot.",
+    "signal.",
     "history.",
     "gc.enabled",
     "headrace.",
@@ -322,5 +325,5 @@ def _general(kind: str) -> str:
 def test_every_finding_of_the_doctor_is_documented() -> None:
     """``docs/operations.md`` has a line for each kind."""
     page = (ROOT / "docs/operations.md").read_text()
-    documented = re.findall(r"^\| `((?:topic|source|table)-[a-z-]+)` \|", page, re.MULTILINE)
-    assert documented == [*topics.Rule, *postgres_doctor.Rule]
+    documented = re.findall(r"^\| `((?:topic|source|table|debezium)-[a-z-]+)` \|", page, re.MULTILINE)
+    assert documented == [*topics.Rule, *postgres_doctor.Rule, *debezium.Rule]

@@ -50,3 +50,9 @@ CREATE TABLE reviews (
     helpful     integer NOT NULL DEFAULT 0
 );
 ALTER TABLE reviews ALTER COLUMN body SET STORAGE EXTERNAL;
+
+CREATE TABLE debezium_signal (   -- where the source connector reads its signals
+    id          varchar(42) PRIMARY KEY,
+    type        varchar(32) NOT NULL,
+    data        varchar(2048)
+);

@@ -72,8 +72,7 @@ class _Demo:
             for part in waiting:
                 part.result()
         with _step("creating the connectors"):
-            source = debezium_postgres(self._stack.postgres, NAME, NAME, heartbeat__interval__ms="1000")
-            self._stack.connect.put_connector(NAME, source)
+            self._stack.connect.put_connector(NAME, source_config(self._stack))
             # A pattern subscription finds new topics at the next metadata refresh; here the topics exist before it.
             topics = {f"{NAME}.public.{table}" for table in TABLES}
             wait_until(lambda: topics <= set(self._stack.kafka.topics()), "topic of every table")
@@ -152,6 +151,18 @@ class _Demo:
             f"  psql '{self._stack.postgres.dsn(NAME)}'      change something yourself\n"
             f"Query a table while it is written:\n{_how_to_query()}\nCtrl-C stops everything."
         )
+
+
+def source_config(stack: Stack) -> Mapping[str, str]:
+    """Return the configuration of Debezium's connector."""
+    return debezium_postgres(
+        stack.postgres,
+        NAME,
+        NAME,
+        heartbeat__interval__ms="1000",
+        skipped__operations="none",
+        signal__data__collection="public.debezium_signal",
+    )
 
 
 def sink_config(stack: Stack) -> Mapping[str, str]:

@@ -1,19 +1,21 @@
 """Check the parts of a connector's pipeline, for ``headrace doctor`` and for the REST API. Nothing is changed.
 
 Tests: ``tests/rest/test_doctor.py``, ``tests/integration/test_doctor_postgres.py``,
-``tests/integration/test_doctor_topics.py``.
+``tests/integration/test_doctor_topics.py``, ``tests/integration/test_doctor_debezium.py``.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from headrace.config import SinkConnectorConfig
-from headrace.core.doctor import topics
+from headrace.core.doctor import debezium, topics
+from headrace.core.doctor.debezium import SinkOptions
 from headrace.core.doctor.findings import Finding, Severity, by_harm
+from headrace.core.doctor.source_connector import SourceConnector, release
 from headrace.core.doctor.topics import TopicDescription
 from headrace.core.model.errors import HeadraceError
 from headrace.core.model.events import TableId
@@ -46,8 +48,13 @@ class Doctor:
         self._stores = stores
         self._open_source = open_source
 
-    async def diagnose(self, connector: SinkConnectorConfig) -> Diagnosis:
-        """Check what the connector names. A part that does not answer is reported in the diagnosis, not raised."""
+    async def diagnose(
+        self, connector: SinkConnectorConfig, read_source_connector: Callable[[], SourceConnector] | None = None
+    ) -> Diagnosis:
+        """Check what the connector names, and the source connector if it can be read.
+
+        A part that does not answer is reported in the diagnosis, not raised.
+        """
         findings: list[Finding] = []
         not_checked: list[str] = []
         described: Sequence[TopicDescription] = ()
@@ -58,6 +65,16 @@ class Doctor:
             findings += topics.findings(described, wanted.names, await groups.committed(connector.group_id))
         except HeadraceError as error:
             not_checked.append(f"topics: {error}")
+        if read_source_connector is not None:
+            try:
+                source = await asyncio.to_thread(read_source_connector)
+                findings += debezium.findings(source, _sink_options(connector))
+                if release(source.version) is None:
+                    not_checked.append(
+                        f"debezium: known defects: {source.version or 'no version'} of {source.name} is no release"
+                    )
+            except HeadraceError as error:
+                not_checked.append(f"debezium: {error}")
         reselect = connector.reselect
         databases = reselect.databases or ((reselect.database,) if reselect.database else ())
         if not databases:
@@ -83,6 +100,13 @@ class Doctor:
             return source.findings(_tables(connector, database, source, names))
         finally:
             source.close()
+
+
+def _sink_options(connector: SinkConnectorConfig) -> SinkOptions:
+    source, wanted = connector.source, connector.framework.topics
+    return SinkOptions(
+        source.placeholder, source.skipped_operations, source.modes, frozenset(wanted.names), wanted.pattern
+    )
 
 
 class Unsupported(HeadraceError):

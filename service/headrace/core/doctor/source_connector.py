@@ -1,0 +1,82 @@
+"""The source connector, as Kafka Connect describes it: Debezium's settings and release.
+
+Tests: ``tests/unit/core/doctor/test_debezium.py``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import total_ordering
+
+_CLASS = re.compile(r"io\.debezium\.connector\.(\w+)\.")
+_RELEASE = re.compile(r"(\d+)\.(\d+)\.(\d+)\.(Alpha|Beta|CR|Final)(\d*)")
+_STAGES = ("Alpha", "Beta", "CR", "Final")
+
+
+@total_ordering
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A release of Debezium, ordered as they follow each other: ``3.7.0.Alpha2`` < ``3.7.0.CR1`` < ``3.7.0.Final``."""
+
+    text: str
+
+    @property
+    def branch(self) -> tuple[int, int]:
+        """The branch that gets fixes of its own: (3, 7)."""
+        major, minor, *_ = self._order()
+        return major, minor
+
+    def __lt__(self, other: Release) -> bool:
+        return self._order() < other._order()
+
+    def _order(self) -> tuple[int, int, int, int, int]:
+        found = _RELEASE.fullmatch(self.text)
+        if found is None:
+            raise ValueError(self.text)
+        major, minor, patch, stage, number = found.groups()
+        return int(major), int(minor), int(patch), _STAGES.index(stage), int(number or 0)
+
+
+def release(text: str | None) -> Release | None:
+    """Return the release of a connector's version, None for an unknown one (a build of somebody else, a snapshot)."""
+    return Release(text) if text and _RELEASE.fullmatch(text) else None
+
+
+@dataclass(frozen=True, slots=True)
+class SourceConnector:
+    """A connector of Debezium. ``version`` is that of its plug-in, None if it is unknown."""
+
+    name: str
+    config: Mapping[str, str]
+    version: str | None = None
+
+    @property
+    def system(self) -> str:
+        """The database system as in the source block (``postgresql``); empty if the class is not Debezium's."""
+        found = _CLASS.match(self.config.get("connector.class", ""))
+        return found[1] if found else ""
+
+    def value(self, option: str, default: str = "") -> str | None:
+        """Return the value in lower case; None if a config provider inserts it (``${file:…}``), so it is unknown."""
+        return setting(self.config, option, default)
+
+    def words(self, option: str, default: str = "") -> list[str]:
+        """Return the parts of a list; none if they are unknown."""
+        text = self.value(option, default)
+        return [word.strip() for word in (text or "").split(",") if word.strip()]
+
+    def transforms(self, class_name: str) -> Iterator[tuple[str, Mapping[str, str]]]:
+        """Yield name and options of each transform of a class."""
+        for name in self.config.get("transforms", "").split(","):
+            prefix = f"transforms.{name.strip()}."
+            if self.config.get(f"{prefix}type") == class_name:
+                own = {key.removeprefix(prefix): text for key, text in self.config.items() if key.startswith(prefix)}
+                yield name.strip(), own
+
+
+def setting(config: Mapping[str, str], option: str, default: str = "") -> str | None:
+    """Return a value in lower case; None if a config provider inserts it."""
+    text = config.get(option, default)
+    return None if "${" in text else text.strip().lower()

@@ -1,0 +1,115 @@
+"""``headrace doctor --debezium`` on a real Connect worker: bad settings are found, and good ones are silent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from support.repository.headrace_command import headrace
+
+from headrace.core.doctor.debezium import SinkOptions, findings
+from headrace.core.doctor.source_connector import SourceConnector
+from headrace_app.source_connector import read_source_connector
+from headrace_dev.connect import debezium_postgres
+from headrace_dev.demo import show
+from headrace_dev.server import LOOPBACK, wait_until
+from headrace_dev.stack import Stack
+
+pytestmark = pytest.mark.stack
+
+Run = Callable[..., tuple[int, list[str]]]
+
+GOOD = {
+    "skipped__operations": "none",
+    "heartbeat__interval__ms": "500",
+    "signal__data__collection": "public.debezium_signal",
+}
+BAD = {
+    "skipped__operations": "d",
+    "unavailable__value__placeholder": "absent",
+    "snapshot__mode": "no_data",
+    "slot__drop__on__stop": "true",
+    "event__processing__failure__handling__mode": "warn",
+    "decimal__handling__mode": "double",
+    "transforms": "flat",
+    "transforms__flat__type": "io.debezium.transforms.ExtractNewRecordState",
+    "transforms__flat__delete__tombstone__handling__mode": "drop",
+}
+
+
+@pytest.fixture
+def pipeline(stack: Stack, unique: Callable[[str], str], tmp_path: Path) -> Iterator[tuple[str, Run]]:
+    """A name for database and connectors, and what runs the command with a source connector of these settings."""
+    name = unique("examined")
+    stack.postgres.create_database(name)
+    stack.postgres.execute("CREATE TABLE orders (id int PRIMARY KEY, price numeric)", name)
+    worker = tmp_path / "worker.properties"
+    worker.write_text(f"bootstrap.servers={stack.kafka.bootstrap_servers}\nwarehouse={tmp_path / 'warehouse'}\n")
+    connector = tmp_path / "connector.json"
+    config = {
+        "connector.class": "LakehouseSink",
+        "topics": f"{name}.public.orders",
+        "reselect.database.hostname": LOOPBACK,
+        "reselect.database.port": str(stack.postgres.port),
+        "reselect.database.user": "postgres",
+        "reselect.database.password": "unused",
+        "reselect.database.dbname": name,
+    }
+    connector.write_text(json.dumps({"name": name, "config": config}))
+
+    def run(*arguments: str, **settings: str) -> tuple[int, list[str]]:
+        stack.connect.put_connector(name, debezium_postgres(stack.postgres, name, name, **settings))
+        stack.postgres.execute("INSERT INTO orders VALUES (1, 1) ON CONFLICT (id) DO UPDATE SET price = 2", name)
+        wait_until(lambda: f"{name}.public.orders" in stack.kafka.topics(), "topic of the table", 60)
+        url = f"{stack.connect.url}/connectors/{name}"
+        return headrace(tmp_path, "doctor", worker, connector, "--debezium", url, *arguments)
+
+    yield name, run
+    stack.connect.delete_connector(name)
+
+
+def test_good_settings_are_silent(pipeline: tuple[str, Run]) -> None:
+    _, run = pipeline
+    assert run(**GOOD) == (0, ["nothing found"])
+
+
+def test_the_settings_of_the_demo_are_silent(stack: Stack) -> None:
+    source = SourceConnector("shop", show.source_config(stack), "3.7.0.Final")
+    assert list(findings(source, SinkOptions(pattern=show.sink_config(stack)["topics.regex"]))) == []
+
+
+def test_bad_settings(pipeline: tuple[str, Run], stack: Stack) -> None:
+    """Debezium accepts all of them. Its version is read, so that defects are known."""
+    name, run = pipeline
+    status, lines = run("--json", **BAD)
+    diagnosis = json.loads("\n".join(lines))
+    assert (status, diagnosis["not_checked"]) == (2, [])
+    rules = [finding["rule"] for finding in diagnosis["findings"]]
+    assert rules == [
+        "debezium-deletes-dropped",
+        "debezium-operations-skipped",
+        "debezium-placeholder",
+        "debezium-slot-dropped",
+        "debezium-events-skipped",
+        "debezium-mode-differs",
+        "debezium-no-heartbeat",
+        "debezium-no-positions",
+        "debezium-no-signals",
+        "debezium-snapshot-mode",
+        "debezium-values-rounded",
+    ]
+    assert read_source_connector(f"{stack.connect.url}/connectors/{name}").version == "3.7.0.Final"
+
+
+def test_a_connector_that_does_not_exist(pipeline: tuple[str, Run], stack: Stack, tmp_path: Path) -> None:
+    """The other parts are checked all the same."""
+    _, run = pipeline
+    run(**GOOD)
+    wrong = f"{stack.connect.url}/connectors/nothing"
+    status, lines = headrace(
+        tmp_path, "doctor", tmp_path / "worker.properties", tmp_path / "connector.json", "--debezium", wrong
+    )
+    assert status == 3
+    assert lines[0] == f"not checked: debezium: {wrong}: Kafka Connect has no such connector; correct --debezium"
