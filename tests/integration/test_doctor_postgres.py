@@ -67,9 +67,9 @@ def dropped(server: Postgres, database: str, slot: str) -> bool:
 def find(server: Postgres, database: str) -> Callable[..., list[Finding]]:
     """Returns the findings about a table, as a user sees them."""
 
-    def find(table: str = "orders", user: str = "postgres", password: str = "") -> list[Finding]:
-        options = DatabaseOptions("127.0.0.1", server.port, user, password, database)
-        source = PostgresRowSource(ReselectOptions(database=options))
+    def find(table: str = "orders", user: str = "postgres", password: str = "", **options: bool | str) -> list[Finding]:
+        where = DatabaseOptions("127.0.0.1", server.port, user, password, database)
+        source = PostgresRowSource(ReselectOptions(database=where, **options))
         try:
             return by_harm(source.findings([TableId("shop", database, "public", table)]))
         finally:
@@ -213,6 +213,69 @@ def test_a_table_that_no_publication_has(server: Postgres, database: str, find: 
 def test_tables(server: Postgres, database: str, find: Callable[..., list[Finding]], change: str, rule: str) -> None:
     server.execute(change, database)
     assert rules(find()) == [rule]
+
+
+@pytest.mark.parametrize(
+    ("column", "rule"),
+    [
+        ("tsquery", "table-column-absent"),
+        ("int4multirange", "table-column-absent"),
+        ("money[]", "table-column-absent"),
+        ("positive[]", "table-column-absent"),
+        ("pair", "table-column-absent"),
+        ("interval", "table-intervals-approximated"),
+    ],
+)
+def test_columns(server: Postgres, database: str, find: Callable[..., list[Finding]], column: str, rule: str) -> None:
+    """The finding names the column."""
+    server.execute("CREATE DOMAIN positive AS int CHECK (value > 0); CREATE TYPE pair AS (a int, b int)", database)
+    with server.connect(database) as connection:
+        connection.execute(sql.SQL(f"ALTER TABLE orders ADD COLUMN odd {column}"))  # type: ignore[arg-type]
+    [finding] = find()
+    assert (finding.rule, finding.severity) == (rule, Severity.WARNING)
+    assert finding.evidence.startswith("columns odd")
+
+
+def test_values_that_nothing_reads_again(server: Postgres, database: str, find: Callable[..., list[Finding]]) -> None:
+    """With REPLICA IDENTITY FULL events contain them."""
+    for options in ({"source_reads": "none"}, {"source_reads": "missing-rows"}, {"unavailable_values": False}):
+        [finding] = find(**options)
+        assert (finding.rule, finding.evidence.partition(";")[0]) == ("table-values-omitted", "columns note")
+    server.execute("ALTER TABLE orders REPLICA IDENTITY FULL", database)
+    assert find(source_reads="none") == []
+
+
+@pytest.mark.parametrize("with_primary", [True, False], ids=["with primary", "alone"])
+def test_a_standby_that_is_behind(
+    stack_postgres: Postgres, stack_standby: Postgres, unique: Callable[[str], str], with_primary: bool
+) -> None:
+    """Good as long as it has replayed what it got. Of a standby alone, slots and ``wal_level`` are not checked."""
+    name = unique("standby")
+    stack_postgres.create_database(name)
+    stack_postgres.execute(TABLES, name)
+    hosts = f"127.0.0.1:{stack_standby.port}" + (f",127.0.0.1:{stack_postgres.port}" if with_primary else "")
+    options = DatabaseOptions(hosts, 5432, "postgres", "", name)
+    source = PostgresRowSource(ReselectOptions(database=options, read_from="replica", visibility_timeout_ms=1000))
+
+    def found() -> list[str]:
+        return rules(list(source.findings([TableId("shop", name, "public", "orders")])))
+
+    wait_until(lambda: caught_up(stack_postgres, stack_standby), "standby that has replayed everything", 30)
+    assert found() == []
+    stack_standby.execute("SELECT pg_wal_replay_pause()")
+    try:
+        stack_postgres.execute("INSERT INTO orders SELECT g FROM generate_series(1, 100) g", name)
+        wait_until(lambda: found() == ["source-standby-behind"], "lag of more than a second", 30)
+    finally:
+        stack_standby.execute("SELECT pg_wal_replay_resume()")
+        source.close()
+
+
+def caught_up(primary: Postgres, standby: Postgres) -> bool:
+    with primary.connect() as here, standby.connect() as there:
+        written = here.execute("SELECT pg_current_wal_lsn()::text").fetchone()
+        replayed = there.execute("SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn", written).fetchone()
+    return replayed == (True,)
 
 
 def test_a_user_that_may_not_read_all_rows(server: Postgres, database: str, find: Callable[..., list[Finding]]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -78,6 +79,43 @@ def test_changes_that_were_removed_before_they_were_read(stack_kafka: Kafka, fin
     assert (finding.rule, finding.severity) == ("topic-changes-removed", Severity.ERROR)
     assert finding.subject == f"topic {topic}, partition 0"
     assert finding.evidence == "the connector has read up to offset 4, and the topic begins at 6"
+
+
+def test_a_topic_that_keeps_its_changes_for_hours(stack_kafka: Kafka, find: tuple[str, Find]) -> None:
+    topic, found = find
+    stack_kafka.create_topic(topic, config={"retention.ms": "7200000"})
+    [finding] = found()
+    assert (finding.rule, finding.evidence) == ("topic-retention", "retention.ms=7200000")
+    assert "longer than 2 hours" in finding.consequence
+
+
+def test_changes_that_are_removed_soon(stack_kafka: Kafka, find: tuple[str, Find]) -> None:
+    """The records are four days old, of a retention of seven. Those that were read do not count."""
+    topic, found = find
+    stack_kafka.create_topic(topic, partitions=2)
+    producer = Producer({"bootstrap.servers": stack_kafka.bootstrap_servers})
+    old = int(time.time() * 1000) - 4 * topics.DAY_MS
+    for number in range(20):
+        producer.produce(topic, b"{}", partition=number % 2, timestamp=old)
+    for _ in range(5):
+        producer.produce(topic, b"{}", partition=0)
+    producer.flush(30)
+    group = KafkaGroupOffsets({"bootstrap_servers": stack_kafka.bootstrap_servers})
+    asyncio.run(group.alter(topic, {TopicPartition(topic, 0): 9, TopicPartition(topic, 1): 0}))
+    late, not_begun = found()
+    assert (late.rule, late.subject) == ("topic-retention", f"topic {topic}, partition 0")
+    assert not_begun.subject == f"topic {topic}, partition 1"
+    asyncio.run(group.alter(topic, {TopicPartition(topic, 0): 10, TopicPartition(topic, 1): 10}))
+    assert found() == []
+
+
+def test_several_partitions_without_a_database(stack_kafka: Kafka, find: tuple[str, Find]) -> None:
+    topic, _ = find
+    stack_kafka.create_topic(topic, partitions=2)
+    described = asyncio.run(KafkaTopicOffsets({"bootstrap_servers": stack_kafka.bootstrap_servers}).describe(topic))
+    [finding] = topics.findings(described, [topic], {}, reads_database=False)
+    assert finding.rule == "topic-several-partitions"
+    assert list(topics.findings(described, [topic], {})) == []
 
 
 def test_one_replica_where_there_could_be_more(stack_kafka: Kafka, find: tuple[str, Find]) -> None:

@@ -6,6 +6,7 @@ Tests: tests/contracts/test_compacted_log.py, tests/contracts/test_standalone_st
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -28,7 +29,7 @@ from headrace_connectors.kafka.group_offsets import KafkaGroupOffsets
 from headrace_connectors.kafka.log import KafkaFencedLog, KafkaLog, LogTopic
 from headrace_connectors.kafka.preflight import check_brokers
 from headrace_connectors.kafka.settings import client_arguments, group_arguments, topic_arguments
-from headrace_connectors.kafka.topics import admin_client, cleanup_policies
+from headrace_connectors.kafka.topics import POLICY, RETENTION, admin_client, topic_configs
 from headrace_connectors.kafka.worker_member import KafkaWorkerMember
 
 _CONFIG, _STATUS = "config.storage", "status.storage"
@@ -58,6 +59,7 @@ class KafkaTopicOffsets:
 
     async def describe(self, pattern: str) -> Sequence[TopicDescription]:
         """Return the matching topics by name. Raises Retriable, ConfigError or Fatal."""
+        now_ms = int(time.time() * 1000)
         consumer = AIOKafkaConsumer(**self._arguments, enable_auto_commit=False)
         try:
             await consumer.start()
@@ -65,9 +67,18 @@ class KafkaTopicOffsets:
                 topics = await _describe_topics(admin, pattern)
                 if not topics:
                     return ()
-                policies = await cleanup_policies(admin, [topic["topic"] for topic in topics])
+                configs = await topic_configs(admin, [topic["topic"] for topic in topics], POLICY, RETENTION)
                 cluster: Mapping[str, Any] = await admin.describe_cluster()
-            begins = await consumer.beginning_offsets(_partitions(topics))
+            partitions = _partitions(topics)
+            begins = await consumer.beginning_offsets(partitions)
+            retained = {name: int(config.get(RETENTION, "-1")) for name, config in configs.items()}
+            ages = {
+                partition: now_ms - retained[partition.topic] // 2
+                for partition in partitions
+                if 0 <= retained[partition.topic] < now_ms
+            }
+            middles = await consumer.offsets_for_times(ages) if ages else {}
+            ends = await consumer.end_offsets(partitions)
         except (KafkaError, OSError) as error:
             raise headrace_error(error, "describing topics") from error
         finally:
@@ -75,10 +86,17 @@ class KafkaTopicOffsets:
         return [
             TopicDescription(
                 topic["topic"],
-                {place.partition: begins[place] for place in _partitions([topic])},
-                min(len(partition["replicas"]) for partition in topic["partitions"]),
-                policies[topic["topic"]],
-                len(cluster["brokers"]),
+                begins={place.partition: begins[place] for place in _partitions([topic])},
+                replicas=min(len(partition["replicas"]) for partition in topic["partitions"]),
+                policy=configs[topic["topic"]].get(POLICY, ""),
+                brokers=len(cluster["brokers"]),
+                retention_ms=retained[topic["topic"]],
+                middles={
+                    # A marker of a transaction may be the last record, which no group has to read.
+                    place.partition: found.offset if (found := middles[place]) else max(begins[place], ends[place] - 1)
+                    for place in _partitions([topic])
+                    if place in middles
+                },
             )
             for topic in topics
         ]

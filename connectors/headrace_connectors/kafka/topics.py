@@ -26,6 +26,7 @@ from headrace_connectors.kafka.settings import connection_arguments
 log = logging.getLogger(__name__)
 
 POLICY = "cleanup.policy"
+RETENTION = "retention.ms"
 REFRESH_SECONDS = 600.0
 RETRY_SECONDS = 60.0
 REQUEST_SECONDS = 10.0
@@ -71,19 +72,21 @@ class CompactedTopics:
 
     async def _read_policy(self, topic: str) -> str:
         async with admin_client(self._arguments) as admin:
-            return (await cleanup_policies(admin, [topic]))[topic]
+            return (await topic_configs(admin, [topic], POLICY))[topic].get(POLICY, "")
 
 
-async def cleanup_policies(admin: AIOKafkaAdminClient, topics: Sequence[str]) -> Mapping[str, str]:
-    """Return ``cleanup.policy`` of each topic. Raises KafkaError."""
-    resources = [ConfigResource(ConfigResourceType.TOPIC, topic, {POLICY: None}) for topic in topics]
-    policies = {}
+async def topic_configs(
+    admin: AIOKafkaAdminClient, topics: Sequence[str], *names: str
+) -> Mapping[str, Mapping[str, str]]:
+    """Return the configurations ``names`` of each topic. Raises KafkaError."""
+    resources = [ConfigResource(ConfigResourceType.TOPIC, topic, dict.fromkeys(names)) for topic in topics]
+    configs = {}
     for answer in await admin.describe_configs(resources):
         for code, message, _, topic, entries in answer.resources:
             if code:
                 raise for_code(code)(message)
-            policies[topic] = next((str(entry[1]) for entry in entries if entry[0] == POLICY), "")
-    return policies
+            configs[topic] = {entry[0]: str(entry[1]) for entry in entries if entry[0] in names}
+    return configs
 
 
 @asynccontextmanager

@@ -42,7 +42,7 @@ from headrace_connectors.sql.postgres_catalog import connect_schema, read_catalo
 from headrace_connectors.sql.postgres_keys import key_texts
 from headrace_connectors.sql.postgres_server import Connection, PostgresServer, Role
 from headrace_connectors.sql.postgres_signals import PostgresSignalTable
-from headrace_connectors.sql.postgres_survey import read_slots, read_survey
+from headrace_connectors.sql.postgres_survey import read_slots, read_standby, read_survey
 from headrace_connectors.sql.postgres_tables import log_position, next_page, page_texts, table_texts
 from headrace_connectors.sql.postgres_values import reader
 from headrace_connectors.sql.query import KeyTerm, array_literal, masks, select_rows
@@ -118,11 +118,17 @@ class PostgresRowSource:
             return log_position(connection)
 
     def findings(self, tables: Sequence[TableId]) -> Sequence[Finding]:
-        """Check the log, the replication slots and these tables."""
+        """Check the log, the replication slots and these tables, and the standby if reselect reads one."""
         server = self._servers[-1]
         with server.connection() as connection:
-            survey = read_survey(connection, server.where, tables)
-        return list(postgres_doctor.findings(survey))
+            survey = read_survey(connection, server.where, tables, self._options)
+        found = list(postgres_doctor.findings(survey))
+        if self._servers[0].role is Role.REPLICA:
+            with self._servers[0].connection() as connection:
+                standby = read_standby(connection, self._servers[0].where)
+            if standby is not None:
+                found += postgres_doctor.standby_findings(standby, self._options.visibility_timeout_ms / 1000)
+        return found
 
     def signal_table(self, name: str) -> PostgresSignalTable:
         return PostgresSignalTable(self._servers[-1], name)

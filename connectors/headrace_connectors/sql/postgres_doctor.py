@@ -32,6 +32,10 @@ class Rule(StrEnum):
     TABLE_WITHOUT_KEY = "table-without-key"
     TABLE_IDENTITY_INDEX = "table-identity-index"
     TABLE_UNREADABLE = "table-unreadable"
+    TABLE_COLUMN_ABSENT = "table-column-absent"
+    TABLE_VALUES_OMITTED = "table-values-omitted"
+    TABLE_INTERVALS = "table-intervals-approximated"
+    SOURCE_STANDBY_BEHIND = "source-standby-behind"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +58,9 @@ class SurveyedTable:
 
     ``identity`` is ``pg_class.relreplident`` (d default, n nothing, f full, i index), ``has_key`` whether there is a
     primary key. ``published`` is whether a publication has it, None if the plug-in of the slots ignores publications.
-    ``readable`` is whether the user may select all of its rows.
+    ``readable`` is whether the user may select all of its rows. Of a readable table, ``absent`` are the columns that no
+    event contains, ``omitted`` those whose unchanged values updates may omit and nothing reads again, and ``intervals``
+    those that events contain as a number of microseconds.
     """
 
     table: TableId
@@ -63,6 +69,9 @@ class SurveyedTable:
     has_key: bool = True
     published: bool | None = None
     readable: bool = True
+    absent: Sequence[str] = ()
+    omitted: Sequence[str] = ()
+    intervals: Sequence[str] = ()
 
     @property
     def name(self) -> str:
@@ -70,10 +79,20 @@ class SurveyedTable:
 
 
 @dataclass(frozen=True, slots=True)
+class Standby:
+    """A standby that reselect reads: the age in seconds of what it has replayed last, and whether it gets the log."""
+
+    where: str
+    behind: float
+    receives: bool
+
+
+@dataclass(frozen=True, slots=True)
 class PostgresSurvey:
     """What was read of one database. ``where`` names it, ``user`` is who has read it.
 
-    ``slot_limit`` is ``max_slot_wal_keep_size`` in bytes, None without a limit.
+    ``slot_limit`` is ``max_slot_wal_keep_size`` in bytes, None without a limit. A standby has no slots of its primary,
+    and another ``wal_level``, so that nothing is reported of them.
     """
 
     where: str
@@ -83,10 +102,32 @@ class PostgresSurvey:
     slots: Sequence[Slot]
     publications: Sequence[str]
     tables: Sequence[SurveyedTable]
+    on_standby: bool = False
+
+
+def standby_findings(standby: Standby, patience: float) -> Iterator[Finding]:
+    """Yield the findings of a standby. ``patience`` is how long reselect waits for it, in seconds."""
+    if standby.receives and standby.behind <= patience:
+        return
+    yield Finding(
+        Rule.SOURCE_STANDBY_BEHIND,
+        Severity.WARNING,
+        f"{standby.where}, standby",
+        f"each read of omitted values waits up to {patience:g} s for this standby, then queries the primary if it is "
+        "listed; otherwise tables are as far behind as the standby",
+        f"it has replayed nothing for {standby.behind:.0f} s, and is not at the end of the log"
+        if standby.receives
+        else "it receives no log from its primary",
+        "SELECT * FROM pg_stat_wal_receiver;  -- on the standby; or reselect.read.from=primary",
+    )
 
 
 def findings(survey: PostgresSurvey) -> Iterator[Finding]:
     """Yield the findings of one database."""
+    for table in survey.tables:
+        yield from _of_table(survey, table)
+    if survey.on_standby:
+        return
     if survey.wal_level != "logical":
         yield Finding(
             Rule.SOURCE_WAL_LEVEL,
@@ -98,8 +139,6 @@ def findings(survey: PostgresSurvey) -> Iterator[Finding]:
         )
     for slot in survey.slots:
         yield from _of_slot(survey, slot)
-    for table in survey.tables:
-        yield from _of_table(survey, table)
 
 
 def _of_slot(survey: PostgresSurvey, slot: Slot) -> Iterator[Finding]:
@@ -198,4 +237,38 @@ def _of_table(survey: PostgresSurvey, table: SurveyedTable) -> Iterator[Finding]
             "values that events omit cannot be read, and the table fails",
             f"user {survey.user} may not select all of its rows",
             f"GRANT SELECT ON {name} TO {quoted(survey.user)};  -- and without row-level security for this user",
+        )
+    yield from _of_columns(subject, name, table)
+
+
+def _of_columns(subject: str, name: str, table: SurveyedTable) -> Iterator[Finding]:
+    if table.absent:
+        yield Finding(
+            Rule.TABLE_COLUMN_ABSENT,
+            Severity.WARNING,
+            subject,
+            "the lake has no such columns: Debezium has no converter for their types, and no event contains them",
+            f"columns {', '.join(table.absent)}",
+            f"ALTER TABLE {name} ADD COLUMN {quoted(f'{table.absent[0]}_text')} text;  "
+            "-- and fill it by a trigger, if the lake needs it",
+        )
+    if table.omitted:
+        yield Finding(
+            Rule.TABLE_VALUES_OMITTED,
+            Severity.WARNING,
+            subject,
+            "updates omit unchanged large values, and the connector does not read them: where the lake does not have "
+            "the row, they are missing",
+            f"columns {', '.join(table.omitted)}; REPLICA IDENTITY is not FULL",
+            f"reselect.source.reads=all and reselect.unavailable.values=true, or ALTER TABLE {name} "
+            "REPLICA IDENTITY FULL;",
+        )
+    if table.intervals:
+        yield Finding(
+            Rule.TABLE_INTERVALS,
+            Severity.WARNING,
+            subject,
+            "months and years become 30.4375 and 365.25 days: intervals cannot be restored from the lake",
+            f"columns {', '.join(table.intervals)}; interval.handling.mode is numeric",
+            "interval.handling.mode=string  # at the source connector and in this one, for a new table",
         )

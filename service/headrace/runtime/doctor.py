@@ -58,11 +58,13 @@ class Doctor:
         findings: list[Finding] = []
         not_checked: list[str] = []
         described: Sequence[TopicDescription] = ()
-        wanted = connector.framework.topics
+        reselect, wanted = connector.reselect, connector.framework.topics
+        databases = reselect.databases or ((reselect.database,) if reselect.database else ())
         try:
             described = await self._stores.topic_offsets(connector.name, connector.kafka).describe(wanted.whole_names)
             groups = self._stores.group_offsets(connector.name, connector.kafka)
-            findings += topics.findings(described, wanted.names, await groups.committed(connector.group_id))
+            committed = await groups.committed(connector.group_id)
+            findings += topics.findings(described, wanted.names, committed, reads_database=bool(databases))
         except HeadraceError as error:
             not_checked.append(f"topics: {error}")
         if read_source_connector is not None:
@@ -75,8 +77,6 @@ class Doctor:
                     )
             except HeadraceError as error:
                 not_checked.append(f"debezium: {error}")
-        reselect = connector.reselect
-        databases = reselect.databases or ((reselect.database,) if reselect.database else ())
         if not databases:
             not_checked.append("source: the connector names no database; set reselect.database.*")
         names = [topic.topic for topic in described]
@@ -91,7 +91,7 @@ class Doctor:
         self, connector: SinkConnectorConfig, database: DatabaseOptions, names: Sequence[str]
     ) -> Sequence[Finding]:
         """Return the findings of a database. Raises HeadraceError if it does not answer, or is of another type."""
-        alone = replace(connector.reselect, database=database, databases=(), read_from="primary")
+        alone = replace(connector.reselect, database=database, databases=())
         source = self._open_source(database, alone)
         try:
             if not isinstance(source, ExaminedSource):
