@@ -142,7 +142,7 @@ class Service:
         self._directory = ConnectorDirectory(self.worker, self.herder)
         self._metrics.watch_directory(self._directory)
         self._summaries = SummaryLog(self._metrics.summaries)
-        doctor = Doctor(connectors.stores, connectors.open_row_source)
+        doctor = Doctor(connectors.stores, connectors.open_row_source, memory=self._memory)
         parts = WorkerParts(self.worker, self.herder, self._health, self._directory, self._metrics.scrape, doctor)
         self._servers = rest_servers(parts, self._endpoints)
 

@@ -84,7 +84,9 @@ def _run_command(options: argparse.Namespace) -> int:
         if options.mode == "resnapshot":
             return resnapshot.resnapshot(worker, resnapshot.arguments(options))
         if options.mode == "doctor":
-            return doctor.doctor(worker, options.connector, debezium=options.debezium, as_json=options.json)
+            return doctor.doctor(
+                worker, options.connector, debezium=options.debezium, try_lake=not options.no_lake, as_json=options.json
+            )
         arguments = verify.VerifyArguments(
             options.connector, options.table, options.repair, options.show_values, options.wait
         )
@@ -127,7 +129,7 @@ def worker_config(path: Path, *, distributed: bool) -> WorkerConfig:
 
 
 _COMMANDS = (
-    ("doctor", doctor, True, "check a connector's topics and source database, and print what will go wrong"),
+    ("doctor", doctor, True, "check a connector's topics, source database and lake, and print what will go wrong"),
     ("verify", verify, True, "compare source tables with lake tables while both change, and repair differences"),
     ("resnapshot", resnapshot, True, "fill one lake table again from its source, beside the others, and compare it"),
     ("validate", validate, False, "validate connector files as the REST API does, without a worker and without Kafka"),

@@ -86,6 +86,14 @@ def lakehouse(config: WorkerConfig) -> Lakehouse:
     )
 
 
+def small_lakehouse(config: WorkerConfig) -> Lakehouse:
+    """Return the lakehouse with a small JVM, for a command that writes a few rows beside a worker."""
+    from headrace_connectors.lakehouse import SparkLakehouse
+
+    spark = {**config.spark_properties(), "spark.driver.memory": "1g"}
+    return SparkLakehouse(config.lake.warehouse, spark, limits=config.engine)
+
+
 def signal_topic(
     config: WorkerConfig,
     connector: SinkConnectorConfig,

@@ -14,15 +14,19 @@ from typing import TextIO
 from headrace.config import WorkerConfig
 from headrace.core.doctor.findings import Severity
 from headrace.runtime.doctor import Diagnosis, Doctor
+from headrace.runtime.worker.memory_plan import memory_plan
 from headrace.service import checked_connector
 from headrace_app import composition
 from headrace_app.source_connector import read_source_connector
 
 DESCRIPTION = """\
-Checks a connector's topics and source database, and prints what will go wrong, the worst first: the consequence, the
-evidence, and the statement or setting to copy. Nothing is changed. Run it before the connector is created, and
-when something is strange. The database is the one of reselect.database.*, PostgreSQL only; tables are those that the
-topics are named after. With --debezium it also checks the settings and the release of the source connector.
+Checks a connector's topics, source database and lake, and prints what will go wrong, the worst first: the consequence,
+the evidence, and the statement or setting to copy. It changes nothing at the source. Run it before the connector is
+created, and when something is strange. The database is the one of reselect.database.*, PostgreSQL only; tables are
+those that the topics are named after. With --debezium it also checks the settings and the release of the source
+connector.
+
+To try the lake, it creates a table headrace_doctor_... in the connector's namespace, writes to it, and drops it again.
 """
 EPILOG = """\
 examples:
@@ -48,22 +52,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="URL_OR_FILE",
         help="the source connector: http://host:port/connectors/NAME of its Connect worker, or a file with its JSON",
     )
+    parser.add_argument("--no-lake", action="store_true", help="try no table in the lake, so that Spark does not start")
     parser.add_argument("--json", action="store_true", help="print JSON: findings, and what could not be checked")
 
 
 def doctor(
-    config: WorkerConfig, connector: Path, *, debezium: str | None, as_json: bool, out: TextIO | None = None
+    config: WorkerConfig,
+    connector: Path,
+    *,
+    debezium: str | None,
+    try_lake: bool,
+    as_json: bool,
+    out: TextIO | None = None,
 ) -> int:
     """Print the diagnosis, and return the exit status. Raises ConfigError for an invalid connector.
 
-    ``debezium`` is where the source connector is read from: a URL or a file.
+    ``debezium`` is where the source connector is read from: a URL or a file. With ``try_lake`` a table is created in
+    the lake and dropped again.
     """
     out = out or sys.stdout
     checked = checked_connector(config, connector)
-    print(f"doctor: checking the topics and the database of {checked.name}", file=sys.stderr)
-    examined = Doctor(composition.stores(config), lambda _, options: composition.row_source(options))
+    print(f"doctor: checking the topics, the database and the lake of {checked.name}", file=sys.stderr)
+    lakehouse = composition.small_lakehouse(config) if try_lake else None
+    memory = memory_plan(config.lake.memory, composition.lakehouse(config).memory())
+    examined = Doctor(composition.stores(config), lambda _, options: composition.row_source(options), lakehouse, memory)
     read = partial(read_source_connector, debezium) if debezium else None
-    found = asyncio.run(examined.diagnose(checked, read))
+    try:
+        found = asyncio.run(examined.diagnose(checked, read))
+    finally:
+        if lakehouse is not None:
+            lakehouse.close()
     if as_json:
         print(json.dumps(found.document(), indent=2), file=out)
     else:

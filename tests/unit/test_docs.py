@@ -15,7 +15,8 @@ from recordings.records import POSTGRES, dump, recording, variant
 
 from headrace.config.connector import CONNECTOR_OPTIONS
 from headrace.config.keys_without_effect import TOPIC_SETTINGS, called_here
-from headrace.core.doctor import debezium, topics
+from headrace.core.doctor import debezium, machine, topics
+from headrace.core.doctor import lake as doctor_lake
 from headrace.core.model.arrow_columns import arrow_type
 from headrace.core.model.schema import schema_from_json
 from headrace.transforms.registry import transforms
@@ -322,8 +323,16 @@ def _general(kind: str) -> str:
     return re.sub(r"\(\d+\)", "(n)", re.sub(r"\(\d+, ?\d+\)", "(p,s)", kind))
 
 
+def test_the_readers_of_the_doctor_are_those_that_are_documented() -> None:
+    """``docs/operations.md`` says of each whether it reads version 3, which is what ``lake.readers`` checks."""
+    page = (ROOT / "docs/operations.md").read_text().partition("| reader | version 3 (default) |")[2]
+    rows = re.findall(r"^\| (\w+).*? \| \[?(yes|no)\b", page.partition("### ")[0], re.MULTILINE)
+    documented = {name.lower(): answer == "yes" for name, answer in rows}
+    assert documented == {name: reader.reads_version_3 for name, reader in doctor_lake.READERS.items()}
+
+
 def test_every_finding_of_the_doctor_is_documented() -> None:
     """``docs/operations.md`` has a line for each kind."""
     page = (ROOT / "docs/operations.md").read_text()
-    documented = re.findall(r"^\| `((?:topic|source|table|debezium)-[a-z-]+)` \|", page, re.MULTILINE)
-    assert documented == [*topics.Rule, *postgres_doctor.Rule, *debezium.Rule]
+    documented = re.findall(r"^\| `((?:topic|source|table|debezium|lake|worker)-[a-z-]+)` \|", page, re.MULTILINE)
+    assert documented == [*topics.Rule, *postgres_doctor.Rule, *debezium.Rule, *doctor_lake.Rule, *machine.Rule]

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
@@ -73,15 +73,40 @@ class DeltaFormat:
         """Return no statements: a namespace is a folder."""
         return []
 
+    def has_namespace(self, session: TableSession, namespace: str) -> bool:
+        """Return whether the folder exists."""
+        with self._files(session, f"{self._warehouse}/{namespace}") as (files, folder):
+            return bool(files.exists(folder))
+
+    def remove(self, session: TableSession, path: TablePath, *, namespace: bool) -> None:
+        """Delete the folder of the table, and that of the namespace if it is empty then."""
+        with self._files(session, self._location(path)) as (files, table):
+            files.delete(table, True)
+            parent = table.getParent()
+            if namespace and files.exists(parent) and not files.listStatus(parent):
+                files.delete(parent, False)
+
+    def removal(self, path: TablePath) -> str:
+        return f"delete the folder {self._location(path)}"
+
+    def format_version(self, session: TableSession, path: TablePath) -> int | None:
+        return None
+
+    @contextmanager
+    def _files(self, session: TableSession, location: str) -> Iterator[tuple[Any, Any]]:
+        """Yield the file system of a location, and the location in its terms."""
+        jvm, spark = session.activate()
+        with session.calling():
+            path = java_member(jvm, "org.apache.hadoop.fs.Path")(location)
+            yield path.getFileSystem(spark.sessionState().newHadoopConf()), path
+
     def prepare_creation(self, session: TableSession, path: TablePath) -> None:
         """Remove a folder for a log in which there is none.
 
         A VACUUM creates it if the table is dropped meanwhile, and then no table can be created there.
         """
-        jvm, spark = session.activate()
-        with session.calling():
-            table = java_member(jvm, "org.apache.hadoop.fs.Path")(self._location(path))
-            files = table.getFileSystem(spark.sessionState().newHadoopConf())
+        jvm, _ = session.java
+        with self._files(session, self._location(path)) as (files, table):
             if files.exists(table) and not files.listFiles(table, True).hasNext():
                 for folder in ("_delta_log/_staged_commits", "_delta_log", "."):
                     # Not with its content, which another writer may just create.

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.core.model.errors import Fatal
 from headrace.core.tables.table_layout import PartitionField
 from headrace.ports import MergeCounts, TableOptions
 from headrace_connectors.lakehouse.compaction_plan import TARGET_SIZE, WORN, Rewrite, plan
@@ -81,6 +82,25 @@ class IcebergFormat:
 
     def create_namespace(self, namespace: str) -> Sequence[str]:
         return [f"CREATE NAMESPACE IF NOT EXISTS {quoted(self._catalog)}.{quoted(namespace)}"]
+
+    def has_namespace(self, session: TableSession, namespace: str) -> bool:
+        """Return whether the catalog lists it; True if it lists none, as one without a folder does."""
+        try:
+            namespaces = session.rows(f"SHOW NAMESPACES IN {quoted(self._catalog)}")
+        except Fatal:
+            return True
+        return bool({row.namespace for row in namespaces} & {namespace, quoted(namespace)})
+
+    def remove(self, session: TableSession, path: TablePath, *, namespace: bool) -> None:
+        session.run(f"DROP TABLE IF EXISTS {self.sql_name(path)} PURGE")
+        if namespace:
+            session.run(f"DROP NAMESPACE IF EXISTS {quoted(self._catalog)}.{quoted(path.namespace)}")
+
+    def removal(self, path: TablePath) -> str:
+        return f"DROP TABLE {self.sql_name(path)} PURGE;"
+
+    def format_version(self, session: TableSession, path: TablePath) -> int | None:
+        return self._load(session, path).format_version()
 
     def prepare_creation(self, session: TableSession, path: TablePath) -> None:
         """Do nothing: a catalog knows which tables exist."""

@@ -10,13 +10,16 @@ import shutil
 import tempfile
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from headrace.config.engine import EngineSettings
+from headrace.core.doctor.lake import LakeTrial
 from headrace.core.model.errors import ConfigError, Retriable
 from headrace.core.tables.naming import LAKE, check_catalog, check_locations, check_table_path, other_catalogs
+from headrace.core.tables.table_layout import TableLayout
 from headrace.ports import EngineStatus, TableOptions
 from headrace_connectors.lakehouse.compaction_plan import HourlyBytes, WriteBudget
 from headrace_connectors.lakehouse.delta import DeltaFormat
@@ -37,6 +40,7 @@ from headrace_connectors.lakehouse.spark_settings import (
 )
 from headrace_connectors.lakehouse.table_format import TableFormat, TablePath
 from headrace_connectors.lakehouse.table_session import TableSession, new_child
+from headrace_connectors.lakehouse.trial import trial_path, try_out
 from headrace_connectors.lakehouse.writer import SparkTable
 
 _SIGNS = {"iceberg": "metadata/version-hint.text", "delta": "_delta_log"}  # what a table's folder has
@@ -91,28 +95,37 @@ class SparkLakehouse:
 
         Raises ConfigError for names and properties that lead outside of the warehouse.
         """
-        check_table_path(namespace, name)
-        check_catalog(options.catalog, options.format, other_catalogs(self._settings))
-        check_locations(options.properties, warehouse_of(options.catalog, self._settings))
-        table_format: TableFormat
-        if options.format == "iceberg":
-            table_format = IcebergFormat(options, self.indexes)
-        elif options.format == "delta":
-            table_format = DeltaFormat(str(self._path or self._warehouse), options)
-        else:
-            raise ConfigError(f"table.format {options.format!r} is not known; use iceberg or delta", key="table.format")
         path = TablePath(namespace, name)
+        table_format = self._format(path, options)
         if options.catalog == LAKE:
             self._refuse_other_format(path, options.format)
-        label = f"{namespace}.{name}"
+        budget = WriteBudget(HourlyBytes(options.maintenance_bytes), self._upkeep_bytes)
+        return SparkTable(self._table_session(path), table_format, path, options, budget)
+
+    def try_out(self, namespace: str, options: TableOptions) -> LakeTrial:
+        """Try the catalog with a table that is removed again (``trial.py``). Starts Spark if it is not running."""
+        path = trial_path(namespace)
+        table_format = self._format(path, replace(options, layout=TableLayout()))
+        return try_out(self._table_session(path), table_format, path)
+
+    def _format(self, path: TablePath, options: TableOptions) -> TableFormat:
+        check_table_path(path.namespace, path.name)
+        check_catalog(options.catalog, options.format, other_catalogs(self._settings))
+        check_locations(options.properties, warehouse_of(options.catalog, self._settings))
+        if options.format == "iceberg":
+            return IcebergFormat(options, self.indexes)
+        if options.format == "delta":
+            return DeltaFormat(str(self._path or self._warehouse), options)
+        raise ConfigError(f"table.format {options.format!r} is not known; use iceberg or delta", key="table.format")
+
+    def _table_session(self, path: TablePath) -> TableSession:
+        label = f"{path.namespace}.{path.name}"
         spark = self._session()
         with translate_errors(label), self._engine.statement(label, spark):
             child = new_child(spark)
         # Unless the operator has chosen a number, shuffles on a cluster follow its size.
         follows = SHUFFLE_PARTITIONS not in self._settings
-        session = TableSession(child, label, self._scratch, local_cores(self._master), self._engine, follows=follows)
-        budget = WriteBudget(HourlyBytes(options.maintenance_bytes), self._upkeep_bytes)
-        return SparkTable(session, table_format, path, options, budget)
+        return TableSession(child, label, self._scratch, local_cores(self._master), self._engine, follows=follows)
 
     def _refuse_other_format(self, path: TablePath, wanted: str) -> None:
         """Refuse two formats in one folder: each would delete the other's files."""

@@ -126,6 +126,18 @@ class TableFormat(Protocol):
     def create_namespace(self, namespace: str) -> Sequence[str]:
         """Return statements that create the namespace if it does not exist."""
 
+    def has_namespace(self, session: TableSession, namespace: str) -> bool:
+        """Return whether the namespace exists, True if that is not known."""
+
+    def remove(self, session: TableSession, path: TablePath, *, namespace: bool) -> None:
+        """Drop a table with its files, if it exists, and then its ``namespace``, if that is wanted and it is empty."""
+
+    def removal(self, path: TablePath) -> str:
+        """Return what an operator has to do to remove a table."""
+
+    def format_version(self, session: TableSession, path: TablePath) -> int | None:
+        """Return the version of Iceberg's format; None in another format. Raises NotThere."""
+
     def prepare_creation(self, session: TableSession, path: TablePath) -> None:
         """Remove what a dropped table may have left at a path, if it contains no file."""
 

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.core.doctor.lake import LakeTrial
 from headrace.core.merge.history import History
 from headrace.core.merge.tombstones import LedgerEntries
 from headrace.core.model import log_progress
@@ -116,6 +117,13 @@ class MemoryLakehouse:
 
     def check(self) -> None:
         """Do nothing: memory is always writable."""
+
+    def try_out(self, namespace: str, options: TableOptions) -> LakeTrial:
+        """Create a table and drop it again."""
+        name = "headrace_doctor_1"
+        self.table(namespace, name, options)
+        del self._tables[namespace, name]
+        return LakeTrial(f"{namespace}.{name}", format_version=options.format_version)
 
     def close(self) -> None:
         """Do nothing."""

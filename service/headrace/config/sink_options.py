@@ -11,10 +11,19 @@ from typing import Any
 
 from headrace.config.table_values import read_table_values, table_numbers
 from headrace.core.batch.batch import BatchPolicy, TableValues
-from headrace.core.connect.config_def import Importance, Type, any_case, at_least, between
-from headrace.core.connect.typed_options import equal_to, microseconds, option, option_group, options_below, seconds
+from headrace.core.connect.config_def import Importance, InvalidValue, Type, any_case, at_least, between
+from headrace.core.connect.typed_options import (
+    equal_to,
+    microseconds,
+    option,
+    option_group,
+    options_below,
+    seconds,
+    suggestion,
+)
 from headrace.core.decode.envelope import EnvelopeOptions
 from headrace.core.decode.flattened import DEFAULT_PREFIX
+from headrace.core.doctor.lake import READERS
 from headrace.core.model.catalog import MODES, HandlingModes
 from headrace.core.model.positions import Ordering, ordering
 from headrace.core.model.unavailable import DEFAULT_PLACEHOLDER
@@ -29,6 +38,16 @@ _POLICY, _ENVELOPE, _MODES, _RESELECT = BatchPolicy(), EnvelopeOptions(), Handli
 
 TABLE_PROPERTIES = "table.properties."
 """Prefix of the format's own properties, for new tables: ``auto-create-props`` of Iceberg's Kafka Connect sink."""
+
+
+def check_readers(name: str, value: Any) -> None:
+    """Validate a list of engines of which it is known which versions of Iceberg's format they read."""
+    for reader in value or ():
+        if reader not in READERS:
+            listed = f"The readers are: {', '.join(READERS)}."
+            raise InvalidValue(
+                f"Invalid value {reader} for configuration {name}: {suggestion(reader, READERS, listed)}"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +117,14 @@ class TableSettings:
         "Format version of new Iceberg tables. 3 uses deletion vectors. Set 2 if an engine cannot read them "
         "(docs/operations.md lists readers); existing tables keep their version.",
         validator=between(2, 3),
+    )
+    readers: tuple[str, ...] = option(
+        "lake.readers",
+        Type.LIST,
+        (),
+        f"Engines that read the Iceberg tables, for headrace doctor, which checks that they can: {', '.join(READERS)}.",
+        _LOW,
+        check_readers,
     )
     partition_by: str = option(
         "table.partition.by",

@@ -12,6 +12,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from headrace.core.doctor.lake import LakeTrial
 from headrace.core.merge.history import History
 from headrace.core.merge.tombstones import LedgerEntries
 from headrace.core.model.actions import Actions
@@ -278,6 +279,14 @@ class Lakehouse(Protocol):
 
     def check(self) -> None:
         """Raise ConfigError or Retriable with the cause when the warehouse cannot be written."""
+
+    def try_out(self, namespace: str, options: TableOptions) -> LakeTrial:
+        """Create a table of another name than any connector's, write to it and drop it, for ``headrace doctor``.
+
+        The table is removed, also after an error, and so is the namespace if it did not exist. What the catalog refuses
+        is reported in the trial. Raises ConfigError for options that lead outside of the warehouse, and Retriable or
+        ConfigError if the engine does not start.
+        """
 
     def memory(self) -> Mapping[str, int]:
         """Bytes that the lakehouse takes on this machine besides the changes, by the name of the part."""

@@ -7,22 +7,27 @@ Tests: ``tests/rest/test_doctor.py``, ``tests/integration/test_doctor_postgres.p
 from __future__ import annotations
 
 import asyncio
+import os
+import shutil
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from headrace.config import SinkConnectorConfig
-from headrace.core.doctor import debezium, topics
+from headrace.core.doctor import debezium, lake, machine, topics
 from headrace.core.doctor.debezium import SinkOptions
 from headrace.core.doctor.findings import Finding, Severity, by_harm
+from headrace.core.doctor.machine import Machine
 from headrace.core.doctor.source_connector import SourceConnector, release
 from headrace.core.doctor.topics import TopicDescription
 from headrace.core.model.errors import HeadraceError
 from headrace.core.model.events import TableId
 from headrace.core.reselect.options import DatabaseOptions
-from headrace.ports import ExaminedSource, OpenRowSource, RowSource, Stores, TableSource
-from headrace.runtime.task.task_options import sink_task_options
+from headrace.ports import ExaminedSource, Lakehouse, OpenRowSource, RowSource, Stores, TableSource
+from headrace.runtime.task.task_options import sink_task_options, table_options
 from headrace.runtime.verify.source_tables import SourceTables
+from headrace.runtime.worker.memory_plan import MemoryPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +47,22 @@ class Diagnosis:
 
 
 class Doctor:
-    """``stores`` are those of the worker's Kafka."""
+    """``stores`` are those of the worker's Kafka.
 
-    def __init__(self, stores: Stores, open_source: OpenRowSource) -> None:
+    Without a ``lakehouse`` no table is tried, and without ``memory``, the plan of the worker, no machine is checked.
+    """
+
+    def __init__(
+        self,
+        stores: Stores,
+        open_source: OpenRowSource,
+        lakehouse: Lakehouse | None = None,
+        memory: MemoryPlan | None = None,
+    ) -> None:
+        self._memory = memory
         self._stores = stores
         self._open_source = open_source
+        self._lakehouse = lakehouse
 
     async def diagnose(
         self, connector: SinkConnectorConfig, read_source_connector: Callable[[], SourceConnector] | None = None
@@ -85,7 +101,21 @@ class Doctor:
                 findings += await asyncio.to_thread(self._look_at_source, connector, database, names)
             except HeadraceError as error:
                 not_checked.append(f"source: {error}")
+        try:
+            findings += await asyncio.to_thread(self._look_at_lake, connector)
+        except HeadraceError as error:
+            not_checked.append(f"lake: {error}")
+        if self._memory is not None:
+            findings += machine.findings(read_machine(self._memory))
         return Diagnosis(by_harm(findings), not_checked)
+
+    def _look_at_lake(self, connector: SinkConnectorConfig) -> Sequence[Finding]:
+        """Return the findings of the lake. Raises HeadraceError if it does not answer."""
+        tables, trial = connector.tables, None
+        if self._lakehouse is not None:
+            trial = self._lakehouse.try_out(tables.namespace, table_options(tables))
+        version = tables.format_version if tables.format == "iceberg" else None
+        return list(lake.findings(trial, version, tables.readers))
 
     def _look_at_source(
         self, connector: SinkConnectorConfig, database: DatabaseOptions, names: Sequence[str]
@@ -107,6 +137,12 @@ def _sink_options(connector: SinkConnectorConfig) -> SinkOptions:
     return SinkOptions(
         source.placeholder, source.skipped_operations, source.modes, frozenset(wanted.names), wanted.pattern
     )
+
+
+def read_machine(memory: MemoryPlan) -> Machine:
+    """Return the state of this machine, with the worker's plan for its memory."""
+    folder = os.environ.get("SPARK_LOCAL_DIRS", "").partition(",")[0] or tempfile.gettempdir()
+    return Machine(memory.needed, memory.available, str(memory), folder, shutil.disk_usage(folder).free)
 
 
 class Unsupported(HeadraceError):

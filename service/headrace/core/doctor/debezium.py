@@ -117,7 +117,7 @@ def _lost_changes(source: SourceConnector, sink: SinkOptions) -> Iterator[Findin
             Severity.WARNING,
             _subject(source),
             "rows that TRUNCATE removes stay in the lake",
-            "skipped.operations is " + source.config.get("skipped.operations", "not set, and the default is t"),
+            source.shown("skipped.operations", "t"),
             "skipped.operations=none  # at the source connector, unless several source tables share a lake table",
         )
     for name, options in source.transforms(_UNWRAP):
@@ -298,7 +298,7 @@ def _missing_channels(source: SourceConnector, sink: SinkOptions) -> Iterator[Fi
             _subject(source),
             "while its tables are idle it confirms nothing: the log of the database grows, or is removed before a "
             "restart has read it, and headrace verify proves nothing",
-            "heartbeat.interval.ms is " + source.config.get("heartbeat.interval.ms", "not set, and the default is 0"),
+            source.shown("heartbeat.interval.ms", "0"),
             "heartbeat.interval.ms=10000  # at the source connector",
         )
     channels = source.words("signal.enabled.channels", "source")

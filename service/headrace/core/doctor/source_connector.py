@@ -62,6 +62,11 @@ class SourceConnector:
         """Return the value in lower case; None if a config provider inserts it (``${file:…}``), so it is unknown."""
         return setting(self.config, option, default)
 
+    def shown(self, option: str, default: str) -> str:
+        """Return what a finding says of an option: its value, or that it is not set and what its default is."""
+        text = self.config.get(option)
+        return f"{option} is not set, and the default is {default}" if text is None else f"{option}={text}"
+
     def words(self, option: str, default: str = "") -> list[str]:
         """Return the parts of a list; none if they are unknown."""
         text = self.value(option, default)
