@@ -55,6 +55,7 @@ AIMED_BODIES: dict[str, dict[str, Any]] = {
     "PATCH /connectors/{name}/config": {"tasks.max": 1},
     "PUT /connectors/{name}/owner": {"owner": "team"},
     "PUT /connector-plugins/{plugin}/config/validate": dict(SHOP),
+    "PUT /connector-plugins/{plugin}/config/preview": {**SHOP, "name": "made"},
 }
 """Members that a body needs to get past the first check."""
 
@@ -188,6 +189,7 @@ async def test_examples_of_bodies_are_accepted() -> None:
     sent = {
         "post /connectors": 201,
         "put /connector-plugins/{plugin}/config/validate": 200,
+        "put /connector-plugins/{plugin}/config/preview": 200,
         "put /connectors/{name}/config": 200,
         "patch /connectors/{name}/config": 200,
         "put /connectors/{name}/owner": 200,

@@ -113,13 +113,16 @@ class MemoryGroupOffsets:
 
 
 class MemoryTopicOffsets:
-    """Ends of topics, as set by a test."""
+    """Ends of topics, as set by a test. ``outage`` is why the brokers do not answer, None if they do."""
 
     def __init__(self) -> None:
         self.offsets: dict[TopicPartition, int] = {}
+        self.outage: str | None = None
 
     async def ends(self, pattern: str) -> Mapping[TopicPartition, int]:
-        """Return the ends of the topics that match."""
+        """Return the ends of the topics that match. Raises Retriable during an outage."""
+        if self.outage is not None:
+            raise Retriable(self.outage)
         return {partition: end for partition, end in self.offsets.items() if re.fullmatch(pattern, partition.topic)}
 
     async def describe(self, pattern: str) -> Sequence[TopicDescription]:

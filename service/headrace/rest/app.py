@@ -9,7 +9,7 @@ from fastapi import APIRouter, FastAPI
 from fastapi_offline import FastAPIOffline
 
 from headrace import __version__
-from headrace.rest import access, connectors, doctor, errors, openapi, tables
+from headrace.rest import access, connectors, doctor, errors, openapi, preview, tables
 from headrace.rest.access import CrossSiteProtection
 from headrace.rest.authentication import Audit, Authentication, Credentials
 from headrace.rest.cluster_tables import ClusterTables
@@ -64,6 +64,7 @@ def create_app(parts: WorkerParts) -> FastAPI:
         tables.router(herder, cluster_tables, forwarder),
         doctor.router(connector_doctor),
         plugin_router(herder),
+        preview.router(worker, herder),
     ]
     if worker.config.serves_loggers:
         routers.append(logger_router(herder))

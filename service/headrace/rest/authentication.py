@@ -128,7 +128,8 @@ class Authentication:
         await answer(scope, receive, send)
 
 
-_VALIDATE = "/config/validate"
+_CHANGE_NOTHING = ("/config/validate", "/config/preview")
+"""The ends of the paths of requests that have a body and change nothing."""
 _SHOWN = 256
 
 
@@ -139,7 +140,7 @@ class Audit:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or not changes_state(scope["method"]) or scope["path"].endswith(_VALIDATE):
+        if scope["type"] != "http" or not changes_state(scope["method"]) or scope["path"].endswith(_CHANGE_NOTHING):
             await self._app(scope, receive, send)
             return
         status = 500  # of an error that the outer layers answer

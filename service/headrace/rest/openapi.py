@@ -162,6 +162,13 @@ SCHEMAS: Mapping[str, Json] = {
             "configs": _list(_object({"definition": _ref("ConfigKeyInfo"), "value": _ref("ConfigValueInfo")})),
         }
     ),
+    "Preview": _object(
+        {
+            **dict.fromkeys(("format", "catalog", "namespace"), _TEXT),
+            "topics": _list(_object({"topic": _TEXT, "partitions": _NUMBER, "table": _NULLABLE, "problem": _NULLABLE})),
+            **{"more_topics": _NUMBER, "missing": _list(_TEXT), "names_from_records": _NULLABLE},
+        }
+    ),
     "LoggerLevel": _object({"level": _LEVEL, "last_modified": {"type": ["integer", "null"]}}),
 }
 
@@ -394,6 +401,12 @@ OPERATIONS: Mapping[str, RestOperation] = {
         Tag.PLUGINS,
         "Validate a configuration",
         {200: ("Each option's value and errors", _ref("ConfigInfos"))},
+        body=_CONFIG,
+    ),
+    "put /connector-plugins/{plugin}/config/preview": RestOperation(
+        Tag.PLUGINS,
+        "The existing topics that a configuration would read, and the names of their tables; creates nothing",
+        {200: ("Topics and tables", _ref("Preview"))},
         body=_CONFIG,
     ),
     "get /admin/loggers": RestOperation(

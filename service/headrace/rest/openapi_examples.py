@@ -122,6 +122,15 @@ _VALIDATED: Json = {
         }
     ],
 }
+_PREVIEW: Json = {
+    "format": "iceberg",
+    "catalog": "lake",
+    "namespace": "shop",
+    "topics": [{"topic": "shop.public.orders", "partitions": 3, "table": "shop_public_orders", "problem": None}],
+    "more_topics": 0,
+    "missing": ["shop.public.products"],
+    "names_from_records": None,
+}
 _LEVEL: Json = {"level": "INFO", "last_modified": None}
 
 ERROR: Json = {"error_code": 404, "message": "Connector shop not found"}
@@ -141,6 +150,7 @@ BODIES: Mapping[str, Any] = {
     "patch /connectors/{name}/offsets": _OFFSETS,
     "post /connectors/{name}/tasks": [_NAMED],
     "put /connector-plugins/{plugin}/config/validate": {**_NAMED, "tasks.max": "0"},
+    "put /connector-plugins/{plugin}/config/preview": _NAMED,
     "put /admin/loggers/{name}": {"level": "DEBUG"},
 }
 """Bodies of requests."""
@@ -196,6 +206,7 @@ ANSWERS: Mapping[str, Mapping[int, Any]] = {
     },
     "get /connector-plugins/{plugin}/config": {200: [_DEFINITION]},
     "put /connector-plugins/{plugin}/config/validate": {200: _VALIDATED},
+    "put /connector-plugins/{plugin}/config/preview": {200: _PREVIEW},
     "get /admin/loggers": {200: {"headrace": _LEVEL, "headrace.runtime": _LEVEL}},
     "get /admin/loggers/{name}": {200: _LEVEL},
     "put /admin/loggers/{name}": {200: ["headrace.runtime", "headrace.runtime.worker.worker"]},
