@@ -33,7 +33,9 @@ pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's chromium: make system"),
 ]
 PAGES = {"overview": "/ui", "connector": "/ui/connectors/shop", "table": "/ui/connectors/shop/tables/items"}
-DOCTOR = {"doctor": "/ui/connectors/shop/doctor"}
+OTHERS = {"doctor": "/ui/connectors/shop/doctor", "new-connector": "/ui/new-connector"}
+LOADED = ".state.failed, .finding, #errors li"
+"""What a page shows when it is complete, in the state of the tests."""
 DATABASE = {f"reselect.database.{name}": "shop" for name in ("hostname", "user", "password", "dbname")}
 WIDTHS = (390, 1024, 1600)
 HOSTILE = "<img src=x onerror=alert(1)>"
@@ -123,18 +125,23 @@ def opened(browser: Browser, served: Served) -> Iterator[Callable[..., Page]]:
     assert errors == []
 
 
-@pytest.mark.parametrize("name", {**PAGES, **DOCTOR})
+def screenshot(page: Page, name: str) -> None:
+    """Keep a picture of the complete page, if the environment says where."""
+    if folder := os.environ.get("HEADRACE_SCREENSHOTS"):
+        page.screenshot(path=Path(folder, f"{name}.png"), full_page=True)
+
+
+@pytest.mark.parametrize("name", {**PAGES, **OTHERS})
 def test_no_violation_of_accessibility(name: str, opened: Callable[..., Page]) -> None:
     """In each width and scheme. No page is wider than the screen."""
     for width in WIDTHS:
         for scheme in ("light", "dark"):
-            page = opened((PAGES | DOCTOR)[name], width, scheme)
-            expect(page.locator(".state.failed, .finding").first).to_be_visible()
+            page = opened((PAGES | OTHERS)[name], width, scheme)
+            expect(page.locator(LOADED).first).to_be_visible()
             found = Axe().run(page)
             assert found.violations_count == 0, found.generate_report()
             assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), (width, scheme)
-            if folder := os.environ.get("HEADRACE_SCREENSHOTS"):
-                page.screenshot(path=Path(folder, f"{name}-{width}-{scheme}.png"), full_page=True)
+            screenshot(page, f"{name}-{width}-{scheme}")
 
 
 def test_a_page_shows_a_change_without_a_reload(served: Served, opened: Callable[..., Page]) -> None:
@@ -165,6 +172,53 @@ def test_a_connector_is_paused_and_resumed_by_keyboard(served: Served, opened: C
     page.locator("#resume").focus()
     page.keyboard.press("Enter")
     expect(page.locator("[sse-swap=connector] .state").first).to_have_text("RUNNING")
+
+
+def test_a_connector_is_created_through_the_form(served: Served, opened: Callable[..., Page]) -> None:
+    """Errors follow what is typed, each at its option; a misspelt option gets a suggestion."""
+    page = opened("/ui/new-connector")
+    page.get_by_label("name (required)").fill("made")
+    page.get_by_label("topics", exact=True).fill("shop.public.orders,shop.public.odrers")
+    page.get_by_label("tasks.max", exact=True).fill("0")
+    page.get_by_label("One key=value").fill(f"tabel.format=delta\n{HOSTILE}=1\ntransforms=route")
+    errors = page.locator("#errors")
+    expect(errors).to_contain_text("Unknown configuration 'tabel.format'. Did you mean 'table.format'")
+    expect(errors).to_contain_text("Unknown configuration '<img src'")
+    assert page.locator("main img").count() == 0
+    expect(page.locator("[id='error-tasks.max']")).to_contain_text("Value must be at least 1")
+    expect(page.locator("#others-known")).to_contain_text("transforms.route.type")
+    errors.get_by_role("link", name="tasks.max").click()
+    assert page.evaluate("document.activeElement.id") == "option-tasks.max"
+    page.keyboard.press("Control+A")
+    page.keyboard.type("1")
+    page.get_by_label("One key=value").fill("table.namespace=made")
+    expect(page.locator("#verdict")).to_have_text("The configuration is valid.")
+    page.locator("#preview").click()
+    expect(page.locator("#previewed tbody tr")).to_have_text("shop.public.orders1shop_public_orders")
+    expect(page.locator("#previewed")).to_contain_text("Do not exist yet: shop.public.odrers")
+    screenshot(page, "new-connector-preview")
+    page.locator("#create").press("Enter")
+    expect(page.locator("h1")).to_have_text("made")
+    config = served.run(served.api.call("GET", "/connectors/made/config")).json()
+    assert config == {
+        "name": "made",
+        "connector.class": "LakehouseSinkConnector",
+        "topics": "shop.public.orders,shop.public.odrers",
+        "tasks.max": "1",
+        "table.namespace": "made",
+    }
+    served.run(served.api.call("DELETE", "/connectors/made"))
+
+
+def test_a_secret_is_hidden_in_the_form(opened: Callable[..., Page]) -> None:
+    """The request as JSON and as curl are there to be shared."""
+    page = opened("/ui/new-connector")
+    page.get_by_label("reselect.database.password").fill("s3cr3t")
+    page.get_by_label("One key=value").fill("consumer.override.sasl.jaas.config=s3cr3t")
+    for shown in ("#json", "#curl"):
+        expect(page.locator(shown)).to_contain_text('"consumer.override.sasl.jaas.config": "[hidden]"')
+        expect(page.locator(shown)).to_contain_text('"reselect.database.password": "[hidden]"')
+    assert "s3cr3t" not in page.locator("main").inner_text()
 
 
 def test_a_failed_table_is_restarted(served: Served, opened: Callable[..., Page]) -> None:

@@ -21,7 +21,7 @@ from support.rest.worker_api import SHOP, Api, failed_table, leader_and_follower
 from headrace.config.rest_options import BASIC_AUTH_EXTENSION
 from headrace.core.connect.lifecycle import State, TableState
 from headrace.core.connect.status import TableReport
-from headrace.rest.console import pages, views
+from headrace.rest.console import pages, rendering, views
 
 pytestmark = pytest.mark.anyio
 HOSTILE = "<script>alert(1)</script>'\"&"
@@ -78,7 +78,9 @@ async def test_the_overview_says_that_nothing_is_wrong(api: Api) -> None:
     assert "Nothing has failed" in await page(api, "/ui")
 
 
-@pytest.mark.parametrize("path", ["/ui", "/ui/connectors/shop", "/ui/connectors/shop/tables/orders"])
+@pytest.mark.parametrize(
+    "path", ["/ui", "/ui/new-connector", "/ui/connectors/shop", "/ui/connectors/shop/tables/orders"]
+)
 async def test_every_address_is_relative(api: Api, path: str) -> None:
     """So that pages work behind a proxy that adds a prefix."""
     api.tasks.tasks["shop-0"].tables = [table_report("orders")]
@@ -144,6 +146,32 @@ async def test_a_reader_sees_no_buttons(tmp_path: Path) -> None:
     await api.worker.stop()
 
 
+async def test_the_form_of_a_new_connector_has_every_option(api: Api) -> None:
+    """With its documentation and default, in the groups of the validation; the class is that of the worker."""
+    html = await page(api, "/ui/new-connector")
+    answer = await api.call(
+        "PUT", "/connector-plugins/LakehouseSink/config/validate", {"connector.class": "LakehouseSink"}
+    )
+    options = {info["definition"]["name"] for info in answer.json()["configs"]} - {"connector.class"}
+    assert set(re.findall(r'name="([^"]+)" data-option', html)) == options
+    assert set(re.findall(r"<legend>([^<]+)</legend>", html)) == {*answer.json()["groups"], "Other options"}
+    assert 'placeholder="${topic}"' in html
+    assert "Topics to read, one table each." in html
+
+
+async def test_only_an_administrator_may_create_a_connector(tmp_path: Path) -> None:
+    """Others see no link, and the page says which role it needs."""
+    api = Api(**{"rest.extension.classes": BASIC_AUTH_EXTENSION, **users(tmp_path)})
+    await api.worker.start()
+    seen = {}
+    for role, header in {"reader": EVE, "operator": BOB, "admin": ANN}.items():
+        overview = (await request(api.app, "GET", "/ui", header)).body.decode()
+        form = await request(api.app, "GET", "/ui/new-connector", header)
+        seen[role] = ("new-connector" in overview, form.status, b"needs the role admin" in form.body)
+    assert seen == {"reader": (False, 403, True), "operator": (False, 403, True), "admin": (True, 200, False)}
+    await api.worker.stop()
+
+
 async def test_tables_of_other_workers_are_shown() -> None:
     """Any worker answers for the cluster."""
     async with leader_and_follower("127.0.0.1") as (leader, follower):
@@ -189,7 +217,7 @@ async def test_a_worker_that_starts_says_so() -> None:
 
 async def test_a_part_is_sent_again_when_it_has_changed(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     """With its complete content; others are not. The stream ends when the worker stops."""
-    monkeypatch.setattr(pages, "_SECONDS", 0.01)
+    monkeypatch.setattr(rendering, "_SECONDS", 0.01)
     task = api.tasks.tasks["shop-0"]
     task.tables = [table_report("orders")]
     sent: list[Message] = []

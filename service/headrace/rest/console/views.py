@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 from headrace.config.validation import is_secret
-from headrace.core.connect.config_def import ConfigDef, Type
+from headrace.core.connect.config_def import ConfigDef, Importance, Type
 from headrace.core.connect.connector_plan import without_secrets
 from headrace.core.connect.problems import age_text, parts, problems
 from headrace.core.connect.status import worst_first
@@ -81,6 +81,24 @@ def tables_of_connector(name: str, tables: Sequence[Json], wanted: str) -> Json:
         "counts": _counts(table["state"] for table in tables),
         "wanted": wanted,
     }
+
+
+def form(infos: Json) -> list[Json]:
+    """Return the groups of a validation's answer with their options: important ones, and the others.
+
+    ``connector.class`` is left out: a worker has one.
+    """
+    groups: dict[str, Json] = {
+        group: {"name": group, "important": [], "others": [], "id": f"group-{number}"}
+        for number, group in enumerate(infos["groups"])
+    }
+    for config in infos["configs"]:
+        option, value = config["definition"], config["value"]
+        if option["name"] == "connector.class" or option["group"] not in groups:
+            continue
+        listed = "important" if option["importance"] == Importance.HIGH else "others"
+        groups[option["group"]][listed].append({**option, "recommended_values": value["recommended_values"]})
+    return [group for group in groups.values() if group["important"] or group["others"]]
 
 
 def configuration(config: Mapping[str, str], definition: ConfigDef) -> dict[str, str]:
