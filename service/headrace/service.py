@@ -143,7 +143,15 @@ class Service:
         self._metrics.watch_directory(self._directory)
         self._summaries = SummaryLog(self._metrics.summaries)
         doctor = Doctor(connectors.stores, connectors.open_row_source, memory=self._memory)
-        parts = WorkerParts(self.worker, self.herder, self._health, self._directory, self._metrics.scrape, doctor)
+        parts = WorkerParts(
+            self.worker,
+            self.herder,
+            self._health,
+            self._directory,
+            self._metrics.scrape,
+            doctor,
+            self._metrics.flows,
+        )
         self._servers = rest_servers(parts, self._endpoints)
 
     async def run(self, connectors: Sequence[Path] = ()) -> None:

@@ -66,6 +66,10 @@ class Served:
         await self.api.worker.start()
         await self.api.create(**DATABASE)
         await self.api.until("RUNNING", "RUNNING")
+        observer = self.api.metrics.task("shop", 0, lambda topic: None)
+        observer.on_chunk_decoded(TopicPartition("shop.public.orders", 0), 1200, 0)
+        self._merge = observer.stage("items", "merge")  # it runs until the end
+        self._merge.__enter__()
         self.show(TableState.FAILED)
 
     def show(self, state: TableState) -> None:
@@ -78,6 +82,7 @@ class Served:
 
     def close(self) -> None:
         """Stop the worker, then the server."""
+        self._merge.__exit__(None, None, None)
         self.run(self.api.worker.stop())
         self.run(self._server.stop())
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -142,6 +147,12 @@ def test_no_violation_of_accessibility(name: str, opened: Callable[..., Page]) -
             assert found.violations_count == 0, found.generate_report()
             assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), (width, scheme)
             screenshot(page, f"{name}-{width}-{scheme}")
+
+
+def test_the_busiest_step_of_a_connector_is_marked(opened: Callable[..., Page]) -> None:
+    """A merge that runs keeps a thread busy, also before it ends."""
+    page = opened(PAGES["connector"])
+    expect(page.locator(".flow .bottleneck h3")).to_contain_text("Merge")
 
 
 def test_a_page_shows_a_change_without_a_reload(served: Served, opened: Callable[..., Page]) -> None:

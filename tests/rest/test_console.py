@@ -227,9 +227,9 @@ async def test_a_part_is_sent_again_when_it_has_changed(api: Api, monkeypatch: p
         return re.findall(r"^event: (\w+)", text, re.MULTILINE)
 
     received = asyncio.create_task(request(api.app, "GET", "/ui/connectors/shop/events", sent=sent))
-    await eventually(lambda: events() == ["connector", "tables", "problem"])
+    await eventually(lambda: events() == ["connector", "flow", "tables", "problem"])
     task.tables = [failed("orders")]
-    await eventually(lambda: events() == ["connector", "tables", "problem", "tables"])
+    await eventually(lambda: events() == ["connector", "flow", "tables", "problem", "tables"])
     await api.worker.stop()
     await asyncio.wait_for(received, 10)
 

@@ -9,7 +9,7 @@ from fastapi import APIRouter, FastAPI
 from fastapi_offline import FastAPIOffline
 
 from headrace import __version__
-from headrace.rest import access, connectors, doctor, errors, openapi, preview, tables
+from headrace.rest import access, connectors, doctor, errors, openapi, preview, stages, tables
 from headrace.rest.access import CrossSiteProtection
 from headrace.rest.authentication import Audit, Authentication, Credentials
 from headrace.rest.cluster_tables import ClusterTables
@@ -17,6 +17,7 @@ from headrace.rest.connectors_as_code import directory_router, owner_router
 from headrace.rest.console.pages import Console
 from headrace.rest.doctor import ConnectorDoctor
 from headrace.rest.route import Forwarder
+from headrace.rest.stages import ConnectorStages, Flows
 from headrace.rest.transport import ConnectTransport
 from headrace.rest.worker_resources import Exposition, health_router, logger_router, plugin_router, root_router
 from headrace.runtime.doctor import Doctor
@@ -36,6 +37,7 @@ class WorkerParts:
     directory: ConnectorDirectory
     metrics: Exposition
     doctor: Doctor
+    flows: Flows
 
 
 def create_app(parts: WorkerParts) -> FastAPI:
@@ -54,6 +56,7 @@ def create_app(parts: WorkerParts) -> FastAPI:
     )
     worker, herder, forwarder = parts.worker, parts.herder, Forwarder(parts.worker.config)
     cluster_tables = ClusterTables(herder, forwarder)
+    connector_stages = ConnectorStages(herder, forwarder, worker.worker_id, parts.flows)
     connector_doctor = ConnectorDoctor(worker, herder, parts.doctor)
     routers = [
         health_router(worker, parts.health, parts.metrics),
@@ -63,13 +66,14 @@ def create_app(parts: WorkerParts) -> FastAPI:
         directory_router(parts.directory, worker.worker_id),
         tables.router(herder, cluster_tables, forwarder),
         doctor.router(connector_doctor),
+        stages.router(connector_stages),
         plugin_router(herder),
         preview.router(worker, herder),
     ]
     if worker.config.serves_loggers:
         routers.append(logger_router(herder))
     _install(app, worker, forwarder, routers)
-    Console(worker, herder, cluster_tables, connector_doctor).install(app)
+    Console(worker, herder, cluster_tables, connector_stages, connector_doctor).install(app)
     openapi.install(app)
     return app
 

@@ -5,18 +5,15 @@ Each worker has the reports of the tables of its own tasks, and requests those o
 
 from __future__ import annotations
 
-import asyncio
-import json
 import time
-from collections.abc import Collection, Mapping
-from http import HTTPStatus
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
 from fastapi import Request
 
 from headrace.core.connect.status import worst_first
-from headrace.rest.route import Forwarder, is_forwarded
+from headrace.rest.route import Forwarder
 from headrace.runtime.worker.herder import Herder
 
 Json = dict[str, Any]
@@ -34,7 +31,7 @@ class ClusterTables:
         now, waits_for = time.time(), self._herder.waits_for
         tables = [dict(report.document(task, now, waits_for)) for task, report in self._herder.tables(name)]
         path = f"/connectors/{quote(name, safe='')}/tables"
-        tables += await self._of_others(request, path, self._herder.other_owners(name))
+        tables += await self._forwarder.collect(request, path, self._herder.other_owners(name))
         return sorted(tables, key=lambda table: str(table["table"]))
 
     async def all(self, request: Request) -> list[Mapping[str, Any]]:
@@ -44,15 +41,5 @@ class ClusterTables:
             {"connector": name, **report.document(task, now, waits_for)}
             for name, task, report in self._herder.all_tables()
         ]
-        tables += await self._of_others(request, "/tables", self._herder.other_owners())
+        tables += await self._forwarder.collect(request, "/tables", self._herder.other_owners())
         return worst_first(tables)
-
-    async def _of_others(self, request: Request, path: str, workers: Collection[str]) -> list[Json]:
-        """Return the answers of other workers, none to a request of one of them."""
-        if is_forwarded(request.scope):
-            return []
-        tables: list[Json] = []
-        for answer in await asyncio.gather(*(self._forwarder.get(request, worker, path) for worker in workers)):
-            if answer.status == HTTPStatus.OK:
-                tables += json.loads(answer.body)
-        return tables

@@ -24,6 +24,7 @@ Answers = Mapping[int, tuple[str, Json | None]]
 _TEXT: Json = {"type": "string"}
 _NUMBER: Json = {"type": "integer"}
 _FLAG: Json = {"type": "boolean"}
+_RATE: Json = {"type": "number"}
 _STATE: Json = {"enum": ["UNASSIGNED", "RUNNING", "PAUSED", "FAILED", "RESTARTING", "STOPPED", "DESTROYED"]}
 _LEVEL: Json = {"enum": ["OFF", "FATAL", "ERROR", "WARN", "INFO", "DEBUG", "TRACE", "ALL"]}
 
@@ -110,6 +111,13 @@ SCHEMAS: Mapping[str, Json] = {
             ),
             "last_error": _object({"state": _TABLE_STATE, "trace": _TEXT, "since": _TEXT}, {"next_attempt": _TEXT}),
         },
+    ),
+    "TaskFlow": _object(
+        {
+            **{"task": _NUMBER, "worker_id": _TEXT, "lag_records": _NUMBER},
+            **{f"{flow}_per_second": _RATE for flow in ("records_read", "rows_reselected", "changes_written")},
+            "busy_threads": _map(_RATE),
+        }
     ),
     "Owner": _object({"owner": _NULLABLE, "source": _NULLABLE, "drifted": {"type": ["boolean", "null"]}}),
     "Diagnosis": _object(
@@ -362,6 +370,11 @@ OPERATIONS: Mapping[str, RestOperation] = {
         "The tables of all connectors, on all workers: failed ones first, then those that are retried, then the least "
         "fresh",
         {200: ("Tables", _list({"allOf": [_object({"connector": _TEXT}), _ref("TableReport")]}))},
+    ),
+    "get /connectors/{name}/stages": RestOperation(
+        Tag.STATES,
+        "What each task did in the last minute: rates, and how many threads were in each stage on average",
+        {200: ("Tasks", _list(_ref("TaskFlow")))},
     ),
     "get /connectors/{name}/doctor": RestOperation(
         Tag.CONNECTORS,

@@ -50,6 +50,15 @@ _TABLE: Json = {
         "estimated_end": "2026-11-21T08:09:42Z",
     },
 }
+_FLOW: Json = {
+    "task": 0,
+    "worker_id": _WORKER,
+    "lag_records": 240,
+    "records_read_per_second": 310.5,
+    "rows_reselected_per_second": 4.25,
+    "changes_written_per_second": 309.8,
+    "busy_threads": {"decode": 0.05, "fold": 0.02, "ledger": 0.01, "merge": 0.64, "reselect": 0.11},
+}
 _OFFSETS: Json = {
     "offsets": [
         {
@@ -199,6 +208,7 @@ ANSWERS: Mapping[str, Mapping[int, Any]] = {
     "get /tables": {200: [{"connector": "shop", **_TABLE}]},
     "get /connectors/{name}/tables": {200: [_TABLE]},
     "get /connectors/{name}/tables/{table}": {200: _TABLE},
+    "get /connectors/{name}/stages": {200: [_FLOW]},
     "get /connectors/{name}/doctor": {200: _DIAGNOSIS},
     "get /connectors-directory": {200: _DIRECTORY},
     "get /connector-plugins": {

@@ -10,8 +10,9 @@ Tests: ``tests/rest/test_forward.py``, ``tests/rest/test_limits.py``.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from http import HTTPStatus
 from typing import Any
 
@@ -75,6 +76,19 @@ class Forwarder:
         """
         headers = {name: value for name in ("authorization",) if (value := request.headers.get(name))}
         return await self._send("GET", worker, f"{path}?{FORWARD}=false", {"accept": _JSON, **headers}, b"")
+
+    async def collect(self, request: Request, path: str, workers: Collection[str]) -> list[dict[str, Any]]:
+        """Return the lists that other workers answer as one, an empty one to a request of another worker.
+
+        A worker that does not know the resource has nothing. Raises RestError 409 if a worker does not answer.
+        """
+        if is_forwarded(request.scope):
+            return []
+        documents: list[dict[str, Any]] = []
+        for answer in await asyncio.gather(*(self.get(request, worker, path) for worker in workers)):
+            if answer.status == HTTPStatus.OK:
+                documents += json.loads(answer.body)
+        return documents
 
     async def _send(
         self, method: str, worker: str, target: str, headers: Mapping[str, str], body: bytes

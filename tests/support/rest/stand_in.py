@@ -44,7 +44,10 @@ def application(worker: Worker) -> FastAPI:
     herder = Herder(worker)
     directory = ConnectorDirectory(worker, herder)
     doctor = Doctor(worker.stores, lambda database, options: MemoryRowSource())
-    return create_app(WorkerParts(worker, herder, health_of(worker), directory, lambda: (b"", "text/plain"), doctor))
+    health = health_of(worker)
+    return create_app(
+        WorkerParts(worker, herder, health, directory, lambda: (b"", "text/plain"), doctor, lambda connector: ())
+    )
 
 
 class FileStreamSinkConnector(LakehouseSinkConnector):

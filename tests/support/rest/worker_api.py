@@ -87,7 +87,15 @@ class Api:
         self.directory = ConnectorDirectory(self.worker, self.herder)
         self.metrics.watch_directory(self.directory)
         doctor = Doctor(self.stores, open_source)
-        self.parts = WorkerParts(self.worker, self.herder, self.health, self.directory, self.metrics.scrape, doctor)
+        self.parts = WorkerParts(
+            self.worker,
+            self.herder,
+            self.health,
+            self.directory,
+            self.metrics.scrape,
+            doctor,
+            self.metrics.flows,
+        )
         self.app: FastAPI = create_app(self.parts)
 
     async def call(self, method: str, target: str, body: object = None) -> Answer:

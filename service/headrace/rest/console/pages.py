@@ -26,6 +26,7 @@ from headrace.rest.cluster_tables import ClusterTables
 from headrace.rest.console import views
 from headrace.rest.console.rendering import FOLDER, Parts, Renderer, role_of
 from headrace.rest.doctor import ConnectorDoctor
+from headrace.rest.stages import ConnectorStages
 from headrace.runtime.worker.herder import Herder
 from headrace.runtime.worker.worker import Worker
 
@@ -37,11 +38,19 @@ _NOT_FOUND = "Not found"
 class Console:
     """The pages of a worker, which show the complete cluster."""
 
-    def __init__(self, worker: Worker, herder: Herder, tables: ClusterTables, doctor: ConnectorDoctor) -> None:
+    def __init__(
+        self,
+        worker: Worker,
+        herder: Herder,
+        tables: ClusterTables,
+        stages: ConnectorStages,
+        doctor: ConnectorDoctor,
+    ) -> None:
         self._worker = worker
         self._doctor = doctor
         self._herder = herder
         self._tables = tables
+        self._stages = stages
         self._renderer = Renderer(worker)
 
     def install(self, app: FastAPI) -> None:
@@ -93,6 +102,7 @@ class Console:
             status = entities.connector_state_info(self._herder.status(name))
             return {
                 "connector": views.connector(status),
+                "flow": views.flow(await self._stages.of(name, request)),
                 "tables": views.tables_of_connector(name, await self._tables.of(name, request), wanted),
             }
 

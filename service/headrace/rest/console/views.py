@@ -83,6 +83,45 @@ def tables_of_connector(name: str, tables: Sequence[Json], wanted: str) -> Json:
     }
 
 
+_STEPS: Mapping[str, Sequence[str]] = {
+    "Decode": ("decode",),
+    "Reselect": ("reselect",),
+    "Merge": ("fold", "ledger", "merge", "reconcile"),
+}
+"""The steps between Kafka and the lake, with their stages (``runtime/observation.py``)."""
+_BUSY = 0.05
+"""The least busy threads of a bottleneck: an idle connector has none."""
+
+
+def flow(tasks: Sequence[Json]) -> Json:
+    """Return the steps of a connector's records with rates and busy threads, the sums of all tasks.
+
+    ``bottleneck`` is the step with the most busy threads, None if there is little to do.
+    """
+    stages = Counter[str]()
+    for task in tasks:
+        stages.update(task["busy_threads"])
+    steps = [
+        {
+            "name": name,
+            "busy": sum(stages[stage] for stage in of_step),
+            "stages": [(stage, stages[stage]) for stage in of_step if stages[stage]] if len(of_step) > 1 else [],
+        }
+        for name, of_step in _STEPS.items()
+    ]
+    busiest = max(steps, key=lambda step: float(str(step["busy"])))
+    return {
+        "tasks": len(tasks),
+        "lag": sum(task["lag_records"] for task in tasks),
+        "read": sum(task["records_read_per_second"] for task in tasks),
+        "reselected": sum(task["rows_reselected_per_second"] for task in tasks),
+        "written": sum(task["changes_written_per_second"] for task in tasks),
+        "steps": steps,
+        "bottleneck": busiest["name"] if float(str(busiest["busy"])) >= _BUSY else None,
+        "upkeep": stages["maintain"],
+    }
+
+
 def form(infos: Json) -> list[Json]:
     """Return the groups of a validation's answer with their options: important ones, and the others.
 

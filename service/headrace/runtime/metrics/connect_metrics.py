@@ -18,6 +18,7 @@ from headrace.ports import TopicPartition
 from headrace.runtime.metrics import connect_declarations as declared
 from headrace.runtime.metrics.declaration import Declaration
 from headrace.runtime.metrics.exposition import family, lazy_gauge
+from headrace.runtime.metrics.stage_times import StageTimes
 from headrace.runtime.metrics.task_progress import Lag, no_lag
 
 SECONDS = 60
@@ -91,7 +92,10 @@ _RATES: Mapping[Declaration, Declaration] = {
 
 @dataclass(slots=True)
 class TaskSensors:
-    """The sensors of one task. All methods are called on the worker's event loop. ``clock`` returns seconds."""
+    """The sensors of one task. ``clock`` returns seconds.
+
+    All methods are called on the worker's event loop. ``stages`` and ``reselected`` are used by other threads as well.
+    """
 
     clock: Callable[[], float]
     counts: Counter[Declaration] = field(default_factory=Counter)
@@ -104,11 +108,16 @@ class TaskSensors:
     batch: Recent = field(default_factory=Recent)
     commit_ms: Recent = field(default_factory=Recent)
     commit_done: Recent = field(default_factory=Recent)
+    reselected: Recent = field(default_factory=Recent)
+    stages: StageTimes = field(init=False)
     _rates: dict[Declaration, Recent] = field(default_factory=lambda: {count: Recent() for count in _RATES})
     _open: defaultdict[TopicPartition, deque[tuple[int, int]]] = field(default_factory=lambda: defaultdict(deque))
     _state: State | None = None
     _since: float = 0.0
     _in_states: Counter[State] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self.stages = StageTimes(self.clock)
 
     def count(self, count: Declaration, amount: int = 1) -> None:
         """Add to a count."""
@@ -167,6 +176,17 @@ class TaskSensors:
         self.present, self.lag, self._state = False, no_lag, None
         self._open.clear()
         self._in_states.clear()
+
+    def flow(self) -> Mapping[str, object]:
+        """Return as JSON what the task did in the last minute, and how many records it has not committed."""
+        now = self.clock()
+        return {
+            "lag_records": sum(self.lag().values()),
+            "records_read_per_second": round(self.rate("sink_record_read", now), 3),
+            "rows_reselected_per_second": round(self.reselected.rate(now), 3),
+            "changes_written_per_second": round(self.rate("sink_record_send", now), 3),
+            "busy_threads": {stage: round(threads, 4) for stage, threads in sorted(self.stages.busy().items())},
+        }
 
     @property
     def active(self) -> int:

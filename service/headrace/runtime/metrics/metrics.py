@@ -128,6 +128,14 @@ class Metrics(StateObserver):
         """Return what the tasks of each connector have done on this worker since the last call, by name."""
         return self._summaries.since_last_call(self._task_states)
 
+    def flows(self, connector: str) -> Sequence[tuple[int, Mapping[str, object]]]:
+        """Return what the tasks of a connector that run on this worker did in the last minute, by their numbers."""
+        return sorted(
+            (int(number), sensors.flow())
+            for (name, number), sensors in self._tasks.tasks().items()
+            if name == connector and sensors.present
+        )
+
     def task(
         self,
         connector: str,
@@ -147,7 +155,8 @@ class Metrics(StateObserver):
 
     def reselects(self, connector: str, task_number: int) -> ReselectTaskMetrics:
         """Return the reselect metrics of a task."""
-        return ReselectTaskMetrics(self, (connector, str(task_number)))
+        sensors = self._tasks.task(connector, task_number)
+        return ReselectTaskMetrics(self, (connector, str(task_number)), sensors)
 
     def on_connector_state(self, connector: str, state: State) -> None:
         """Record the state, and count a start that ends in RUNNING or FAILED. A deleted connector has no metrics."""
@@ -294,7 +303,8 @@ class TaskMetrics(Observer):
         labels = (*self._labels, series.label(self._labels, table), stage)
         begin, cpu = time.perf_counter(), time.thread_time()
         try:
-            yield
+            with self._sensors.stages.measure(stage):
+                yield
         finally:
             self._metrics.stage_cpu.labels(*labels).inc(time.thread_time() - cpu)
             self._metrics.stage.labels(*labels).inc(time.perf_counter() - begin)
@@ -408,9 +418,10 @@ class TaskMetrics(Observer):
 class ReselectTaskMetrics:
     """``runtime/pipeline/source_database.py: ReselectMetrics`` of one task. Called from several threads."""
 
-    def __init__(self, metrics: Metrics, labels: tuple[str, str]) -> None:
+    def __init__(self, metrics: Metrics, labels: tuple[str, str], sensors: TaskSensors) -> None:
         self._metrics = metrics
         self._labels = labels
+        self._sensors = sensors
 
     def count(self, table: TableId, counter: str, labels: Sequence[str], amount: int) -> None:
         """Add to one of the counters in ``_RESELECT_COUNTERS``."""
@@ -420,6 +431,7 @@ class ReselectTaskMetrics:
         self._metrics.queries.labels(*self._labels, self._table(table), query.result).inc()
         self._metrics.query_seconds.labels(*self._labels).observe(query.seconds)
         self._metrics.query_keys.labels(*self._labels).observe(query.keys)
+        self._sensors.reselected.add(query.keys, self._sensors.clock())
         if query.waited:
             self._metrics.visibility_wait.labels(*self._labels).observe(query.waited)
 
