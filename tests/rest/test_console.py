@@ -68,7 +68,7 @@ def test_every_state_has_a_place_in_the_overview() -> None:
         state: {"connector": {"state": state, "worker_id": "w"}, "tasks": [{"id": 0, "state": state, "worker_id": "w"}]}
         for state in State
     }
-    shown = views.overview(connectors, [])
+    shown = views.overview(connectors, [], [])
     assert {entry["name"] for entry in shown["connectors"]} == set(State)
     assert dict(shown["counts"]["tasks"]) == dict.fromkeys(State, 1)
 

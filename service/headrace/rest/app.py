@@ -9,7 +9,7 @@ from fastapi import APIRouter, FastAPI
 from fastapi_offline import FastAPIOffline
 
 from headrace import __version__
-from headrace.rest import access, connectors, doctor, errors, openapi, preview, stages, tables
+from headrace.rest import access, connectors, doctor, errors, openapi, preview, stages, tables, workers
 from headrace.rest.access import CrossSiteProtection
 from headrace.rest.authentication import Audit, Authentication, Credentials
 from headrace.rest.cluster_tables import ClusterTables
@@ -20,6 +20,7 @@ from headrace.rest.route import Forwarder
 from headrace.rest.stages import ConnectorStages, Flows
 from headrace.rest.transport import ConnectTransport
 from headrace.rest.worker_resources import Exposition, health_router, logger_router, plugin_router, root_router
+from headrace.rest.workers import ClusterWorkers
 from headrace.runtime.doctor import Doctor
 from headrace.runtime.worker.connector_directory import ConnectorDirectory
 from headrace.runtime.worker.health import WorkerHealth
@@ -56,6 +57,7 @@ def create_app(parts: WorkerParts) -> FastAPI:
     )
     worker, herder, forwarder = parts.worker, parts.herder, Forwarder(parts.worker.config)
     cluster_tables = ClusterTables(herder, forwarder)
+    cluster_workers = ClusterWorkers(worker, herder, forwarder)
     connector_stages = ConnectorStages(herder, forwarder, worker.worker_id, parts.flows)
     connector_doctor = ConnectorDoctor(worker, herder, parts.doctor)
     routers = [
@@ -67,13 +69,14 @@ def create_app(parts: WorkerParts) -> FastAPI:
         tables.router(herder, cluster_tables, forwarder),
         doctor.router(connector_doctor),
         stages.router(connector_stages),
+        workers.router(cluster_workers),
         plugin_router(herder),
         preview.router(worker, herder),
     ]
     if worker.config.serves_loggers:
         routers.append(logger_router(herder))
     _install(app, worker, forwarder, routers)
-    Console(worker, herder, cluster_tables, connector_stages, connector_doctor).install(app)
+    Console(worker, herder, cluster_tables, connector_stages, cluster_workers, connector_doctor).install(app)
     openapi.install(app)
     return app
 

@@ -119,6 +119,12 @@ SCHEMAS: Mapping[str, Json] = {
             "busy_threads": _map(_RATE),
         }
     ),
+    "WorkerInfo": _object(
+        {
+            **{"worker_id": _TEXT, "version": _TEXT, "leader": _FLAG, "tasks": _NUMBER, "waits_for": _NULLABLE},
+            "memory": _object({"used_bytes": _NUMBER, "available_bytes": _NUMBER}),
+        }
+    ),
     "Owner": _object({"owner": _NULLABLE, "source": _NULLABLE, "drifted": {"type": ["boolean", "null"]}}),
     "Diagnosis": _object(
         {
@@ -255,6 +261,11 @@ OPERATIONS: Mapping[str, RestOperation] = {
         Tag.WORKER,
         "Whether the worker answers requests and Spark runs",
         {status: (text, _PROBE) for status, text in ((200, "Ready"), (503, "Not ready; message contains why"))},
+    ),
+    "get /workers": RestOperation(
+        Tag.WORKER,
+        "This worker and the others that have tasks, with their memory",
+        {200: ("Workers", _list(_ref("WorkerInfo")))},
     ),
     "get /metrics": RestOperation(Tag.WORKER, "Metrics for Prometheus", {200: ("Text exposition", {})}),
     "get /connectors": RestOperation(

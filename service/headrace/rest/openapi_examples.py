@@ -182,6 +182,18 @@ ANSWERS: Mapping[str, Mapping[int, Any]] = {
         200: {"status": "ready", "message": ""},
         503: {"status": "not ready", "message": "Spark: STARTING"},
     },
+    "get /workers": {
+        200: [
+            {
+                "worker_id": _WORKER,
+                "version": _VERSION,
+                "leader": True,
+                "tasks": 1,
+                "waits_for": None,
+                "memory": {"used_bytes": 2_147_483_648, "available_bytes": 4_294_967_296},
+            }
+        ]
+    },
     "get /metrics": {
         200: 'headrace_lag_records{connector="shop",task="0",topic="shop.public.orders",partition="0"} 120\n'
     },

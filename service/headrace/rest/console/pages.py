@@ -27,6 +27,7 @@ from headrace.rest.console import views
 from headrace.rest.console.rendering import FOLDER, Parts, Renderer, role_of
 from headrace.rest.doctor import ConnectorDoctor
 from headrace.rest.stages import ConnectorStages
+from headrace.rest.workers import ClusterWorkers
 from headrace.runtime.worker.herder import Herder
 from headrace.runtime.worker.worker import Worker
 
@@ -44,6 +45,7 @@ class Console:
         herder: Herder,
         tables: ClusterTables,
         stages: ConnectorStages,
+        workers: ClusterWorkers,
         doctor: ConnectorDoctor,
     ) -> None:
         self._worker = worker
@@ -51,6 +53,7 @@ class Console:
         self._herder = herder
         self._tables = tables
         self._stages = stages
+        self._workers = workers
         self._renderer = Renderer(worker)
 
     def install(self, app: FastAPI) -> None:
@@ -66,7 +69,8 @@ class Console:
 
     def _overview(self, routes: APIRouter) -> None:
         async def look(request: Request) -> Parts:
-            return {"overview": views.overview(await self._statuses(), await self._tables.all(request))}
+            tables, workers = await self._tables.all(request), await self._workers.all(request)
+            return {"overview": views.overview(await self._statuses(), tables, workers)}
 
         self._renderer.add_events(routes, "", look)
 

@@ -1,4 +1,7 @@
-"""What the pages show, from the documents of the REST API. Pure."""
+"""What the pages show, from the documents of the REST API. Pure.
+
+Tests: ``tests/rest/test_console.py``, ``tests/rest/test_stages.py``.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from headrace.core.connect.config_def import ConfigDef, Importance, Type
 from headrace.core.connect.connector_plan import without_secrets
 from headrace.core.connect.problems import age_text, parts, problems
 from headrace.core.connect.status import worst_first
+from headrace.runtime.worker.memory_plan import MEBIBYTE
 
 Json = Mapping[str, Any]
 
@@ -27,13 +31,15 @@ def age(seconds: float | None) -> str:
     return "unknown" if seconds is None else age_text(seconds)
 
 
-def overview(connectors: Mapping[str, Json], tables: Sequence[Json]) -> Json:
-    """Return counts by state (failed ones first), problems, the stalest tables, and the connectors, worst first."""
+def overview(connectors: Mapping[str, Json], tables: Sequence[Json], workers: Sequence[Json]) -> Json:
+    """Return counts by state (failed ones first), problems, the stalest tables, and the connectors, worst first.
+
+    ``workers`` have their memory in mebibytes.
+    """
     every = list(problems(connectors, tables))
     troubled = Counter(problem.connector for problem in every)
     tables_of = Counter(table["connector"] for table in tables)
     of_parts = list(parts(connectors))
-    workers = Counter(part["worker_id"] for (_, task), part in of_parts if task)
     known = [table for table in tables if table["freshness_seconds"] is not None]
     stalest = sorted(known, key=lambda table: -table["freshness_seconds"])[:_STALEST]
     listed = [
@@ -59,7 +65,10 @@ def overview(connectors: Mapping[str, Json], tables: Sequence[Json]) -> Json:
         "stalest": stalest,
         "connectors": listed[:MOST_SHOWN],
         "more_connectors": max(0, len(listed) - MOST_SHOWN),
-        "workers": sorted(workers.items()),
+        "workers": [
+            {**worker, "memory": {name: size // MEBIBYTE for name, size in worker["memory"].items()}}
+            for worker in workers
+        ],
     }
 
 

@@ -84,6 +84,11 @@ class Cluster:
         """The generation of the assignment in force, 0 before the first."""
         return self._assignment.generation if self._assignment else 0
 
+    @property
+    def task_count(self) -> int:
+        """The number of tasks that are assigned to this worker."""
+        return len(self._assignment.tasks) if self._assignment else 0
+
     def owns(self, connector: str, task_number: int) -> bool:
         return self._assignment is not None and (connector, task_number) in self._assignment.tasks
 

@@ -90,6 +90,17 @@ def available_memory() -> int:
     return min(limits)
 
 
+def used_memory(process: int | None = None) -> int:
+    """The resident bytes of this process and of those that it has started, such as Spark's JVM; 0 outside of Linux."""
+    folder = Path("/proc", "self" if process is None else str(process))
+    try:
+        pages = int((folder / "statm").read_text(encoding="ascii").split()[1])
+        children = [int(number) for file in folder.glob("task/*/children") for number in file.read_text().split()]
+    except (OSError, ValueError, IndexError):  # it has just ended
+        return 0
+    return pages * os.sysconf("SC_PAGE_SIZE") + sum(map(used_memory, children))
+
+
 def _limit_files(own_cgroups: Path) -> Iterator[Path]:
     """The files with the limits of the process's cgroup and of all above it; a container sees its own as the root."""
     try:

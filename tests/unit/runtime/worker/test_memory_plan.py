@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from headrace.runtime.worker.memory_plan import LEAST_BYTES, MEBIBYTE, available_memory, memory_plan
+import subprocess
+import sys
+
+from headrace.runtime.worker.memory_plan import LEAST_BYTES, MEBIBYTE, available_memory, memory_plan, used_memory
 
 GIBIBYTE = 1024 * MEBIBYTE
 
@@ -34,3 +37,16 @@ def test_the_option_decides() -> None:
 def test_the_available_memory_is_positive() -> None:
     """The available memory of this process is larger than 100 MiB, with or without a limit of a container."""
     assert available_memory() > 100 * MEBIBYTE
+
+
+def test_the_memory_of_processes_that_were_started_counts() -> None:
+    """Spark's JVM is one."""
+    alone = used_memory()
+    program = f"data = b'x' * {64 * MEBIBYTE}; print(len(data), flush=True); input()"
+    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        assert used_memory() - alone > 60 * MEBIBYTE
+        child.communicate(b"\n")
+    assert used_memory() - alone < 60 * MEBIBYTE
+    assert used_memory(child.pid) == 0
