@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.util import find_spec
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -10,6 +12,8 @@ from pyiceberg.table import StaticTable
 from support.fix_spark import Warehouse
 from support.lake.lake_harness import ITEM, Row, apply, item
 from support.lake.spark_harness import IcebergHarness
+
+from headrace.core.tables.table_queries import TablePlace, table_queries
 
 pytestmark = pytest.mark.spark
 
@@ -42,3 +46,28 @@ def test_spark_and_pyiceberg_read_updates_and_deletes(
     assert {file.suffix for file in folder.glob("data/[!.]*-deletes.*")} == DELETE_FILES[version]
     assert _names(warehouse.sql(f"SELECT * FROM lake.shop.`{name}`")) == expected
     assert _names(StaticTable.from_metadata(str(folder)).scan().to_arrow()) == expected
+    place = TablePlace("iceberg", "lake", "shop", name, {}, str(warehouse.path))
+    texts = {query.engine: query.text for query in table_queries(place)}
+    assert _names(warehouse.sql(texts["Spark"])) == expected
+    assert _names(_value(texts["PyIceberg"])) == expected
+    if version == 3 and find_spec("duckdb"):  # make soak installs requirements/readers.txt
+        assert _names(_by_duckdb(texts["DuckDB"])) == expected
+
+
+def _value(text: str) -> pa.Table:
+    """The value of the last line of a text in Python, which is run as it is."""
+    *lines, last = text.splitlines()
+    names: dict[str, Any] = {}
+    exec("\n".join(lines), names)  # noqa: S102 - what people copy has to run
+    table: pa.Table = eval(last, names)  # noqa: S307 - as above
+    return table
+
+
+def _by_duckdb(text: str) -> pa.Table:
+    import duckdb
+    from duckdb_extensions import import_extension
+
+    with duckdb.connect() as connection:
+        for name in ("avro", "iceberg"):
+            import_extension(name, con=connection)
+        return connection.execute(text).to_arrow_table()

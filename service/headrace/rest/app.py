@@ -9,15 +9,16 @@ from fastapi import APIRouter, FastAPI
 from fastapi_offline import FastAPIOffline
 
 from headrace import __version__
-from headrace.rest import access, connectors, doctor, errors, openapi, preview, stages, tables, workers
+from headrace.rest import access, connectors, doctor, errors, openapi, preview, stages, table_queries, tables, workers
 from headrace.rest.access import CrossSiteProtection
 from headrace.rest.authentication import Audit, Authentication, Credentials
 from headrace.rest.cluster_tables import ClusterTables
 from headrace.rest.connectors_as_code import directory_router, owner_router
-from headrace.rest.console.pages import Console
+from headrace.rest.console.pages import Console, Documents
 from headrace.rest.doctor import ConnectorDoctor
 from headrace.rest.route import Forwarder
 from headrace.rest.stages import ConnectorStages, Flows
+from headrace.rest.table_queries import TableQueries
 from headrace.rest.transport import ConnectTransport
 from headrace.rest.worker_resources import Exposition, health_router, logger_router, plugin_router, root_router
 from headrace.rest.workers import ClusterWorkers
@@ -57,6 +58,7 @@ def create_app(parts: WorkerParts) -> FastAPI:
     )
     worker, herder, forwarder = parts.worker, parts.herder, Forwarder(parts.worker.config)
     cluster_tables = ClusterTables(herder, forwarder)
+    queries = TableQueries(worker, herder)
     cluster_workers = ClusterWorkers(worker, herder, forwarder)
     connector_stages = ConnectorStages(herder, forwarder, worker.worker_id, parts.flows)
     connector_doctor = ConnectorDoctor(worker, herder, parts.doctor)
@@ -70,13 +72,15 @@ def create_app(parts: WorkerParts) -> FastAPI:
         doctor.router(connector_doctor),
         stages.router(connector_stages),
         workers.router(cluster_workers),
+        table_queries.router(queries),
         plugin_router(herder),
         preview.router(worker, herder),
     ]
     if worker.config.serves_loggers:
         routers.append(logger_router(herder))
     _install(app, worker, forwarder, routers)
-    Console(worker, herder, cluster_tables, connector_stages, cluster_workers, connector_doctor).install(app)
+    documents = Documents(cluster_tables, connector_stages, cluster_workers, queries, connector_doctor)
+    Console(worker, herder, documents).install(app)
     openapi.install(app)
     return app
 

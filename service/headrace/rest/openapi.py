@@ -376,6 +376,16 @@ OPERATIONS: Mapping[str, RestOperation] = {
     "get /connectors/{name}/tables/{table}": RestOperation(
         Tag.TABLES, "State, freshness and waiting changes of a table", {200: ("Table", _ref("TableReport"))}
     ),
+    "get /connectors/{name}/tables/{table}/queries": RestOperation(
+        Tag.TABLES,
+        "How to query a table in several engines, according to its format and catalog; without credentials",
+        {
+            200: (
+                "Queries; no text if an engine cannot",
+                _list(_object(dict.fromkeys(("engine", "text", "note"), _TEXT))),
+            )
+        },
+    ),
     "get /tables": RestOperation(
         Tag.TABLES,
         "The tables of all connectors, on all workers: failed ones first, then those that are retried, then the least "

@@ -221,6 +221,15 @@ ANSWERS: Mapping[str, Mapping[int, Any]] = {
     "get /connectors/{name}/tables": {200: [_TABLE]},
     "get /connectors/{name}/tables/{table}": {200: _TABLE},
     "get /connectors/{name}/stages": {200: [_FLOW]},
+    "get /connectors/{name}/tables/{table}/queries": {
+        200: [
+            {
+                "engine": "Trino",
+                "text": 'SELECT * FROM "lake"."shop"."shop_public_orders"',
+                "note": "In a catalog lake of the Iceberg connector for the same catalog as the worker's",
+            }
+        ]
+    },
     "get /connectors/{name}/doctor": {200: _DIAGNOSIS},
     "get /connectors-directory": {200: _DIRECTORY},
     "get /connector-plugins": {

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from dataclasses import dataclass
 
 from fastapi import APIRouter, FastAPI, Request, Response
 from starlette.staticfiles import StaticFiles
@@ -27,6 +28,7 @@ from headrace.rest.console import views
 from headrace.rest.console.rendering import FOLDER, Parts, Renderer, role_of
 from headrace.rest.doctor import ConnectorDoctor
 from headrace.rest.stages import ConnectorStages
+from headrace.rest.table_queries import TableQueries
 from headrace.rest.workers import ClusterWorkers
 from headrace.runtime.worker.herder import Herder
 from headrace.runtime.worker.worker import Worker
@@ -36,24 +38,24 @@ _CONNECTORS_AT_ONCE = 100
 _NOT_FOUND = "Not found"
 
 
+@dataclass(frozen=True, slots=True)
+class Documents:
+    """What answers the requests of the REST API that the pages show, beside the herder."""
+
+    tables: ClusterTables
+    stages: ConnectorStages
+    workers: ClusterWorkers
+    queries: TableQueries
+    doctor: ConnectorDoctor
+
+
 class Console:
     """The pages of a worker, which show the complete cluster."""
 
-    def __init__(
-        self,
-        worker: Worker,
-        herder: Herder,
-        tables: ClusterTables,
-        stages: ConnectorStages,
-        workers: ClusterWorkers,
-        doctor: ConnectorDoctor,
-    ) -> None:
+    def __init__(self, worker: Worker, herder: Herder, documents: Documents) -> None:
         self._worker = worker
-        self._doctor = doctor
         self._herder = herder
-        self._tables = tables
-        self._stages = stages
-        self._workers = workers
+        self._documents = documents
         self._renderer = Renderer(worker)
 
     def install(self, app: FastAPI) -> None:
@@ -69,7 +71,7 @@ class Console:
 
     def _overview(self, routes: APIRouter) -> None:
         async def look(request: Request) -> Parts:
-            tables, workers = await self._tables.all(request), await self._workers.all(request)
+            tables, workers = await self._documents.tables.all(request), await self._documents.workers.all(request)
             return {"overview": views.overview(await self._statuses(), tables, workers)}
 
         self._renderer.add_events(routes, "", look)
@@ -106,8 +108,8 @@ class Console:
             status = entities.connector_state_info(self._herder.status(name))
             return {
                 "connector": views.connector(status),
-                "flow": views.flow(await self._stages.of(name, request)),
-                "tables": views.tables_of_connector(name, await self._tables.of(name, request), wanted),
+                "flow": views.flow(await self._documents.stages.of(name, request)),
+                "tables": views.tables_of_connector(name, await self._documents.tables.of(name, request), wanted),
             }
 
         self._renderer.add_events(routes, "/connectors/{name}", look)
@@ -135,7 +137,7 @@ class Console:
         async def page(name: str, request: Request) -> Response:
             """Show the findings of one check; it queries the database, so it is not repeated."""
             try:
-                diagnosis = await self._doctor.diagnose(name)
+                diagnosis = await self._documents.doctor.diagnose(name)
             except RestError as error:
                 return self._renderer.problem(request, _NOT_FOUND, error)
             shown = {"title": f"Doctor of {name}", "name": name, "diagnosis": diagnosis}
@@ -144,7 +146,7 @@ class Console:
     def _table(self, routes: APIRouter) -> None:
         async def look(request: Request) -> Parts:
             name, table = request.path_params["name"], request.path_params["table"]
-            for document in await self._tables.of(name, request):
+            for document in await self._documents.tables.of(name, request):
                 if document["table"] == table:
                     return {"table": document}
             raise RestError(f"Connector {name} has no table {table} at present", 404)
@@ -154,8 +156,8 @@ class Console:
         @routes.get("/connectors/{name}/tables/{table}")
         async def page(name: str, table: str, request: Request) -> Response:
             try:
-                self._herder.config(name)
+                queries = self._documents.queries.of(name, table)
             except RestError as error:
                 return self._renderer.problem(request, _NOT_FOUND, error)
-            shown = {"title": table, "name": name, "table": table}
+            shown = {"title": table, "name": name, "table": table, "queries": queries}
             return await self._renderer.live_page(request, "table.html", look, shown)
