@@ -37,6 +37,7 @@ OTHERS = {"doctor": "/ui/connectors/shop/doctor", "new-connector": "/ui/new-conn
 LOADED = ".state.failed, .finding, #errors li"
 """What a page shows when it is complete, in the state of the tests."""
 DATABASE = {f"reselect.database.{name}": "shop" for name in ("hostname", "user", "password", "dbname")}
+expect.set_options(timeout=20_000)  # a busy machine makes a worker look less often
 WIDTHS = (390, 1024, 1600)
 HOSTILE = "<img src=x onerror=alert(1)>"
 
