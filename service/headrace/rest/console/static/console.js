@@ -29,6 +29,10 @@ if (chart) {
   const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const points = [[], [], []]; // times, seconds behind, target
   const axis = { stroke: color("--text"), grid: { stroke: color("--line") }, ticks: { stroke: color("--line") } };
+  const shownTimes = () => { // at least two minutes; for a single point uPlot would show years
+    const now = points[0].at(-1) ?? Date.now() / 1000;
+    return [Math.min(points[0][0] ?? now, now - 120), now];
+  };
   const size = () => ({ width: chart.clientWidth, height: 220 });
   const plot = new uPlot({
     ...size(),
@@ -37,7 +41,7 @@ if (chart) {
       { label: "behind, s", stroke: color("--link"), width: 2, spanGaps: false },
       { label: "target, s", stroke: color("--warn"), dash: [6, 4] },
     ],
-    scales: { x: { range: (_, least, most) => [Math.min(least, most - 120), most] }, y: { range: (_, least, most) => [0, Math.max(most || 0, 1) * 1.1] } },
+    scales: { x: { range: shownTimes }, y: { range: (_, least, most) => [0, Math.max(most || 0, 1) * 1.1] } },
     axes: [axis, { ...axis, label: "seconds" }],
     cursor: { drag: { x: false, y: false } },
   }, points, chart);
