@@ -224,9 +224,10 @@ ANSWERS: Mapping[str, Mapping[int, Any]] = {
     "get /connectors/{name}/tables/{table}/queries": {
         200: [
             {
-                "engine": "Trino",
-                "text": 'SELECT * FROM "lake"."shop"."shop_public_orders"',
-                "note": "In a catalog lake of the Iceberg connector for the same catalog as the worker's",
+                "engine": "PyIceberg",
+                "text": "from pyiceberg.table import StaticTable\n\n"
+                "StaticTable.from_metadata('/warehouse/shop/shop_public_orders').scan().to_arrow()",
+                "note": "",
             }
         ]
     },
