@@ -182,9 +182,9 @@ class TaskSensors:
         now = self.clock()
         return {
             "lag_records": sum(self.lag().values()),
-            "records_read_per_second": round(self.rate("sink_record_read", now), 3),
+            "records_read_per_second": round(self.rate(declared.RECORDS_READ, now), 3),
             "rows_reselected_per_second": round(self.reselected.rate(now), 3),
-            "changes_written_per_second": round(self.rate("sink_record_send", now), 3),
+            "changes_written_per_second": round(self.rate(declared.RECORDS_SENT, now), 3),
             "busy_threads": {stage: round(threads, 4) for stage, threads in sorted(self.stages.busy().items())},
         }
 
