@@ -37,6 +37,7 @@ examples:
 environment: HEADRACE_URL (--url), HEADRACE_USER (--user), HEADRACE_PASSWORD, HEADRACE_TOKEN (bearer token)
 
 After the cause of a failed table is gone, restart it: curl -X POST $HEADRACE_URL/connectors/shop/tables/TABLE/restart
+Stop one table and continue it later: curl -X PUT $HEADRACE_URL/connectors/shop/tables/TABLE/pause (or .../resume)
 All that has failed: curl -X POST "$HEADRACE_URL/connectors/shop/restart?includeTasks=true&onlyFailed=true"
 
 exit status: 0 no connector, task or table has failed; 1 something has failed; 2 the command could not work (usage, a

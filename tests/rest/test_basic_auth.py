@@ -36,6 +36,8 @@ REQUESTS = {
         ("POST", "/connectors/shop/restart?includeTasks=true"),
         ("POST", "/connectors/shop/tasks/0/restart"),
         ("POST", "/connectors/shop/tables/public.orders/restart/"),
+        ("PUT", "/connectors/shop/tables/public.orders/pause"),
+        ("PUT", "/connectors/shop/tables/public.orders/resume"),
         ("PATCH", "/connectors/shop/offsets"),
         ("DELETE", "/connectors/shop/offsets"),
     ],

@@ -97,6 +97,9 @@ async def test_tables_of_all_workers_are_listed_and_restarted(cluster: Cluster) 
     for table in tables:
         assert (await cluster.operator.post(f"{path}/{table}/restart")).status_code == 204
         assert (await cluster.reader.post(f"{path}/{table}/restart")).status_code == 403
+        for verb in ("pause", "resume"):
+            assert (await cluster.operator.put(f"{path}/{table}/{verb}")).status_code == 202
+            assert (await cluster.reader.put(f"{path}/{table}/{verb}")).status_code == 403
 
 
 async def test_every_worker_refuses_callers_alike(cluster: Cluster) -> None:

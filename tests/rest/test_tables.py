@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 from support.fix_asyncio import eventually
-from support.rest.worker_api import Api, failed_table, leader_and_follower, table_report
+from support.rest.worker_api import SHOP, Api, failed_table, leader_and_follower, table_report
 
+from headrace.core.connect.config_state import paused_tables_record
 from headrace.core.connect.lifecycle import TableState
 from headrace.core.connect.status import LastBatch, TableReport, TableStatus
 from headrace.core.model.errors import Fatal
@@ -104,6 +105,100 @@ async def test_a_stopped_connector_has_nothing_to_restart(api: Api) -> None:
     await api.until("RUNNING", "RUNNING")
     await api.call("PUT", "/connectors/shop/stop")
     assert (await api.call("POST", "/connectors/shop/tables/items/restart")).status == 409
+
+
+async def test_a_table_is_paused_and_resumed(api: Api) -> None:
+    """Its task learns of it, with the topics; both requests may be repeated, and unknown tables are 404."""
+    await api.create()
+    await api.until("RUNNING", "RUNNING")
+    task, path = api.tasks.tasks["shop-0"], "/connectors/shop/tables"
+    task.tables = [table_report("items"), table_report("orders")]
+    for _ in range(2):
+        assert (await api.call("PUT", f"{path}/items/pause")).status == 202
+        await eventually(lambda: [each.topics for each in task.paused_tables.values()] == [("shop.items",)])
+    assert (await api.call("PUT", f"{path}/orders/pause")).status == 202
+    for verb in ("pause", "resume"):
+        await api.call("PUT", f"/connectors/shop/{verb}")
+    await api.call("PUT", "/connectors/shop/config", {**SHOP, "batch.linger.ms": "5"})
+    await eventually(lambda: api.tasks.tasks["shop-0"] is not task)
+    task = api.tasks.tasks["shop-0"]
+    task.tables = [table_report("items"), table_report("orders")]
+    await eventually(lambda: task.paused_tables.keys() == {"items", "orders"})
+    await api.call("POST", "/connectors/shop/restart?includeTasks=true")
+    await eventually(lambda: api.tasks.tasks["shop-0"] is not task)
+    task = api.tasks.tasks["shop-0"]
+    await eventually(lambda: task.paused_tables.keys() == {"items", "orders"})
+    for _ in range(2):
+        task.tables = [table_report("items"), table_report("orders")]
+        assert (await api.call("PUT", f"{path}/items/resume")).status == 202
+        await eventually(lambda: task.paused_tables.keys() == {"orders"})
+    for verb in ("pause", "resume"):
+        answer = await api.call("PUT", f"{path}/no/{verb}")
+        assert (answer.status, "GET /connectors/shop/tables" in answer.json()["message"]) == (404, True)
+        assert (await api.call("PUT", f"/connectors/nobody/tables/items/{verb}")).status == 404
+
+
+async def test_a_quiet_table_is_paused_by_the_name_of_its_topic(api: Api) -> None:
+    """It has had no change since its task started, or its connector is stopped: no task reports it."""
+    await api.create()
+    await api.until("RUNNING", "RUNNING")
+    await api.call("PUT", "/connectors/shop/stop")
+    assert (await api.call("PUT", "/connectors/shop/tables/shop_public_items/pause")).status == 202
+    paused = api.worker.configs.state.paused_tables("shop")
+    assert {name: table.topics for name, table in paused.items()} == {"shop_public_items": ("shop.public.items",)}
+    await api.call("PUT", "/connectors/shop/resume")
+    await eventually(lambda: api.tasks.tasks["shop-0"].paused_tables == paused)
+    await api.create("named", **{"collection.name.format": "${source.table}"})
+    assert (await api.call("PUT", "/connectors/named/tables/items/pause")).status == 404, "its topic is not known"
+
+
+async def test_a_table_that_shares_its_topics_with_a_paused_one(api: Api) -> None:
+    """The topics of both are not read, so a resume of the other one says which table to resume."""
+    await api.create()
+    await api.until("RUNNING", "RUNNING")
+    both = [replace(table_report(name), topics=["shop.all"]) for name in ("items", "orders")]
+    api.tasks.tasks["shop-0"].tables = both
+    assert (await api.call("PUT", "/connectors/shop/tables/items/pause")).status == 202
+    answer = await api.call("PUT", "/connectors/shop/tables/orders/resume")
+    assert (answer.status, "items" in answer.json()["message"]) == (409, True)
+    assert (await api.call("PUT", "/connectors/shop/tables/items/resume")).status == 202
+    assert (await api.call("PUT", "/connectors/shop/tables/orders/resume")).status == 202
+
+
+async def test_a_pause_outlives_the_worker_and_not_the_connector() -> None:
+    """A connector of the same name begins without, also if an earlier release removed the one before."""
+    first = Api()
+    await first.worker.start()
+    await first.create()
+    await first.until("RUNNING", "RUNNING")
+    first.tasks.tasks["shop-0"].tables = [table_report("items")]
+    await first.call("PUT", "/connectors/shop/tables/items/pause")
+    await first.worker.stop()
+    second = Api(first.stores)
+    await second.worker.start()
+    await second.until("RUNNING", "RUNNING")
+    assert second.tasks.tasks["shop-0"].paused_tables.keys() == {"items"}
+    earlier, paused = second.tasks.tasks["shop-0"], second.worker.configs.state.paused_tables("shop")
+    await second.call("DELETE", "/connectors/shop")
+    assert second.worker.configs.state.paused_tables("shop") == {}
+    await second.stores.configs.append([paused_tables_record("shop", paused)])
+    await second.create()
+    await eventually(lambda: second.tasks.tasks["shop-0"] is not earlier)
+    await second.until("RUNNING", "RUNNING")
+    assert second.tasks.tasks["shop-0"].paused_tables == {}
+    await second.worker.stop()
+
+
+async def test_a_paused_table_of_a_task_that_does_not_run(api: Api) -> None:
+    """The status of the task has it, without an error."""
+    await api.create()
+    await api.until("RUNNING", "RUNNING")
+    paused = TableStatus("items", TableState.PAUSED, "paused", 1_700_000_000.0, None, ("shop.items",))
+    api.worker.statuses.put_tables("shop", 0, [paused])
+    (items,) = (await api.call("GET", "/connectors/shop/tables")).json()
+    assert (items["state"], items["topics"], "last_error" in items) == ("PAUSED", ["shop.items"], False)
+    (task,) = (await api.status())["tasks"]
+    assert (task["state"], [each["state"] for each in task["tables"]]) == ("RUNNING", ["PAUSED"])
 
 
 @dataclass
@@ -277,3 +372,8 @@ async def test_workers_ask_each_other() -> None:
         assert (await follower.call("POST", f"{path}/restart")).status == 204
         assert leader.tasks.tasks[theirs].calls[-1] == f"restart table_{theirs}"
         assert (await follower.call("POST", "/connectors/shop/tables/no/restart")).status == 404
+        assert (await follower.call("PUT", f"{path}/pause")).status == 202
+        for api in (leader, follower):  # the task may move
+            (task,) = api.tasks.tasks.values()
+            await eventually(lambda task=task: task.paused_tables.keys() == {f"table_{theirs}"})
+        assert (await follower.call("PUT", "/connectors/shop/tables/no/pause")).status == 404

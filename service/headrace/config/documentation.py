@@ -23,6 +23,13 @@ from headrace.core.connect.config_def import ConfigDef, ConfigKey
 from headrace.core.connect.lifecycle import CONNECTOR, LAKE_TABLE, TASK, Event, State, TableEvent
 from headrace.core.model.errors import POLICY
 
+_PAUSED_TABLES = """\
+A table is `PAUSED` while [it](operations.md#pause-one-table) or its connector is paused, and no write of the table is
+in progress. A resume of the one does not lift the pause of the other. A failed table stays `FAILED` during a pause and
+after it: only a restart of the table, its task or the worker ends that. If the pause still applies then, the table is
+`PAUSED`. A table that is retried when it is paused is `RUNNING` after the resume, and is written with the next attempt.
+"""
+
 _MADE = "<!-- Made from the code by `python -m headrace.config`; edit it there. -->\n"
 _DELETED = "deleted"
 _State = TypeVar("_State", bound=StrEnum)
@@ -115,6 +122,7 @@ def states() -> str:
         "The state of one table while its task is `RUNNING` or `PAUSED` ([failures of one "
         "table](guarantees.md#failures-of-one-table)).\n",
         *_state_table(LAKE_TABLE, TableEvent),
+        _PAUSED_TABLES,
     ]
     return "\n".join(parts).rstrip() + "\n"
 

@@ -42,7 +42,7 @@ class Role(IntEnum):
 
 _READING = ("GET", "HEAD", "OPTIONS")
 _OPERATIONS = (
-    ("PUT", r"/connectors/[^/]+/(?:pause|resume|stop|topics/reset)"),
+    ("PUT", r"/connectors/[^/]+/(?:pause|resume|stop|topics/reset|tables/[^/]+/(?:pause|resume))"),
     ("POST", r"/connectors/[^/]+/(?:restart|tasks/[^/]+/restart|tables/[^/]+/restart)"),
     ("PATCH", r"/connectors/[^/]+/offsets"),
     ("DELETE", r"/connectors/[^/]+/offsets"),

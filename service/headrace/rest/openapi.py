@@ -402,6 +402,14 @@ OPERATIONS: Mapping[str, RestOperation] = {
         "What will go wrong with the connector, the worst first: checks its topics and source database",
         {200: ("Diagnosis", _ref("Diagnosis"))},
     ),
+    "put /connectors/{name}/tables/{table}/pause": RestOperation(
+        Tag.TABLES,
+        "Pause a table: neither read nor write it until it is resumed; the other tables continue",
+        {202: (_DONE, None)},
+    ),
+    "put /connectors/{name}/tables/{table}/resume": RestOperation(
+        Tag.TABLES, "Resume a paused table, where it stopped", {202: (_DONE, None)}
+    ),
     "post /connectors/{name}/tables/{table}/restart": RestOperation(
         Tag.TABLES,
         "Restart a table: open it again, and read again what it does not have",

@@ -82,8 +82,10 @@ class Forwarder:
 
         A worker that does not know the resource has nothing. Raises RestError 409 if a worker does not answer.
         """
-        if is_forwarded(request.scope):
-            return []
+        return [] if is_forwarded(request.scope) else await self.lists(request, path, workers)
+
+    async def lists(self, request: Request, path: str, workers: Collection[str]) -> list[dict[str, Any]]:
+        """As ``collect``, also for a request of another worker: ``path`` must not request its own answer again."""
         documents: list[dict[str, Any]] = []
         for answer in await asyncio.gather(*(self.get(request, worker, path) for worker in workers)):
             if answer.status == HTTPStatus.OK:

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
 from headrace.core.model.errors import RestError
-from headrace.rest.cluster_tables import ClusterTables
+from headrace.rest.cluster_tables import ClusterTables, unknown_table
 from headrace.rest.route import ConnectRoute, Forwarder, is_forwarded
 from headrace.runtime.worker.cluster import RequestTargetError
 from headrace.runtime.worker.herder import Herder
@@ -30,7 +30,17 @@ def router(herder: Herder, tables: ClusterTables, forwarder: Forwarder) -> APIRo
         for document in await tables.of(name, request):
             if document["table"] == table:
                 return JSONResponse(document)
-        raise _unknown_table(name, table)
+        raise unknown_table(name, table)
+
+    @routes.put("/connectors/{name}/tables/{table}/pause")
+    async def pause_table(name: str, table: str, request: Request) -> Response:
+        await herder.pause_table(name, table, await tables.topics(name, table, request))
+        return Response(status_code=HTTPStatus.ACCEPTED)
+
+    @routes.put("/connectors/{name}/tables/{table}/resume")
+    async def resume_table(name: str, table: str, request: Request) -> Response:
+        await herder.resume_table(name, table, await tables.topics(name, table, request))
+        return Response(status_code=HTTPStatus.ACCEPTED)
 
     @routes.post("/connectors/{name}/tables/{table}/restart")
     async def restart_table(name: str, table: str, request: Request) -> Response:
@@ -43,10 +53,6 @@ def router(herder: Herder, tables: ClusterTables, forwarder: Forwarder) -> APIRo
             answer = await forwarder.forward(request, RequestTargetError(worker))
             if answer.status_code != HTTPStatus.NOT_FOUND:
                 return answer
-        raise _unknown_table(name, table)
+        raise unknown_table(name, table)
 
     return routes
-
-
-def _unknown_table(name: str, table: str) -> RestError:
-    return RestError(f"Connector {name} has no table {table}; GET /connectors/{name}/tables lists its tables", 404)

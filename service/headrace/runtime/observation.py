@@ -95,7 +95,7 @@ class Observer:
         """Receive tables whose topics are now assigned to another task."""
 
     def on_blocked_tables(self, blocked: Sequence[TableStatus]) -> None:
-        """Receive the tables that are retried or have failed. The task's other tables run."""
+        """Receive the tables that are retried, have failed or are paused alone. The task's other tables run."""
 
 
 class StateObserver:

@@ -12,6 +12,7 @@ from properties.source_database.scenario import Death, chance
 from properties.source_database.virtual_time import Killed
 
 from headrace.core.batch.held_halves import HALF_TIMEOUT_BEHIND
+from headrace.core.connect.paused_tables import PausedTable
 from headrace.core.model.actions import Actions
 from headrace.core.model.errors import Fenced
 from headrace.core.model.events import RowVersion
@@ -37,6 +38,9 @@ FIRST_WAITS = (6.0, 12.0, 20.0)
 """Seconds before the first chunk of a partition, while it counts as unread."""
 PAUSES = (1.0, 1.0, 1.0, 70.0)
 """Seconds for which a task is paused. The waits of halves begin again after a pause."""
+
+TABLE_PAUSES = (1.0, 6.0, 20.0)
+"""Seconds for which one table is paused."""
 
 
 class Fate:
@@ -262,11 +266,22 @@ class ScriptedFeed:
                 await asyncio.sleep(PAUSES[pause // 100 % len(PAUSES)])
                 await self._life.task.resume()
                 began = loop.time()
+            pause = chance(scenario, *uid, self._life.number, 19)
+            if pause % 100 < scenario.pace.pauses:
+                self._pause_table(poll[-1][-1].topic, TABLE_PAUSES[pause // 100 % len(TABLE_PAUSES)])
             stall = chance(scenario, *uid, self._life.number, 5)
             await asyncio.sleep(STALLS[stall // 100 % len(STALLS)] if stall % 100 < scenario.pace.stall else 0)
             if any(moved in chunks for moved in scenario.moves):
                 return True
         return False
+
+    def _pause_table(self, topic: str, seconds: float) -> None:
+        """Pause a table of the topic. The script waits with the next records of the topic, and all later ones."""
+        world, task = self._world, self._life.task
+        setup = world.scenario.setup
+        name = next(world.table_name(number) for number in range(setup.tables) if setup.topic(number) == topic)
+        task.set_paused_tables({name: PausedTable((topic,), 0.0)})
+        asyncio.get_running_loop().call_later(seconds, task.set_paused_tables, {})
 
     def _polls(self, begin: Mapping[tuple[str, int], int]) -> Iterator[list[list[SentRecord]]]:
         """The remaining chunks in polls, which have one chunk of a partition at most."""

@@ -22,6 +22,7 @@ from headrace.core.connect.config_def import (
     Importance,
     Type,
 )
+from headrace.core.connect.paused_tables import PausedTables
 from headrace.core.connect.status import TableReport
 from headrace.ports import EngineState, EngineStatus
 from headrace.rest.app import WorkerParts, create_app
@@ -107,6 +108,7 @@ class StandInTask:
         """Whether its start does not end."""
         self.tables: list[TableReport] = []
         """What it says of its tables."""
+        self.paused_tables: PausedTables = {}
         self.write_in_flight: asyncio.Event | None = None
         """If it is set to an event, a write ends with that."""
         self.stopped = False
@@ -144,6 +146,10 @@ class StandInTask:
     def reports(self) -> list[TableReport]:
         """The tables of the task."""
         return self.tables
+
+    def set_paused_tables(self, paused: PausedTables) -> None:
+        """Keep the paused tables."""
+        self.paused_tables = paused
 
     def restart_table(self, table: str, *, recreate: bool = False) -> bool:
         """Record the restart of a table."""

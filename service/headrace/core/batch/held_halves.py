@@ -48,7 +48,7 @@ class Progress:
     """How far the assigned partitions were read.
 
     ``caught_up`` is when (monotonic) each partition last had no record that was not read. ``stopped`` are
-    those that are not read until a table is restarted.
+    those that are not read until a table is restarted or resumed.
     """
 
     caught_up: Mapping[TopicPartition, float] = field(default_factory=dict)

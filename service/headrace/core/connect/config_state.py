@@ -2,10 +2,11 @@
 
 Keys and values are those of Kafka Connect, so that its tools can read the topic: ``connector-<n>``,
 ``target-state-<n>``, ``task-<n>-<i>``, ``commit-<n>``, and two that are requests to running workers instead of state:
-``restart-connector-<n>`` and ``logger-cluster-<l>``. ``headrace-owner-<n>`` is Headrace's own, which Connect's readers
-ignore (``connector_plan.py``). Task configurations are valid after their commit record; without
-it they are incomplete and are not returned. Compaction keeps the last record of each key at its own offset, so a commit
-may come before its connector: no record may depend on the order of keys.
+``restart-connector-<n>`` and ``logger-cluster-<l>``. Two are Headrace's own, which Connect's readers ignore:
+``headrace-owner-<n>`` (``connector_plan.py``) and ``headrace-paused-tables-<n>`` (``paused_tables.py``). Task
+configurations are valid after their commit record; without it they are incomplete and are not returned. Compaction
+keeps the last record of each key at its own offset, so a commit may come before its connector: no record may depend on
+the order of keys.
 
 Other tools write these records as well. A connector whose record is not usable exists, with the reason (``problem``),
 so that it can be seen, repaired and removed. Any other record that is not usable is refused.
@@ -20,6 +21,7 @@ from typing import Any
 
 from headrace.core.connect.connector_plan import Ownership, ownership
 from headrace.core.connect.lifecycle import State, TargetState
+from headrace.core.connect.paused_tables import PausedTables, paused_tables, paused_tables_document
 from headrace.core.connect.work import Task
 
 Config = dict[str, str]
@@ -37,7 +39,8 @@ _NAMED_OPTIONS = 5
 _ABSENT = object()
 
 _CONNECTOR, _TARGET, _TASK, _COMMIT = "connector-", "target-state-", "task-", "commit-"
-_LOGGER, _RESTART, _OWNER = "logger-cluster-", "restart-connector-", "headrace-owner-"
+_LOGGER, _RESTART = "logger-cluster-", "restart-connector-"
+_OWNER, _PAUSED_TABLES = "headrace-owner-", "headrace-paused-tables-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +62,7 @@ class RestartRequest:
 class ClusterConfigState:
     """The state after the records of a config log. ``apply`` takes them in order."""
 
-    __slots__ = ("_connectors", "_listed", "_owners", "_pending", "_problems", "_targets", "_tasks")
+    __slots__ = ("_connectors", "_listed", "_owners", "_paused", "_pending", "_problems", "_targets", "_tasks")
 
     def __init__(self) -> None:
         self._connectors: dict[str, Config] = {}
@@ -67,6 +70,7 @@ class ClusterConfigState:
         self._listed: dict[Task, None] = {}
         self._owners: dict[str, Ownership] = {}
         self._targets: dict[str, TargetState] = {}
+        self._paused: dict[str, PausedTables] = {}
         self._tasks: dict[str, list[Config]] = {}
         self._pending: dict[str, dict[int, Config]] = {}
 
@@ -96,6 +100,10 @@ class ClusterConfigState:
     def target_state(self, name: str) -> TargetState:
         """Return the connector's target state; the default is STARTED."""
         return self._targets.get(name, TargetState.STARTED)
+
+    def paused_tables(self, name: str) -> PausedTables:
+        """Return the stored tables that requests have paused; of a removed connector if ``name`` is unknown."""
+        return self._paused.get(name, {})
 
     def task_configs(self, name: str) -> list[Config]:
         """Return the committed configurations of the connector's tasks, by task number."""
@@ -129,6 +137,8 @@ class ClusterConfigState:
             return self._apply_commit(key.removeprefix(_COMMIT), document)
         if key.startswith(_OWNER):
             self._apply_owner(key.removeprefix(_OWNER), document)
+        if key.startswith(_PAUSED_TABLES):
+            return self._apply_paused_tables(key.removeprefix(_PAUSED_TABLES), document)
         return None
 
     def _apply_connector(self, name: str, value: bytes | None) -> str:
@@ -160,6 +170,13 @@ class ClusterConfigState:
             if not all(map(_is_text, owner.document().values())):
                 raise ValueError("the owner is not Unicode text")
             self._owners[name] = owner
+
+    def _apply_paused_tables(self, name: str, document: Any) -> str:
+        if document is None:
+            self._paused.pop(name, None)
+        else:
+            self._paused[name] = paused_tables(document)
+        return name
 
     def _apply_target(self, name: str, document: Any) -> str:
         if document is None:
@@ -194,11 +211,17 @@ def owner_record(name: str, owner: Ownership | None) -> KeyValue:
     return _OWNER + name, None if owner is None else _encode(owner.document())
 
 
-def removal_records(name: str, tasks: int, *, owned: bool = False) -> list[KeyValue]:
+def paused_tables_record(name: str, paused: PausedTables) -> KeyValue:
+    """Return the record of the tables that requests have paused, which removes it if there are none."""
+    return _PAUSED_TABLES + name, _encode(paused_tables_document(paused)) if paused else None
+
+
+def removal_records(name: str, tasks: int, *, owned: bool = False, has_paused_tables: bool = False) -> list[KeyValue]:
     """Return the records that remove a connector with ``tasks`` tasks and everything that is stored of it."""
     removed_tasks: list[KeyValue] = [(f"{_TASK}{name}-{number}", None) for number in range(tasks)]
-    owner = [owner_record(name, None)] if owned else []
-    return [(_CONNECTOR + name, None), (_TARGET + name, None), *removed_tasks, (_COMMIT + name, None), *owner]
+    own = [owner_record(name, None)] if owned else []
+    own += [paused_tables_record(name, {})] if has_paused_tables else []
+    return [(_CONNECTOR + name, None), (_TARGET + name, None), *removed_tasks, (_COMMIT + name, None), *own]
 
 
 def target_state_record(name: str, target: TargetState) -> KeyValue:

@@ -111,7 +111,7 @@ CONNECTOR: Table = dict.fromkeys((state for state in State if state is not State
 
 
 class TableState(StrEnum):
-    """The state of the lane that writes one lake table of a task. The task itself is RUNNING or PAUSED."""
+    """The state of one lake table of a task. The task itself is RUNNING or PAUSED."""
 
     RUNNING = "RUNNING"
     RETRYING = "RETRYING"
@@ -119,11 +119,15 @@ class TableState(StrEnum):
     FAILED = "FAILED"
     """The table needs an operator; its topics are not read, and their offsets stay."""
     PAUSED = "PAUSED"
-    """The connector is paused."""
+    """The table or its connector is paused, and no write of the table is in progress."""
+
+
+NOT_READ = frozenset((TableState.FAILED, TableState.PAUSED))
+"""The states in which the topics of a table are not read, so that it is unknown how far it is behind its source."""
 
 
 class TableEvent(StrEnum):
-    """Events of the lane of a table."""
+    """Events of a table. PAUSE and RESUME are those of the table and of its connector: either keeps it PAUSED."""
 
     RETRY = "retry"
     SUCCEED = "succeed"
@@ -144,7 +148,7 @@ _RUNNING_ROW: Mapping[TableEvent, TableState] = {
 LAKE_TABLE: Mapping[TableState, Mapping[TableEvent, TableState]] = {
     TableState.RUNNING: _RUNNING_ROW,
     TableState.RETRYING: {**_RUNNING_ROW, TableEvent.RESUME: TableState.RETRYING},
-    # The write that was under way when the table failed does not bring it back, nor does a resume of the connector.
+    # The write that was under way when the table failed does not bring it back, nor does a resume.
     TableState.FAILED: {
         TableEvent.FAIL: TableState.FAILED,
         TableEvent.RESTART: TableState.RUNNING,

@@ -19,10 +19,11 @@ from headrace.core.model.proof import VerificationReport
 
 @dataclass(frozen=True, slots=True)
 class TableStatus:
-    """A table that is retried or has failed. Times in seconds since the epoch; ``trace`` is Connect-shaped.
+    """A table that is retried, has failed or is paused by itself. Times in seconds since the epoch.
 
-    ``topics`` are those of its changes; earlier releases have stored none. With ``recreate`` the table was restarted
-    with ``missing=recreate``, and has no durable batch since.
+    ``trace`` is Connect-shaped, and a sentence for a paused table. ``topics`` are those of its changes; earlier
+    releases have stored none. With ``recreate`` the table was restarted with ``missing=recreate``, and has no durable
+    batch since.
     """
 
     table: str
@@ -127,7 +128,8 @@ def _load_document(load: LoadProgress) -> Mapping[str, Any]:
 
 def report_of(status: TableStatus) -> TableReport:
     """Return the report on a table whose task does not run: it contains only the status."""
-    return TableReport(status.table, status.state, status.topics, 0, 0, None, None, None, status)
+    error = None if status.state is TableState.PAUSED else status
+    return TableReport(status.table, status.state, status.topics, 0, 0, None, None, None, error)
 
 
 def with_verifications(

@@ -12,7 +12,7 @@ from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass, field
 
-from headrace.core.connect.lifecycle import State, TableState
+from headrace.core.connect.lifecycle import NOT_READ, State, TableState
 from headrace.runtime.metrics.connect_declarations import RECORDS_SENT
 from headrace.runtime.metrics.connect_metrics import TaskCollector
 from headrace.runtime.metrics.task_progress import ProgressCollector
@@ -101,7 +101,7 @@ class Summaries:
                     tables[blocked].append(table)
             for table, table_progress in progress.tables.items():
                 behind = table_progress.behind(since, now)
-                is_read = progress.blocked.get(table) is not TableState.FAILED
+                is_read = progress.blocked.get(table) not in NOT_READ
                 if is_read and behind is not None and behind > (-1.0 if summary.behind is None else summary.behind):
                     summary.behind, summary.latest = behind, table
         self._since, self._before = now, counted

@@ -14,7 +14,7 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from headrace.core.batch.batch import Unwritten
-from headrace.core.connect.lifecycle import TableState
+from headrace.core.connect.lifecycle import NOT_READ, TableState
 from headrace.core.connect.table_load import LoadProgress
 from headrace.core.model.proof import VerificationReport
 from headrace.ports import ReplicationSlot, TopicPartition, UpkeepReport
@@ -183,14 +183,14 @@ class ProgressCollector(Collector):
         tasks = list(self.current().items())
         clock, now = self._clock(), self._now()
         yield lazy_gauge(declared.LAG, self._lag(tasks))
-        yield self._of_tables(tasks, declared.FRESHNESS, lambda table: table.freshness_at(now), of_failed=False)
+        yield self._of_tables(tasks, declared.FRESHNESS, lambda table: table.freshness_at(now), of_unread=False)
         yield self._of_tables(tasks, declared.FRESHNESS_TARGET, lambda table: table.target, combine=min)
         yield self._of_tables(tasks, declared.SOURCE_TIME, lambda table: table.source_time, combine=min)
         yield self._of_tables(
             tasks,
             declared.OLDEST_UNWRITTEN,
             lambda table: 0.0 if table.unwritten is None else max(clock - table.unwritten.since, 0.0),
-            of_failed=False,
+            of_unread=False,
         )
         yield self._of_tables(tasks, declared.TABLE_FILES, lambda table: table.files)
         yield self._of_tables(tasks, declared.TABLE_DELETED, lambda table: table.deleted_share)
@@ -271,7 +271,7 @@ class ProgressCollector(Collector):
         value: Callable[[TableProgress], float | None],
         *,
         combine: Callable[[Iterable[float]], float] = max,
-        of_failed: bool = True,
+        of_unread: bool = True,
     ) -> Metric:
         """Return a gauge per table. Shared series have what ``combine`` makes of the values, by default the largest."""
 
@@ -279,7 +279,7 @@ class ProgressCollector(Collector):
             for task, progress in tasks:
                 shared: list[float] = []
                 for table, table_progress in list(progress.tables.items()):
-                    if not of_failed and progress.blocked.get(table) is TableState.FAILED:
+                    if not of_unread and progress.blocked.get(table) in NOT_READ:
                         continue
                     if (number := value(table_progress)) is None:
                         continue

@@ -149,7 +149,8 @@ class Assignment:
         self._backlog.read(chunk.partition, chunk.behind, now)
         origin.missing -= 1  # its distribution to tables
         # Other lanes have not changed, and with 200 of them the question takes longer than the chunk.
-        if is_crowded or memory.is_scarce:
+        is_paused = chunk.partition.topic in self._task.tables.paused_topics  # perhaps since this chunk
+        if is_crowded or memory.is_scarce or is_paused:
             self.throttle()
 
     async def fail_topic(self, topic: str, tables: Collection[str], error: Exception) -> None:
@@ -173,7 +174,7 @@ class Assignment:
         return self.lanes.get(name)
 
     def throttle(self) -> None:
-        """Pause the topics of tables that have failed, have a full batch in the queue, or exceed their share of memory.
+        """Pause the topics of tables that have failed, are paused, have a full batch, or exceed their share of memory.
 
         A table above its share writes at once, because its batch does not fill any further.
         """
@@ -187,7 +188,8 @@ class Assignment:
             if is_above_share or lane.is_full:
                 crowded.add(name)
         self._crowded = crowded
-        self._task.feed.throttle(self._task.tables.topics_of(crowded) | self._task.tables.failed_topics)
+        tables = self._task.tables
+        self._task.feed.throttle(tables.topics_of(crowded) | tables.failed_topics | tables.paused_topics)
 
     def _throttle_after(self, lane: TableLane) -> None:
         """Throttle after a change of one lane. With hundreds of them, asking all takes longer than a batch."""
@@ -197,8 +199,9 @@ class Assignment:
             self.throttle()
 
     def _progress(self) -> Progress:
-        caught_up, failed = self._task.feed.last_caught_up(), self._task.tables.failed_topics
-        return Progress(caught_up, {partition for partition in caught_up if partition.topic in failed})
+        caught_up = self._task.feed.last_caught_up()
+        stopped = self._task.tables.failed_topics | self._task.tables.paused_topics
+        return Progress(caught_up, {partition for partition in caught_up if partition.topic in stopped})
 
     # -- what the lanes return -----------------------------------------------------------------------------------------
 
@@ -276,6 +279,12 @@ class Assignment:
         self.gate.release()
         for lane in self.lanes.values():
             lane.send(Signal.RESUME)
+
+    def resume_tables(self, names: Collection[str]) -> None:
+        """Write these tables again, and read the topics of tables that are not paused."""
+        for name in names & self.lanes.keys():
+            self.lanes[name].send(Signal.RESUME)
+        self.throttle()
 
     # -- what a status shows -------------------------------------------------------------------------------------------
 

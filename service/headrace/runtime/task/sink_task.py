@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from headrace.core.batch.table_queue import FAR_BEHIND
+from headrace.core.connect.paused_tables import PausedTables
 from headrace.core.connect.status import TableReport, TableStatus, with_verifications
 from headrace.core.decode.decoded import Decoded
 from headrace.core.model.absent_columns import ColumnDefaults
@@ -306,6 +307,15 @@ class SinkTask:
         self._parts.pipelines.discard(table)
         self._feed.rewind()
         return True
+
+    def set_paused_tables(self, paused: PausedTables) -> None:
+        """Pause exactly these tables, also before ``start``.
+
+        A write in progress ends. Changes that were read wait in memory, and are read again after a rebalance.
+        """
+        resumed = self._parts.tables.set_paused(paused)
+        if not self._assignment.is_over:
+            self._assignment.resume_tables(resumed)
 
     def _throttle(self) -> None:
         if not self._assignment.is_over:

@@ -193,6 +193,7 @@ class TableLane:
                                     yield result
                     finally:
                         self._slot.release()
+                self.table.pause_if_held()
             if self._failure is not None:
                 yield self._fail(self._failure)
             self._is_flushing &= not self._queue.is_idle
@@ -219,7 +220,8 @@ class TableLane:
 
     @property
     def _may_write(self) -> bool:
-        return self._gate.is_open and self.table.state is not TableState.FAILED and self._failure is None
+        is_stopped = self.table.is_held or self.table.state is TableState.FAILED or self._failure is not None
+        return self._gate.is_open and not is_stopped
 
     def _close_batch(self, now: float) -> None:
         """Close the next batch, if there is one."""
@@ -384,7 +386,7 @@ class TableLane:
         lasts = self._damage.lasts(error, now)
         if lasts or not remedy(error).retry:
             return self._fail(TableDamaged(str(error)) if lasts else error)
-        if not self._may_write:  # the gate has closed, and the batch is kept for a resume
+        if not self._may_write:  # the gate has closed or the table is paused, and the batch is kept for a resume
             return None
         if takes_long and not self._isolated:
             return TaskFailed(TableDamaged(str(error)) if isinstance(error, DamagedFile) else error)
@@ -451,8 +453,10 @@ class TableLane:
 
     @property
     def is_idle(self) -> bool:
-        return self.table.state in (TableState.RETRYING, TableState.FAILED) or (
-            not self._arriving_events and self._queue.is_idle
+        return (
+            self.table.is_held
+            or self.table.state in (TableState.RETRYING, TableState.FAILED)
+            or (not self._arriving_events and self._queue.is_idle)
         )
 
     @property

@@ -2,7 +2,7 @@
 
 They outlive its assignments: a failed table stays failed in the next one.
 
-Tests: ``tests/unit/runtime/task/test_table_lanes.py``, ``test_absent_topics.py``.
+Tests: ``tests/unit/runtime/task/test_table_lanes.py``, ``test_paused_tables.py``, ``test_absent_topics.py``.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from dataclasses import replace
 
 from headrace.core.batch.commit_scheduler import CommitPace
 from headrace.core.connect.lifecycle import LAKE_TABLE, TableEvent, TableState, next_state
+from headrace.core.connect.paused_tables import PausedTable, PausedTables, topics_of
 from headrace.core.connect.status import LastBatch, TableReport, TableStatus, report_of
 from headrace.core.connect.table_load import LoadProgress, TableLoad
 from headrace.ports import Feed, TopicPartition
@@ -24,12 +25,19 @@ from headrace.runtime.trace import render
 
 log = logging.getLogger(__name__)
 
+PAUSED = (
+    "the table is paused: its topics are not read, so their lag grows, and Kafka deletes records that are older than "
+    "the retention of the topic; PUT /connectors/<name>/tables/<table>/resume continues where it stopped"
+)
+_PAUSED_TRACE = "The table was paused by PUT /connectors/<name>/tables/<table>/pause"
+
 
 class TaskTable:
     """A table of a task. In an assignment, only its lane changes the state.
 
     ``turn`` is held during a write. If a rebalance did not wait for a write to end, the next assignment does. ``pace``
-    is what the table's commits have taken, ``load`` what a snapshot has sent.
+    is what the table's commits have taken, ``load`` what a snapshot has sent. ``is_held``: a request has paused the
+    table, not its connector, so that no write may begin.
     """
 
     def __init__(self, name: str, on_change: Callable[[], None]) -> None:
@@ -43,6 +51,7 @@ class TaskTable:
         self.turn = asyncio.Lock()
         self.pace = CommitPace()
         self.load = TableLoad()
+        self.is_held = False
         self._on_change = on_change
 
     def move(self, event: TableEvent, error: BaseException | None = None, next_attempt: float | None = None) -> None:
@@ -55,6 +64,11 @@ class TaskTable:
             self.status = None
         if error is not None or self.state is not before:
             self._on_change()
+
+    def pause_if_held(self) -> None:
+        """Set the state PAUSED of a table that is held, unless a write is in progress: its lane calls again then."""
+        if self.is_held and not self.turn.locked():
+            self.move(TableEvent.PAUSE)
 
     def lag(self, lag: Mapping[str, int]) -> int:
         """Return the records of the table's topics that are not committed. ``lag`` is that of all topics."""
@@ -71,18 +85,22 @@ class TaskTables:
 
     ``blocked`` are the tables that did not run in an earlier run of the task. What they lack is read and written again.
     They are shown as RETRYING, with the cause of that run, until they have a durable batch, fail again, or nothing of
-    their topics is left to read.
+    their topics is left to read. Those that were paused are shown so until the first assignment, if they still are.
     """
 
     def __init__(self, observer: Observer, blocked: Sequence[TableStatus] = ()) -> None:
         self._observer = observer
         self._tables: dict[str, TaskTable] = {}
-        self._recovering = {status.table: _recovering(status) for status in blocked}
+        paused = [status for status in blocked if status.state is TableState.PAUSED]
+        self._recovering = {status.table: _recovering(status) for status in blocked if status not in paused}
         self._to_restart: set[str] = set()
         self._to_recreate = {status.table for status in blocked if status.recreate}
         self._failed_topics: frozenset[str] | None = frozenset()  # None: to be determined
-        self._assigned: Collection[str] = ()
+        self._assigned: Collection[str] = {topic for status in paused for topic in status.topics}
         self._paused = False
+        self._paused_tables: PausedTables = {}
+        self._paused_topics: frozenset[str] = frozenset()
+        self._noted: Sequence[str] | None = None
         self._lag: Callable[[], Mapping[TopicPartition, int]] = dict
 
     def watch_lag(self, lag: Callable[[], Mapping[TopicPartition, int]]) -> None:
@@ -99,6 +117,8 @@ class TaskTables:
         if topic not in table.topics:
             table.topics.add(topic)
             self._failed_topics = None
+            if self._paused_tables:
+                self._hold()
         return table
 
     def of_topic(self, topic: str) -> list[str]:
@@ -116,6 +136,11 @@ class TaskTables:
             self._failed_topics = frozenset(self.topics_of(failed))
         return self._failed_topics
 
+    @property
+    def paused_topics(self) -> frozenset[str]:
+        """The topics of the tables that requests have paused. They are not read."""
+        return self._paused_topics
+
     # -- events of the task --------------------------------------------------------------------------------------------
 
     def begin_assignment(self, topics: Collection[str]) -> None:
@@ -127,6 +152,7 @@ class TaskTables:
             if table.status is not None:
                 self._recovering[name] = _recovering(self._status_of(table, table.status))
             table.move(TableEvent.RESTART)
+            table.pause_if_held()
             if self._paused:
                 table.move(TableEvent.PAUSE)
         elsewhere = [name for name, table in self._tables.items() if table.topics.isdisjoint(topics)]
@@ -136,6 +162,7 @@ class TaskTables:
             name: status for name, status in self._recovering.items() if not set(topics).isdisjoint(status.topics)
         }
         self._observer.on_tables_left(elsewhere)
+        self._hold()
         self.report_states()
 
     def restart(self, name: str, *, recreate: bool = False) -> bool:
@@ -155,6 +182,39 @@ class TaskTables:
         """Return whether the table is accepted as it is if it is missing or behind."""
         return name in self._to_recreate
 
+    def set_paused(self, paused: PausedTables) -> Collection[str]:
+        """Hold exactly these tables, and those that have no other topics. Return the tables that may be written again.
+
+        A table without changes is one of them as well: the topics of the record are not read.
+        """
+        held = [name for name, table in self._tables.items() if table.is_held]
+        self._paused_tables = paused
+        self._hold()
+        resumed = [name for name in held if not self._tables[name].is_held]
+        for name in () if self._paused else resumed:
+            self._tables[name].move(TableEvent.RESUME)
+        self.report_states()
+        return resumed
+
+    def _hold(self) -> None:
+        """Determine the topics that are not read, and the tables that are not written."""
+        named = self.topics_of(self._paused_tables.keys() & self._tables.keys())
+        self._paused_topics = topics_of(self._paused_tables) | named
+        for name, table in self._tables.items():
+            table.is_held = name in self._paused_tables or table.topics <= self._paused_topics
+            table.pause_if_held()
+
+    def _paused_here(self) -> Mapping[str, PausedTable]:
+        """Return the paused tables of this task with their topics, and those that have no other topics than these."""
+        assigned = set(self._assigned)
+        paused = {name: entry for name, entry in self._paused_tables.items() if not assigned.isdisjoint(entry.topics)}
+        for name, table in self._tables.items():
+            if table.is_held:
+                entry = self._paused_tables.get(name)
+                since = min(each.since for each in ([entry] if entry is not None else self._paused_tables.values()))
+                paused[name] = PausedTable(tuple(sorted(table.topics)), since)
+        return paused
+
     def pause(self) -> None:
         self._paused = True
         for table in self._tables.values():
@@ -163,7 +223,8 @@ class TaskTables:
     def resume(self) -> None:
         self._paused = False
         for table in self._tables.values():
-            table.move(TableEvent.RESUME)
+            if not table.is_held:
+                table.move(TableEvent.RESUME)
 
     def on_batch_durable(self, table: TaskTable) -> None:
         """Show a table as it is: it has recovered from an earlier run. The next loss of the table is an error again."""
@@ -193,7 +254,7 @@ class TaskTables:
     def loads(self) -> Mapping[str, LoadProgress]:
         """Return the progress of the loads that are running, by table."""
         tables = [table for table in self._tables.values() if table.state is not TableState.FAILED]
-        running = [table for table in tables if table.load.is_running]
+        running = [table for table in tables if table.load.is_running and not table.is_held]
         if not running:
             return {}
         lag, now = self._lag_of_topics(), time.time()
@@ -207,19 +268,25 @@ class TaskTables:
         return lag
 
     def report_states(self) -> None:
-        """Report the tables that are retried or have failed to the observer. Called after each change of a state."""
+        """Report the tables that do not run to the observer. Called after each change of a state."""
         self._failed_topics = None
         for name, table in self._tables.items():
             if table.status is not None:  # its own attempt has failed
                 self._recovering.pop(name, None)
         self._observer.on_blocked_tables(self.statuses())
+        if (paused := sorted(self._paused_here())) != self._noted:  # the first call removes an outdated note
+            self._noted = paused
+            self._observer.set_note(PAUSED, paused)
 
     def statuses(self) -> Sequence[TableStatus]:
-        """Return the tables that are retried or have failed."""
+        """Return the tables that are retried, have failed or are paused alone."""
         statuses = dict(self._recovering)
         for name, table in self._tables.items():
             if table.status is not None:
                 statuses[name] = self._status_of(table, table.status)
+        for name, paused in self._paused_here().items():
+            if name not in self._tables or self._tables[name].state is TableState.PAUSED:
+                statuses[name] = TableStatus(name, TableState.PAUSED, _PAUSED_TRACE, paused.since, None, paused.topics)
         return list(statuses.values())
 
     def _status_of(self, table: TaskTable, status: TableStatus) -> TableStatus:
@@ -227,7 +294,9 @@ class TaskTables:
 
     def reports(self, report: Callable[[TaskTable], TableReport]) -> Sequence[TableReport]:
         """Return a report on each table, by name; ``report`` makes that of a table that has changes."""
-        reports = {name: report_of(status) for name, status in self._recovering.items()}
+        reports = {status.table: report_of(status) for status in self.statuses()}
+        for name in reports.keys() & self._recovering.keys():
+            reports[name] = replace(reports[name], last_error=self._recovering[name])
         lag, now = self._lag_of_topics(), time.time()
         for name, table in self._tables.items():
             reports[name] = replace(report(table), load=table.load.progress(table.lag(lag), now))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Awaitable, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 
 from headrace.config.validation import Properties
@@ -19,8 +19,10 @@ from headrace.core.connect.config_def import ConfigDef, ConfigInfos
 from headrace.core.connect.config_state import RestartRequest
 from headrace.core.connect.connector_plan import NAME_RULE, Ownership, digest, is_owner_name
 from headrace.core.connect.lifecycle import State, TargetState
+from headrace.core.connect.paused_tables import PausedTable, covering
 from headrace.core.connect.status import Status, TableReport
-from headrace.core.model.errors import Fenced, HeadraceError, RestError
+from headrace.core.model.errors import ConfigError, Fenced, HeadraceError, RestError
+from headrace.core.model.events import TableId
 from headrace.ports import TopicPartition
 from headrace.runtime.trace import summary
 from headrace.runtime.worker.cluster import NO_LEADER, STALE
@@ -269,6 +271,59 @@ class Herder:
         connector = self._worker.connector(name)
         return connector is not None and connector.restart_table(table, recreate=recreate)
 
+    async def pause_table(self, name: str, table: str, topics: Collection[str]) -> None:
+        """Pause a table with these topics. Idempotent. Raises RestError 404."""
+        async with self._changing(_writing_pauses(name)):
+            self._check_exists(name)
+            paused = self._configs.state.paused_tables(name)
+            if table not in paused:
+                entry = PausedTable(tuple(sorted(topics)), self._worker.now().timestamp())
+                await self._write(self._configs.put_paused_tables(name, {**paused, table: entry}), "paused table")
+
+    async def resume_table(self, name: str, table: str, topics: Collection[str]) -> None:
+        """Resume a table with these topics. Idempotent.
+
+        Raises RestError 404, and 409 for a table that is paused because other tables with its topics are.
+        """
+        async with self._changing(_writing_pauses(name)):
+            self._check_exists(name)
+            paused = dict(self._configs.state.paused_tables(name))
+            if paused.pop(table, None) is not None:
+                await self._write(self._configs.put_paused_tables(name, paused), "paused table")
+        if others := covering(paused, topics):
+            raise RestError(
+                f"Table {table} of connector {name} stays PAUSED: paused tables have its topics as well: "
+                f"{', '.join(others)}; resume these",
+                409,
+            )
+
+    def paused_topics(self, name: str, table: str) -> Collection[str]:
+        """Return the topics with which a request has paused the table, none for another table. Raises RestError 404."""
+        self._check_exists(name)
+        paused = self._configs.state.paused_tables(name).get(table)
+        return () if paused is None else paused.topics
+
+    def topics_of_quiet_table(self, name: str, table: str) -> Collection[str]:
+        """Return the topics of a table that has had no change since its task started, none if they are not known.
+
+        The name of such a table has to follow from that of its topic alone. The topic is listed in ``topics``, or has
+        been read before. Raises RestError 404.
+        """
+        config = self.config(name)
+        try:
+            parsed = self._worker.connector_class.config(self._worker.providers.properties(config))
+        except ConfigError:
+            return ()
+        naming, options = parsed.tables.naming, parsed.framework
+        if naming.by_source or options.transforms or not self._worker.connector_class.runs(config):
+            return ()
+        topics = []
+        for topic in {*options.topics.names, *self._statuses.topics(name)}:
+            with suppress(ConfigError):  # a topic whose name cannot be that of a table
+                if naming.name(topic, TableId("", "", "", topic)) == table:
+                    topics.append(topic)
+        return topics
+
     def other_owners(self, name: str | None = None) -> Collection[str]:
         return self._cluster.other_owners(name)
 
@@ -360,6 +415,10 @@ def _of(owner: Ownership | None, config: Config) -> Ownership | None:
     if owner is not None and not is_owner_name(owner.owner):
         raise RestError(f"The owner {owner.owner!r} is not a name: {NAME_RULE}", 400)
     return None if owner is None else replace(owner, digest=digest(config))
+
+
+def _writing_pauses(name: str) -> str:
+    return f"writing the paused tables of connector {name} to the config topic"
 
 
 def _writing_config(name: str) -> str:

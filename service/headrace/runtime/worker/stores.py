@@ -19,6 +19,7 @@ from headrace.core.connect import config_state, status
 from headrace.core.connect.config_state import ClusterConfigState, RestartRequest
 from headrace.core.connect.connector_plan import Ownership
 from headrace.core.connect.lifecycle import State, TargetState
+from headrace.core.connect.paused_tables import PausedTables
 from headrace.core.connect.status import Status, StatusState, TableStatus, TopicStatus
 from headrace.core.connect.typed_options import parse_options
 from headrace.core.model.errors import ConfigError, HeadraceError
@@ -124,8 +125,8 @@ class ConfigStore:
         """Create or change a connector. ``target`` is the initial state of a new one. Raises Retriable.
 
         Without ``target`` a new connector starts, and without ``owner`` it has none. An interrupted creation or
-        removal may have left both of an earlier connector with this name, which are replaced. A changed connector keeps
-        its owner without ``owner``.
+        removal, or an earlier release, may have left those and the paused tables of an earlier connector with this
+        name, which are replaced. A changed connector keeps its paused tables, and its owner without ``owner``.
         """
         new = not self.state.has_connector(name)
         if target is None and new and self.state.target_state(name) != _INITIAL_TARGET:
@@ -133,19 +134,26 @@ class ConfigStore:
         records = config_state.connector_records(name, config, target)
         if owner is not None or (new and self.state.owner(name) is not None):
             records.insert(0, config_state.owner_record(name, owner))
+        if new and self.state.paused_tables(name):
+            records.insert(0, config_state.paused_tables_record(name, {}))
         await self._log.append(records)
 
     async def put_owner(self, name: str, owner: Ownership | None) -> None:
         await self._log.append([config_state.owner_record(name, owner)])
 
     async def remove_connector(self, name: str) -> None:
-        """Remove a connector, its owner, its target state and its tasks. Raises Retriable."""
+        """Remove a connector, its owner, its target state, its tasks and its paused tables. Raises Retriable."""
         tasks = self.state.task_count(name)
-        owned = self.state.owner(name) is not None
-        await self._log.append(config_state.removal_records(name, tasks, owned=owned))
+        owned, has_paused_tables = self.state.owner(name) is not None, bool(self.state.paused_tables(name))
+        await self._log.append(
+            config_state.removal_records(name, tasks, owned=owned, has_paused_tables=has_paused_tables)
+        )
 
     async def put_target_state(self, name: str, target: TargetState) -> None:
         await self._log.append([config_state.target_state_record(name, target)])
+
+    async def put_paused_tables(self, name: str, paused: PausedTables) -> None:
+        await self._log.append([config_state.paused_tables_record(name, paused)])
 
     async def put_task_configs(self, name: str, configs: Sequence[Mapping[str, str]]) -> None:
         await self._log.append(config_state.task_records(name, configs))

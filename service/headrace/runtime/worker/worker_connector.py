@@ -294,6 +294,7 @@ class WorkerConnector:
                 if context.waits_for() is not None:  # it may be long until the task runs, and its status is outdated
                     self._put_task(number, self._tasks[number].state, None)
             task = self._tasks[number]
+            task.set_paused_tables(context.configs.state.paused_tables(self.name))
             await (task.run() if running else task.pause())
 
     async def _end_tasks(self, numbers: Sequence[int], event: Event) -> None:

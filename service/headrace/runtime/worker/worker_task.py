@@ -14,6 +14,7 @@ from typing import Protocol
 
 from headrace.config import SinkConnectorConfig
 from headrace.core.connect.lifecycle import TASK, Event, State, next_state
+from headrace.core.connect.paused_tables import PausedTables
 from headrace.core.connect.status import TableReport
 from headrace.core.model.errors import Retriable, remedy
 from headrace.runtime.retry import retrying
@@ -57,6 +58,9 @@ class Task(Protocol):
 
         With ``recreate`` a table that is missing, or behind the group, continues at the group's offsets.
         """
+
+    def set_paused_tables(self, paused: PausedTables) -> None:
+        """Pause exactly these tables of the connector, also before ``start``."""
 
 
 class TaskFactory(Protocol):
@@ -110,6 +114,7 @@ class WorkerTask:
         self._changed = changed
         self._task: Task | None = None
         self._held = False
+        self._paused_tables: PausedTables = {}
         self._supervisor: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None
         """The stop of a task that has failed or was cancelled. Nothing cancels it: half a stop would leave a member in
@@ -150,6 +155,13 @@ class WorkerTask:
 
     def restart_table(self, table: str, *, recreate: bool = False) -> bool:
         return self._task is not None and self._task.restart_table(table, recreate=recreate)
+
+    def set_paused_tables(self, paused: PausedTables) -> None:
+        """Pause exactly these tables, now and in later runs of the task."""
+        if paused != self._paused_tables:
+            self._paused_tables = paused
+            if self._task is not None:
+                self._task.set_paused_tables(paused)
 
     def restarting(self) -> None:
         """Set the state RESTARTING. The old trace stays until the task runs again."""
@@ -197,6 +209,7 @@ class WorkerTask:
             try:
                 async with asyncio.timeout(self._supervision.start):
                     self._task = await self._factory(self._connector, self._task_number, config, fail)
+                    self._task.set_paused_tables(self._paused_tables)
                     await self._task.start()
             except TimeoutError as timeout:
                 waits_for = self._task.waits_for if self._task is not None else "the brokers of its dead letter queue"

@@ -8,11 +8,13 @@ from headrace.core.connect.config_state import (
     KeyValue,
     RestartRequest,
     connector_records,
+    paused_tables_record,
     removal_records,
     target_state_record,
     task_records,
 )
 from headrace.core.connect.lifecycle import State, TargetState
+from headrace.core.connect.paused_tables import PausedTable
 from headrace.core.connect.status import (
     Status,
     StatusState,
@@ -82,6 +84,23 @@ def test_a_removed_connector_leaves_nothing_to_a_later_one() -> None:
     assert compacted.connector_config("n") == CONFIG
     assert compacted.task_configs("n") == []
     assert compacted.target_state("n") is TargetState.STARTED
+
+
+def test_paused_tables_are_stored_beside_the_target_state() -> None:
+    """Neither a target state nor another configuration changes them, as written by any version; a removal does."""
+    paused = {"orders": PausedTable(("shop.orders",), 1_700_000_000.0)}
+    record = paused_tables_record("n", paused)
+    assert record == (
+        "headrace-paused-tables-n",
+        b'{"tables":{"orders":{"topics":["shop.orders"],"since":"2023-11-14T22:13:20Z"}}}',
+    )
+    state = _state(record, *connector_records("n", CONFIG, TargetState.PAUSED))
+    for key, value in (target_state_record("n", TargetState.STARTED), *connector_records("n", {"topics": "u"})):
+        state.apply(key, value)
+        assert state.paused_tables("n") == paused
+    for key, value in removal_records("n", 1, has_paused_tables=True):
+        state.apply(key, value)
+    assert state.paused_tables("n") == {}
 
 
 def test_other_keys_are_ignored() -> None:
