@@ -23,6 +23,7 @@ from support.rest.worker_api import Api, failed_table, table_report
 
 from headrace.core.connect.lifecycle import TableState
 from headrace.core.connect.status import LastBatch, TableReport
+from headrace.core.model.proof import DifferingRow, Proof, VerificationReport
 from headrace.ports import TopicPartition
 from headrace.rest.server import Endpoint, RestServer, bind
 from headrace_dev.memory.row_source import MemoryRowSource
@@ -33,7 +34,7 @@ pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's chromium: make system"),
 ]
 PAGES = {"overview": "/ui", "connector": "/ui/connectors/shop", "table": "/ui/connectors/shop/tables/items"}
-OTHERS = {"doctor": "/ui/connectors/shop/doctor", "new-connector": "/ui/new-connector"}
+OTHERS = {"proof": "/ui/proof", "doctor": "/ui/connectors/shop/doctor", "new-connector": "/ui/new-connector"}
 LOADED = ".state.failed, .finding, #errors li"
 """What a page shows when it is complete, in the state of the tests."""
 DATABASE = {f"reselect.database.{name}": "shop" for name in ("hostname", "user", "password", "dbname")}
@@ -78,7 +79,13 @@ class Served:
         now = time.time()
         error = replace(failed_table("items"), trace=f"{HOSTILE}: the cause\n\tat write(lane.py:1)")
         batch = LastBatch(120, 20_000, 0.21, now, now - 1)
+        proof = Proof("postgresql:26715448", now - 4000, 1_204_311)
+        rows = (DifferingRow({"id": HOSTILE}, "both", ("name", HOSTILE)), DifferingRow({"id": "7"}, "lake"))
+        verified = VerificationReport(
+            3600.0, "shop.items", now - 9000, proof, differing=2, undecided=1, rows=rows, ended=now
+        )
         items = TableReport("items", state, ["shop.items"], 7, 900, now - 4, now - 5, batch, error, 10.0)
+        items = replace(items, verification=verified)
         self.api.tasks.tasks["shop-0"].tables = [items, table_report("orders"), table_report(HOSTILE)]
 
     def close(self) -> None:

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote, urljoin, urlsplit
 
 import pytest
@@ -22,6 +23,7 @@ from support.rest.worker_api import SHOP, Api, failed_table, leader_and_follower
 from headrace.config.rest_options import BASIC_AUTH_EXTENSION
 from headrace.core.connect.lifecycle import State, TableState
 from headrace.core.connect.status import TableReport
+from headrace.core.model.proof import DifferingRow, Proof, VerificationReport
 from headrace.rest.console import pages, rendering, views
 
 pytestmark = pytest.mark.anyio
@@ -79,8 +81,41 @@ async def test_the_overview_says_that_nothing_is_wrong(api: Api) -> None:
     assert "Nothing has failed" in await page(api, "/ui")
 
 
+def verified(table: str, **report: Any) -> TableReport:
+    """A table with a proof of three hours ago, unless the report says otherwise."""
+    proof = Proof("postgresql:123", time.time() - 10_800, 7)
+    report = {"proof": proof, "ended": time.time(), **report}
+    return replace(table_report(table), verification=VerificationReport(3600.0, f"shop.{table}", 0.0, **report))
+
+
+async def test_the_proof_page_shows_what_differs_first(api: Api) -> None:
+    """Equal tables have their position and their age; rows that differ are named by key and column."""
+    rows = (DifferingRow({"id": "41"}, "both", ("name",)),)
+    api.tasks.tasks["shop-0"].tables = [
+        verified("equal"),
+        verified("wrong", differing=1, rows=rows),
+        verified("failed", error="no grant"),
+        table_report("unverified"),
+    ]
+    html = await page(api, "/ui/proof")
+    names = re.findall(r"/tables/(\w+)\">", html)
+    assert names == ["wrong", "failed", "equal"]
+    assert "1 of 3" in html
+    assert "<code>postgresql:123</code>" in html
+    assert "<code>id=41</code>" in html
+    assert "no grant" in html
+    assert "1 of 3, oldest proof 3 h" in await page(api, "/ui")
+    assert "<code>id=41</code>" in await page(api, "/ui/connectors/shop/tables/wrong")
+
+
+async def test_without_verifications_the_pages_say_how_to_begin(api: Api) -> None:
+    api.tasks.tasks["shop-0"].tables = [table_report("orders")]
+    assert "verify.interval.ms" in await page(api, "/ui/proof")
+    assert "not verified" in await page(api, "/ui")
+
+
 @pytest.mark.parametrize(
-    "path", ["/ui", "/ui/new-connector", "/ui/connectors/shop", "/ui/connectors/shop/tables/orders"]
+    "path", ["/ui", "/ui/proof", "/ui/new-connector", "/ui/connectors/shop", "/ui/connectors/shop/tables/orders"]
 )
 async def test_every_address_is_relative(api: Api, path: str) -> None:
     """So that pages work behind a proxy that adds a prefix."""

@@ -62,6 +62,7 @@ class Console:
         """Add the routes. They are no part of the API, whose description has what they show."""
         routes = APIRouter(prefix=PATH, include_in_schema=False)
         self._overview(routes)
+        self._proof(routes)
         self._new_connector(routes)
         self._connector(routes)
         self._doctor_page(routes)
@@ -79,6 +80,16 @@ class Console:
         @routes.get("")
         async def page(request: Request) -> Response:
             return await self._renderer.live_page(request, "overview.html", look, {"title": "Overview"})
+
+    def _proof(self, routes: APIRouter) -> None:
+        async def look(request: Request) -> Parts:
+            return {"proof": views.proof(await self._documents.tables.all(request))}
+
+        self._renderer.add_events(routes, "/proof", look)
+
+        @routes.get("/proof")
+        async def page(request: Request) -> Response:
+            return await self._renderer.live_page(request, "proof.html", look, {"title": "Proof"})
 
     async def _statuses(self) -> dict[str, views.Json]:
         """Return the statuses of connectors by name, without those that have none yet; thousands take a while."""

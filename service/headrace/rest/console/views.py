@@ -60,6 +60,7 @@ def overview(connectors: Mapping[str, Json], tables: Sequence[Json], workers: Se
             "tables": _counts(table["state"] for table in tables),
         },
         "waiting": sum(table["waiting"]["events"] for table in tables),
+        "proof": proof(tables),
         "problems": every[:MOST_SHOWN],
         "more_problems": max(0, len(every) - MOST_SHOWN),
         "stalest": stalest,
@@ -69,6 +70,31 @@ def overview(connectors: Mapping[str, Json], tables: Sequence[Json], workers: Se
             {**worker, "memory": {name: size // MEBIBYTE for name, size in worker["memory"].items()}}
             for worker in workers
         ],
+    }
+
+
+def proof(tables: Sequence[Json]) -> Json:
+    """Return the tables that are verified: different ones first, then those without a result, then the oldest proofs.
+
+    ``oldest`` is the greatest age of a proof in seconds, None if a table was never proven equal.
+    """
+    verified = [table for table in tables if "verification" in table]
+
+    def order(table: Json) -> tuple[int, float]:
+        report = table["verification"]
+        rank = 0 if report["differing"] else 1 if report["equal"] is not True else 2
+        return rank, -(report["age_seconds"] or 0.0)
+
+    ages = [table["verification"]["age_seconds"] for table in verified]
+    verified.sort(key=order)
+    return {
+        "tables": verified[:MOST_SHOWN],
+        "more": max(0, len(verified) - MOST_SHOWN),
+        "verified": len(verified),
+        "different": sum(table["verification"]["differing"] > 0 for table in verified),
+        "equal": sum(table["verification"]["equal"] is True for table in verified),
+        "oldest": None if None in ages else max(ages, default=None),
+        "all": len(tables),
     }
 
 

@@ -78,7 +78,10 @@ class SinkTask:
         await self._feed.start(self)
         beside = {"offsets": self._commit_regularly()}
         if parts.verification is not None:
-            beside["verification"] = parts.verification.run(self._topics_to_verify)
+            beside["verification"] = parts.verification.run(
+                self._topics_to_verify,
+                parts.reselect.cache.begin_snapshot,  # the cache may have the value that made a row wrong
+            )
         if self._options.task == 0:  # the databases are those of the connector
             beside["slots"] = watch_slots(connector, parts.reselect.slots, parts.observer)
         self._beside = [asyncio.create_task(work, name=f"{connector} {name}") for name, work in beside.items()]
@@ -281,7 +284,8 @@ class SinkTask:
         lag: Counter[str] = Counter()
         for partition, records in self._feed.lag().items():
             lag[partition.topic] += records
-        topics = self._assignment.partitions.keys() - self._parts.tables.failed_topics
+        tables = self._parts.tables
+        topics = self._assignment.partitions.keys() - tables.failed_topics - tables.paused_topics
         return [topic for topic in topics if lag[topic] <= FAR_BEHIND]
 
     def reports(self) -> Sequence[TableReport]:

@@ -9,6 +9,7 @@ from typing import Protocol
 from headrace.converters.conversion import Conversion
 from headrace.core.connect.status import TableStatus
 from headrace.core.decode.record_decoder import Sources
+from headrace.core.model.events import TableId
 from headrace.core.model.proof import VerificationReport
 from headrace.core.tables.table_sources import TableSources
 from headrace.ports import DeadLetterQueue, Feed, Lakehouse
@@ -29,8 +30,11 @@ from headrace.runtime.task.write_checks import TableOwnership
 class Verification(Protocol):
     """Compares the tables of a task with their source beside its writes (``runtime/verify``)."""
 
-    async def run(self, ready: Callable[[], Collection[str]]) -> None:
-        """Verify the tables of the topics that are ``ready``, again and again, until it is cancelled."""
+    async def run(self, ready: Callable[[], Collection[str]], repaired: Callable[[TableId], None]) -> None:
+        """Verify the tables of the topics that are ``ready``, again and again, until it is cancelled.
+
+        ``repaired`` is called in a thread, with the source table of rows that were repaired.
+        """
 
     def close(self) -> None:
         """End without waiting for what runs. Idempotent."""

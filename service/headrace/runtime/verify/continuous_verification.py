@@ -73,9 +73,16 @@ class ContinuousVerification:
         self._due: dict[str, float] = {}  # by topic, monotonic
         self._reports: dict[str, VerificationReport] = {}
         self._repairs: dict[str, deque[tuple[float, int]]] = {}
+        self._on_repair: Callable[[TableId], None] = lambda table: None
 
-    async def run(self, ready: Callable[[], Collection[str]]) -> None:
-        """Verify the tables of the topics that are ``ready``, each again after the interval, until it is cancelled."""
+    async def run(
+        self, ready: Callable[[], Collection[str]], repaired: Callable[[TableId], None] = lambda table: None
+    ) -> None:
+        """Verify the tables of the topics that are ``ready``, each again after the interval, until it is cancelled.
+
+        ``repaired`` is called in the thread, with the source table of rows that were repaired.
+        """
+        self._on_repair = repaired
         try:
             while True:
                 for topic in sorted(ready(), key=lambda topic: self._due.get(topic, 0.0)):
@@ -152,6 +159,7 @@ class ContinuousVerification:
                     sink = Sink(self._connector, topic, full_name, self._tables.task.pipeline, self._timeout)
                     repair = TableRepair(table, verifier, sink, self._offsets, self._clock, micros)
                     written = repair.repair(different)
+                    self._on_repair(table.id)
                     self._repairs[name].append((time.monotonic(), written))
                     repaired += written
                     reopened, _ = self._tables.open(topic, table.id, table.source)  # a repair may have added columns
