@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -42,12 +45,18 @@ def change_unseen(stack: Stack, lane: Lane, statement: str) -> None:
         connection.execute(f"ALTER PUBLICATION {lane.name} SET (publish = 'insert, update, delete, truncate')".encode())
 
 
+def fill(stack: Stack, lane: Lane, rows: int) -> None:
+    """Insert customers that the load leaves alone."""
+    values = f"{FIRST} + n, 'name ' || n, NULL, n / 100.0, n % 2 = 0, '{{}}', '2026-01-01Z'"
+    with stack.postgres.connect(lane.name) as connection:
+        connection.execute(f"INSERT INTO customers SELECT {values} FROM generate_series(1, {rows}) AS n".encode())
+        connection.execute("ANALYZE customers")
+
+
 def test_a_wrong_cell_is_found_repaired_and_proven_equal(lane: Lane, stack: Stack) -> None:
     """Under load no row is reported but the wrong one. After a kill -9 the next worker begins with the last proof."""
     lane.begin_load(20)
-    with stack.postgres.connect(lane.name) as connection:
-        values = f"{FIRST} + n, 'name ' || n, NULL, n / 100.0, n % 2 = 0, '{{}}', '2026-01-01Z'"
-        connection.execute(f"INSERT INTO customers SELECT {values} FROM generate_series(1, 5000) AS n".encode())
+    fill(stack, lane, 5000)
     wait_until(lambda: verification(lane).get("proof"), "the first proof", 180)
     wait_until(lambda: verification(lane)["proof"]["rows"] >= 5000, "a proof of all rows", 180)
 
@@ -70,3 +79,43 @@ def test_a_wrong_cell_is_found_repaired_and_proven_equal(lane: Lane, stack: Stac
     assert verification(lane)["differing"] == 0
     lane.end_load()
     assert lane.prove() > 5000
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+def test_a_million_rows_are_proven_under_load(stack: Stack, tmp_path: Path) -> None:
+    """At the default pace: no row is reported that is right, and a wrong cell is found in one round and repaired."""
+    rows, rounds = 1_000_000, 3
+    options = {"verify__interval__ms": "5000", "verify__repair": "auto"}
+    with Lane(stack, "million", tmp_path, ("customers", "orders"), **options) as lane:
+        fill(stack, lane, rows)
+        wait_until(lambda: (verification(lane).get("proof") or {}).get("rows", 0) >= rows, "the first proof", 1800)
+        lane.begin_load(100)
+        before, cpu, transactions = time.monotonic(), reading_seconds(stack, lane), lane.transactions
+        proofs = {verification(lane)["proof"]["at"]}
+        while len(proofs) <= rounds:
+            report = verification(lane)
+            assert (report["differing"], report["repaired"]) == (0, 0)
+            proofs.add(report["proof"]["at"])
+            time.sleep(0.5)  # the time of the rounds is the result
+        seconds, cpu = time.monotonic() - before, reading_seconds(stack, lane) - cpu
+        transactions = lane.transactions - transactions
+        print(
+            f"{rounds} rounds of {rows:,} rows in {seconds:.0f} s, {transactions / seconds:.0f} transactions a second, "
+            f"{cpu / seconds:.3f} cores of the database for reading"
+        )
+        change_unseen(stack, lane, f"UPDATE customers SET name = 'unseen' WHERE id = {FIRST + rows // 2}")
+        began = time.monotonic()
+        wait_until(lambda: verification(lane)["repaired"], "the repair", 1200)
+        print(f"a wrong cell was repaired after {time.monotonic() - began:.0f} s")
+        lane.end_load()
+        assert lane.prove() > rows
+
+
+def reading_seconds(stack: Stack, lane: Lane) -> float:
+    """Return the CPU time of the database's processes that read tables for a verification, while they are connected."""
+    with stack.postgres.connect(lane.name) as connection:
+        statement = "SELECT pid FROM pg_stat_activity WHERE query LIKE '%ctid >=%' OR query LIKE '%pg_relation_size%'"
+        processes = [pid for (pid,) in connection.execute(statement) if pid != connection.info.backend_pid]
+    stats = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in processes]
+    return sum(int(user) + int(system) for *_, user, system in (each[:13] for each in stats)) / os.sysconf("SC_CLK_TCK")
