@@ -20,6 +20,7 @@ pytest_plugins = [
     "support.fix_asyncio",
     "support.fix_cache",
     "support.fix_lanes",
+    "support.fix_rest",
     "support.fix_secured_kafka",
     "support.fix_spark",
     "support.fix_stack",

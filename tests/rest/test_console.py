@@ -6,7 +6,6 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -28,17 +27,6 @@ from headrace.rest.console import pages, rendering, views
 
 pytestmark = pytest.mark.anyio
 HOSTILE = "<script>alert(1)</script>'\"&"
-
-
-@pytest.fixture
-async def api() -> AsyncIterator[Api]:
-    """A started worker with a connector."""
-    api = Api()
-    await api.worker.start()
-    await api.create()
-    await api.until("RUNNING", "RUNNING")
-    yield api
-    await api.worker.stop()
 
 
 async def page(api: Api, path: str, status: int = 200) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
 
 import pytest
 from support.rest.worker_api import Api, leader_and_follower
@@ -16,17 +15,6 @@ from headrace.runtime.pipeline.source_database import Query
 
 pytestmark = pytest.mark.anyio
 PARTITION = TopicPartition("shop.public.orders", 0)
-
-
-@pytest.fixture
-async def api() -> AsyncIterator[Api]:
-    """A started worker with a connector."""
-    api = Api()
-    await api.worker.start()
-    await api.create()
-    await api.until("RUNNING", "RUNNING")
-    yield api
-    await api.worker.stop()
 
 
 def work(metrics: Metrics, task: int = 0) -> None:

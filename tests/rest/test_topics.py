@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from functools import partial
 
 import pytest
@@ -14,17 +13,6 @@ from headrace.runtime.metrics.metrics import TaskMetrics
 pytestmark = pytest.mark.anyio
 ORDERS = TopicPartition("shop.public.orders", 0)
 TOPICS = "/connectors/shop/topics"
-
-
-@pytest.fixture
-async def api() -> AsyncIterator[Api]:
-    """A worker with a running connector."""
-    api = Api()
-    await api.worker.start()
-    await api.create()
-    await api.until("RUNNING", "RUNNING")
-    yield api
-    await api.worker.stop()
 
 
 async def test_a_topic_is_listed_again_with_the_next_record_after_a_reset(api: Api) -> None:

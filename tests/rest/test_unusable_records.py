@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
 
 import pytest
 from support.fix_asyncio import eventually
@@ -29,17 +28,6 @@ UNUSABLE = {
     "too many levels": (b"[" * 100_000, "not JSON"),
 }
 values = pytest.mark.parametrize(("value", "reason"), UNUSABLE.values(), ids=UNUSABLE)
-
-
-@pytest.fixture
-async def api() -> AsyncIterator[Api]:
-    """A worker with the connector ``shop``, which runs."""
-    api = Api()
-    await api.worker.start()
-    await api.create()
-    await api.until("RUNNING", "RUNNING")
-    yield api
-    await api.worker.stop()
 
 
 async def _failed(api: Api, name: str) -> str:
