@@ -1,0 +1,147 @@
+"""The console on a real pipeline: Debezium, Kafka, Spark and a shop under load, in Chromium.
+
+``HEADRACE_SCREENSHOTS=folder`` keeps the pictures of the documentation (docs/console/).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from chaos.lane import Lane
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+from support.kafka.kafka_harness import producer
+
+from headrace_dev.demo.load import TABLES
+from headrace_dev.server import wait_until
+from headrace_dev.stack import Stack
+
+CHROMIUM = shutil.which("chromium")
+pytestmark = [
+    pytest.mark.stack,
+    pytest.mark.spark,
+    pytest.mark.long,
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's chromium: make system"),
+]
+NAME = "shop"
+WIDTHS = (390, 1024, 1600)
+SECONDS = 120
+
+
+@pytest.fixture(scope="module")
+def lane(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lane]:
+    """The five tables of a shop under load, which are verified every few seconds."""
+    options = {"batch__linger__ms": "500", "verify__interval__ms": "5000"}
+    with Lane(stack, NAME, tmp_path_factory.mktemp("console"), TABLES, **options) as lane:
+        lane.begin_load(10)
+        wait_until(lambda: proven_tables(lane) == len(TABLES), "a proof of every table", 300)
+        yield lane
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Debian's Chromium without a window."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        yield browser
+        browser.close()
+
+
+def proven_tables(lane: Lane) -> int:
+    """Return how many tables were found equal to their source."""
+    tables = lane.worker.call("GET", f"/connectors/{NAME}/tables")
+    return sum(bool(table.get("verification", {}).get("proof")) for table in tables)
+
+
+def opened(lane: Lane, browser: Browser, path: str, width: int = 1024, scheme: Any = "light") -> Page:
+    context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)
+    page = context.new_page()
+    page.set_default_timeout(SECONDS * 1000)
+    expect.set_options(timeout=SECONDS * 1000)
+    page.on("dialog", lambda dialog: dialog.accept())
+    page.goto(f"{lane.worker.url}{path}")
+    return page
+
+
+def change_unseen(stack: Stack, lane: Lane, statement: str) -> None:
+    """Change rows without an event of the source connector."""
+    with stack.postgres.connect(lane.name) as connection:
+        connection.execute(f"ALTER PUBLICATION {lane.name} SET (publish = 'insert')".encode())
+        connection.execute(statement.encode())
+        connection.execute(f"ALTER PUBLICATION {lane.name} SET (publish = 'insert, update, delete, truncate')".encode())
+
+
+def test_every_page_shows_the_pipeline_and_is_accessible(lane: Lane, browser: Browser) -> None:
+    """In each width and scheme; no page is wider than the screen."""
+    table = f"/ui/connectors/{NAME}/tables/{NAME}_public_orders"
+    pages = {
+        "overview": ("/ui", "Nothing has failed"),
+        "connector": (f"/ui/connectors/{NAME}", f"{NAME}_public_reviews"),
+        "table": (table, "Proven equal"),
+        "proof": ("/ui/proof", f"{NAME}_public_customers"),
+        "doctor": (f"/ui/connectors/{NAME}/doctor", "Doctor"),
+        "new-connector": ("/ui/new-connector", "topics.regex"),
+    }
+    folder = os.environ.get("HEADRACE_SCREENSHOTS")
+    for name, (path, content) in pages.items():
+        for width in WIDTHS:
+            for scheme in ("light", "dark"):
+                page = opened(lane, browser, path, width, scheme)
+                expect(page.get_by_text(content).first).to_be_visible()
+                if name == "table":
+                    expect(page.locator("#freshness-chart canvas")).to_be_visible()
+                    page.wait_for_timeout(6_000)  # for some points of the chart
+                found = Axe().run(page)
+                assert found.violations_count == 0, (name, width, scheme, found.generate_report())
+                assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), (name, width)
+                if folder:
+                    page.screenshot(path=Path(folder, f"{name}-{width}-{scheme}.png"))
+                page.context.close()
+
+
+def test_a_table_is_paused_and_resumed(lane: Lane, browser: Browser) -> None:
+    """The state follows on the page, and so do the rows."""
+    page = opened(lane, browser, f"/ui/connectors/{NAME}/tables/{NAME}_public_orders")
+    state = page.locator("[sse-swap=table] .state").first
+    page.locator("#pause").click()
+    expect(state).to_have_text("PAUSED")
+    page.locator("#resume").click()
+    expect(state).to_have_text("RUNNING")
+    page.context.close()
+
+
+def test_a_failed_table_is_restarted(lane: Lane, stack: Stack, browser: Browser) -> None:
+    """A record that is no JSON fails its table. When the operator has decided to skip it, a restart continues."""
+    topic = f"{NAME}.public.reviews"
+    with producer(stack.kafka) as out:
+        out.produce(topic, b"{broken", b"{not json")
+    page = opened(lane, browser, f"/ui/connectors/{NAME}/tables/{NAME}_public_reviews")
+    expect(page.locator("[sse-swap=table] .state").first).to_have_text("FAILED")
+    overview = opened(lane, browser, "/ui")
+    expect(overview.locator(".problems")).to_contain_text(f"{NAME}_public_reviews")
+    lane.worker.put_connector(NAME, lane.sink_config(errors__tolerance="all"))
+    page.locator("#restart").click()
+    expect(page.locator("[sse-swap=table] .state").first).to_have_text("RUNNING")
+    for each in (page, overview):
+        each.context.close()
+
+
+def test_a_wrong_cell_is_shown_under_proof_and_repaired(lane: Lane, stack: Stack, browser: Browser) -> None:
+    """By key and column; the repair is shown when the next verification has found the table equal."""
+    with stack.postgres.connect(NAME) as connection:
+        [(key,)] = connection.execute("SELECT min(id) FROM customers")
+    page = opened(lane, browser, "/ui/proof")
+    change_unseen(stack, lane, f"UPDATE customers SET name = 'unseen' WHERE id = {key}")
+    expect(page.get_by_text(f"id={key}")).to_be_visible()
+    expect(page.locator("main")).to_contain_text("DIFFERENT")
+    lane.worker.put_connector(NAME, lane.sink_config(errors__tolerance="all", verify__repair="auto"))
+    expect(page.get_by_text(f"id={key}")).to_have_count(0)
+    expect(page.locator("main")).not_to_contain_text("DIFFERENT")
+    page.context.close()
+    lane.end_load()
