@@ -29,6 +29,7 @@ from headrace.core.model.errors import ConfigError, HeadraceError, RestError
 from headrace.ports import EngineStatus, Feeds, Lakehouse, OpenRowSource, Stores
 from headrace.rest.app import WorkerParts
 from headrace.rest.server import Endpoints, rest_servers
+from headrace.rest.webhook import AlertWebhook
 from headrace.runtime.doctor import Doctor
 from headrace.runtime.metrics.metrics import Metrics, TaskMetrics
 from headrace.runtime.metrics.summaries import SummaryLog
@@ -142,6 +143,7 @@ class Service:
         self._directory = ConnectorDirectory(self.worker, self.herder)
         self._metrics.watch_directory(self._directory)
         self._summaries = SummaryLog(self._metrics.summaries)
+        self._webhook = AlertWebhook(config.alerts, self.worker, self.herder)
         doctor = Doctor(connectors.stores, connectors.open_row_source, memory=self._memory)
         parts = WorkerParts(
             self.worker,
@@ -219,6 +221,7 @@ class Service:
                 raise ConfigError(f"{file.path}: {error}") from error
         self._directory.start()
         self._summaries.start()
+        self._webhook.start()
 
     async def _start_engine(self) -> None:
         """Start Spark while the worker reads its topics, so that the first batch need not wait for it."""
@@ -239,6 +242,7 @@ class Service:
             self._engine_start.cancel()
         await self._directory.stop()
         await self._summaries.stop()
+        await self._webhook.stop()
         await self.worker.stop()
         await self._health.stop()
         await self._feeds.close()

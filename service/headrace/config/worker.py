@@ -35,6 +35,7 @@ from headrace.config.worker_options import (
     LISTENER_TLS,
     OAUTH_TLS,
     WORKER_OPTIONS,
+    AlertSettings,
     DefaultConverters,
     IdentitySettings,
     LakeSettings,
@@ -67,6 +68,7 @@ class WorkerConfig:
         "_given",
         "access",
         "admin_listeners",
+        "alerts",
         "basic_auth",
         "consumer",
         "converters",
@@ -109,6 +111,7 @@ class WorkerConfig:
         self.timing = parse_options(TimingSettings, properties)
         self.tracking = parse_options(TrackingSettings, properties)
         self.metrics = parse_options(MetricsSettings, properties)
+        self.alerts = parse_options(AlertSettings, properties)
         self.overrides = parse_options(OverrideSettings, properties)
         self.distributed = distributed
         self.own_secrets = own_secrets

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 from headrace.config.converter import JSON_CONVERTER, SIMPLE_HEADER_CONVERTER
 from headrace.config.directory_options import DirectorySettings
@@ -332,6 +333,34 @@ class MetricsSettings:
     )
 
 
+def _http_address(name: str, value: Any) -> None:
+    if value and urlsplit(value).scheme not in ("http", "https"):  # the value may contain a secret
+        raise InvalidValue(f"Invalid value for configuration {name}: must be an address that begins with http(s)://")
+
+
+@dataclass(frozen=True, slots=True)
+class AlertSettings:
+    """Where alerts go without Prometheus."""
+
+    webhook_url: str = option(
+        "alerts.webhook.url",
+        Type.STRING,
+        "",
+        "Address to which the worker posts JSON when a connector, task or table fails, is retried, or differs from its "
+        "source, and when that has ended (docs/operations.md). Without it nothing is posted; Prometheus has alerts of "
+        "its own.",
+        _LOW,
+        _http_address,
+    )
+    webhook_authorization: str | None = option(
+        "alerts.webhook.authorization",
+        Type.PASSWORD,
+        None,
+        "Value of the header Authorization of these requests, such as Bearer and a token.",
+        _LOW,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class OverrideSettings:
     """Which client properties connectors may override."""
@@ -394,5 +423,6 @@ WORKER_OPTIONS = (
     + section("Overrides", definition(OverrideSettings).keys)
     + section("Log", definition(LogSettings).keys)
     + section("Metrics", definition(MetricsSettings).keys)
+    + section("Alerts", definition(AlertSettings).keys)
     + section("Secrets", definition(SecretSettings).keys)
 )

@@ -9,6 +9,8 @@ from headrace.core.connect.lifecycle import TableState
 
 Json = Mapping[str, Any]
 
+DIFFERENT = "DIFFERENT"
+"""What ``Problem.state`` is for rows that a verification has found: the table's own state does not change."""
 _MAX_CAUSE = 300
 
 
@@ -44,6 +46,10 @@ def problems(connectors: Mapping[str, Json], tables: Sequence[Json]) -> Iterator
         if table["state"] in (TableState.FAILED, TableState.RETRYING) and error is not None:
             cause = headline(error["trace"])
             yield Problem(table["connector"], "", table["table"], table["state"], error["since"], cause)
+        report = table.get("verification", {})
+        if report.get("differing"):
+            cause = f"{report['differing']:,} row(s) differ from the source"
+            yield Problem(table["connector"], "", table["table"], DIFFERENT, report["ended"], cause)
 
 
 def parts(connectors: Mapping[str, Json]) -> Iterator[tuple[tuple[str, str], Json]]:
