@@ -23,7 +23,6 @@ pytestmark = [pytest.mark.stack, pytest.mark.spark, pytest.mark.timeout(900)]
 
 FIRST, ROWS = 1_000_000_000, 4_000
 """Ids from here on belong to rows that the load leaves alone."""
-SIGNALS = "CREATE TABLE debezium_signal (id varchar(42) PRIMARY KEY, type varchar(32) NOT NULL, data varchar(2048))"
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +30,6 @@ def lane(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lan
     """A shop of five tables, whose source connector has a signal table and small chunks."""
     with Lane(stack, "heal", tmp_path_factory.mktemp("heal"), TABLES) as lane:
         with stack.postgres.connect(lane.name) as connection:
-            connection.execute(SIGNALS)
             statement = (
                 f"INSERT INTO customers SELECT {FIRST} + n, 'name ' || n, NULL, n / 100.0, true, '{{}}', "
                 f"'2026-01-01Z' FROM generate_series(1, {ROWS}) AS n"
