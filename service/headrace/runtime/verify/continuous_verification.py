@@ -24,13 +24,14 @@ from pathlib import Path
 import pyarrow as pa
 
 from headrace.config.verify_options import VerifySettings
-from headrace.core.model.errors import HeadraceError, Retriable
+from headrace.core.model.errors import HeadraceError, remedy
 from headrace.core.model.events import TableId
 from headrace.core.model.proof import DifferingRow, Proof, VerificationReport
 from headrace.core.verify.verification import Verdict
 from headrace.ports import LogPosition, TableSource
 from headrace.runtime.clock import now as micros
 from headrace.runtime.threads import run_in
+from headrace.runtime.trace import summary
 from headrace.runtime.verify.connector_tables import ConnectorTables
 from headrace.runtime.verify.paced_source import Pace, PacedSource, Stopped
 from headrace.runtime.verify.table_repair import Sink, TableRepair
@@ -58,26 +59,33 @@ MOST_DIFFERENCES = 10_000
 
 
 class ContinuousVerification:
-    """The verifications of one task. ``run`` belongs to the event loop, ``reports`` may be called in any thread."""
+    """The verifications of one task. ``run`` belongs to the event loop, ``reports`` may be called in any thread.
+
+    ``timeout`` is as of ``VerifyOptions``, in seconds.
+    """
 
     def __init__(
-        self, settings: VerifySettings, tables: ConnectorTables, offsets: Offsets, pace: Pace | None = None
+        self,
+        settings: VerifySettings,
+        tables: ConnectorTables,
+        offsets: Offsets,
+        pace: Pace | None = None,
+        timeout: float = VerifyOptions().timeout,
     ) -> None:
         self._settings = settings
         self._tables = tables
         self._offsets = offsets
         self._pace = pace or Pace(settings.rows_per_second, settings.source_ms_per_minute, time.monotonic)
-        self._timeout = VerifyOptions().timeout
+        self._timeout = timeout
         self._clock = Clock(time.monotonic, self._pace.sleep)
         self._thread = ThreadPoolExecutor(1, "verify")
-        self._due: dict[str, float] = {}  # by topic, monotonic
+        self._due_topics: dict[str, float] = {}  # monotonic, as of tables
+        self._due_tables: dict[str, float] = {}
         self._reports: dict[str, VerificationReport] = {}
         self._repairs: dict[str, deque[tuple[float, int]]] = {}
-        self._on_repair: Callable[[TableId], None] = lambda table: None
+        self._is_closed = False
 
-    async def run(
-        self, ready: Callable[[], Collection[str]], repaired: Callable[[TableId], None] = lambda table: None
-    ) -> None:
+    async def run(self, ready: Callable[[], Collection[str]], repaired: Callable[[TableId], None]) -> None:
         """Verify the tables of the topics that are ``ready``, each again after the interval, until it is cancelled.
 
         ``repaired`` is called in the thread, with the source table of rows that were repaired.
@@ -85,20 +93,23 @@ class ContinuousVerification:
         self._on_repair = repaired
         try:
             while True:
-                for topic in sorted(ready(), key=lambda topic: self._due.get(topic, 0.0)):
-                    if self._due.get(topic, 0.0) <= time.monotonic():
-                        self._due[topic] = time.monotonic() + await run_in(self._thread, self._verify_topic, topic)
-                        break  # others may not be ready any more
+                now = time.monotonic()
+                due = [topic for topic in ready() if self._due_topics.get(topic, 0.0) <= now]
+                if due:  # others may not be ready any more after the first
+                    topic = min(due, key=lambda topic: self._due_topics.get(topic, 0.0))
+                    self._due_topics[topic] = await run_in(self._thread, self._verify_topic, topic)
                 else:
                     await asyncio.sleep(min(_LOOK_SECONDS, self._settings.interval))
         finally:
             self._pace.stop()
 
     def close(self) -> None:
-        """Interrupt what runs, and close the connections to the databases. A repair that is being written ends."""
-        self._pace.stop()
-        self._thread.submit(self._tables.close)
-        self._thread.shutdown(wait=False)
+        """Interrupt what runs, and close the connections to the databases. Idempotent. A repair in progress ends."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._pace.stop()
+            self._thread.submit(self._tables.close)
+            self._thread.shutdown(wait=False)
 
     def reports(self, topics: Collection[str]) -> Mapping[str, VerificationReport]:
         """Return the report of each table of ``topics`` that was opened for a verification, by the table's name."""
@@ -107,42 +118,50 @@ class ContinuousVerification:
     # -- in the thread -------------------------------------------------------------------------------------------------
 
     def _verify_topic(self, topic: str) -> float:
-        """Verify the tables of a topic that are due. Return the seconds until one of them is due again."""
-        due = self._settings.interval
+        """Verify the tables of a topic that are due. Return when the next one of them is due."""
         try:
-            for id, source in self._tables.of(topic):
-                due = min(due, self._verify_if_due(topic, id, source))
+            found = self._tables.of(topic)
+            due = [self._verify_if_due(topic, id, source) for id, source in found]
         except Stopped:
-            return due
-        except Exception as error:
-            log.warning("%s: the tables of %s cannot be verified now: %s", self._connector, topic, error)
-            return min(due, _RETRY_SECONDS)
-        return due
+            due = []
+        except Exception as error:  # of no table
+            log.warning("%s: the tables of %s are not known: %s", self._connector, topic, summary(error))
+            due = [time.monotonic() + min(self._settings.interval, _RETRY_SECONDS)]
+        return min(due, default=time.monotonic() + self._settings.interval)
 
     @property
     def _connector(self) -> str:
         return self._tables.task.connector
 
     def _verify_if_due(self, topic: str, id: TableId, source: TableSource) -> float:
+        """Verify a table, unless it is not due. Return when it is due again. Raises Stopped."""
         name = self._tables.task.naming.name(topic, id)
-        if name not in self._reports:
-            self._reports[name] = VerificationReport(self._settings.interval, topic, time.time())
-        try:
-            table, full_name = self._tables.open(topic, id, source)
-            if (proof := table.lake.proof()) is not None and self._reports[name].ended is None:
-                self._update(name, proof=proof)
-                age = time.time() - proof.at
-                if 0 <= age < self._settings.interval:  # an earlier run of the task, or another worker, has verified it
-                    return self._settings.interval - age
-            if table.lake.schema() is None:  # no batch has been written yet
-                return min(self._settings.interval, _RETRY_SECONDS)
-            self._verify(topic, name, full_name, table)
-        except Retriable as error:
-            self._fail(name, error)
-            return min(self._settings.interval, _RETRY_SECONDS)
-        except HeadraceError as error:
-            self._fail(name, error)
-        return self._settings.interval
+        if self._due_tables.get(name, 0.0) <= time.monotonic():
+            try:
+                seconds = self._verify_table(name, topic, id, source)
+            except Exception as error:
+                seconds = self._settings.interval
+                if remedy(error).retry:
+                    seconds = min(seconds, _RETRY_SECONDS)
+                self._show_error(name, str(error) if isinstance(error, HeadraceError) else summary(error))
+            self._due_tables[name] = time.monotonic() + seconds
+        return self._due_tables[name]
+
+    def _verify_table(self, name: str, topic: str, id: TableId, source: TableSource) -> float:
+        """Verify a table, unless it was proven equal within the interval. Return the seconds until it is due again."""
+        interval = self._settings.interval
+        report = self._reports.setdefault(name, VerificationReport(interval, topic, time.time()))
+        table, full_name = self._tables.open(topic, id, source)
+        proof = table.lake.proof()
+        if proof is not None and report.ended is None:
+            self._reports[name] = replace(report, proof=proof)
+            age = time.time() - proof.at
+            if 0 <= age < interval:  # an earlier run of the task, or another worker, has verified it
+                return interval - age
+        if table.lake.schema() is None:  # no batch has been written yet
+            return min(interval, _RETRY_SECONDS)
+        self._verify(topic, name, full_name, table)
+        return interval
 
     def _verify(self, topic: str, name: str, full_name: str, table: VerifiedTable) -> None:
         """Compare a table once, repair what may be repaired, and store a proof if all rows are equal."""
@@ -167,15 +186,23 @@ class ContinuousVerification:
                     again = self._verifier(topic, name, reopened, Path(folder)).compare(keys)
                     different = [row for row in again if row.verdict is not Verdict.EXPLAINED]
                 left += different
-        shown = tuple(map(_shown, left[:_ROWS_SHOWN]))
-        self._update(name, differing=len(left), undecided=undecided, repaired=repaired, rows=shown)
+        proof = self._reports[name].proof
         if left or undecided:
             self._warn(name, left, undecided)
         else:
             proof = Proof(_position(position), began, verifier.rows)
             table.lake.record_proof(proof)
-            self._update(name, proof=proof)
-        self._update(name, ended=time.time(), error=None, reading=None)
+        self._reports[name] = replace(
+            self._reports[name],
+            proof=proof,
+            differing=len(left),
+            undecided=undecided,
+            repaired=repaired,
+            rows=tuple(map(_differing_row, left[:_ROWS_SHOWN])),
+            ended=time.time(),
+            error=None,
+            reading=None,
+        )
 
     def _verifier(self, topic: str, name: str, table: VerifiedTable, folder: Path) -> TableVerifier:
         clock = self._clock
@@ -187,7 +214,7 @@ class ContinuousVerification:
         def report(side: str, rows: int) -> None:
             nonlocal read
             if side == "source":
-                self._update(name, reading=rows)
+                self._reports[name] = replace(self._reports[name], reading=rows)
             else:
                 self._pace.rows(rows - read)
                 read = rows
@@ -203,13 +230,10 @@ class ContinuousVerification:
             repairs.popleft()
         return sum(count for _, count in repairs) + rows <= self._settings.repairs_per_hour
 
-    def _update(self, name: str, **changes: object) -> None:
-        self._reports[name] = replace(self._reports[name], **changes)  # type: ignore[arg-type] # checked by replace
-
-    def _fail(self, name: str, error: HeadraceError) -> None:
-        if self._reports[name].error != str(error):
-            log.warning("%s: table %s cannot be verified: %s", self._connector, name, error)
-        self._update(name, error=str(error), ended=time.time(), reading=None)
+    def _show_error(self, name: str, text: str) -> None:
+        if self._reports[name].error != text:
+            log.warning("%s: table %s cannot be verified: %s", self._connector, name, text)
+        self._reports[name] = replace(self._reports[name], error=text, ended=time.time(), reading=None)
 
     def _warn(self, name: str, left: Sequence[Difference], undecided: int) -> None:
         """Log how many rows differ, and in which columns. Keys are in the status only: they may be personal data."""
@@ -226,6 +250,6 @@ def _position(position: LogPosition) -> str:
     return f"{position.connector}:{','.join(map(str, position.end))}"
 
 
-def _shown(row: Difference) -> DifferingRow:
+def _differing_row(row: Difference) -> DifferingRow:
     key = {name: cell_text(row.key[name][0]) for name in row.key.column_names}
     return DifferingRow(key, row.where.value, row.columns)

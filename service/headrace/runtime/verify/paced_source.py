@@ -47,21 +47,23 @@ class Pace:
 
     def rows(self, count: int) -> None:
         """Wait as long as ``count`` rows take at the allowed speed. Raises Stopped."""
-        self._take(count / self._rows_per_second)
+        self._wait(self._now(), count / self._rows_per_second)
 
     @contextmanager
-    def statement(self) -> Iterator[None]:
-        """Measure a statement, and wait afterwards until the allowed share of time is kept. Raises Stopped."""
-        began = self._now()
-        yield
-        took = self._now() - began
-        self._take(took / self._share - took)
+    def statement(self) -> Iterator[list[int]]:
+        """Measure a statement, and wait afterwards until both limits are kept. Raises Stopped.
 
-    def _take(self, seconds: float) -> None:
-        """Reserve time behind what is reserved already: a wait for rows counts for statements as well."""
-        now = self._now()
-        self._free_at = max(self._free_at, now + seconds)
-        self.sleep(self._free_at - now)
+        The block adds the number of rows that were read to the list.
+        """
+        began = self._now()
+        rows: list[int] = []
+        yield rows
+        took = self._now() - began
+        self._wait(began, max(took / self._share, sum(rows) / self._rows_per_second))
+
+    def _wait(self, began: float, seconds: float) -> None:
+        self._free_at = max(self._free_at, began) + seconds
+        self.sleep(self._free_at - self._now())
 
 
 class PacedSource:
@@ -90,12 +92,12 @@ class PacedSource:
         scan = source.scan_in_parts if isinstance(source, PartwiseSource) else source.scan
         pieces = scan(catalog, columns)
         while True:
-            with self._pace.statement():
+            with self._pace.statement() as rows:
                 piece = next(pieces, None)
+                rows.append(len(piece[0]) if piece else 0)
             if piece is None:
                 return
             yield piece
-            self._pace.rows(len(piece[0]) if piece else 0)
 
     def log_position(self) -> LogPosition:
         return self._source.log_position()

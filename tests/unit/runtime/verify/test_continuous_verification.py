@@ -6,7 +6,8 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 from support.lake.lake_actions import SOURCE, TOPIC
@@ -19,6 +20,7 @@ from headrace.core.model.events import TableId
 from headrace.core.model.proof import Proof, VerificationReport
 from headrace.ports import TableSource
 from headrace.runtime.task.task_options import sink_task_options
+from headrace.runtime.verify.connector_tables import ConnectorTables
 from headrace.runtime.verify.continuous_verification import ContinuousVerification
 from headrace.runtime.verify.paced_source import Pace
 from headrace.runtime.verify.table_verifier import VerifiedTable
@@ -30,25 +32,32 @@ SECONDS = 30.0
 
 
 class WorldTables:
-    """The one table of a world, as ``ConnectorTables`` opens it; ``error`` is raised instead, once."""
+    """The one table of a world, as ``ConnectorTables`` opens it; ``error`` is raised instead, once.
 
-    def __init__(self, world: World) -> None:
-        self.task = sink_task_options(sink_connector_config(PROPERTIES, DEFAULTS))
+    With ``others``, its topic has more tables, which no grant permits to read.
+    """
+
+    def __init__(self, world: World, *others: TableId) -> None:
+        properties = {**PROPERTIES, "collection.name.format": "${source.table}" if others else "${topic}"}
+        self.task = sink_task_options(sink_connector_config(properties, DEFAULTS))
         self.world = world
-        self.error: HeadraceError | None = None
-        self.closed = False
+        self.others = others
+        self.error: Exception | None = None
+        self.closed = 0
 
     def of(self, topic: str) -> Sequence[tuple[TableId, TableSource]]:
-        return [(SOURCE, self.world.source)]
+        return [(id, self.world.source) for id in (SOURCE, *self.others)]
 
     def open(self, topic: str, id: TableId, source: TableSource) -> tuple[VerifiedTable, str]:
         error, self.error = self.error, None
+        if id in self.others:
+            raise Retriable("no answer")
         if error is not None:
             raise error
         return self.world.table(), "shop.item"
 
     def close(self) -> None:
-        self.closed = True
+        self.closed += 1
 
 
 class WorldPace(Pace):
@@ -74,9 +83,9 @@ def world() -> World:
 
 
 @contextmanager
-def verification(tables: WorldTables, **settings: Any) -> Iterator[ContinuousVerification]:
-    options = VerifySettings(**{"interval": 3600.0, **settings})
-    verification = ContinuousVerification(options, tables, tables.world, WorldPace(tables.world))  # type: ignore[arg-type]
+def verification(tables: WorldTables, *, timeout: float = 180.0, **settings: Any) -> Iterator[ContinuousVerification]:
+    options, opened = VerifySettings(**{"interval": 3600.0, **settings}), cast(ConnectorTables, tables)
+    verification = ContinuousVerification(options, opened, tables.world, WorldPace(tables.world), timeout)
     try:
         yield verification
     finally:
@@ -111,7 +120,7 @@ def test_an_equal_table_gets_a_proof(world: World) -> None:
     assert (report.proof.rows, report.proof.position) == (30, f"{world.source.position.connector}:{world.end}")
     assert world.lake.proof() is not None
     with verification(tables) as next_task:
-        assert next_task._verify_topic(TOPIC) == pytest.approx(3600.0, abs=SECONDS)
+        assert next_task._verify_topic(TOPIC) - time.monotonic() == pytest.approx(3600.0, abs=SECONDS)
         inherited = next_task.reports([TOPIC])[NAME]
     assert inherited.is_equal
     assert inherited.ended is None
@@ -174,17 +183,44 @@ def test_undecided_rows_are_no_proof(world: World) -> None:
     world.confirms = False
     world.corrupt(17, "wrong")
     tables = WorldTables(world)
-    with verification(tables, repairs=True) as running:
-        running._timeout = 0.0
+    with verification(tables, repairs=True, timeout=0.0) as running:
         report = asyncio.run(report_after(running))
     assert (report.is_equal, report.undecided, report.differing) == (False, 1, 0)
     assert report.proof is None
 
 
-def test_close_interrupts_and_closes_the_sources(world: World) -> None:
-    """The connections are closed when the thread is free."""
+def test_a_table_that_fails_does_not_hurry_the_others_of_its_topic(world: World) -> None:
+    """Its next attempt comes soon; theirs comes after the interval."""
+    tables = WorldTables(world, replace(SOURCE, table="other"))
+    with verification(tables) as running:
+        running._on_repair = lambda table: None
+        due = running._verify_topic(TOPIC)
+        first = running.reports([TOPIC])
+        running._due_tables["other"] = 0.0
+        running._verify_topic(TOPIC)
+        second = running.reports([TOPIC])
+    assert due - time.monotonic() <= 30.0
+    assert first[SOURCE.table].is_equal
+    assert second[SOURCE.table] is first[SOURCE.table]
+    assert second["other"].error == "no answer"
+    assert (second["other"].ended or 0.0) > (first["other"].ended or 0.0)
+
+
+def test_an_unexpected_error_is_shown_without_its_text(world: World) -> None:
+    """The text of a library's error may contain the value of a cell."""
+    tables = WorldTables(world)
+    tables.error = ValueError("secret")
+    with verification(tables) as running:
+        report = asyncio.run(report_after(running))
+    assert report.error is not None
+    assert "ValueError" in report.error
+    assert "secret" not in report.error
+
+
+def test_close_interrupts_and_closes_the_sources_once(world: World) -> None:
+    """The connections are closed when the thread is free. A task may stop and then leave."""
     tables = WorldTables(world)
     with verification(tables) as running:
-        pass
+        running.close()
     running._thread.shutdown(wait=True)
-    assert tables.closed
+    assert tables.closed == 1

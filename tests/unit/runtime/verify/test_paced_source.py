@@ -31,7 +31,7 @@ def test_rows_take_their_time() -> None:
 
 
 def test_statements_have_a_share_of_the_time() -> None:
-    """With 3,000 ms a minute, statements of one second are twenty seconds apart. Waits for rows count for it."""
+    """With 3,000 ms a minute, statements of one second are twenty seconds apart."""
     pace = TimedPace(100, 3_000)
     for _ in range(3):
         with pace.statement():
@@ -41,6 +41,16 @@ def test_statements_have_a_share_of_the_time() -> None:
         pace.time += 1.0
     pace.rows(100)
     assert pace.time == pytest.approx(81.0)
+
+
+@pytest.mark.parametrize(("rows", "expected"), [(100, 20.0), (3_000, 30.0)])
+def test_the_rows_of_a_statement_wait_while_it_does(rows: int, expected: float) -> None:
+    """The slower limit counts, and not the sum of both."""
+    pace = TimedPace(100, 3_000)
+    with pace.statement() as read:
+        pace.time += 1.0
+        read.append(rows)
+    assert pace.time == pytest.approx(expected)
 
 
 def read_all(source: PacedSource) -> int:
