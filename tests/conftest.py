@@ -18,6 +18,7 @@ pytest.register_assert_rewrite("support")
 
 pytest_plugins = [
     "support.fix_asyncio",
+    "support.fix_browser",
     "support.fix_cache",
     "support.fix_lanes",
     "support.fix_rest",

@@ -25,7 +25,7 @@ from headrace.config import SinkConnectorConfig, WorkerConfig
 from headrace.core.connect.lifecycle import TargetState
 from headrace.core.connect.status import TableStatus
 from headrace.core.decode.record_decoder import Sources
-from headrace.core.model.errors import ConfigError, HeadraceError, RestError
+from headrace.core.model.errors import ConfigError, HeadraceError, RestError, Retriable
 from headrace.ports import EngineStatus, Feeds, Lakehouse, OpenRowSource, Stores
 from headrace.rest.app import WorkerParts
 from headrace.rest.server import Endpoints, rest_servers
@@ -53,6 +53,7 @@ from headrace.runtime.worker.worker import Worker, worker_defaults
 log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 _STOP_MARGIN_SECONDS = 30.0
+_OFFSETS_SECONDS = 60.0
 _END_SECONDS = 10.0
 """The time limit of what follows ``Stopped``: the end of the event loop and of threads."""
 _LAST_LOG_SECONDS = 2.0
@@ -92,7 +93,13 @@ def _open_verification(connectors: Connectors, config: SinkConnectorConfig) -> C
     loop = asyncio.get_running_loop()
 
     def wait_for(work: Coroutine[Any, Any, _T]) -> _T:
-        return asyncio.run_coroutine_threadsafe(work, loop).result()
+        running = asyncio.run_coroutine_threadsafe(work, loop)
+        try:
+            return running.result(_OFFSETS_SECONDS)  # the loop may have ended, and would never answer
+        except TimeoutError as error:
+            raise Retriable(f"Kafka did not answer within {_OFFSETS_SECONDS:g} s") from error
+        finally:
+            running.cancel()
 
     tables = ConnectorTables(config, connectors.open_row_source, connectors.lakehouse)
     return ContinuousVerification(config.verify, tables, KafkaOffsets(connectors.stores, config, wait_for))

@@ -13,7 +13,7 @@ import re
 import sys
 import time
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TextIO
@@ -91,7 +91,7 @@ class ResnapshotArguments:
     table: str
     source: str
     source_url: str
-    credentials: Credentials = Credentials()  # noqa: RUF009 - frozen
+    credentials: Credentials = field(default_factory=Credentials)
     topic: str | None = None
     cancel: bool = False
     wait: float = 180.0
@@ -181,7 +181,7 @@ def _table_snapshot(
         raise ConfigError(f"{given.table}: is not SCHEMA.TABLE")
     check_captured(source.name, source_config, schema, name)
     topic = given.topic or f"{settings.prefix}.{topic_form(schema)}.{topic_form(name)}"
-    if not _reads(connector, topic):
+    if re.fullmatch(connector.framework.topics.whole_names, topic) is None:
         raise ConfigError(f"connector {connector.name}: does not read topic {topic}; add it to topics, or set --topic")
     table = TableId(settings.prefix, source_config.get("database.dbname", ""), schema, name)
     _check_table(database, table)
@@ -202,10 +202,6 @@ def _table_snapshot(
         given.wait,
     )
     return snapshot, topic, offsets
-
-
-def _reads(connector: SinkConnectorConfig, topic: str) -> bool:
-    return re.fullmatch(connector.framework.topics.whole_names, topic) is not None
 
 
 def _check_table(database: TableSource, table: TableId) -> None:

@@ -286,6 +286,15 @@ class Lane:
         self._connection.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD {}").format(role, sql.Literal(password)))
         self._connection.execute(tables.format(role))
 
+    def change_unseen(self, statement: str) -> None:
+        """Change rows without an event of the source connector."""
+        publish = "ALTER PUBLICATION {} SET (publish = {})"
+        name = sql.Identifier(self.name)
+        with self._stack.postgres.connect(self.name) as connection:  # the load uses the other one in its thread
+            connection.execute(sql.SQL(publish).format(name, sql.Literal("insert")))
+            connection.execute(statement.encode())
+            connection.execute(sql.SQL(publish).format(name, sql.Literal("insert, update, delete, truncate")))
+
     # -- the proof ----------------------------------------------------------------------------------------------------
 
     def backlog(self) -> int:

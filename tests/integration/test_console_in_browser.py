@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,7 +17,7 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 from support.rest.worker_api import Api, failed_table, table_report
 
 from headrace.core.connect.lifecycle import TableState
@@ -28,11 +27,7 @@ from headrace.ports import TopicPartition
 from headrace.rest.server import Endpoint, RestServer, bind
 from headrace_dev.memory.row_source import MemoryRowSource
 
-CHROMIUM = shutil.which("chromium")
-pytestmark = [
-    pytest.mark.stack,
-    pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's chromium: make system"),
-]
+pytestmark = pytest.mark.stack
 PAGES = {"overview": "/ui", "connector": "/ui/connectors/shop", "table": "/ui/connectors/shop/tables/items"}
 OTHERS = {"proof": "/ui/proof", "doctor": "/ui/connectors/shop/doctor", "new-connector": "/ui/new-connector"}
 LOADED = ".state.failed, .finding, #errors li"
@@ -104,15 +99,6 @@ def served() -> Iterator[Served]:
     served = Served()
     yield served
     served.close()
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """Debian's Chromium without a window."""
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
-        yield browser
-        browser.close()
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,20 +13,18 @@ from typing import Any
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from chaos.lane import Lane
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 from support.kafka.kafka_harness import producer
 
 from headrace_dev.demo.load import TABLES
 from headrace_dev.server import wait_until
 from headrace_dev.stack import Stack
 
-CHROMIUM = shutil.which("chromium")
 pytestmark = [
     pytest.mark.stack,
     pytest.mark.spark,
     pytest.mark.long,
     pytest.mark.timeout(900),
-    pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's chromium: make system"),
 ]
 NAME = "shop"
 WIDTHS = (390, 1024, 1600)
@@ -44,15 +41,6 @@ def lane(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lan
         yield lane
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """Debian's Chromium without a window."""
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
-        yield browser
-        browser.close()
-
-
 def proven_tables(lane: Lane) -> int:
     """Return how many tables were found equal to their source."""
     tables = lane.worker.call("GET", f"/connectors/{NAME}/tables")
@@ -67,14 +55,6 @@ def opened(lane: Lane, browser: Browser, path: str, width: int = 1024, scheme: A
     page.on("dialog", lambda dialog: dialog.accept())
     page.goto(f"{lane.worker.url}{path}")
     return page
-
-
-def change_unseen(stack: Stack, lane: Lane, statement: str) -> None:
-    """Change rows without an event of the source connector."""
-    with stack.postgres.connect(lane.name) as connection:
-        connection.execute(f"ALTER PUBLICATION {lane.name} SET (publish = 'insert')".encode())
-        connection.execute(statement.encode())
-        connection.execute(f"ALTER PUBLICATION {lane.name} SET (publish = 'insert, update, delete, truncate')".encode())
 
 
 def test_every_page_shows_the_pipeline_and_is_accessible(lane: Lane, browser: Browser) -> None:
@@ -137,7 +117,7 @@ def test_a_wrong_cell_is_shown_under_proof_and_repaired(lane: Lane, stack: Stack
     with stack.postgres.connect(NAME) as connection:
         [(key,)] = connection.execute("SELECT min(id) FROM customers")
     page = opened(lane, browser, "/ui/proof")
-    change_unseen(stack, lane, f"UPDATE customers SET name = 'unseen' WHERE id = {key}")
+    lane.change_unseen(f"UPDATE customers SET name = 'unseen' WHERE id = {key}")
     expect(page.get_by_text(f"id={key}")).to_be_visible()
     expect(page.locator("main")).to_contain_text("DIFFERENT")
     lane.worker.put_connector(NAME, lane.sink_config(errors__tolerance="all", verify__repair="auto"))

@@ -338,3 +338,40 @@ def test_keys_that_events_cut_are_refused(
     )
     with pytest.raises(Fatal, match="do not contain the exact value"):
         source.fetch(catalog, replace(_text_request(table, "at", "", "v"), key=(key,)))
+
+
+def test_a_table_is_read_in_parts_without_a_snapshot_between_them(
+    options: ReselectOptions, open_source: Opener, stack_postgres: Postgres, database: str
+) -> None:
+    """Every row comes once, also behind pages that are empty, and with statistics of a table that was nearly empty.
+
+    Between two parts no snapshot is open, for which vacuum would have to keep rows. Rows of a partitioned table come as
+    well.
+    """
+    statements = """
+        CREATE TABLE app.many (id int PRIMARY KEY, note text);
+        INSERT INTO app.many VALUES (0, '');
+        ANALYZE app.many;
+        INSERT INTO app.many SELECT n, repeat('x', 100) FROM generate_series(1, 50000) AS n;
+        DELETE FROM app.many WHERE id BETWEEN 20000 AND 30000;
+        CREATE TABLE app.parted (id int PRIMARY KEY) PARTITION BY RANGE (id);
+        CREATE TABLE app.parted_1 PARTITION OF app.parted FOR VALUES FROM (0) TO (10);
+        CREATE TABLE app.parted_2 PARTITION OF app.parted FOR VALUES FROM (10) TO (20);
+        INSERT INTO app.parted SELECT generate_series(0, 19);
+    """
+    stack_postgres.execute(statements, database)
+    source = open_source(options)
+    snapshots = "SELECT count(*) FROM pg_stat_activity WHERE backend_xmin IS NOT NULL AND pid <> pg_backend_pid()"
+    catalog = source.catalog(TableId("server", database, "app", "many"))
+    assert catalog is not None
+    pieces = source.scan_in_parts(catalog, source.schema(catalog).fields[:1])
+    ids = [*next(pieces)[0]]
+    assert len(ids) < 20_000
+    with stack_postgres.connect(database) as connection:
+        assert connection.execute(snapshots.encode()).fetchone() == (0,)
+    ids += [id for piece in pieces for id in piece[0]]
+    assert ids == [*range(20_000), *range(30_001, 50_001)]
+    parted = source.catalog(TableId("server", database, "app", "parted"))
+    assert parted is not None
+    found = [id for piece in source.scan_in_parts(parted, source.schema(parted).fields) for id in piece[0]]
+    assert sorted(found) == list(range(20))

@@ -72,20 +72,12 @@ def resting(lane: Lane) -> AbstractContextManager[None]:
     return ConnectorRest(lane.worker.url, lane.name, Clock(time.monotonic, time.sleep)).paused()
 
 
-def change_unseen(stack: Stack, lane: Lane, statement: str) -> None:
-    """Change rows without an event of the source connector."""
-    with stack.postgres.connect(lane.name) as connection:
-        connection.execute(f"ALTER PUBLICATION {lane.name} SET (publish = 'insert')".encode())
-        connection.execute(statement.encode())
-        connection.execute(f"ALTER PUBLICATION {lane.name} SET (publish = 'insert, update, delete, truncate')".encode())
-
-
 @pytest.mark.parametrize("rows", [20_000, pytest.param(1_000_000, marks=[pytest.mark.long, pytest.mark.timeout(900)])])
 def test_one_wrong_cell_under_load_is_found_and_repaired(lane: Lane, stack: Stack, tmp_path: Path, rows: int) -> None:
     """The command names one wrong cell among all rows under load, and no other; after the repair all rows are equal."""
     fill(stack, lane, rows)
     wrong = FIRST + rows // 2
-    change_unseen(stack, lane, f"UPDATE customers SET name = 'unseen' WHERE id = {wrong}")
+    lane.change_unseen(f"UPDATE customers SET name = 'unseen' WHERE id = {wrong}")
     lane.begin_load(20)
     named = f"public.customers id={wrong}: name differs"
     if rows > 20_000:
@@ -112,7 +104,7 @@ def test_a_table_whose_name_a_topic_cannot_have_is_compared(lane: Lane, stack: S
     formats = {"odd-by-topic": "${topic}", "odd-by-source": "${source.table}"}
     for name, form in formats.items():
         lane.worker.put_connector(name, lane.sink_config(topics=topic, collection__name__format=form))
-    change_unseen(stack, lane, """UPDATE "Größen & Maße" SET name = 'unseen' WHERE id = 2""")
+    lane.change_unseen("""UPDATE "Größen & Maße" SET name = 'unseen' WHERE id = 2""")
     lane.begin_load(20)  # an idle source confirms no progress, and without that nothing is proven
 
     def repaired(name: str) -> tuple[int, list[str]]:

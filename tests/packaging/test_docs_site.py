@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -19,11 +18,10 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import expect, sync_playwright
+from playwright.sync_api import Browser, expect
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = ROOT / "dev" / "docs_theme" / "assets" / "javascripts"
-CHROMIUM = shutil.which("chromium")
 SHOWN = ("index", "migrate/iceberg-sink", "operations", "configuration", "performance", "guarantees", "architecture")
 READ = ("index", "migrate/iceberg-sink")
 """Pages that axe reads, on the desktop: it takes seconds for the largest ones."""
@@ -140,43 +138,37 @@ def test_scripts_of_other_projects_are_as_their_packages_contain_them() -> None:
     assert [name for name in sums if name not in licenses] == []
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's chromium: make system")
-def test_the_search_needs_no_server(site: Path) -> None:
+def test_the_search_needs_no_server(site: Path, browser: Browser) -> None:
     """From the file system, a search for an option finds its page, and the browser asks no host."""
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        page = browser.new_page()
-        requests: list[str] = []
-        page.on("request", lambda request: requests.append(request.url))
-        page.goto((site / "index.html").as_uri())
-        page.get_by_role("textbox", name="Search").fill("freshness.target.ms")
-        found = page.locator(".md-search-result__link")
-        expect(found.filter(has_text="Freshness targets").first).to_be_attached(timeout=20_000)
-        browser.close()
+    page = browser.new_page()
+    requests: list[str] = []
+    page.on("request", lambda request: requests.append(request.url))
+    page.goto((site / "index.html").as_uri())
+    page.get_by_role("textbox", name="Search").fill("freshness.target.ms")
+    found = page.locator(".md-search-result__link")
+    expect(found.filter(has_text="Freshness targets").first).to_be_attached(timeout=20_000)
+    page.close()
     assert [url for url in requests if re.match(r"https?:", url)] == []
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's chromium: make system")
 @pytest.mark.parametrize("width", WIDTHS)
-def test_pages_fit_a_phone_and_a_desktop(site: Path, width: int) -> None:
+def test_pages_fit_a_phone_and_a_desktop(site: Path, browser: Browser, width: int) -> None:
     """No page is wider than the window, and axe finds no violation of WCAG 2.2 AA on the desktop.
 
     Wide tables, code and pictures scroll for themselves.
     """
     pictures = os.environ.get("HEADRACE_SCREENSHOTS")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        for scheme in ("light", "dark") if pictures else WIDTHS[width]:
-            context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
-            page = context.new_page()
-            for name in SHOWN if pictures or width == min(WIDTHS) else READ:
-                page.goto((site / f"{name}.html").as_uri())
-                assert page.evaluate("document.documentElement.scrollWidth") <= width, name
-                assert page.evaluate("getComputedStyle(document.body).colorScheme") == scheme
-                if name in READ and width == max(WIDTHS):
-                    answer = Axe().run(page, options={"runOnly": ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa"]})
-                    found = [f"{each['id']}: {each['nodes'][0]['html']}" for each in answer.response["violations"]]
-                    assert found == [], f"{name} {scheme}"
-                if pictures:
-                    page.screenshot(path=Path(pictures) / f"docs-{name.replace('/', '-')}-{width}-{scheme}.png")
-        browser.close()
+    for scheme in ("light", "dark") if pictures else WIDTHS[width]:
+        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        page = context.new_page()
+        for name in SHOWN if pictures or width == min(WIDTHS) else READ:
+            page.goto((site / f"{name}.html").as_uri())
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, name
+            assert page.evaluate("getComputedStyle(document.body).colorScheme") == scheme
+            if name in READ and width == max(WIDTHS):
+                answer = Axe().run(page, options={"runOnly": ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa"]})
+                found = [f"{each['id']}: {each['nodes'][0]['html']}" for each in answer.response["violations"]]
+                assert found == [], f"{name} {scheme}"
+            if pictures:
+                page.screenshot(path=Path(pictures) / f"docs-{name.replace('/', '-')}-{width}-{scheme}.png")
+        context.close()

@@ -139,6 +139,22 @@ async def test_a_receiver_that_is_away_gets_it_when_it_is_back(api: Api, caplog:
     assert "s3cr3t" not in caplog.text
 
 
+async def test_an_unexpected_error_does_not_end_it(
+    api: Api, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What fails later is posted, and the stop of the worker raises nothing."""
+
+    def fail() -> list[Any]:
+        raise ValueError("unexpected")
+
+    async with listening(Receiver()) as receiver, posting(api, receiver):
+        with monkeypatch.context() as broken:
+            broken.setattr(api.herder, "all_tables", fail)
+            await eventually(lambda: "cannot be determined now" in caplog.text)
+        api.tasks.tasks["shop-0"].tables = [failed("items")]
+        await eventually(lambda: receiver.names("begun") == [["items"]])
+
+
 async def test_without_an_address_nothing_runs(api: Api) -> None:
     posts = AlertWebhook(AlertSettings(), api.worker, api.herder)
     posts.start()

@@ -56,6 +56,8 @@ WHERE c.oid = $1::pg_catalog.regclass AND c.relkind = 'r'
 """
 """Older servers have no scan of a range of pages, and would read the complete table for each part."""
 _PAGES_WITHOUT_STATISTICS = 32
+_MOST_PAGES = 256
+"""Statistics may be those of a table that was nearly empty: its rows of today must fit into memory."""
 
 
 def next_page(connection: Connection, catalog: CatalogTable, begin: int) -> int | None:
@@ -71,7 +73,7 @@ def next_page(connection: Connection, catalog: CatalogTable, begin: int) -> int 
     if begin >= pages:
         return None
     width = int(FETCH_ROWS * analyzed_pages / rows) if analyzed_pages > 0 and rows > 0 else _PAGES_WITHOUT_STATISTICS
-    return begin + max(width, 1)
+    return begin + min(max(width, 1), _MOST_PAGES)
 
 
 def page_texts(connection: Connection, catalog: CatalogTable, columns: Sequence[str], begin: int, end: int) -> Texts:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import sys
-from pathlib import Path
 
 from headrace.config import chart_values, documentation
+from headrace.config.made_files import write
 
 
 def made_files() -> dict[str, str]:
@@ -20,15 +19,5 @@ def made_files() -> dict[str, str]:
     }
 
 
-def main() -> None:
-    """Write all of them below the folder that the command line names, or below the current one."""
-    root = Path(sys.argv[1] if len(sys.argv) > 1 else ".")
-    for name, text in made_files().items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-        print(path)
-
-
 if __name__ == "__main__":
-    main()
+    write("headrace.config", made_files())

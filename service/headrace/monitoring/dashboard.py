@@ -42,7 +42,7 @@ def _dashboard(label: str) -> Mapping[str, Any]:
                 | {"current": {"text": ["All"], "value": ["$__all"]}},
             ]
         },
-        "panels": list(_placed(rows(label))),
+        "panels": list(_rows_and_panels(rows(label))),
     }
 
 
@@ -59,7 +59,7 @@ def _variable(name: str, query: str, *, multi: bool = False) -> dict[str, Any]:
     }
 
 
-def _placed(titled: Mapping[str, list[Panel]]) -> Iterator[Mapping[str, Any]]:
+def _rows_and_panels(titled: Mapping[str, list[Panel]]) -> Iterator[Mapping[str, Any]]:
     """Return the rows and their panels: six single numbers or two graphs in a line."""
     number, y = 1, 0
     for title, panels in titled.items():

@@ -60,17 +60,17 @@ def _rule(alert: Alert) -> str:
     """Return the rule in YAML."""
     return (
         f"- alert: {alert.name}\n"
-        f"  expr: >-\n{_folded(alert.expression, 4)}\n"
+        f"  expr: >-\n{_folded_scalar(alert.expression, 4)}\n"
         f"  for: {alert.wait}\n"
         f"  labels: {{severity: {alert.severity}}}\n"
         "  annotations:\n"
-        f"    summary: >-\n{_folded(alert.summary, 6)}\n"
-        f"    description: >-\n{_folded(alert.description, 6)}\n"
+        f"    summary: >-\n{_folded_scalar(alert.summary, 6)}\n"
+        f"    description: >-\n{_folded_scalar(alert.description, 6)}\n"
         f"    runbook_url: {alert.runbook}\n"
     )
 
 
-def _folded(text: str, spaces: int) -> str:
+def _folded_scalar(text: str, spaces: int) -> str:
     """Return a text as the lines of a folded scalar of YAML."""
     margin = " " * spaces
     return fill(

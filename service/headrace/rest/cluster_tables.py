@@ -52,9 +52,9 @@ class ClusterTables:
         if topics := self._herder.paused_topics(name, table):
             return topics
         tables = [{"table": report.table, "topics": report.topics} for _, report in self._herder.tables(name)]
-        if table not in {each["table"] for each in tables}:
+        if table not in {report["table"] for report in tables}:
             tables += await self._forwarder.lists(request, _path(name), self._herder.other_owners(name))
-        known = [each["topics"] for each in tables if each["table"] == table]
+        known = [report["topics"] for report in tables if report["table"] == table]
         topics = {topic for listed in known for topic in listed} or self._herder.topics_of_quiet_table(name, table)
         if not topics and not known:
             raise unknown_table(name, table)

@@ -24,6 +24,7 @@ from headrace.core.model.errors import RestError
 from headrace.rest import entities
 from headrace.runtime.http_client import HttpClient, TooLarge
 from headrace.runtime.retry import pause_after
+from headrace.runtime.trace import summary
 from headrace.runtime.worker.herder import Herder
 from headrace.runtime.worker.worker import Worker
 
@@ -67,10 +68,12 @@ class AlertWebhook:
         failures = 0
         while True:
             await asyncio.sleep(max(LOOK_SECONDS, pause_after(failures, _LONGEST_PAUSE) if failures else 0.0))
-            if self._worker.ready and not await self._post_difference(await self._look()):
-                failures += 1
-            else:
-                failures = 0
+            try:
+                is_accepted = not self._worker.ready or await self._post_difference(await self._look())
+            except Exception as error:  # whatever it is: later failures have to be posted
+                log.warning("Webhook: the alerts cannot be determined now: %s", summary(error))
+                is_accepted = False
+            failures = 0 if is_accepted else failures + 1
 
     async def _look(self) -> dict[_Key, Problem]:
         """Return what is wrong with the connectors and tasks of this worker, without what only waits."""
@@ -91,7 +94,8 @@ class AlertWebhook:
         connector = status["connector"]
         if connector["worker_id"] != own:
             connector = {**connector, "trace": None}
-        return {**status, "connector": connector, "tasks": [t for t in status["tasks"] if t["worker_id"] == own]}
+        tasks = [task for task in status["tasks"] if task["worker_id"] == own]
+        return {**status, "connector": connector, "tasks": tasks}
 
     async def _post_difference(self, current: dict[_Key, Problem]) -> bool:
         """Post what has begun and ended since the last request that was accepted. Return False if this one was not."""

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
+
+from headrace.core.model.instants import iso_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +50,7 @@ def paused_tables(document: Mapping[str, Any]) -> PausedTables:
 def paused_tables_document(paused: PausedTables) -> Mapping[str, Any]:
     return {
         "tables": {
-            name: {
-                "topics": list(table.topics),
-                "since": datetime.fromtimestamp(table.since, UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
-            }
-            for name, table in paused.items()
+            name: {"topics": list(table.topics), "since": iso_text(table.since)} for name, table in paused.items()
         }
     }
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from headrace.core.connect.lifecycle import State, TableState
 from headrace.core.connect.table_load import LoadProgress
+from headrace.core.model.instants import iso_text
 from headrace.core.model.notes import Notes
 from headrace.core.model.proof import VerificationReport
 
@@ -100,8 +101,8 @@ class TableReport:
                 "events": batch.events,
                 "bytes": batch.bytes,
                 "seconds": round(batch.seconds, 3),
-                "committed": _status_text(batch.committed),
-                **({} if batch.source_time is None else {"source_time": _status_text(batch.source_time)}),
+                "committed": iso_text(batch.committed),
+                **({} if batch.source_time is None else {"source_time": iso_text(batch.source_time)}),
             }
         if self.load is not None:
             answer["load"] = _load_document(self.load)
@@ -121,8 +122,8 @@ def _load_document(load: LoadProgress) -> Mapping[str, Any]:
         "rows": load.rows,
         "remaining": load.remaining,
         "rows_per_second": round(load.rate, 1),
-        "began": _status_text(load.began),
-        **{name: _status_text(end) for name, end in ends.items() if end is not None},
+        "began": iso_text(load.began),
+        **{name: iso_text(end) for name, end in ends.items() if end is not None},
     }
 
 
@@ -178,17 +179,13 @@ def tables_document(statuses: Sequence[TableStatus]) -> list[dict[str, Any]]:
             "table": status.table,
             "state": status.state,
             "trace": status.trace,
-            "since": _status_text(status.since),
-            **({} if status.next_attempt is None else {"next_attempt": _status_text(status.next_attempt)}),
+            "since": iso_text(status.since),
+            **({} if status.next_attempt is None else {"next_attempt": iso_text(status.next_attempt)}),
             **({"topics": list(status.topics)} if status.topics else {}),
             **({"recreate": True} if status.recreate else {}),
         }
         for status in statuses
     ]
-
-
-def _status_text(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def _seconds(text: str) -> float:

@@ -243,8 +243,8 @@ def _lost_values(source: SourceConnector, sink: SinkOptions) -> Iterator[Finding
                 f"{option}={remedy}  # at the source connector, and for new tables: the type of the columns changes",
             )
     if source.system in _RESELECTED:
-        for option, assumed in _assumed(source.system, sink.modes).items():
-            actual = source.value(option, _assumed(source.system, HandlingModes())[option])
+        for option, assumed in _repeated_options(source.system, sink.modes).items():
+            actual = source.value(option, _repeated_options(source.system, HandlingModes())[option])
             if actual is not None and actual != assumed:
                 yield Finding(
                     Rule.MODE_DIFFERS,
@@ -264,7 +264,7 @@ def _bytes_of(placeholder: str) -> bytes:
         return placeholder.encode()
 
 
-def _assumed(system: str, modes: HandlingModes) -> Mapping[str, str]:
+def _repeated_options(system: str, modes: HandlingModes) -> Mapping[str, str]:
     """Return the options of a system's connector that Headrace's connector repeats."""
     values = (modes.binary, modes.decimal, modes.hstore, modes.interval, modes.time_precision)
     assumed = dict(zip(MODES, values, strict=True))

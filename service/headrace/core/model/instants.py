@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 
 INFINITY_MICROS = 9223372036825200000  # Debezium's count for an infinite timestamp, in microseconds
 NEGATIVE_INFINITY_MICROS = -9223372036832400000
@@ -14,6 +15,11 @@ _ZONED = re.compile(
 )
 _INFINITIES = {"infinity": INFINITY_MICROS, "-infinity": NEGATIVE_INFINITY_MICROS}
 _LARGEST_OFFSET = 18 * 3600  # of Java's ZoneOffset, in seconds
+
+
+def iso_text(seconds: float, timespec: str = "seconds") -> str:
+    """Return Unix time as ISO 8601 in UTC, as statuses, REST answers and properties of tables contain it."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec=timespec).replace("+00:00", "Z")
 
 
 def zoned_micros(text: str) -> int:

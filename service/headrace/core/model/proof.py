@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
+
+from headrace.core.model.instants import iso_text
 
 PREFIX = "headrace.verified."
 
@@ -28,11 +30,11 @@ class Proof:
 
     def properties(self) -> Mapping[str, str]:
         """Return the proof as properties of the lake table, for readers of any engine."""
-        return {f"{PREFIX}position": self.position, f"{PREFIX}at": _text(self.at), f"{PREFIX}rows": str(self.rows)}
+        return {f"{PREFIX}position": self.position, f"{PREFIX}at": iso_text(self.at), f"{PREFIX}rows": str(self.rows)}
 
     def document(self) -> Mapping[str, Any]:
         """Return the proof as JSON."""
-        return {"position": self.position, "at": _text(self.at), "rows": self.rows}
+        return {"position": self.position, "at": iso_text(self.at), "rows": self.rows}
 
 
 def stored_proof(properties: Mapping[str, str]) -> Proof | None:
@@ -110,11 +112,7 @@ class VerificationReport:
         if self.error is not None:
             answer["error"] = self.error
         if self.ended is not None:
-            answer["ended"] = _text(self.ended)
+            answer["ended"] = iso_text(self.ended)
         if self.reading is not None:
             answer["running"] = {"rows": self.reading}
         return answer
-
-
-def _text(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

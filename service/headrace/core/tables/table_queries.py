@@ -59,7 +59,7 @@ def table_queries(place: TablePlace) -> list[TableQuery]:
     """Return a query of each engine that is known to read the format."""
     if place.format == "delta":
         return _of_delta(place)
-    name = ".".join(map(_backticked, (place.catalog, place.namespace, place.table)))
+    name = ".".join(map(_spark_name, (place.catalog, place.namespace, place.table)))
     key = f"spark.sql.catalog.{place.catalog}"
     if place.catalog_type == FOLDER:
         where = (
@@ -90,7 +90,7 @@ def _of_delta(place: TablePlace) -> list[TableQuery]:
         for key, value in (("schema_name", place.namespace), ("table_name", place.table), ("table_location", folder))
     )
     return [
-        TableQuery("Spark", f"SELECT * FROM delta.{_backticked(folder)}", "In a session with Delta Lake's extension"),
+        TableQuery("Spark", f"SELECT * FROM delta.{_spark_name(folder)}", "In a session with Delta Lake's extension"),
         TableQuery(
             "Python",
             "import pyarrow as pa\nfrom deltalake import DeltaTable, QueryBuilder\n\n"
@@ -100,7 +100,7 @@ def _of_delta(place: TablePlace) -> list[TableQuery]:
         TableQuery(
             "Trino",
             f"CALL delta.system.register_table({names});\n"
-            f"SELECT * FROM delta.{_quoted(place.namespace)}.{_quoted(place.table)}",
+            f"SELECT * FROM delta.{_sql_name(place.namespace)}.{_sql_name(place.table)}",
             f"Once, in a catalog delta of the Delta Lake connector; {_UNTESTED}",
         ),
     ]
@@ -118,7 +118,8 @@ def _static_duckdb(location: str, note: str = "") -> TableQuery:
 def _of_rest(place: TablePlace) -> list[TableQuery]:
     uri, warehouse = _public(place.properties.get("uri", "")), _public(place.properties.get("warehouse", ""))
     options = f"type='rest', uri={uri!r}" + (f", warehouse={warehouse!r}" if warehouse else "")
-    table = ".".join(map(_quoted, (place.catalog, place.namespace, place.table)))
+    catalog = _sql_name(place.catalog)
+    table = ".".join((catalog, _sql_name(place.namespace), _sql_name(place.table)))
     return [
         TableQuery(
             "PyIceberg",
@@ -129,7 +130,7 @@ def _of_rest(place: TablePlace) -> list[TableQuery]:
         ),
         TableQuery(
             "DuckDB",
-            f"{_NO_CACHE}ATTACH {_text(warehouse)} AS {_quoted(place.catalog)} (TYPE iceberg, ENDPOINT {_text(uri)});\n"
+            f"{_NO_CACHE}ATTACH {_text(warehouse)} AS {catalog} (TYPE iceberg, ENDPOINT {_text(uri)});\n"
             f"SELECT * FROM {table}",
             f"After CREATE SECRET with credentials of your own; {_UNTESTED}",
         ),
@@ -137,7 +138,7 @@ def _of_rest(place: TablePlace) -> list[TableQuery]:
 
 
 def _trino(place: TablePlace) -> TableQuery:
-    table = ".".join(map(_quoted, (place.catalog, place.namespace, place.table)))
+    table = ".".join(map(_sql_name, (place.catalog, place.namespace, place.table)))
     note = f"In a catalog {place.catalog} of the Iceberg connector for the same catalog as the worker's; {_UNTESTED}"
     return TableQuery("Trino", f"SELECT * FROM {table}", note)
 
@@ -147,11 +148,11 @@ def _public(address: str) -> str:
     return without_secrets(address, hidden=False).partition("?")[0]
 
 
-def _backticked(name: str) -> str:
+def _spark_name(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def _quoted(name: str) -> str:
+def _sql_name(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 

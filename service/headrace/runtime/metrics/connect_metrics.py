@@ -204,16 +204,17 @@ class TaskSensors:
         return (self._in_states[state] + current.get(state, 0.0)) / lived if lived else float("nan")
 
 
+def _rate_of(count: Declaration) -> Callable[[TaskSensors, float], float]:
+    return lambda task, now: task.rate(count, now)
+
+
 _GAUGES: Mapping[Declaration, Callable[[TaskSensors, float], float | None]] = {
     declared.ACTIVE_RECORDS: lambda task, now: task.active,
     declared.PARTITIONS: lambda task, now: task.partitions,
     declared.LAG_MAX: lambda task, now: max(task.lag().values(), default=None),
     declared.PUT_AVERAGE: lambda task, now: task.put_ms.average(now),
     declared.PUT_LONGEST: lambda task, now: task.put_ms.largest(now),
-    **{
-        rate: lambda task, now, count=count: task.rate(count, now)  # type: ignore[misc]
-        for count, rate in _RATES.items()
-    },
+    **{rate: _rate_of(count) for count, rate in _RATES.items()},
     declared.LAST_ERROR: lambda task, now: task.last_error or None,
     declared.BATCH_AVERAGE: lambda task, now: task.batch.average(now),
     declared.BATCH_LARGEST: lambda task, now: task.batch.largest(now),

@@ -73,21 +73,21 @@ class Group:
         self, name: str, text: str, labels: tuple[str, ...] = (), unit: str = "", note: str = ""
     ) -> Declaration:
         """Declare a counter. Its name ends in ``_total``."""
-        return self._declared(Declaration(name, Kind.COUNTER, text, labels, unit, note))
+        return self._add(Declaration(name, Kind.COUNTER, text, labels, unit, note))
 
     def gauge(self, name: str, text: str, labels: tuple[str, ...] = (), unit: str = "", note: str = "") -> Declaration:
         """Declare a gauge."""
-        return self._declared(Declaration(name, Kind.GAUGE, text, labels, unit, note))
+        return self._add(Declaration(name, Kind.GAUGE, text, labels, unit, note))
 
     def histogram(
         self, name: str, text: str, labels: tuple[str, ...], unit: str, buckets: tuple[float, ...], note: str = ""
     ) -> Declaration:
         """Declare a histogram."""
-        return self._declared(Declaration(name, Kind.HISTOGRAM, text, labels, unit, note, buckets))
+        return self._add(Declaration(name, Kind.HISTOGRAM, text, labels, unit, note, buckets))
 
     def __iter__(self) -> Iterator[Declaration]:
         return iter(self.metrics)
 
-    def _declared(self, declaration: Declaration) -> Declaration:
+    def _add(self, declaration: Declaration) -> Declaration:
         self.metrics.append(declaration)
         return declaration

@@ -43,7 +43,11 @@ class StageTimes:
         """Return how many threads were in each stage, on the average of the last minute."""
         with self._lock:
             now = self._clock()
-            sums = {stage: self._sum(seconds, now) for stage, seconds in self._ended.items()}
+            oldest = now - SECONDS - 1
+            sums = {
+                stage: sum(spent for second, spent in seconds.items() if second > oldest)
+                for stage, seconds in self._ended.items()
+            }
             for stage, begin in self._running.values():
                 sums[stage] = sums.get(stage, 0.0) + now - max(begin, now - SECONDS)
         return {stage: seconds / SECONDS for stage, seconds in sums.items() if seconds > 0}
@@ -58,7 +62,3 @@ class StageTimes:
             begin = until
         for second in [second for second in seconds if second <= end - SECONDS - 1]:
             del seconds[second]
-
-    @staticmethod
-    def _sum(seconds: Mapping[int, float], now: float) -> float:
-        return sum(spent for second, spent in seconds.items() if second > now - SECONDS - 1)

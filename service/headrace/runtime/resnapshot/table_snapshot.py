@@ -20,7 +20,7 @@ from typing import Any, Protocol, TypeVar
 
 from headrace.core.connect.lifecycle import State, TableState
 from headrace.core.connect.problems import headline
-from headrace.core.model.errors import ConfigError, Fatal, HeadraceError, RestError, Retriable, TableMissing
+from headrace.core.model.errors import ConfigError, Fatal, RestError, Retriable, TableMissing
 from headrace.core.resnapshot.signals import (
     Signal,
     end_of,
@@ -45,6 +45,8 @@ QUIET_SECONDS = 70.0
 Kafka Connect commits offsets once a minute by default (``offset.flush.interval.ms``).
 """
 RESTART_SECONDS = 30.0
+_CAUSE_SHOWN = 100
+"""Characters of an error in the line of the progress."""
 
 
 class SinkTables(Protocol):
@@ -120,7 +122,7 @@ class TableSnapshot:
         Raises the errors of its parts, Fatal for a table that has failed, and Retriable after ``wait`` seconds without
         progress.
         """
-        self._request = self._requested()
+        self._request = self._find_or_send_request()
         self._await_reads(self._request is None)
         self._await_applied()
 
@@ -138,7 +140,7 @@ class TableSnapshot:
 
     # -- request ------------------------------------------------------------------------------------------------------
 
-    def _requested(self) -> Signal | None:
+    def _find_or_send_request(self) -> Signal | None:
         """Return the open request, or a new one; None if another one's snapshot reads the table already."""
         name = self._table.name
         load = (self._sink.table(self._table.lake_table) or {}).get("load")
@@ -231,7 +233,7 @@ class TableSnapshot:
         changed, before = self._clock.now(), -1
         while True:
             load = self._load()
-            left = self._left(ends)
+            left = self._records_left(ends)
             if left == 0:
                 return
             now = self._clock.now()
@@ -245,8 +247,8 @@ class TableSnapshot:
                 )
             self._clock.sleep(POLL_SECONDS)
 
-    def _left(self, ends: Mapping[TopicPartition, int]) -> int | None:
-        committed = self._tolerated(self._offsets.committed_offsets)
+    def _records_left(self, ends: Mapping[TopicPartition, int]) -> int | None:
+        committed = self._answer_of(self._offsets.committed_offsets)
         if committed is None:
             return None
         return sum(max(end - committed.get(partition, 0), 0) for partition, end in ends.items())
@@ -259,7 +261,7 @@ class TableSnapshot:
         Raises Fatal if the table has failed for another reason.
         """
         name = self._table.lake_table
-        document = self._tolerated(lambda: self._sink.table(name))
+        document = self._answer_of(lambda: self._sink.table(name))
         if document is None:
             return None
         if document["state"] == TableState.FAILED and (error := document.get("last_error")) is not None:
@@ -270,7 +272,7 @@ class TableSnapshot:
                 )
             if self._clock.now() - self._restarted >= RESTART_SECONDS:
                 self._restarted = self._clock.now()
-                self._tolerated(lambda: self._sink.restart_table(name))
+                self._answer_of(lambda: self._sink.restart_table(name))
                 self._notice(f"table {name} was dropped or rolled back: restarted with missing=recreate")
         load: Mapping[str, Any] | None = document.get("load")
         return load
@@ -283,12 +285,12 @@ class TableSnapshot:
         return int(load["rows"]) - (rows if load["began"] == began else 0)
 
     def _snapshot(self) -> SnapshotState | None:
-        return self._tolerated(lambda: self._source.snapshot(self._settings.prefix))
+        return self._answer_of(lambda: self._source.snapshot(self._settings.prefix))
 
     def _source_state(self) -> str:
-        return self._tolerated(self._source.state) or "not answering"
+        return self._answer_of(self._source.state) or "not answering"
 
-    def _tolerated(self, call: Callable[[], T]) -> T | None:
+    def _answer_of(self, call: Callable[[], T]) -> T | None:
         """Return None for a system that does not answer now; raise its error if that lasts for ``wait`` seconds."""
         try:
             answer = call()
@@ -297,11 +299,7 @@ class TableSnapshot:
             self._first_failure = now if self._first_failure is None else self._first_failure
             if now - self._first_failure >= self._wait:
                 raise
-            self._report(Progress("waits", waits_for=_shortened(error)))
+            self._report(Progress("waits", waits_for=str(error)[:_CAUSE_SHOWN]))
             return None
         self._first_failure = None
         return answer
-
-
-def _shortened(error: HeadraceError) -> str:
-    return str(error)[:100]

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 
 from headrace.core.connect.table_load import LoadProgress
+from headrace.core.model.instants import iso_text
 from headrace.runtime.observation import Observer
 
 log = logging.getLogger(__name__)
@@ -69,5 +69,4 @@ def _subject(table: str, load: LoadProgress) -> str:
     text = f"{table}: {load.rows:,} of about {load.rows + load.remaining:,} rows"
     if load.estimated_end is None:
         return text
-    end = datetime.fromtimestamp(load.estimated_end, UTC).isoformat(timespec="minutes").replace("+00:00", "Z")
-    return f"{text}, until about {end}"
+    return f"{text}, until about {iso_text(load.estimated_end, 'minutes')}"

@@ -211,7 +211,8 @@ class TaskTables:
         for name, table in self._tables.items():
             if table.is_held:
                 entry = self._paused_tables.get(name)
-                since = min(each.since for each in ([entry] if entry is not None else self._paused_tables.values()))
+                causes = [entry] if entry is not None else self._paused_tables.values()
+                since = min(cause.since for cause in causes)
                 paused[name] = PausedTable(tuple(sorted(table.topics)), since)
         return paused
 

@@ -124,7 +124,9 @@ class WorkerConnector:
             seen = self._context.statuses.task(self.name, number)
             if task.state is State.FAILED and seen is not None and table in {status.table for status in seen.tables}:
                 if recreate:  # the next run of the task finds it in the status
-                    tables = [replace(each, recreate=each.recreate or each.table == table) for each in seen.tables]
+                    tables = [
+                        replace(status, recreate=status.recreate or status.table == table) for status in seen.tables
+                    ]
                     self._context.statuses.put_tables(self.name, number, tables)
                 self.restart(connector=False, tasks=[number])
                 return True
