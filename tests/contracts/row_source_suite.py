@@ -123,8 +123,12 @@ class RowSourceSuite:
         assert isinstance(source, TableSource)
         fields = [*source.schema(self.catalog(source)).fields, Field("gone", TEXT)]
         rows: list[tuple[Any, ...]] = []
-        scan = source.scan_in_parts if in_parts and isinstance(source, PartwiseSource) else source.scan
-        for values in scan(self.catalog(source), fields):
+        pieces = source.scan(self.catalog(source), fields)
+        if in_parts and isinstance(source, PartwiseSource):
+            parts = [(part.rows, part.values()) for part in source.scan_in_parts(self.catalog(source), fields)]
+            assert all(rows == len(values[0]) for rows, values in parts)
+            pieces = iter([values for _, values in parts])
+        for values in pieces:
             columns = [
                 values[n] if values[n][0] is UNREADABLE else build_array(fields[n].schema, values[n]).to_pylist()
                 for n in range(len(fields))

@@ -365,13 +365,13 @@ def test_a_table_is_read_in_parts_without_a_snapshot_between_them(
     catalog = source.catalog(TableId("server", database, "app", "many"))
     assert catalog is not None
     pieces = source.scan_in_parts(catalog, source.schema(catalog).fields[:1])
-    ids = [*next(pieces)[0]]
+    ids = [*next(pieces).values()[0]]
     assert len(ids) < 20_000
     with stack_postgres.connect(database) as connection:
         assert connection.execute(snapshots.encode()).fetchone() == (0,)
-    ids += [id for piece in pieces for id in piece[0]]
+    ids += [id for part in pieces for id in part.values()[0]]
     assert ids == [*range(20_000), *range(30_001, 50_001)]
     parted = source.catalog(TableId("server", database, "app", "parted"))
     assert parted is not None
-    found = [id for piece in source.scan_in_parts(parted, source.schema(parted).fields) for id in piece[0]]
+    found = [id for part in source.scan_in_parts(parted, source.schema(parted).fields) for id in part.values()[0]]
     assert sorted(found) == list(range(20))

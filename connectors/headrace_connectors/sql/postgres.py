@@ -21,6 +21,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 import psycopg
@@ -35,7 +36,7 @@ from headrace.core.model.events import TableId
 from headrace.core.model.schema import Field, Schema
 from headrace.core.reselect.options import ReselectOptions
 from headrace.core.reselect.rows import RowAnswer, RowRequest
-from headrace.ports import Connections, LogPosition, ReplicationSlot
+from headrace.ports import Connections, LogPosition, ReplicationSlot, TablePart
 from headrace_connectors.sql import postgres_doctor
 from headrace_connectors.sql.cells import FoundRows, ReadableColumns, Wanted, key_column
 from headrace_connectors.sql.postgres_catalog import connect_schema, read_catalog
@@ -43,7 +44,7 @@ from headrace_connectors.sql.postgres_keys import key_texts
 from headrace_connectors.sql.postgres_server import Connection, PostgresServer, Role
 from headrace_connectors.sql.postgres_signals import PostgresSignalTable
 from headrace_connectors.sql.postgres_survey import read_slots, read_standby, read_survey
-from headrace_connectors.sql.postgres_tables import log_position, next_page, page_texts, table_texts
+from headrace_connectors.sql.postgres_tables import log_position, next_page, read_pages, table_texts, texts_of
 from headrace_connectors.sql.postgres_values import reader
 from headrace_connectors.sql.query import KeyTerm, array_literal, masks, select_rows
 
@@ -96,21 +97,22 @@ class PostgresRowSource:
             for texts in table_texts(connection, catalog, readable.names):
                 yield readable.values(texts, len(texts[0]))
 
-    def scan_in_parts(self, catalog: CatalogTable, columns: Sequence[Field]) -> Iterator[Sequence[Sequence[object]]]:
+    def scan_in_parts(self, catalog: CatalogTable, columns: Sequence[Field]) -> Iterator[TablePart]:
         """Yield the rows of a few pages at a time; those of a partitioned table as ``scan`` does."""
         server, readable = self._servers[-1], self._readable(catalog, columns)
         begin = 0
         while True:
             with server.connection() as connection:
                 end = next_page(connection, catalog, begin)
-                texts = None if end is None else page_texts(connection, catalog, readable.names, begin, end)
-            if end is None or texts is None:
+                result = None if end is None else read_pages(connection, catalog, readable.names, begin, end)
+            if end is None or result is None:
                 break
-            if texts[0]:
-                yield readable.values(texts, len(texts[0]))
+            if result.ntuples:
+                yield TablePart(result.ntuples, partial(self._values, readable, result))
             begin = end
         if not begin:
-            yield from self.scan(catalog, columns)
+            for values in self.scan(catalog, columns):
+                yield TablePart(len(values[0]), partial(list, values))
 
     def log_position(self) -> LogPosition:
         """Return the end of the log, and the position that logical replication slots of the database have confirmed."""
@@ -185,6 +187,10 @@ class PostgresRowSource:
         return RowAnswer(rows.found, values, proven, waited=waited)
 
     # -- statements ---------------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def _values(readable: ReadableColumns, result: PGresult) -> Sequence[Sequence[object]]:
+        return readable.values(texts_of(result, max(len(readable.names), 1)), result.ntuples)
 
     def _readable(self, catalog: CatalogTable, wanted: Sequence[Wanted]) -> ReadableColumns:
         return ReadableColumns.of(

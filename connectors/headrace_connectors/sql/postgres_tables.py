@@ -44,7 +44,7 @@ def table_texts(connection: Connection, catalog: CatalogTable, columns: Sequence
             result = cursor.pgresult
             if result is None or result.ntuples == 0:
                 return
-            yield _texts(result, max(len(columns), 1))
+            yield texts_of(result, max(len(columns), 1))
 
 
 _PAGES: LiteralString = """
@@ -76,19 +76,20 @@ def next_page(connection: Connection, catalog: CatalogTable, begin: int) -> int 
     return begin + min(max(width, 1), _MOST_PAGES)
 
 
-def page_texts(connection: Connection, catalog: CatalogTable, columns: Sequence[str], begin: int, end: int) -> Texts:
-    """Return the server's text of ``columns``, column by column, for the rows of the pages before ``end``."""
+def read_pages(
+    connection: Connection, catalog: CatalogTable, columns: Sequence[str], begin: int, end: int
+) -> PGresult | None:
+    """Return the server's text of ``columns`` for the rows of the pages before ``end``."""
     names = ", ".join(quoted(name) for name in columns) or "NULL"
     table = quoted(catalog.table.schema, catalog.table.table)
     pages = f"ctid >= '({begin},0)'::pg_catalog.tid AND ctid < '({end},0)'::pg_catalog.tid"
     cursor = RawCursor(connection)
     cursor.execute(cast(Any, f"SELECT {names} FROM ONLY {table} WHERE {pages}"))
-    return _texts(cursor.pgresult, max(len(columns), 1))
+    return cursor.pgresult
 
 
-def _texts(result: PGresult | None, columns: int) -> Texts:
-    if result is None:
-        return [[] for _ in range(columns)]
+def texts_of(result: PGresult, columns: int) -> Texts:
+    """Return the texts of a result, column by column."""
     rows = range(result.ntuples)
     values = ([result.get_value(row, column) for row in rows] for column in range(columns))
     return [[None if value is None else bytes(value).decode() for value in column] for column in values]

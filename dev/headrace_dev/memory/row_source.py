@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from headrace.core.model.events import TableId
 from headrace.core.model.keys import canonical_keys
 from headrace.core.model.schema import Field, Schema
 from headrace.core.reselect.rows import UNREADABLE, RowAnswer, RowRequest
-from headrace.ports import Connections, LogPosition, ReplicationSlot
+from headrace.ports import Connections, LogPosition, ReplicationSlot, TablePart
 from headrace_dev.memory.signals import MemorySignals
 
 Row = Mapping[str, Any]
@@ -84,7 +85,7 @@ class MemoryRowSource:
             piece = rows[begin : begin + _SCANNED_AT_ONCE]
             yield [[self._value(catalog, row, column.name) for row in piece] for column in columns]
 
-    def scan_in_parts(self, catalog: CatalogTable, columns: Sequence[Field]) -> Iterator[Sequence[Sequence[Any]]]:
+    def scan_in_parts(self, catalog: CatalogTable, columns: Sequence[Field]) -> Iterator[TablePart]:
         """Yield the rows whose keys the table had at the begin, each as it is when its piece is read."""
         self._fail()
 
@@ -95,7 +96,8 @@ class MemoryRowSource:
         for begin in range(0, len(keys), _SCANNED_AT_ONCE):
             wanted = keys[begin : begin + _SCANNED_AT_ONCE]
             piece = [row for row in self._rows[catalog.table] if key(row) in wanted]
-            yield [[self._value(catalog, row, column.name) for row in piece] for column in columns]
+            values = [[self._value(catalog, row, column.name) for row in piece] for column in columns]
+            yield TablePart(len(piece), partial(list, values))
 
     def log_position(self) -> LogPosition:
         """Return ``position``."""

@@ -59,6 +59,7 @@ from headrace.ports.source import RowStoreOptions as RowStoreOptions
 from headrace.ports.source import SignalledSource as SignalledSource
 from headrace.ports.source import SlotSource as SlotSource
 from headrace.ports.source import StoreFailed as StoreFailed
+from headrace.ports.source import TablePart as TablePart
 from headrace.ports.source import TableSource as TableSource
 from headrace.ports.stores import CompactedLog as CompactedLog
 from headrace.ports.stores import FencedLog as FencedLog

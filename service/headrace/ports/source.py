@@ -120,12 +120,20 @@ class TableSource(RowSource, Protocol):
         """How far the log is now."""
 
 
+@dataclass(frozen=True, slots=True)
+class TablePart:
+    """Some rows of a table. ``values`` converts them, so that the time of their read is only that of the source."""
+
+    rows: int
+    values: Callable[[], Sequence[Sequence[Any]]]
+
+
 @runtime_checkable
 class PartwiseSource(TableSource, Protocol):
     """A table source that also reads a table in parts, for a verification that takes its time."""
 
-    def scan_in_parts(self, catalog: CatalogTable, columns: Sequence[Field]) -> Iterator[Sequence[Sequence[Any]]]:
-        """As ``scan``, with a snapshot for each piece, none of which is kept while the caller does not ask for more.
+    def scan_in_parts(self, catalog: CatalogTable, columns: Sequence[Field]) -> Iterator[TablePart]:
+        """As ``scan``, with a snapshot for each part, none of which is kept while the caller does not ask for more.
 
         A row that is updated meanwhile may come twice, in two states, or not at all.
         """

@@ -19,7 +19,7 @@ from headrace.core.model.catalog import CatalogColumn, CatalogTable, KeyColumn, 
 from headrace.core.model.schema import Field, Schema
 from headrace.core.reselect.rows import RowAnswer, RowRequest
 from headrace.core.verify.verification import comparison
-from headrace.ports import LogPosition, TableOptions, TopicPartition
+from headrace.ports import LogPosition, TableOptions, TablePart, TopicPartition
 from headrace.runtime.pipeline.pipeline_parts import PipelineOptions
 from headrace.runtime.verify.paced_source import Pace, PacedSource
 from headrace.runtime.verify.table_repair import Sink, TableRepair
@@ -228,10 +228,10 @@ class WorldSource(MemoryRowSource):
             yield piece
             self._world.step()
 
-    def scan_in_parts(self, catalog: CatalogTable, columns: Sequence[Field]) -> Iterator[Sequence[Sequence[Any]]]:
+    def scan_in_parts(self, catalog: CatalogTable, columns: Sequence[Field]) -> Iterator[TablePart]:
         self._now()
-        for piece in super().scan_in_parts(catalog, columns):
-            yield piece
+        for part in super().scan_in_parts(catalog, columns):
+            yield part
             self._world.step()
             self._now()
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from headrace.core.model.catalog import CatalogTable
 from headrace.core.model.events import TableId
 from headrace.core.model.schema import Field, Schema
 from headrace.core.reselect.rows import RowAnswer, RowRequest
-from headrace.ports import Connections, LogPosition, PartwiseSource, TableSource
+from headrace.ports import Connections, LogPosition, PartwiseSource, TablePart, TableSource
 
 _MINUTE = 60.0
 
@@ -88,16 +89,20 @@ class PacedSource:
 
     def scan(self, catalog: CatalogTable, columns: Sequence[Field]) -> Iterator[Sequence[Sequence[Any]]]:
         """Yield every row. A row that is updated meanwhile may come twice, or not at all, if the source has parts."""
-        source = self._source
-        scan = source.scan_in_parts if isinstance(source, PartwiseSource) else source.scan
-        pieces = scan(catalog, columns)
+        parts = self._parts(catalog, columns)
         while True:
             with self._pace.statement() as rows:
-                piece = next(pieces, None)
-                rows.append(len(piece[0]) if piece else 0)
-            if piece is None:
+                part = next(parts, None)
+                rows.append(0 if part is None else part.rows)
+            if part is None:
                 return
-            yield piece
+            yield part.values()
+
+    def _parts(self, catalog: CatalogTable, columns: Sequence[Field]) -> Iterator[TablePart]:
+        if isinstance(self._source, PartwiseSource):
+            return self._source.scan_in_parts(catalog, columns)
+        scan = self._source.scan(catalog, columns)
+        return (TablePart(len(values[0]) if values else 0, partial(list, values)) for values in scan)
 
     def log_position(self) -> LogPosition:
         return self._source.log_position()
