@@ -26,10 +26,12 @@ from headrace.core.connect.lifecycle import TargetState
 from headrace.core.connect.status import TableStatus
 from headrace.core.decode.record_decoder import Sources
 from headrace.core.model.errors import ConfigError, HeadraceError, RestError, Retriable
-from headrace.ports import EngineStatus, Feeds, Lakehouse, OpenRowSource, Stores
+from headrace.ports import EngineStatus, Feeds, Lakehouse, OpenRowSource, ReplayFeeds, Stores
 from headrace.rest.app import WorkerParts
 from headrace.rest.server import Endpoints, rest_servers
 from headrace.rest.webhook import AlertWebhook
+from headrace.runtime.dead_letters.replay import Edges
+from headrace.runtime.dead_letters.replays import DeadLetters, ReplayParts
 from headrace.runtime.doctor import Doctor
 from headrace.runtime.metrics.metrics import Metrics, TaskMetrics
 from headrace.runtime.metrics.summaries import SummaryLog
@@ -79,6 +81,7 @@ class Connectors:
     feeds: Feeds
     stores: Stores
     lakehouse: Lakehouse
+    dead_letters: ReplayFeeds
     open_row_source: OpenRowSource
     open_rows: OpenRows
     open_registry: OpenRegistry
@@ -151,6 +154,9 @@ class Service:
         self._metrics.watch_directory(self._directory)
         self._summaries = SummaryLog(self._metrics.summaries)
         self._webhook = AlertWebhook(config.alerts, self.worker, self.herder)
+        edges = Edges(self._lakehouse, connectors.open_row_source, connectors.open_registry, connectors.sources)
+        replay_parts = ReplayParts(connectors.dead_letters, edges, self._threads, changes)
+        self._dead_letters = DeadLetters(self.worker, self.herder, replay_parts)
         doctor = Doctor(connectors.stores, connectors.open_row_source, memory=self._memory)
         parts = WorkerParts(
             self.worker,
@@ -160,6 +166,7 @@ class Service:
             self._metrics.scrape,
             doctor,
             self._metrics.flows,
+            self._dead_letters,
         )
         self._servers = rest_servers(parts, self._endpoints)
 
@@ -250,6 +257,7 @@ class Service:
         await self._directory.stop()
         await self._summaries.stop()
         await self._webhook.stop()
+        await self._dead_letters.stop()
         await self.worker.stop()
         await self._health.stop()
         await self._feeds.close()

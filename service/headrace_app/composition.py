@@ -47,8 +47,10 @@ def worker(config: WorkerConfig) -> Service:
 def connectors(config: WorkerConfig) -> Connectors:
     """Return the connectors of a worker, without a connection. Raises ConfigError, also for an unusable extension."""
     registry.check_extensions()
+    kafka = feeds(config)
     return Connectors(
-        feeds=feeds(config),
+        feeds=kafka,
+        dead_letters=kafka,
         stores=stores(config),
         lakehouse=lakehouse(config),
         open_row_source=lambda _, options: row_source(options),

@@ -1,7 +1,7 @@
 """``headrace replay-dlq``: apply the dead letters of a connector to its tables.
 
-It creates the parts from a worker file and a connector file. ``runtime/task/replay.py``
-processes the letters.
+It creates the parts from a worker file and a connector file. ``runtime/dead_letters/``
+processes the letters, as it does for ``POST /connectors/{name}/dead-letters/replay``.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ import argparse
 import asyncio
 import sys
 import time
-from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
 from headrace.config import SinkConnectorConfig, WorkerConfig
-from headrace.core.decode.records import DeadLetter
+from headrace.core.connect.dead_letters import LetterCounts
 from headrace.core.model.errors import ConfigError
 from headrace.ports import ErrantRecord, Lakehouse, ReplayFeeds
-from headrace.runtime.task.replay import Edges, Letters, replay
+from headrace.runtime.dead_letters.letters import check_queue, letters_to_send, oldest, survey
+from headrace.runtime.dead_letters.replay import Edges, replay
 from headrace.runtime.threads import WorkerThreads
 from headrace.runtime.verify.connector_rest import connector_rest
 from headrace.runtime.verify.table_verifier import Clock
@@ -46,7 +46,6 @@ file's listeners.
 exit status: 0 all letters applied; 1 some could not be used again (the output names them), or have no coordinate; 2
 could not run (usage, configuration, a system that does not answer)
 """
-QUEUE = "errors.deadletterqueue.topic.name"
 _WRITERS = 4
 _NAMED = 20
 
@@ -67,13 +66,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def replay_dlq(config: WorkerConfig, connector: Path, *, dry_run: bool, old: bool) -> int:
     """Replay the letters of the connector in this file, and return the exit status. Raises HeadraceError."""
     sink = checked_connector(config, connector)
-    if not sink.framework.dead_letters.topic:
-        raise ConfigError(f"{connector}: the connector has no dead letter queue: {QUEUE} is not set", QUEUE)
+    try:
+        check_queue(sink)
+    except ConfigError as error:
+        raise ConfigError(f"{connector}: {error}", error.key) from error
     feeds = composition.feeds(config)
     rest = connector_rest(config, sink.name, Clock(time.monotonic, time.sleep))
     report = ReplayReport(sys.stdout, sys.stderr)
     since = 0 if old else oldest(sink, time.time())
-    letters = asyncio.run(survey(feeds, sink, since, report))
+    letters = asyncio.run(survey(feeds, sink, since))
+    report.found(letters, sink.name)
     if dry_run or not letters.count:
         return int(not letters.complete)
     lakehouse = composition.lakehouse(config)
@@ -93,9 +95,9 @@ class ReplayReport:
     err: TextIO
     written: int = 0
 
-    def found(self, letters: Letters, reasons: Mapping[tuple[str, str], int], connector: str) -> None:
+    def found(self, letters: LetterCounts, connector: str) -> None:
         """Print the number of letters in the queue, by topic and reason."""
-        for (topic, reason), count in sorted(reasons.items()):
+        for (topic, reason), count in sorted(letters.reasons.items()):
             print(f"{topic}: {count:,} ({reason})", file=self.out)
         if letters.without_coordinate:
             print(
@@ -118,7 +120,7 @@ class ReplayReport:
         self.written += count
         print(f"{self.written:,} letters sent", file=self.err)
 
-    def end(self, letters: Letters, refused: Sequence[ErrantRecord]) -> int:
+    def end(self, letters: LetterCounts, refused: Sequence[ErrantRecord]) -> int:
         """Print the result, and return the exit status."""
         for errant in refused[:_NAMED]:
             origin = f"{errant.record.topic}-{errant.record.partition} at offset {errant.record.offset}"
@@ -129,23 +131,6 @@ class ReplayReport:
         return int(bool(refused) or not letters.complete)
 
 
-def oldest(sink: SinkConnectorConfig, now: float) -> int:
-    """Return the time (ms) from which on a table has tombstones; 0 for a history. ``now`` is in seconds."""
-    if sink.tables.history:
-        return 0
-    return int(now * 1000) - sink.tables.tombstone_retention // 1000
-
-
-async def survey(feeds: ReplayFeeds, sink: SinkConnectorConfig, since: int, report: ReplayReport) -> Letters:
-    """Read the queue and print a summary."""
-    letters, reasons = Letters(since), Counter[tuple[str, str]]()
-    async for records in feeds.dead_letters(sink.name, sink.kafka):
-        for letter in letters.mine(sink.name, records):
-            reasons[letter.topic, letter.reason] += 1
-    report.found(letters, reasons, sink.name)
-    return letters
-
-
 async def write(
     feeds: ReplayFeeds,
     sink: SinkConnectorConfig,
@@ -154,15 +139,8 @@ async def write(
     report: ReplayReport,
 ) -> list[ErrantRecord]:
     """Write the connector's letters to their tables. Return those that cannot be used. Raises HeadraceError."""
-
-    async def mine() -> AsyncIterator[list[DeadLetter]]:
-        letters = Letters(since)
-        async for records in feeds.dead_letters(sink.name, sink.kafka):
-            if chosen := letters.mine(sink.name, records):
-                yield chosen
-
     with WorkerThreads.start(_WRITERS) as threads:
-        return await replay(sink, mine(), edges, threads, report.progress)
+        return await replay(sink, letters_to_send(feeds, sink, since), edges, threads, report.progress)
 
 
 def _edges(lakehouse: Lakehouse) -> Edges:

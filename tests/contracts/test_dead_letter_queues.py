@@ -205,7 +205,10 @@ class TestKafkaDeadLetterQueue(DeadLetterQueueSuite):
             assert queue is not None
             await queue.report([errant(b"k", b"v", [("trace", b"1")]), errant(None, None)])
             config = {"topics": "shop.public.orders", **dead_letter_options(topic)}
-            records = [record async for some in feeds.dead_letters("sink", settings_of(config)) for record in some]
+            queue_records = feeds.dead_letters("sink", settings_of(config))
+            records = [record async for queued in queue_records for record in queued.records]
+            [newest] = [queued async for queued in feeds.dead_letters("sink", settings_of(config), 1)]
+            assert ([record.value for record in newest.records], newest.skipped) == ([None], 1)
             letters = [original(record, record.key, record.value) for record in records]
             with pytest.raises(ConfigError, match=f"the dead letter topic {topic}_absent does not exist"):
                 await anext(

@@ -14,10 +14,11 @@ from headrace.config import SinkConnectorConfig
 from headrace.config.validation import WorkerDefaults, sink_connector_config
 from headrace.core.model.errors import BadRecord, Stage
 from headrace.ports import ErrantRecord, TableOptions
+from headrace.runtime.dead_letters.letters import oldest, survey
+from headrace.runtime.dead_letters.replay import Edges
 from headrace.runtime.task.conversions import no_registries
-from headrace.runtime.task.replay import Edges
 from headrace_app.command import main
-from headrace_app.replay_dlq import ReplayReport, oldest, survey, write
+from headrace_app.replay_dlq import ReplayReport, write
 from headrace_dev.memory import MemoryLakehouse, MemoryRowSource
 from headrace_dev.memory.dead_letter_queue import MemoryDeadLetterQueue, QueuedLetter
 from headrace_dev.memory.feed import MemoryBroker, MemoryFeeds, MemoryRecord
@@ -60,7 +61,8 @@ class Scene:
         await self.dead(offset, change("c" if lsn == 10 else "u", {"id": row, "name": name}, lsn), row)
 
     async def survey(self, since: int = 0) -> str:
-        await survey(self.feeds, self.sink, since, ReplayReport(self.out, io.StringIO()))
+        counts = await survey(self.feeds, self.sink, since)
+        ReplayReport(self.out, io.StringIO()).found(counts, self.sink.name)
         return self.out.getvalue()
 
     async def replay(self, since: int = 0) -> list[ErrantRecord]:
@@ -128,7 +130,7 @@ async def test_a_letter_that_fails_again_is_reported() -> None:
 
 
 async def survey_of(scene: Scene) -> Any:
-    return await survey(scene.feeds, scene.sink, 0, ReplayReport(io.StringIO(), io.StringIO()))
+    return await survey(scene.feeds, scene.sink, 0)
 
 
 async def test_a_dry_run_reports_the_letters() -> None:

@@ -6,7 +6,7 @@ Tests: ``tests/unit/kafka/test_dead_letters.py``, ``tests/contracts/dead_letter_
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
@@ -17,7 +17,7 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from headrace.config.framework import DeadLetterSettings
 from headrace.core.decode.json_converter import document_bytes
 from headrace.core.model.errors import ConfigError, Fatal, Retriable
-from headrace.ports import ErrantRecord, Record
+from headrace.ports import ErrantRecord, QueuedRecords
 from headrace.runtime.threads import LoopThread
 from headrace_connectors.errant_headers import context_headers
 from headrace_connectors.kafka.aiokafka_patches import position, stop_client
@@ -154,8 +154,13 @@ _AT_ONCE = 5_000
 _POLL_MS = 1_000
 
 
-async def read_topic(topic: str, arguments: Mapping[str, Any]) -> AsyncIterator[Sequence[Record]]:
-    """Return the records in groups of some thousands. ``arguments`` are aiokafka's. Raises HeadraceError."""
+async def read_topic(
+    topic: str, arguments: Mapping[str, Any], newest: int | None
+) -> AsyncGenerator[QueuedRecords, None]:
+    """Return the records in groups of some thousands. ``arguments`` are aiokafka's. Raises HeadraceError.
+
+    ``newest`` is as of ``ReplayFeeds.dead_letters``.
+    """
     consumer = AIOKafkaConsumer(**arguments, enable_auto_commit=False, isolation_level="read_committed")
     try:
         await consumer.start()
@@ -166,13 +171,19 @@ async def read_topic(topic: str, arguments: Mapping[str, Any]) -> AsyncIterator[
             raise ConfigError(f"{option}: the dead letter topic {topic} does not exist; correct the name", option)
         partitions = [TopicPartition(topic, index) for index in sorted(indexes)]
         consumer.assign(partitions)
-        await consumer.seek_to_beginning(*partitions)
         ends = await consumer.end_offsets(partitions)
+        begins, skipped = await consumer.beginning_offsets(partitions), 0
+        for partition in partitions:
+            begin = begins[partition]
+            if newest is not None:
+                begin = max(begin, ends[partition] - newest // len(partitions))
+            consumer.seek(partition, begin)
+            skipped += begin - begins[partition]
         while [partition for partition in partitions if await position(consumer, partition) < ends[partition]]:
             batches = await consumer.getmany(timeout_ms=_POLL_MS, max_records=_AT_ONCE)
             records = [record for batch in batches.values() for record in batch]
             if records:
-                yield records
+                yield QueuedRecords(records, skipped)
     except (KafkaError, OSError) as error:
         raise headrace_error(error, f"reading the dead letter topic {topic}") from error
     finally:

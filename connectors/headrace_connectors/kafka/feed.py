@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -31,7 +31,7 @@ from headrace.ports import (
     FeedListener,
     Messages,
     OffsetNote,
-    Record,
+    QueuedRecords,
     TopicPartition,
 )
 from headrace.runtime.threads import LoopThread
@@ -297,7 +297,9 @@ class KafkaFeedFactory:
         await queue.start()
         return queue
 
-    def dead_letters(self, connector: str, settings: KafkaSettings) -> AsyncIterator[Sequence[Record]]:
+    def dead_letters(
+        self, connector: str, settings: KafkaSettings, newest: int | None = None
+    ) -> AsyncGenerator[QueuedRecords, None]:
         """Read the connector's dead letter topic up to its current end. Raises ConfigError, Retriable or Fatal.
 
         The connector's consumer properties are used, unless its producer writes to other brokers.
@@ -305,7 +307,7 @@ class KafkaFeedFactory:
         consumer = connection_arguments(consumer_settings(self._properties, connector, 0, settings).arguments)
         producer = connection_arguments(producer_arguments(self._properties, connector, 0, settings))
         other_brokers = producer["bootstrap_servers"] != consumer["bootstrap_servers"]
-        return read_topic(settings.dead_letters.topic, producer if other_brokers else consumer)
+        return read_topic(settings.dead_letters.topic, producer if other_brokers else consumer, newest)
 
     async def close(self) -> None:
         """Stop the app and the thread; feeds must have been stopped. Idempotent."""

@@ -12,7 +12,7 @@ import re
 import time
 import zlib
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import TypeVar
@@ -23,7 +23,17 @@ from headrace.core.batch.offsets import LogPosition, ReadLogs, with_log_position
 from headrace.core.connect.work import assign_topics
 from headrace.core.decode.json_converter import Document, document_bytes
 from headrace.core.model.errors import ConfigError, Fatal, Fenced
-from headrace.ports import Chunk, DeadLetterQueue, Divide, FeedListener, Messages, OffsetNote, Record, TopicPartition
+from headrace.ports import (
+    Chunk,
+    DeadLetterQueue,
+    Divide,
+    FeedListener,
+    Messages,
+    OffsetNote,
+    QueuedRecords,
+    Record,
+    TopicPartition,
+)
 from headrace.runtime.task.asyncio_agent import AsyncioAgent
 from headrace_dev.memory.dead_letter_queue import MemoryDeadLetterQueue
 
@@ -422,14 +432,18 @@ class MemoryFeeds:
         queue = MemoryDeadLetterQueue(connector, task, with_context=settings.dead_letters.context_headers)
         return self.queues.setdefault(topic, queue) if topic else None
 
-    async def dead_letters(self, connector: str, settings: KafkaSettings) -> AsyncIterator[Sequence[Record]]:
+    async def dead_letters(
+        self, connector: str, settings: KafkaSettings, newest: int | None = None
+    ) -> AsyncGenerator[QueuedRecords, None]:
         """Read the connector's dead letter queue up to its current end."""
         topic = settings.dead_letters.topic
         letters = self.queues[topic].letters if topic in self.queues else []
-        yield [
+        skipped = 0 if newest is None else max(0, len(letters) - newest)
+        records = [
             MemoryRecord(topic, 0, number, each.timestamp, each.key, each.value, each.headers)  # type: ignore[arg-type]
             for number, each in enumerate(letters)
         ]
+        yield QueuedRecords(records[skipped:], skipped)
 
     async def close(self) -> None:
         """Do nothing."""

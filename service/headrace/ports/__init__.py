@@ -26,6 +26,7 @@ from headrace.ports.feed import Feeds as Feeds
 from headrace.ports.feed import Messages as Messages
 from headrace.ports.feed import OffsetNote as OffsetNote
 from headrace.ports.feed import OpenAgent as OpenAgent
+from headrace.ports.feed import QueuedRecords as QueuedRecords
 from headrace.ports.feed import Record as Record
 from headrace.ports.feed import ReplayFeeds as ReplayFeeds
 from headrace.ports.feed import TopicPartition as TopicPartition

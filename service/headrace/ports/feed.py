@@ -5,7 +5,7 @@ Tests: ``tests/contracts/feed_suite.py``, ``tests/contracts/agent_suite.py``.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeVar
 
@@ -241,8 +241,21 @@ class Feeds(Protocol):
         """Stop what all feeds share; the feeds must have been stopped. Idempotent."""
 
 
-class ReplayFeeds(Protocol):
-    """The part of ``Feeds`` that reads dead letter queues, for ``headrace replay-dlq``."""
+@dataclass(frozen=True, slots=True)
+class QueuedRecords:
+    """Some records of a dead letter queue. ``skipped`` is how many offsets before the first ones are not read."""
 
-    def dead_letters(self, connector: str, settings: KafkaSettings) -> AsyncIterator[Sequence[Record]]:
-        """The records of the connector's dead letter topic up to its current end, some at a time."""
+    records: Sequence[Record]
+    skipped: int = 0
+
+
+class ReplayFeeds(Protocol):
+    """What reads dead letter queues."""
+
+    def dead_letters(
+        self, connector: str, settings: KafkaSettings, newest: int | None = None
+    ) -> AsyncGenerator[QueuedRecords, None]:
+        """The records of the connector's dead letter topic up to its current end, some at a time.
+
+        With ``newest`` only those of the last offsets of each partition, that many in all partitions together.
+        """

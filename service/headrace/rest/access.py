@@ -43,7 +43,7 @@ class Role(IntEnum):
 _READING = ("GET", "HEAD", "OPTIONS")
 _OPERATIONS = (
     ("PUT", r"/connectors/[^/]+/(?:pause|resume|stop|topics/reset|tables/[^/]+/(?:pause|resume))"),
-    ("POST", r"/connectors/[^/]+/(?:restart|tasks/[^/]+/restart|tables/[^/]+/restart)"),
+    ("POST", r"/connectors/[^/]+/(?:restart|tasks/[^/]+/restart|tables/[^/]+/restart|dead-letters/replay)"),
     ("PATCH", r"/connectors/[^/]+/offsets"),
     ("DELETE", r"/connectors/[^/]+/offsets"),
 )

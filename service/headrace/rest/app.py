@@ -9,12 +9,25 @@ from fastapi import APIRouter, FastAPI
 from fastapi_offline import FastAPIOffline
 
 from headrace import __version__
-from headrace.rest import access, connectors, doctor, errors, openapi, preview, stages, table_queries, tables, workers
+from headrace.rest import (
+    access,
+    connectors,
+    dead_letters,
+    doctor,
+    errors,
+    openapi,
+    preview,
+    stages,
+    table_queries,
+    tables,
+    workers,
+)
 from headrace.rest.access import CrossSiteProtection
 from headrace.rest.authentication import Audit, Authentication, Credentials
 from headrace.rest.cluster_tables import ClusterTables
 from headrace.rest.connectors_as_code import directory_router, owner_router
 from headrace.rest.console.pages import Console, Documents
+from headrace.rest.dead_letters import ClusterReplays
 from headrace.rest.doctor import ConnectorDoctor
 from headrace.rest.route import Forwarder
 from headrace.rest.stages import ConnectorStages, Flows
@@ -22,6 +35,7 @@ from headrace.rest.table_queries import TableQueries
 from headrace.rest.transport import ConnectTransport
 from headrace.rest.worker_resources import Exposition, health_router, logger_router, plugin_router, root_router
 from headrace.rest.workers import ClusterWorkers
+from headrace.runtime.dead_letters.replays import DeadLetters
 from headrace.runtime.doctor import Doctor
 from headrace.runtime.worker.connector_directory import ConnectorDirectory
 from headrace.runtime.worker.health import WorkerHealth
@@ -40,6 +54,7 @@ class WorkerParts:
     metrics: Exposition
     doctor: Doctor
     flows: Flows
+    dead_letters: DeadLetters
 
 
 def create_app(parts: WorkerParts) -> FastAPI:
@@ -70,6 +85,7 @@ def create_app(parts: WorkerParts) -> FastAPI:
         directory_router(parts.directory, worker.worker_id),
         tables.router(herder, cluster_tables, forwarder),
         doctor.router(connector_doctor),
+        dead_letters.router(parts.dead_letters),
         stages.router(connector_stages),
         workers.router(cluster_workers),
         table_queries.router(queries),
@@ -79,7 +95,10 @@ def create_app(parts: WorkerParts) -> FastAPI:
     if worker.config.serves_loggers:
         routers.append(logger_router(herder))
     _install(app, worker, forwarder, routers)
-    documents = Documents(cluster_tables, connector_stages, cluster_workers, queries, connector_doctor)
+    replays = ClusterReplays(parts.dead_letters, forwarder)
+    documents = Documents(
+        cluster_tables, connector_stages, cluster_workers, queries, connector_doctor, parts.dead_letters, replays
+    )
     Console(worker, herder, documents).install(app)
     openapi.install(app)
     return app

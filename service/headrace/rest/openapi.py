@@ -14,6 +14,7 @@ from typing import Any
 from fastapi import FastAPI
 
 from headrace.core.connect.connector_plan import Action
+from headrace.core.connect.dead_letters import ReplayState
 from headrace.core.connect.lifecycle import TableState
 from headrace.core.doctor.findings import Severity
 from headrace.rest.openapi_examples import ANSWERS, BODIES, ERROR, PATHS
@@ -58,6 +59,12 @@ _TABLES = _list(
     )
 )
 _NULLABLE: Json = {"type": ["string", "null"]}
+_LETTER_COUNTS: Mapping[str, Json] = {
+    "letters": _NUMBER,
+    "reasons": _list(_object({"topic": _TEXT, "reason": _TEXT, "count": _NUMBER})),
+    **dict.fromkeys(("more_reasons", "too_old", "without_coordinate"), _NUMBER),
+    "other_connectors": _list(_object({"connector": _TEXT, "count": _NUMBER})),
+}
 _MESSAGE = _object({"message": _TEXT})
 SCHEMAS: Mapping[str, Json] = {
     "Error": _object({"error_code": _NUMBER, "message": _TEXT}),
@@ -139,6 +146,34 @@ SCHEMAS: Mapping[str, Json] = {
             "not_checked": _list(_TEXT),
         }
     ),
+    "DeadLetters": _object(
+        {
+            **{"connector": _TEXT, "queue": _TEXT, "records_read": _NUMBER, "complete": _FLAG, **_LETTER_COUNTS},
+            "newest": _list(
+                _object(
+                    {
+                        **{"topic": _TEXT, "partition": _NUMBER, "offset": _NUMBER, "time": _NULLABLE},
+                        **{"reason": _TEXT, "error": _NULLABLE, "class": _TEXT, "task": _TEXT},
+                        **{"headers": _list(_TEXT), "too_old": _FLAG},
+                        **{"queue_partition": _NUMBER, "queue_offset": _NUMBER},
+                    }
+                )
+            ),
+        }
+    ),
+    "Replay": _object(
+        {
+            **{"connector": _TEXT, "run": _TEXT, "state": {"enum": list(ReplayState)}},
+            **{"dry_run": _FLAG, "old": _FLAG, "worker_id": _TEXT, "began": _TEXT, "ended": _NULLABLE},
+            **{"pauses": _FLAG, "counts": {"anyOf": [_object(_LETTER_COUNTS), {"type": "null"}]}, "sent": _NUMBER},
+            "refused": _list(
+                _object(
+                    {"topic": _TEXT, "partition": _NUMBER, "offset": _NUMBER, "stage": _TEXT, "error": _TEXT},
+                )
+            ),
+            **{"refused_count": _NUMBER, "error": _NULLABLE},
+        }
+    ),
     "Directory": _object(
         {
             **{"worker_id": _TEXT, "directory": _TEXT, "read": _NULLABLE, "dry_run": _FLAG, "problem": _NULLABLE},
@@ -193,6 +228,7 @@ class Tag(StrEnum):
     CONNECTORS = "Connectors"
     STATES = "States"
     TABLES = "Tables"
+    DEAD_LETTERS = "Dead letters"
     OFFSETS = "Offsets"
     AS_CODE = "Connectors as code"
     PLUGINS = "Plug-ins"
@@ -205,6 +241,7 @@ TAGS: Mapping[Tag, str] = {
     Tag.CONNECTORS: "Create, read, change and remove connectors",
     Tag.STATES: "States of connectors and tasks: read them, pause, resume, stop and restart",
     Tag.TABLES: "The lake tables of the connectors, which Kafka Connect does not know",
+    Tag.DEAD_LETTERS: "Records that a connector could not use, and their replay, which Kafka Connect does not know",
     Tag.OFFSETS: "Committed offsets of a connector's consumer group",
     Tag.AS_CODE: "Connectors that are defined in files (connectors.directory, headrace apply)",
     Tag.PLUGINS: "Connector classes and their options, and the validation of a configuration",
@@ -401,6 +438,35 @@ OPERATIONS: Mapping[str, RestOperation] = {
         Tag.CONNECTORS,
         "What will go wrong with the connector, the worst first: checks its topics and source database",
         {200: ("Diagnosis", _ref("Diagnosis"))},
+    ),
+    "get /connectors/{name}/dead-letters": RestOperation(
+        Tag.DEAD_LETTERS,
+        "The connector's dead letters by topic and reason, and the newest ones, without keys and values of records; it "
+        "reads the newest 10,000 records of the queue, for at most 15 s (complete says whether these were all)",
+        {200: ("Counts and letters", _ref("DeadLetters"))},
+        query=_query(
+            limit=(_NUMBER, "Most letters to list, up to 1000; the default is 100"),
+            topic=(_TEXT, "List the letters of records of this topic only"),
+            reason=(_TEXT, "List the letters with this reason only, as in reasons"),
+        ),
+    ),
+    "post /connectors/{name}/dead-letters/replay": RestOperation(
+        Tag.DEAD_LETTERS,
+        "Send the connector's dead letters through its task again, in the background; the connector pauses while they "
+        "are written; 409 while another replay runs",
+        {202: ("The replay, which runs", _ref("Replay"))},
+        query=_query(
+            dry_run=(_FLAG, "true: only count the letters, and write nothing"),
+            old=(
+                _FLAG,
+                "true: also send letters older than tombstone.retention.ms; a row that was deleted since may come back",
+            ),
+        ),
+    ),
+    "get /connectors/{name}/dead-letters/replay": RestOperation(
+        Tag.DEAD_LETTERS,
+        "Progress or result of the connector's last replay; 404 if there was none",
+        {200: ("The replay", _ref("Replay"))},
     ),
     "put /connectors/{name}/tables/{table}/pause": RestOperation(
         Tag.TABLES,

@@ -140,6 +140,71 @@ _PREVIEW: Json = {
     "missing": ["shop.public.products"],
     "names_from_records": None,
 }
+_REASON = "VALUE_CONVERTER, headrace.core.model.errors.BadRecord"
+_LETTER_COUNTS: Json = {
+    "letters": 2,
+    "reasons": [{"topic": "shop.public.orders", "reason": _REASON, "count": 2}],
+    "more_reasons": 0,
+    "too_old": 0,
+    "without_coordinate": 0,
+    "other_connectors": [],
+}
+_LETTERS: Json = {
+    "connector": "shop",
+    "queue": "shop-dead",
+    "records_read": 2,
+    "complete": True,
+    **_LETTER_COUNTS,
+    "newest": [
+        {
+            "topic": "shop.public.orders",
+            "partition": 0,
+            "offset": 77,
+            "time": "2026-07-01T12:00:00Z",
+            "reason": _REASON,
+            "error": "the value is not JSON",
+            "class": "org.apache.kafka.connect.json.JsonConverter",
+            "task": "0",
+            "headers": ["traceparent"],
+            "too_old": False,
+            "queue_partition": 0,
+            "queue_offset": 1,
+        }
+    ],
+}
+_REPLAY: Json = {
+    "connector": "shop",
+    "run": "5f0c2a7d1b9e4c0f8a6d3e2b1c0f9a8d",
+    "state": "RUNNING",
+    "dry_run": False,
+    "old": False,
+    "worker_id": _WORKER,
+    "began": "2026-07-01T12:00:00Z",
+    "ended": None,
+    "pauses": False,
+    "counts": None,
+    "sent": 0,
+    "refused": [],
+    "refused_count": 0,
+    "error": None,
+}
+_REPLAYED: Json = {
+    **_REPLAY,
+    "state": "DONE",
+    "ended": "2026-07-01T12:00:09Z",
+    "counts": _LETTER_COUNTS,
+    "sent": 2,
+    "refused": [
+        {
+            "topic": "shop.public.orders",
+            "partition": 0,
+            "offset": 77,
+            "stage": "VALUE_CONVERTER",
+            "error": "headrace.core.model.errors.BadRecord: the value is not JSON",
+        }
+    ],
+    "refused_count": 1,
+}
 _LEVEL: Json = {"level": "INFO", "last_modified": None}
 
 ERROR: Json = {"error_code": 404, "message": "Connector shop not found"}
@@ -232,6 +297,9 @@ ANSWERS: Mapping[str, Mapping[int, Any]] = {
         ]
     },
     "get /connectors/{name}/doctor": {200: _DIAGNOSIS},
+    "get /connectors/{name}/dead-letters": {200: _LETTERS},
+    "post /connectors/{name}/dead-letters/replay": {202: _REPLAY},
+    "get /connectors/{name}/dead-letters/replay": {200: _REPLAYED},
     "get /connectors-directory": {200: _DIRECTORY},
     "get /connector-plugins": {
         200: [{"class": "headrace.LakehouseSinkConnector", "type": "sink", "version": _VERSION}]

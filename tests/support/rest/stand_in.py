@@ -26,12 +26,19 @@ from headrace.core.connect.paused_tables import PausedTables
 from headrace.core.connect.status import TableReport
 from headrace.ports import EngineState, EngineStatus
 from headrace.rest.app import WorkerParts, create_app
+from headrace.runtime.dead_letters.replay import Edges
+from headrace.runtime.dead_letters.replays import DeadLetters, ReplayParts
 from headrace.runtime.doctor import Doctor
+from headrace.runtime.task.conversions import no_registries
+from headrace.runtime.task.flow_control import unlimited
+from headrace.runtime.threads import WorkerThreads
 from headrace.runtime.worker.connector_directory import ConnectorDirectory
 from headrace.runtime.worker.health import WorkerHealth
 from headrace.runtime.worker.herder import Herder
 from headrace.runtime.worker.sink_connector import LakehouseSinkConnector
 from headrace.runtime.worker.worker import Worker
+from headrace_dev.memory import MemoryLakehouse
+from headrace_dev.memory.feed import MemoryBroker, MemoryFeeds
 from headrace_dev.memory.row_source import MemoryRowSource
 
 
@@ -46,9 +53,18 @@ def application(worker: Worker) -> FastAPI:
     directory = ConnectorDirectory(worker, herder)
     doctor = Doctor(worker.stores, lambda database, options: MemoryRowSource())
     health = health_of(worker)
+    letters = dead_letters_of(worker, herder, MemoryFeeds(MemoryBroker()), MemoryLakehouse())
     return create_app(
-        WorkerParts(worker, herder, health, directory, lambda: (b"", "text/plain"), doctor, lambda connector: ())
+        WorkerParts(
+            worker, herder, health, directory, lambda: (b"", "text/plain"), doctor, lambda connector: (), letters
+        )
     )
+
+
+def dead_letters_of(worker: Worker, herder: Herder, feeds: MemoryFeeds, lakehouse: MemoryLakehouse) -> DeadLetters:
+    """Return the dead letters in these queues, which are replayed to this lake."""
+    edges = Edges(lakehouse, lambda database, options: MemoryRowSource(), no_registries, {})
+    return DeadLetters(worker, herder, ReplayParts(feeds, edges, WorkerThreads.start(1), unlimited()))
 
 
 class FileStreamSinkConnector(LakehouseSinkConnector):

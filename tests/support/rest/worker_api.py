@@ -11,7 +11,7 @@ from typing import Any
 from fastapi import FastAPI
 from support.fix_asyncio import eventually
 from support.rest.asgi import Answer, request
-from support.rest.stand_in import StandInTasks, health_of
+from support.rest.stand_in import StandInTasks, dead_letters_of, health_of
 
 from headrace.config import WorkerConfig
 from headrace.core.connect.lifecycle import TableState
@@ -29,6 +29,8 @@ from headrace.runtime.worker.sink_connector import LakehouseSinkConnector
 from headrace.runtime.worker.sink_offsets import StoredOffsets, no_stored_offsets
 from headrace.runtime.worker.stores import utc_now
 from headrace.runtime.worker.worker import Worker, always_running
+from headrace_dev.memory import MemoryLakehouse
+from headrace_dev.memory.feed import MemoryBroker, MemoryFeeds
 from headrace_dev.memory.stores import MemoryStores
 
 WORKER = {
@@ -63,10 +65,14 @@ class Api:
         engine: Callable[[], EngineStatus] = always_running,
         connector_class: type[LakehouseSinkConnector] = LakehouseSinkConnector,
         open_source: OpenRowSource = no_source,
+        feeds: MemoryFeeds | None = None,
         **properties: str,
     ) -> None:
         self.stores = stores or MemoryStores()
         self.tasks = StandInTasks()
+        self.feeds = feeds or MemoryFeeds(MemoryBroker())
+        """The dead letter queues; the tasks read nothing."""
+        self.lakehouse = MemoryLakehouse()
         config = WorkerConfig({**WORKER, **properties})
         self.metrics = Metrics()
         self.worker = Worker(
@@ -95,6 +101,7 @@ class Api:
             self.metrics.scrape,
             doctor,
             self.metrics.flows,
+            dead_letters_of(self.worker, self.herder, self.feeds, self.lakehouse),
         )
         self.app: FastAPI = create_app(self.parts)
 

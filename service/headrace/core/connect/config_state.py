@@ -2,8 +2,9 @@
 
 Keys and values are those of Kafka Connect, so that its tools can read the topic: ``connector-<n>``,
 ``target-state-<n>``, ``task-<n>-<i>``, ``commit-<n>``, and two that are requests to running workers instead of state:
-``restart-connector-<n>`` and ``logger-cluster-<l>``. Two are Headrace's own, which Connect's readers ignore:
-``headrace-owner-<n>`` (``connector_plan.py``) and ``headrace-paused-tables-<n>`` (``paused_tables.py``). Task
+``restart-connector-<n>`` and ``logger-cluster-<l>``. Three are Headrace's own, which Connect's readers ignore:
+``headrace-owner-<n>`` (``connector_plan.py``), ``headrace-paused-tables-<n>`` (``paused_tables.py``) and
+``headrace-replay-<n>`` (``dead_letters.py``). Task
 configurations are valid after their commit record; without it they are incomplete and are not returned. Compaction
 keeps the last record of each key at its own offset, so a commit may come before its connector: no record may depend on
 the order of keys.
@@ -20,6 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.core.connect.connector_plan import Ownership, ownership
+from headrace.core.connect.dead_letters import Replay, replay_of
 from headrace.core.connect.lifecycle import State, TargetState
 from headrace.core.connect.paused_tables import PausedTables, paused_tables, paused_tables_document
 from headrace.core.connect.work import Task
@@ -40,7 +42,7 @@ _ABSENT = object()
 
 _CONNECTOR, _TARGET, _TASK, _COMMIT = "connector-", "target-state-", "task-", "commit-"
 _LOGGER, _RESTART = "logger-cluster-", "restart-connector-"
-_OWNER, _PAUSED_TABLES = "headrace-owner-", "headrace-paused-tables-"
+_OWNER, _PAUSED_TABLES, _REPLAY = "headrace-owner-", "headrace-paused-tables-", "headrace-replay-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,17 @@ class RestartRequest:
 class ClusterConfigState:
     """The state after the records of a config log. ``apply`` takes them in order."""
 
-    __slots__ = ("_connectors", "_listed", "_owners", "_paused", "_pending", "_problems", "_targets", "_tasks")
+    __slots__ = (
+        "_connectors",
+        "_listed",
+        "_owners",
+        "_paused",
+        "_pending",
+        "_problems",
+        "_replays",
+        "_targets",
+        "_tasks",
+    )
 
     def __init__(self) -> None:
         self._connectors: dict[str, Config] = {}
@@ -71,6 +83,7 @@ class ClusterConfigState:
         self._owners: dict[str, Ownership] = {}
         self._targets: dict[str, TargetState] = {}
         self._paused: dict[str, PausedTables] = {}
+        self._replays: dict[str, Replay] = {}
         self._tasks: dict[str, list[Config]] = {}
         self._pending: dict[str, dict[int, Config]] = {}
 
@@ -104,6 +117,10 @@ class ClusterConfigState:
     def paused_tables(self, name: str) -> PausedTables:
         """Return the stored tables that requests have paused; of a removed connector if ``name`` is unknown."""
         return self._paused.get(name, {})
+
+    def replay(self, name: str) -> Replay | None:
+        """Return the last replay of the connector's dead letters; of a removed connector if ``name`` is unknown."""
+        return self._replays.get(name)
 
     def task_configs(self, name: str) -> list[Config]:
         """Return the committed configurations of the connector's tasks, by task number."""
@@ -139,6 +156,8 @@ class ClusterConfigState:
             self._apply_owner(key.removeprefix(_OWNER), document)
         if key.startswith(_PAUSED_TABLES):
             return self._apply_paused_tables(key.removeprefix(_PAUSED_TABLES), document)
+        if key.startswith(_REPLAY):
+            return self._apply_replay(key.removeprefix(_REPLAY), document)
         return None
 
     def _apply_connector(self, name: str, value: bytes | None) -> str:
@@ -176,6 +195,13 @@ class ClusterConfigState:
             self._paused.pop(name, None)
         else:
             self._paused[name] = paused_tables(document)
+        return name
+
+    def _apply_replay(self, name: str, document: Any) -> str:
+        if document is None:
+            self._replays.pop(name, None)
+        else:
+            self._replays[name] = replay_of(document)
         return name
 
     def _apply_target(self, name: str, document: Any) -> str:
@@ -216,11 +242,18 @@ def paused_tables_record(name: str, paused: PausedTables) -> KeyValue:
     return _PAUSED_TABLES + name, _encode(paused_tables_document(paused)) if paused else None
 
 
-def removal_records(name: str, tasks: int, *, owned: bool = False, has_paused_tables: bool = False) -> list[KeyValue]:
+def replay_record(name: str, replay: Replay | None) -> KeyValue:
+    return _REPLAY + name, None if replay is None else _encode(replay.document())
+
+
+def removal_records(
+    name: str, tasks: int, *, owned: bool = False, has_paused_tables: bool = False, replayed: bool = False
+) -> list[KeyValue]:
     """Return the records that remove a connector with ``tasks`` tasks and everything that is stored of it."""
     removed_tasks: list[KeyValue] = [(f"{_TASK}{name}-{number}", None) for number in range(tasks)]
     own = [owner_record(name, None)] if owned else []
     own += [paused_tables_record(name, {})] if has_paused_tables else []
+    own += [replay_record(name, None)] if replayed else []
     return [(_CONNECTOR + name, None), (_TARGET + name, None), *removed_tasks, (_COMMIT + name, None), *own]
 
 

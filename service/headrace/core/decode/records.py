@@ -12,6 +12,10 @@ from headrace.core.model.errors import BadRecord, Stage
 
 HEADER_PREFIX = "__connect.errors."
 """The prefix of Kafka Connect's context headers (``DeadLetterQueueReporter.HEADER_PREFIX``)."""
+_HEADRACE = "headrace."
+"""The beginning of the names of error classes whose messages contain no cell values (``core/model/errors.py``)."""
+_MOST_NAME, _MOST_ERROR = 249, 2_000
+"""Characters of a name (Kafka's limit for topics) and of an error that are kept: anybody may write to a queue."""
 
 
 class KafkaRecord(Protocol):
@@ -57,7 +61,12 @@ class Errant:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A ``ports.Record`` at its original coordinate, and why it became a dead letter."""
+    """A ``ports.Record`` at its original coordinate, and why it became a dead letter.
+
+    ``reason`` is the stage and the class of the exception. ``error`` is the exception's message, None if it is not one
+    of Headrace's, because it may contain cell values then. ``class_name`` is the class that failed, a converter or a
+    transform. Texts of context headers that are missing are "".
+    """
 
     topic: str
     partition: int
@@ -68,6 +77,9 @@ class DeadLetter:
     headers: Sequence[tuple[str, bytes]]
     connector: str
     reason: str
+    error: str | None
+    class_name: str
+    task: str
 
 
 def original(record: KafkaRecord, key: bytes | None, value: bytes | Document | None) -> DeadLetter | None:
@@ -81,13 +93,25 @@ def original(record: KafkaRecord, key: bytes | None, value: bytes | Document | N
     }
     partition, offset = _number(context.get("partition")), _number(context.get("offset"))
     topic = _text(context.get("topic"))
-    if not topic or partition is None or offset is None:
+    if not topic or len(topic) > _MOST_NAME or partition is None or offset is None:
         return None
     # Without the exception's message, which may contain cell values.
-    reason = f"{_text(context.get('stage'))}, {_text(context.get('exception.class.name'))}"
-    headers = [header for header in record.headers if not header[0].startswith(HEADER_PREFIX)]
-    connector = _text(context.get("connector.name"))
-    return DeadLetter(topic, partition, offset, record.timestamp, key, value, headers, connector, reason)
+    exception = _text(context.get("exception.class.name"))[:_MOST_NAME]
+    message = _text(context.get("exception.message"))[:_MOST_ERROR]
+    return DeadLetter(
+        topic,
+        partition,
+        offset,
+        record.timestamp,
+        key,
+        value,
+        headers=[header for header in record.headers if not header[0].startswith(HEADER_PREFIX)],
+        connector=_text(context.get("connector.name")),
+        reason=f"{_text(context.get('stage'))[:_MOST_NAME]}, {exception}",
+        error=message if exception.startswith(_HEADRACE) else None,
+        class_name=_text(context.get("class.name"))[:_MOST_NAME],
+        task=_text(context.get("task.id"))[:_MOST_NAME],
+    )
 
 
 def _text(value: bytes | None) -> str:

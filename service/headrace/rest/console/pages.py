@@ -26,10 +26,13 @@ from headrace.rest.access import Role
 from headrace.rest.cluster_tables import ClusterTables
 from headrace.rest.console import views
 from headrace.rest.console.rendering import FOLDER, Parts, Renderer, role_of
+from headrace.rest.dead_letters import ClusterReplays, letter_filter
 from headrace.rest.doctor import ConnectorDoctor
 from headrace.rest.stages import ConnectorStages
 from headrace.rest.table_queries import TableQueries
 from headrace.rest.workers import ClusterWorkers
+from headrace.runtime.dead_letters.letters import QUEUE
+from headrace.runtime.dead_letters.replays import DeadLetters
 from headrace.runtime.worker.herder import Herder
 from headrace.runtime.worker.worker import Worker
 
@@ -47,6 +50,8 @@ class Documents:
     workers: ClusterWorkers
     queries: TableQueries
     doctor: ConnectorDoctor
+    letters: DeadLetters
+    replays: ClusterReplays
 
 
 class Console:
@@ -66,6 +71,7 @@ class Console:
         self._new_connector(routes)
         self._connector(routes)
         self._doctor_page(routes)
+        self._dead_letters(routes)
         self._table(routes)
         app.mount(f"{PATH}/static", StaticFiles(directory=FOLDER / "static"))
         app.include_router(routes)
@@ -139,6 +145,7 @@ class Console:
                 "wanted": request.query_params.get("table", ""),
                 "options": views.options(visible, definition),
                 "curl": views.curl_of_config(self._worker.url, name, visible),
+                "has_queue": bool(config.get(QUEUE)),
                 "hides": any(HIDDEN in value for value in visible.values()),
             }
             return await self._renderer.live_page(request, "connector.html", look, shown)
@@ -153,6 +160,23 @@ class Console:
                 return self._renderer.problem(request, _NOT_FOUND, error)
             shown = {"title": f"Doctor of {name}", "name": name, "diagnosis": diagnosis}
             return self._renderer.page(request, "doctor.html", shown)
+
+    def _dead_letters(self, routes: APIRouter) -> None:
+        async def look(request: Request) -> Parts:
+            return {"replay": {"replay": await self._documents.replays.last(request.path_params["name"], request)}}
+
+        self._renderer.add_events(routes, "/connectors/{name}/dead-letters", look)
+
+        @routes.get("/connectors/{name}/dead-letters")
+        async def page(name: str, request: Request) -> Response:
+            """Show the letters as they are now: reading the queue takes long, so only the replay is live."""
+            try:
+                wanted = letter_filter(request)
+                listing = await self._documents.letters.listing(name, wanted)
+            except RestError as error:
+                return self._renderer.problem(request, "No dead letters", error)
+            shown = {"title": f"Dead letters of {name}", "name": name, "listing": listing, "wanted": wanted}
+            return await self._renderer.live_page(request, "dead_letters.html", look, shown)
 
     def _table(self, routes: APIRouter) -> None:
         async def look(request: Request) -> Parts:

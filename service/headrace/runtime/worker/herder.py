@@ -18,6 +18,7 @@ from headrace.config.validation import Properties
 from headrace.core.connect.config_def import ConfigDef, ConfigInfos
 from headrace.core.connect.config_state import RestartRequest
 from headrace.core.connect.connector_plan import NAME_RULE, Ownership, digest, is_owner_name
+from headrace.core.connect.dead_letters import Replay
 from headrace.core.connect.lifecycle import State, TargetState
 from headrace.core.connect.paused_tables import PausedTable, covering
 from headrace.core.connect.status import Status, TableReport
@@ -324,6 +325,27 @@ class Herder:
                     topics.append(topic)
         return topics
 
+    def replay(self, name: str) -> Replay | None:
+        """Return the last replay of the connector's dead letters as it is stored. Raises RestError 404."""
+        self._check_exists(name)
+        return self._configs.state.replay(name)
+
+    async def put_replay(self, name: str, replay: Replay, *, begins: bool = False) -> None:
+        """Store the state of a replay, which this worker runs.
+
+        Raises RestError 404, and 409: if another replay runs, or, unless this one ``begins``, if it was ended already
+        by another leader.
+        """
+        async with self._changing(f"writing the replay of connector {name}'s dead letters to the config topic"):
+            self._check_exists(name)
+            stored = self._configs.state.replay(name)
+            runs = stored is not None and stored.is_running
+            if begins and runs:
+                raise replay_runs(name)
+            if not begins and (stored is None or not runs or stored.run != replay.run):
+                raise RestError(f"Connector {name}: the replay of its dead letters was ended by another leader", 409)
+            await self._write(self._configs.put_replay(name, replay), "replay of dead letters")
+
     def other_owners(self, name: str | None = None) -> Collection[str]:
         return self._cluster.other_owners(name)
 
@@ -408,6 +430,14 @@ class Herder:
         except HeadraceError as error:
             log.error("Config topic: writing a %s failed: %s", what, summary(error))
             raise RestError(f"Error writing {what} to Kafka", 500) from error
+
+
+def replay_runs(name: str) -> RestError:
+    return RestError(
+        f"A replay of the dead letters of connector {name} is running; "
+        f"GET /connectors/{name}/dead-letters/replay reports its progress",
+        409,
+    )
 
 
 def _of(owner: Ownership | None, config: Config) -> Ownership | None:

@@ -18,6 +18,7 @@ from headrace.config.sink_options import IsolationSettings
 from headrace.core.connect import config_state, status
 from headrace.core.connect.config_state import ClusterConfigState, RestartRequest
 from headrace.core.connect.connector_plan import Ownership
+from headrace.core.connect.dead_letters import Replay
 from headrace.core.connect.lifecycle import State, TargetState
 from headrace.core.connect.paused_tables import PausedTables
 from headrace.core.connect.status import Status, StatusState, TableStatus, TopicStatus
@@ -125,8 +126,9 @@ class ConfigStore:
         """Create or change a connector. ``target`` is the initial state of a new one. Raises Retriable.
 
         Without ``target`` a new connector starts, and without ``owner`` it has none. An interrupted creation or
-        removal, or an earlier release, may have left those and the paused tables of an earlier connector with this
-        name, which are replaced. A changed connector keeps its paused tables, and its owner without ``owner``.
+        removal, or an earlier release, may have left those, the paused tables and the replay of an earlier connector
+        with this name, which are replaced. A changed connector keeps its paused tables, and its owner without
+        ``owner``.
         """
         new = not self.state.has_connector(name)
         if target is None and new and self.state.target_state(name) != _INITIAL_TARGET:
@@ -136,17 +138,23 @@ class ConfigStore:
             records.insert(0, config_state.owner_record(name, owner))
         if new and self.state.paused_tables(name):
             records.insert(0, config_state.paused_tables_record(name, {}))
+        if new and self.state.replay(name) is not None:
+            records.insert(0, config_state.replay_record(name, None))
         await self._log.append(records)
 
     async def put_owner(self, name: str, owner: Ownership | None) -> None:
         await self._log.append([config_state.owner_record(name, owner)])
 
     async def remove_connector(self, name: str) -> None:
-        """Remove a connector, its owner, its target state, its tasks and its paused tables. Raises Retriable."""
-        tasks = self.state.task_count(name)
-        owned, has_paused_tables = self.state.owner(name) is not None, bool(self.state.paused_tables(name))
+        """Remove a connector, and everything that is stored of it. Raises Retriable."""
         await self._log.append(
-            config_state.removal_records(name, tasks, owned=owned, has_paused_tables=has_paused_tables)
+            config_state.removal_records(
+                name,
+                self.state.task_count(name),
+                owned=self.state.owner(name) is not None,
+                has_paused_tables=bool(self.state.paused_tables(name)),
+                replayed=self.state.replay(name) is not None,
+            )
         )
 
     async def put_target_state(self, name: str, target: TargetState) -> None:
@@ -154,6 +162,9 @@ class ConfigStore:
 
     async def put_paused_tables(self, name: str, paused: PausedTables) -> None:
         await self._log.append([config_state.paused_tables_record(name, paused)])
+
+    async def put_replay(self, name: str, replay: Replay) -> None:
+        await self._log.append([config_state.replay_record(name, replay)])
 
     async def put_task_configs(self, name: str, configs: Sequence[Mapping[str, str]]) -> None:
         await self._log.append(config_state.task_records(name, configs))

@@ -84,6 +84,8 @@ class Worker:
         self._changes: dict[str, bool] = {}
         """Connectors with changes that are not handed on yet, and whether they were deleted since the last time."""
         self._tasks_changed = False
+        self.replays: set[str] = set()
+        """The replays of dead letters that run in this process (``Replay.run``)."""
         self._wake = asyncio.Event()
         self._handing_on: asyncio.Task[None] | None = None
         self._context = ConnectorContext(
@@ -96,6 +98,7 @@ class Worker:
             self.worker_id,
             states,
             lambda: self.waits_for,
+            self.replays,
         )
 
     @property

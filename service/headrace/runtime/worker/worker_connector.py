@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 from headrace.config import SinkConnectorConfig
 from headrace.core.connect.config_state import MAX_TASKS, RestartRequest
+from headrace.core.connect.dead_letters import Replay
 from headrace.core.connect.lifecycle import CONNECTOR, Event, State, TargetState, next_state
 from headrace.core.connect.status import Status, TableReport, report_of
 from headrace.core.model.errors import ConfigError, Retriable
@@ -27,7 +28,7 @@ from headrace.runtime.trace import render, summary
 from headrace.runtime.worker import log_format
 from headrace.runtime.worker.cluster import Cluster
 from headrace.runtime.worker.sink_connector import LakehouseSinkConnector
-from headrace.runtime.worker.stores import ConfigStore, StatusStore
+from headrace.runtime.worker.stores import ConfigStore, StatusStore, utc_now
 from headrace.runtime.worker.worker_task import Supervision, TaskFactory, WorkerTask
 
 log = logging.getLogger(__name__)
@@ -52,6 +53,8 @@ class ConnectorContext:
     worker_id: str
     states: StateObserver
     waits_for: Callable[[], str | None]
+    replays: Set[str]
+    """The replays of dead letters that run in this process."""
     validations: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
@@ -70,6 +73,8 @@ class WorkerConnector:
         self._led: tuple[Mapping[str, str], Sequence[Mapping[str, str]]] | None = None
         """The configuration, and the task configurations that the running instance has computed from it."""
         self._reported_generation = context.cluster.generation
+        self._is_replayed = False
+        """Whether the tasks were paused for a replay of dead letters in the last round."""
         self._loop = asyncio.create_task(self._align_forever(), name=f"connector-{name}")
         self.on_change()
 
@@ -190,7 +195,28 @@ class WorkerConnector:
         else:
             self._state = State.UNASSIGNED
         tasks = stored.task_configs(self.name) if target is not TargetState.STOPPED else []
-        await self._align_tasks(tasks, running=target is TargetState.STARTED)
+        replay = stored.replay(self.name)
+        if replay is not None and replay.is_running and context.cluster.leads and replay.run not in context.replays:
+            await self._end_replay(replay)
+        is_replayed, was_replayed = self._pauses_for_replay, self._is_replayed
+        await self._align_tasks(tasks, running=target is TargetState.STARTED and not is_replayed)
+        self._is_replayed = is_replayed
+        if was_replayed and not is_replayed:  # of a task that stays paused, the status would say what it waited for
+            self.engine_changed()
+
+    @property
+    def _pauses_for_replay(self) -> bool:
+        replay = self._context.configs.state.replay(self.name)
+        return replay is not None and replay.pauses
+
+    async def _end_replay(self, replay: Replay) -> None:
+        """End a replay whose worker has stopped or is not the leader any more, so that the tasks resume."""
+        configs = self._context.configs
+        async with configs.changing(f"ending the replay of connector {self.name}'s dead letters in the config topic"):
+            if configs.state.replay(self.name) == replay:
+                ended = replay.interrupted(utc_now().timestamp())
+                log.warning("Connector %s: the replay of its dead letters has failed: %s", self.name, ended.error)
+                await self._context.cluster.write(configs.put_replay(self.name, ended))
 
     async def _lead(self, config: Mapping[str, str], target: TargetState) -> None:
         """Run the connector's instance: write its task configurations. Raises ConfigError and Retriable."""
@@ -325,6 +351,8 @@ class WorkerConnector:
         version = self._context.connector_class.version
         waits = state is State.RUNNING or (state is State.UNASSIGNED and task_number in self._tasks)
         waits_for = self._context.waits_for() if waits else None
+        if state is State.PAUSED and self._pauses_for_replay:
+            waits_for = "the replay of its dead letters"
         status = Status(state, worker_id, generation, version, trace, waits_for=waits_for)
         self._context.statuses.put_task(self.name, task_number, None if state is State.DESTROYED else status)
 

@@ -18,7 +18,7 @@ from typing import TypeVar
 from headrace.config import SinkConnectorConfig
 from headrace.config.kafka import KafkaSettings
 from headrace.core.decode.record_decoder import Sources
-from headrace.core.decode.records import DeadLetter, original
+from headrace.core.decode.records import DeadLetter
 from headrace.core.model.errors import Fatal
 from headrace.ports import (
     Chunk,
@@ -31,56 +31,15 @@ from headrace.ports import (
     Messages,
     OffsetNote,
     OpenRowSource,
-    Record,
     TopicPartition,
 )
 from headrace.runtime.task.asyncio_agent import AsyncioAgent
 from headrace.runtime.task.conversions import OpenRegistry
-from headrace.runtime.task.flow_control import unlimited
+from headrace.runtime.task.flow_control import MemoryBudget, unlimited
 from headrace.runtime.task.task_factory import SinkTaskFactory
 from headrace.runtime.threads import WorkerThreads
 
 _Message = TypeVar("_Message")
-
-
-@dataclass(slots=True)
-class Letters:
-    """The letters of a dead letter queue.
-
-    ``connectors`` counts the letters of other connectors, which are not sent. Nor are letters from before ``since``
-    (ms): the tombstone of their row may have expired, and the row would be inserted again.
-    """
-
-    since: int = 0
-    too_old: int = 0
-    by_topic: dict[str, int] = field(default_factory=dict)
-    connectors: dict[str, int] = field(default_factory=dict)
-    without_coordinate: int = 0
-
-    def mine(self, connector: str, records: Sequence[Record]) -> list[DeadLetter]:
-        """Return the letters of the connector, and count the others."""
-        letters = []
-        for record in records:
-            letter = original(record, record.key, record.value)
-            if letter is None:
-                self.without_coordinate += 1
-            elif letter.connector != connector:
-                self.connectors[letter.connector] = self.connectors.get(letter.connector, 0) + 1
-            elif letter.timestamp < self.since:
-                self.too_old += 1
-            else:
-                self.by_topic[letter.topic] = self.by_topic.get(letter.topic, 0) + 1
-                letters.append(letter)
-        return letters
-
-    @property
-    def complete(self) -> bool:
-        """Whether all of the connector's letters can be sent."""
-        return not self.without_coordinate and not self.too_old
-
-    @property
-    def count(self) -> int:
-        return sum(self.by_topic.values())
 
 
 class ReplayFeed:
@@ -223,15 +182,20 @@ async def replay(
     edges: Edges,
     threads: WorkerThreads,
     progress: Callable[[int], None] = lambda count: None,
+    memory: MemoryBudget | None = None,
 ) -> list[ErrantRecord]:
-    """Write the letters to their tables; those that cannot be used are returned. Raises what ends a task."""
+    """Write the letters to their tables; those that cannot be used are returned. Raises what ends a task.
+
+    ``progress`` is called with the number of letters that have become durable since its last call; what it raises ends
+    the replay. ``memory`` is that of a worker, for letters that are not durable; without it there is no limit.
+    """
     feeds, failures = _ReplayFeeds(), list[BaseException]()
     factory = SinkTaskFactory(
         feeds,
         edges.lakehouse,
         edges.open_row_source,
         threads,
-        unlimited(),
+        memory or unlimited(),
         open_registry=edges.open_registry,
         # Its commits contain no offsets, and one letter that cannot be used keeps no other from its table.
         adjust=lambda options: replace(options, group="", tolerate_errors=True, isolate_tables=False, log_errors=False),
@@ -246,7 +210,7 @@ async def replay(
             if failures:
                 raise failures[0]
             if not feeds.feed.is_settled:
-                raise Fatal("letters were taken but not written; nothing is lost, run the command again")
+                raise Fatal("letters were accepted but not written; nothing is lost, replay them again")
             progress(len(some))
     finally:
         await task.stop()

@@ -1,0 +1,1 @@
+"""Dead letters: count and list them, and send them through a task again."""
