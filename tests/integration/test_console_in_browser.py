@@ -18,10 +18,12 @@ from typing import Any
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
+from support.rest.letters import QUEUE, add_change, add_letter, names
 from support.rest.worker_api import Api, failed_table, table_report
 
 from headrace.core.connect.lifecycle import TableState
 from headrace.core.connect.status import LastBatch, TableReport
+from headrace.core.model.errors import BadRecord
 from headrace.core.model.proof import DifferingRow, Proof, VerificationReport
 from headrace.ports import TopicPartition
 from headrace.rest.server import Endpoint, RestServer, bind
@@ -29,8 +31,14 @@ from headrace_dev.memory.row_source import MemoryRowSource
 
 pytestmark = pytest.mark.stack
 PAGES = {"overview": "/ui", "connector": "/ui/connectors/shop", "table": "/ui/connectors/shop/tables/items"}
-OTHERS = {"proof": "/ui/proof", "doctor": "/ui/connectors/shop/doctor", "new-connector": "/ui/new-connector"}
-LOADED = ".state.failed, .finding, #errors li"
+LETTERS = "/ui/connectors/shop/dead-letters"
+OTHERS = {
+    "proof": "/ui/proof",
+    "doctor": "/ui/connectors/shop/doctor",
+    "dead-letters": LETTERS,
+    "new-connector": "/ui/new-connector",
+}
+LOADED = ".state.failed, .finding, .letter, #errors li"
 """What a page shows when it is complete, in the state of the tests."""
 DATABASE = {f"reselect.database.{name}": "shop" for name in ("hostname", "user", "password", "dbname")}
 expect.set_options(timeout=20_000)  # a busy machine makes a worker look less often
@@ -61,7 +69,11 @@ class Served:
         self._server = RestServer(self.api.app, [Endpoint(self._listener)])
         self._server.start()
         await self.api.worker.start()
-        await self.api.create(**DATABASE)
+        await self.api.create(**DATABASE, **QUEUE)
+        await add_change(self.api, 3, "row")
+        await add_letter(self.api, 4, b"{", error=BadRecord(HOSTILE), headers=[(HOSTILE, b"")])
+        await add_letter(self.api, 5, b"{", topic=HOSTILE)
+        await add_letter(self.api, 6, b"{", days_ago=30)
         await self.api.until("RUNNING", "RUNNING")
         observer = self.api.metrics.task("shop", 0, lambda topic: None)
         observer.on_chunk_decoded(TopicPartition("shop.public.orders", 0), 1200, 0)
@@ -224,6 +236,43 @@ def test_a_secret_is_hidden_in_the_form(opened: Callable[..., Page]) -> None:
         expect(page.locator(shown)).to_contain_text('"consumer.override.sasl.jaas.config": "[hidden]"')
         expect(page.locator(shown)).to_contain_text('"reselect.database.password": "[hidden]"')
     assert "s3cr3t" not in page.locator("main").inner_text()
+
+
+def test_dead_letters_are_replayed_by_keyboard(served: Served, opened: Callable[..., Page]) -> None:
+    """A letter shows its error when it is opened. A dry run writes nothing, and a replay asks first."""
+    page = opened(PAGES["connector"])
+    page.get_by_role("link", name="Dead letters").click()
+    letter = page.locator(".letter", has_text="at offset 4")
+    letter.locator("summary").focus()
+    page.keyboard.press("Enter")
+    expect(letter.get_by_text(f"{HOSTILE}").first).to_be_visible()
+    assert page.locator("img").count() == 0
+    questions: list[str] = []
+
+    def accept(dialog: Any) -> None:
+        questions.append(dialog.message)
+        dialog.accept()
+
+    page.on("dialog", accept)
+    page.locator("#dry-run").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#message")).to_have_text("Dry run: accepted")
+    replay = page.locator("[sse-swap=replay]")
+    expect(replay).to_contain_text("3 letters can be sent, 1 are too old")
+    expect(replay.locator(".state")).to_have_text("DONE")
+    page.locator("#replay").focus()
+    page.keyboard.press("Enter")
+    expect(replay).to_contain_text("3 of 3 letters sent, 2 cannot be used")
+    expect(replay.locator(".state")).to_have_text("DONE")
+    assert [question.partition("?")[0] for question in questions] == ["Replay the dead letters of connector shop"]
+    assert names(served.api) == ["row"]
+    expect(page.locator("tbody")).not_to_have_count(0)
+    found = Axe().run(page)
+    assert found.violations_count == 0, found.generate_report()
+    screenshot(page, "dead-letters-replayed")
+    page.get_by_role("link", name=HOSTILE).first.click()
+    expect(page.get_by_text("Only those of topic")).to_be_visible()
+    expect(page.locator(".letter")).to_have_count(1)
 
 
 def test_a_failed_table_is_restarted(served: Served, opened: Callable[..., Page]) -> None:

@@ -29,12 +29,17 @@ pytestmark = [
 NAME = "shop"
 WIDTHS = (390, 1024, 1600)
 SECONDS = 120
+QUEUE = {
+    "errors__deadletterqueue__topic__name": f"{NAME}-dead",
+    "errors__deadletterqueue__topic__replication__factor": "1",
+    "errors__deadletterqueue__context__headers__enable": "true",
+}
 
 
 @pytest.fixture(scope="module")
 def lane(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lane]:
     """The five tables of a shop under load, which are verified every few seconds."""
-    options = {"batch__linger__ms": "500", "verify__interval__ms": "5000"}
+    options = {"batch__linger__ms": "500", "verify__interval__ms": "5000", **QUEUE}
     with Lane(stack, NAME, tmp_path_factory.mktemp("console"), TABLES, **options) as lane:
         lane.begin_load(10)
         wait_until(lambda: proven_tables(lane) == len(TABLES), "a proof of every table", 300)
@@ -67,6 +72,7 @@ def test_every_page_shows_the_pipeline_and_is_accessible(lane: Lane, browser: Br
         "proof": ("/ui/proof", f"{NAME}_public_customers"),
         "doctor": (f"/ui/connectors/{NAME}/doctor", "Doctor"),
         "new-connector": ("/ui/new-connector", "topics.regex"),
+        "dead-letters": (f"/ui/connectors/{NAME}/dead-letters", "By topic and reason"),
     }
     folder = os.environ.get("HEADRACE_SCREENSHOTS")
     for name, (path, content) in pages.items():
@@ -110,6 +116,51 @@ def test_a_failed_table_is_restarted(lane: Lane, stack: Stack, browser: Browser)
     expect(page.locator("[sse-swap=table] .state").first).to_have_text("RUNNING")
     for each in (page, overview):
         each.context.close()
+
+
+def test_dead_letters_are_replayed(lane: Lane, stack: Stack, browser: Browser) -> None:
+    """A transform that cannot be applied sends changes to the queue; without it, a replay adds them to their table."""
+    config = lane.sink_config(errors__tolerance="all")
+    cast = {
+        "transforms": "number",
+        "transforms.number.type": "org.apache.kafka.connect.transforms.Cast$Value",
+        "transforms.number.spec": "op:int32",
+        "transforms.number.predicate": "reviews",
+        "predicates": "reviews",
+        "predicates.reviews.type": "org.apache.kafka.connect.transforms.predicates.TopicNameMatches",
+        "predicates.reviews.pattern": f"{NAME}.public.reviews",
+        "verify.interval.ms": "0",
+    }
+    lane.worker.put_connector(NAME, config | cast)
+    with stack.postgres.connect(NAME) as connection:  # also if the load has ended
+        connection.execute("UPDATE reviews SET id = id WHERE id = (SELECT id FROM reviews LIMIT 1)")
+    page = opened(lane, browser, f"/ui/connectors/{NAME}/dead-letters")
+    letters = page.locator(".letter", has_text="TRANSFORMATION")
+    for _ in range(SECONDS):
+        if letters.count():
+            break
+        page.wait_for_timeout(1_000)
+        page.reload()
+    letters.first.locator("summary").click()
+    expect(letters.first).to_contain_text("Cast")
+    lane.worker.put_connector(NAME, config)
+    replay = page.locator("[sse-swap=replay]")
+    page.locator("#dry-run").click()
+    expect(replay).to_contain_text("letters can be sent")
+    expect(replay.locator(".state")).to_have_text("DONE")
+    page.locator("#replay").click()
+    expect(replay).to_contain_text("letters sent")
+    expect(replay.locator(".state")).to_have_text("DONE")
+    if folder := os.environ.get("HEADRACE_SCREENSHOTS"):
+        page.screenshot(path=Path(folder, "dead-letters-replayed.png"))
+    page.context.close()
+    ended = lane.worker.call("GET", f"/connectors/{NAME}/dead-letters/replay")["ended"]
+
+    def is_proven() -> bool:
+        report = lane.worker.call("GET", f"/connectors/{NAME}/tables/{NAME}_public_reviews").get("verification", {})
+        return bool(report.get("equal")) and bool(report["proof"]["at"] > ended)
+
+    wait_until(is_proven, "a proof of the table after the replay", SECONDS)
 
 
 def test_a_wrong_cell_is_shown_under_proof_and_repaired(lane: Lane, stack: Stack, browser: Browser) -> None:

@@ -4,7 +4,8 @@ The task is a worker's own, with a feed that brings letters instead of a topic: 
 merge. Nothing is written to Kafka. A letter keeps its coordinate and its source's position, so an event that the table
 has overtaken changes nothing, and a history takes each event once, however often it is sent.
 
-Tests: ``tests/unit/test_replay_dlq.py``, ``tests/integration/test_replay_dlq.py``.
+Tests: ``tests/unit/test_replay_dlq.py``, ``tests/integration/test_replay_dlq.py``,
+``tests/integration/test_dead_letters_over_rest.py``.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ leader is killed, its successor, or the same worker after its restart, ends the 
 (``runtime/worker/worker_connector.py``). A leader that is not the leader any more stops to send at the next letters.
 Letters that were sent already are durable, and sent again without an effect.
 
-Tests: ``tests/rest/test_dead_letters.py``.
+Tests: ``tests/rest/test_dead_letters.py``, ``tests/integration/test_dead_letters_over_rest.py``.
 """
 
 from __future__ import annotations
