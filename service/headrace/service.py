@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 from headrace.config import SinkConnectorConfig, WorkerConfig
 from headrace.core.connect.lifecycle import TargetState
 from headrace.core.connect.status import TableStatus
+from headrace.core.connect.timeline import Trigger, TriggerType, short
 from headrace.core.decode.record_decoder import Sources
 from headrace.core.model.errors import ConfigError, HeadraceError, RestError, Retriable
 from headrace.ports import EngineStatus, Feeds, Lakehouse, OpenRowSource, ReplayFeeds, Stores
@@ -50,6 +51,7 @@ from headrace.runtime.worker.health import WorkerHealth
 from headrace.runtime.worker.herder import Herder
 from headrace.runtime.worker.memory_plan import memory_plan
 from headrace.runtime.worker.sink_connector import ConnectorCheck, LakehouseSinkConnector
+from headrace.runtime.worker.timeline import triggered_by
 from headrace.runtime.worker.worker import Worker, worker_defaults
 
 log = logging.getLogger(__name__)
@@ -152,6 +154,7 @@ class Service:
         self._engine_start: asyncio.Task[None] | None = None
         self._directory = ConnectorDirectory(self.worker, self.herder)
         self._metrics.watch_directory(self._directory)
+        self._metrics.watch_timeline(self.worker.timeline)
         self._summaries = SummaryLog(self._metrics.summaries)
         self._webhook = AlertWebhook(config.alerts, self.worker, self.herder)
         edges = Edges(self._lakehouse, connectors.open_row_source, connectors.open_registry, connectors.sources)
@@ -230,7 +233,8 @@ class Service:
         await self.worker.start()
         for file in connectors:
             try:
-                await self.herder.create(file.name, file.config, file.initial)
+                with triggered_by(Trigger(TriggerType.FILE, path=short(file.path.name))):
+                    await self.herder.create(file.name, file.config, file.initial)
             except RestError as error:
                 raise ConfigError(f"{file.path}: {error}") from error
         self._directory.start()
@@ -277,12 +281,16 @@ class Service:
         return seen.tables if seen is not None else ()
 
     def _observe(self, connector: str, task_number: int) -> TaskMetrics:
-        """Return the observer of a task. It passes active topics, notes and blocked tables to the task's status."""
+        """Return the observer of a task.
+
+        It passes active topics, notes and blocked tables to the task's status, and events of tables to the timeline.
+        """
         topic_read = partial(self.worker.topic_read, connector, task_number)
         note = partial(self.worker.statuses.note, connector, task_number)
         set_note = partial(self.worker.statuses.set_note, connector, task_number)
-        tables = partial(self.worker.statuses.put_tables, connector, task_number)
-        return self._metrics.task(connector, task_number, topic_read, note, set_note, tables)
+        tables = partial(self.worker.put_blocked_tables, connector, task_number)
+        record = partial(self.worker.timeline.record_soon, connector, task_number)
+        return self._metrics.task(connector, task_number, topic_read, note, set_note, tables, record)
 
 
 def checked_connector(config: WorkerConfig, path: Path) -> SinkConnectorConfig:

@@ -23,6 +23,7 @@ from support.rest.worker_api import Api, failed_table, table_report
 
 from headrace.core.connect.lifecycle import TableState
 from headrace.core.connect.status import LastBatch, TableReport
+from headrace.core.connect.timeline import Kind, Trigger, TriggerType
 from headrace.core.model.errors import BadRecord
 from headrace.core.model.proof import DifferingRow, Proof, VerificationReport
 from headrace.ports import TopicPartition
@@ -37,6 +38,7 @@ OTHERS = {
     "doctor": "/ui/connectors/shop/doctor",
     "dead-letters": LETTERS,
     "new-connector": "/ui/new-connector",
+    "timeline": "/ui/timeline",
 }
 LOADED = ".state.failed, .finding, .letter, #errors li"
 """What a page shows when it is complete, in the state of the tests."""
@@ -75,6 +77,12 @@ class Served:
         await add_letter(self.api, 5, b"{", topic=HOSTILE)
         await add_letter(self.api, 6, b"{", days_ago=30)
         await self.api.until("RUNNING", "RUNNING")
+        patch = Trigger(TriggerType.REQUEST, "PATCH", "/connectors/shop/config", "ann")
+        record = self.api.worker.timeline.record
+        record(Kind.CONFIG_CHANGED, "shop", "batch.linger.ms, tasks.max", trigger=patch)
+        record(Kind.SCHEMA_CHANGED, "shop", "added price double", task=0, table="items")
+        for _ in range(3):
+            record(Kind.TABLE_FAILED, "shop", f"{HOSTILE}: the cause", task=0, table=HOSTILE)
         observer = self.api.metrics.task("shop", 0, lambda topic: None)
         observer.on_chunk_decoded(TopicPartition("shop.public.orders", 0), 1200, 0)
         self._merge = observer.stage("items", "merge")  # it runs until the end
@@ -282,6 +290,31 @@ def test_a_failed_table_is_restarted(served: Served, opened: Callable[..., Page]
     page.locator("#restart").click()
     expect(page.locator("#message")).to_have_text("Restart table: accepted")
     assert served.api.tasks.tasks["shop-0"].calls[-1] == "restart items"
+
+
+def test_the_timeline_is_live_and_chosen_by_kind(served: Served, opened: Callable[..., Page]) -> None:
+    """The links of a connector and a table lead to their events."""
+    page = opened(PAGES["connector"])
+    page.get_by_role("link", name="Timeline").click()
+    expect(page.locator("h1")).to_have_text("Timeline of shop")
+    expect(page.locator("tbody")).to_contain_text("added price double")
+    newest = page.locator("tbody tr").first
+
+    async def pause_and_resume() -> None:
+        await served.api.call("PUT", "/connectors/shop/pause")
+        await served.api.call("PUT", "/connectors/shop/resume")
+
+    served.run(pause_and_resume())
+    expect(newest).to_contain_text("PUT /connectors/shop/resume")
+    page.get_by_label("Kind").select_option("Table failed")
+    page.get_by_role("button", name="Show").click()
+    expect(page.locator("tbody tr")).to_have_count(1)
+    expect(newest).to_contain_text(f"{HOSTILE}: the cause")
+    assert page.locator("main img").count() == 0
+    page = opened(PAGES["table"])
+    page.get_by_role("link", name="Timeline").click()
+    expect(page.locator("tbody")).to_contain_text("added price double")
+    expect(page.locator("tbody")).not_to_contain_text("the cause")
 
 
 def test_hostile_texts_are_shown_as_texts(opened: Callable[..., Page]) -> None:

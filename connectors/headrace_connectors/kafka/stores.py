@@ -183,7 +183,7 @@ class StandaloneLog:
     """``headrace.ports.FencedLog`` of a worker that nobody else writes for. Its records end with the process."""
 
     def __init__(self) -> None:
-        self._records: dict[str, bytes | None] = {}
+        self._records: dict[str, bytes] = {}
         self._appended = 0
         self._listeners: list[Callable[[str, bytes | None], None]] = []
 
@@ -197,7 +197,8 @@ class StandaloneLog:
         for key, value in records:
             self._appended += 1
             self._records.pop(key, None)
-            self._records[key] = value
+            if value is not None:
+                self._records[key] = value
             for applied in self._listeners:
                 applied(key, value)
 

@@ -20,6 +20,7 @@ from headrace.rest import (
     stages,
     table_queries,
     tables,
+    timeline,
     workers,
 )
 from headrace.rest.access import CrossSiteProtection
@@ -32,6 +33,7 @@ from headrace.rest.doctor import ConnectorDoctor
 from headrace.rest.route import Forwarder
 from headrace.rest.stages import ConnectorStages, Flows
 from headrace.rest.table_queries import TableQueries
+from headrace.rest.timeline import TimelineEvents
 from headrace.rest.transport import ConnectTransport
 from headrace.rest.worker_resources import Exposition, health_router, logger_router, plugin_router, root_router
 from headrace.rest.workers import ClusterWorkers
@@ -77,6 +79,7 @@ def create_app(parts: WorkerParts) -> FastAPI:
     cluster_workers = ClusterWorkers(worker, herder, forwarder)
     connector_stages = ConnectorStages(herder, forwarder, worker.worker_id, parts.flows)
     connector_doctor = ConnectorDoctor(worker, herder, parts.doctor)
+    events = TimelineEvents(worker)
     routers = [
         health_router(worker, parts.health, parts.metrics),
         root_router(worker),
@@ -88,6 +91,7 @@ def create_app(parts: WorkerParts) -> FastAPI:
         dead_letters.router(parts.dead_letters),
         stages.router(connector_stages),
         workers.router(cluster_workers),
+        timeline.router(events),
         table_queries.router(queries),
         plugin_router(herder),
         preview.router(worker, herder),
@@ -97,7 +101,14 @@ def create_app(parts: WorkerParts) -> FastAPI:
     _install(app, worker, forwarder, routers)
     replays = ClusterReplays(parts.dead_letters, forwarder)
     documents = Documents(
-        cluster_tables, connector_stages, cluster_workers, queries, connector_doctor, parts.dead_letters, replays
+        cluster_tables,
+        connector_stages,
+        cluster_workers,
+        queries,
+        connector_doctor,
+        parts.dead_letters,
+        replays,
+        events,
     )
     Console(worker, herder, documents).install(app)
     openapi.install(app)

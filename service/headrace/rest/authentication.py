@@ -27,7 +27,7 @@ from headrace.config.password_file import PasswordFile
 from headrace.rest.access import Role, changes_state, required_role
 from headrace.rest.bearer_tokens import BearerTokens, InvalidToken, KeysUnavailable
 from headrace.rest.errors import error_response
-from headrace.rest.route import is_forwarded
+from headrace.rest.route import is_forwarded, path_of, user_of
 
 log = logging.getLogger("headrace.audit")
 
@@ -159,13 +159,10 @@ class Audit:
 
 
 def _audit_line(scope: Scope, status: int) -> str:
-    state = scope["state"]
-    caller = state.get("caller")
-    who = caller.name if caller is not None else state.get("certificate", "")
     fields = {
-        "user": who or "anonymous",
+        "user": user_of(scope) or "anonymous",
         "method": scope["method"],
-        "path": scope["raw_path"].decode("latin-1").partition("?")[0],
+        "path": path_of(scope),
         "client": (scope.get("client") or ("",))[0],
     }
     if proxied := Headers(scope=scope).get("x-forwarded-for"):

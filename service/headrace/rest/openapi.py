@@ -16,8 +16,10 @@ from fastapi import FastAPI
 from headrace.core.connect.connector_plan import Action
 from headrace.core.connect.dead_letters import ReplayState
 from headrace.core.connect.lifecycle import TableState
+from headrace.core.connect.timeline import EVENTS, Kind, TriggerType
 from headrace.core.doctor.findings import Severity
 from headrace.rest.openapi_examples import ANSWERS, BODIES, ERROR, PATHS
+from headrace.rest.timeline import DEFAULT_LIMIT
 
 Json = dict[str, Any]
 Answers = Mapping[int, tuple[str, Json | None]]
@@ -131,6 +133,13 @@ SCHEMAS: Mapping[str, Json] = {
             **{"worker_id": _TEXT, "version": _TEXT, "leader": _FLAG, "tasks": _NUMBER, "waits_for": _NULLABLE},
             "memory": _object({"used_bytes": _NUMBER, "available_bytes": _NUMBER}),
         }
+    ),
+    "TimelineEvent": _object(
+        {
+            **{"time": _TEXT, "kind": {"enum": list(Kind)}, "text": _TEXT, "worker_id": _TEXT},
+            "by": _object({"type": {"enum": list(TriggerType)}}, {"method": _TEXT, "path": _TEXT, "user": _TEXT}),
+        },
+        {"connector": _TEXT, "task": _NUMBER, "table": _TEXT, "count": _NUMBER, "since": _TEXT},
     ),
     "Owner": _object({"owner": _NULLABLE, "source": _NULLABLE, "drifted": {"type": ["boolean", "null"]}}),
     "Diagnosis": _object(
@@ -276,6 +285,11 @@ _EXPANDED = _map(_object({}, {"info": _INFO, "status": _STATES, "owner": _ref("O
 _AS_OWNER = _query(
     owner=(_TEXT, "Make the change as this owner of connectors as code; 409 if the connector is not its own"),
     source=(_TEXT, "File that the change comes from"),
+)
+_TIMELINE = _query(
+    limit=({"type": "integer", "minimum": 1, "maximum": EVENTS, "default": DEFAULT_LIMIT}, "The most events to return"),
+    kind=(_list({"enum": list(Kind)}), "Only events of this kind; may be repeated"),
+    table=(_TEXT, "Only events of this table"),
 )
 
 OPERATIONS: Mapping[str, RestOperation] = {
@@ -467,6 +481,18 @@ OPERATIONS: Mapping[str, RestOperation] = {
         Tag.DEAD_LETTERS,
         "Progress or result of the connector's last replay; 404 if there was none",
         {200: ("The replay", _ref("Replay"))},
+    ),
+    "get /connectors/{name}/timeline": RestOperation(
+        Tag.CONNECTORS,
+        "What has happened to a connector, its tasks and tables, newest first, also if it was deleted",
+        {200: ("Events", _list(_ref("TimelineEvent")))},
+        query=_TIMELINE,
+    ),
+    "get /timeline": RestOperation(
+        Tag.CONNECTORS,
+        "What has happened to all connectors and workers, newest first",
+        {200: ("Events", _list(_ref("TimelineEvent")))},
+        query=_TIMELINE,
     ),
     "put /connectors/{name}/tables/{table}/pause": RestOperation(
         Tag.TABLES,

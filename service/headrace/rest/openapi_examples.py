@@ -67,6 +67,14 @@ _OFFSETS: Json = {
         }
     ]
 }
+_EVENT: Json = {
+    "time": "2026-11-21T08:07:06.123Z",
+    "kind": "CONFIG_CHANGED",
+    "connector": "shop",
+    "text": "tasks.max",
+    "worker_id": _WORKER,
+    "by": {"type": "request", "method": "PATCH", "path": "/connectors/shop/config", "user": "ann"},
+}
 _OWNER: Json = {"owner": "connectors.directory", "source": "shop.json", "drifted": False}
 _DIAGNOSIS: Json = {
     "findings": [
@@ -300,6 +308,8 @@ ANSWERS: Mapping[str, Mapping[int, Any]] = {
     "get /connectors/{name}/dead-letters": {200: _LETTERS},
     "post /connectors/{name}/dead-letters/replay": {202: _REPLAY},
     "get /connectors/{name}/dead-letters/replay": {200: _REPLAYED},
+    "get /timeline": {200: [_EVENT]},
+    "get /connectors/{name}/timeline": {200: [_EVENT]},
     "get /connectors-directory": {200: _DIRECTORY},
     "get /connector-plugins": {
         200: [{"class": "headrace.LakehouseSinkConnector", "type": "sink", "version": _VERSION}]

@@ -25,9 +25,11 @@ from starlette.types import Scope
 from headrace.config import WorkerConfig
 from headrace.config.tls import client_context
 from headrace.config.worker_options import LISTENER_TLS
+from headrace.core.connect.timeline import Trigger, TriggerType, short
 from headrace.core.model.errors import RestError
 from headrace.runtime.http_client import HttpClient, HttpResponse, TooLarge
 from headrace.runtime.worker.cluster import NO_LEADER, RequestTargetError
+from headrace.runtime.worker.timeline import triggered_by
 from headrace.runtime.worker.worker import Worker
 
 log = logging.getLogger(__name__)
@@ -119,6 +121,22 @@ def is_forwarded(scope: Scope) -> bool:
     return QueryParams(scope.get("query_string", b"")).get(FORWARD) == "false"
 
 
+def user_of(scope: Scope) -> str:
+    """Return who sends a request: the name that authentication has found, or the subject of a certificate, or ""."""
+    state = scope.get("state", {})
+    caller = state.get("caller")
+    return str(caller.name if caller is not None else state.get("certificate", ""))
+
+
+def path_of(scope: Scope) -> str:
+    """Return the path of a request as the client has sent it, without the query, which may contain secrets."""
+    return str(scope["raw_path"].decode("latin-1").partition("?")[0])
+
+
+def request_trigger(scope: Scope) -> Trigger:
+    return Trigger(TriggerType.REQUEST, scope["method"], short(path_of(scope)), short(user_of(scope)))
+
+
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
@@ -136,7 +154,8 @@ class ConnectRoute(APIRoute):
             try:
                 async with asyncio.timeout(worker.config.rest.request_timeout):
                     try:
-                        return await handler(request)
+                        with triggered_by(request_trigger(request.scope)):
+                            return await handler(request)
                     except RequestTargetError as target:
                         forwarder: Forwarder = request.app.state.forwarder
                         answer = await forwarder.forward(request, target)

@@ -92,6 +92,7 @@ class Api:
         self.health = health_of(self.worker)
         self.directory = ConnectorDirectory(self.worker, self.herder)
         self.metrics.watch_directory(self.directory)
+        self.metrics.watch_timeline(self.worker.timeline)
         doctor = Doctor(self.stores, open_source)
         self.parts = WorkerParts(
             self.worker,

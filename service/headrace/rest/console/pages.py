@@ -20,6 +20,7 @@ from fastapi import APIRouter, FastAPI, Request, Response
 from starlette.staticfiles import StaticFiles
 
 from headrace.core.connect.config_def import HIDDEN
+from headrace.core.connect.timeline import Kind
 from headrace.core.model.errors import RestError
 from headrace.rest import entities
 from headrace.rest.access import Role
@@ -30,6 +31,7 @@ from headrace.rest.dead_letters import ClusterReplays, letter_filter
 from headrace.rest.doctor import ConnectorDoctor
 from headrace.rest.stages import ConnectorStages
 from headrace.rest.table_queries import TableQueries
+from headrace.rest.timeline import TimelineEvents, requested_kinds
 from headrace.rest.workers import ClusterWorkers
 from headrace.runtime.dead_letters.letters import QUEUE
 from headrace.runtime.dead_letters.replays import DeadLetters
@@ -52,6 +54,7 @@ class Documents:
     doctor: ConnectorDoctor
     letters: DeadLetters
     replays: ClusterReplays
+    timeline: TimelineEvents
 
 
 class Console:
@@ -68,6 +71,7 @@ class Console:
         routes = APIRouter(prefix=PATH, include_in_schema=False)
         self._overview(routes)
         self._proof(routes)
+        self._timeline(routes)
         self._new_connector(routes)
         self._connector(routes)
         self._doctor_page(routes)
@@ -96,6 +100,36 @@ class Console:
         @routes.get("/proof")
         async def page(request: Request) -> Response:
             return await self._renderer.live_page(request, "proof.html", look, {"title": "Proof"})
+
+    def _timeline(self, routes: APIRouter) -> None:
+        async def look(request: Request) -> Parts:
+            name, table = request.path_params.get("name"), request.query_params.get("table") or None
+            events, kinds, limit = self._documents.timeline, requested_kinds(request), views.MOST_SHOWN + 1
+            if name is None:
+                found = events.all(kinds=kinds, limit=limit)
+            else:
+                found = events.of(name, table=table, kinds=kinds, limit=limit)
+            return {"timeline": views.timeline(found, name)}
+
+        async def page(request: Request) -> Response:
+            name, query = request.path_params.get("name"), request.query_params
+            try:
+                if name is not None:
+                    self._documents.timeline.of(name, limit=1)
+            except RestError as error:
+                return self._renderer.problem(request, _NOT_FOUND, error)
+            shown = {
+                "title": "Timeline" if name is None else f"Timeline of {name}",
+                "name": name,
+                "table": query.get("table", ""),
+                "kind": query.get("kind", ""),
+                "kinds": list(Kind),
+            }
+            return await self._renderer.live_page(request, "timeline.html", look, shown)
+
+        for path in ("/timeline", "/connectors/{name}/timeline"):
+            self._renderer.add_events(routes, path, look)
+            routes.add_api_route(path, page, response_model=None)
 
     async def _statuses(self) -> dict[str, views.Json]:
         """Return the statuses of connectors by name, without those that have none yet; thousands take a while."""

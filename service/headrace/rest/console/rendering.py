@@ -60,6 +60,8 @@ class Renderer:
         )
         self._templates.filters["segment"] = lambda name: quote(name, safe="")
         self._templates.filters["age"] = views.age
+        self._templates.filters["moment"] = views.moment
+        self._templates.filters["phrase"] = views.phrase
         self._templates.globals["version"] = __version__
 
     def add_events(self, routes: APIRouter, path: str, look: Look) -> None:

@@ -31,6 +31,16 @@ def age(seconds: float | None) -> str:
     return "unknown" if seconds is None else age_text(seconds)
 
 
+def moment(time: str) -> str:
+    """Return a time of ISO 8601 in UTC as date and time, in seconds."""
+    return time[:19].replace("T", " ")
+
+
+def phrase(kind: str) -> str:
+    """Return the name of a kind of event as words: ``Connector paused``."""
+    return kind.replace("_", " ").capitalize()
+
+
 def overview(connectors: Mapping[str, Json], tables: Sequence[Json], workers: Sequence[Json]) -> Json:
     """Return counts by state (failed ones first), problems, the stalest tables, and the connectors, worst first.
 
@@ -116,6 +126,17 @@ def tables_of_connector(name: str, tables: Sequence[Json], wanted: str) -> Json:
         "counts": _counts(table["state"] for table in tables),
         "wanted": wanted,
     }
+
+
+_LOOKS = {"FAILED": "failed", "STARTED": "running", "RESTARTED": "restarting", "CHANGED": "retrying"}
+"""Colors of kinds of events, by their last word; the words carry the meaning."""
+
+
+def timeline(events: Sequence[Json], connector: str | None) -> Json:
+    """Return the events that are shown, newest first, and the resource that has all of them."""
+    shown = [{**event, "look": _LOOKS.get(event["kind"].rpartition("_")[2], "")} for event in events[:MOST_SHOWN]]
+    resource = "/timeline" if connector is None else f"/connectors/{quote(connector, safe='')}/timeline"
+    return {"events": shown, "more": len(events) > MOST_SHOWN, "resource": resource}
 
 
 _STEPS: Mapping[str, Sequence[str]] = {

@@ -212,6 +212,11 @@ METRICS_TABLES = WORKER.gauge(
     "tables",
     "`own` or `shared` (`metrics.tables`).",
 )
+TIMELINE_DROPPED = WORKER.counter(
+    "headrace_timeline_events_dropped_total",
+    "Events of the timeline that were not stored, because too many waited to be written to the status topic",
+    unit="events",
+)
 
 DIRECTORY = Group("Connectors as code", "Of `connectors.directory`. Only the leader has them.")
 DIRECTORY_CONNECTORS = DIRECTORY.gauge(

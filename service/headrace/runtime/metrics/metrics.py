@@ -23,6 +23,7 @@ from headrace.core.batch.batch import Batch, Unwritten
 from headrace.core.connect.lifecycle import State
 from headrace.core.connect.status import TableStatus
 from headrace.core.connect.table_load import LoadProgress
+from headrace.core.connect.timeline import Kind
 from headrace.core.model.events import TableId
 from headrace.core.model.proof import VerificationReport
 from headrace.core.reselect.cache.rows import CacheUse
@@ -32,7 +33,12 @@ from headrace.runtime.metrics import declarations as declared
 from headrace.runtime.metrics.connect_metrics import StartupCounts, TaskCollector, TaskSensors
 from headrace.runtime.metrics.declaration import Declaration
 from headrace.runtime.metrics.exposition import CONTENT_TYPE, text_in_turns, text_parts
-from headrace.runtime.metrics.state_metrics import CertificateCollector, DirectoryCollector, StateCollector
+from headrace.runtime.metrics.state_metrics import (
+    CertificateCollector,
+    DirectoryCollector,
+    StateCollector,
+    TimelineCollector,
+)
 from headrace.runtime.metrics.summaries import ConnectorSummary, Summaries
 from headrace.runtime.metrics.table_series import TableSeries
 from headrace.runtime.metrics.task_progress import ProgressCollector, TaskProgress
@@ -41,6 +47,7 @@ from headrace.runtime.pipeline.source_database import Query
 from headrace.runtime.worker.connector_directory import ConnectorDirectory
 from headrace.runtime.worker.sink_connector import LakehouseSinkConnector
 from headrace.runtime.worker.stores import ConfigStore, StatusStore
+from headrace.runtime.worker.timeline import Timeline
 
 _RESELECT_COUNTERS: Mapping[str, Declaration] = {
     "cells": declared.RESELECT_CELLS,
@@ -144,14 +151,16 @@ class Metrics(StateObserver):
         noted: Callable[[str, str], None] = lambda text, location: None,
         set_note: Callable[[str, Sequence[str]], None] = lambda text, locations: None,
         tables: Callable[[Sequence[TableStatus]], None] = lambda blocked: None,
+        record: Callable[[Kind, str, str], None] = lambda kind, table, text: None,
     ) -> TaskMetrics:
         """Return the observer of one run of a task.
 
         ``topic_seen`` receives the topic of each chunk, ``noted`` and ``set_note`` the notes, ``tables`` the tables
-        that do not run.
+        that do not run, ``record`` events for the timeline, in any thread.
         """
         sensors, progress = self._tasks.task(connector, task_number), self._progress.begin(connector, str(task_number))
-        return TaskMetrics(self, (connector, str(task_number)), sensors, progress, topic_seen, noted, set_note, tables)
+        labels, passed_on = (connector, str(task_number)), (topic_seen, noted, set_note, tables, record)
+        return TaskMetrics(self, labels, sensors, progress, *passed_on)
 
     def reselects(self, connector: str, task_number: int) -> ReselectTaskMetrics:
         """Return the reselect metrics of a task."""
@@ -219,6 +228,10 @@ class Metrics(StateObserver):
         """Add the metrics of ``connectors.directory``."""
         self._loop_registry.register(DirectoryCollector(directory))
 
+    def watch_timeline(self, timeline: Timeline) -> None:
+        """Add the metrics of the timeline."""
+        self._loop_registry.register(TimelineCollector(timeline))
+
     def _remove(self, label: str, task: tuple[str, str], name: str) -> None:
         """Remove the series of a table or topic of a task."""
         for metric, labels in self._of_connectors.items():
@@ -285,6 +298,7 @@ class TaskMetrics(Observer):
         noted: Callable[[str, str], None],
         set_note: Callable[[str, Sequence[str]], None],
         tables: Callable[[Sequence[TableStatus]], None],
+        record: Callable[[Kind, str, str], None],
     ) -> None:
         self._metrics = metrics
         self._labels = labels
@@ -294,6 +308,7 @@ class TaskMetrics(Observer):
         self._noted = noted
         self._set_note = set_note
         self._tables = tables
+        self._record = record
         self._upkeep: dict[str, UpkeepReport] = {}
         self._assigned_topics: set[str] = set()
 
@@ -403,6 +418,12 @@ class TaskMetrics(Observer):
         metrics.written_bytes.labels(*labels, "merge").inc(report.merged_bytes - before.merged_bytes)
         metrics.written_bytes.labels(*labels, "upkeep").inc(max(0, report.upkeep_bytes - before.upkeep_bytes))
         self._progress.record_upkeep(table, report)
+
+    def on_schema_change(self, table: str, columns: str) -> None:
+        self._record(Kind.SCHEMA_CHANGED, table, columns)
+
+    def on_repair(self, table: str, rows: int) -> None:
+        self._record(Kind.ROWS_REPAIRED, table, f"{rows:,} row(s)")
 
     def on_tables_left(self, tables: Collection[str]) -> None:
         self._progress.remove_tables(tables)

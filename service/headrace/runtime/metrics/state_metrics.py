@@ -24,6 +24,7 @@ from headrace.runtime.metrics.exposition import family
 from headrace.runtime.worker.connector_directory import ConnectorDirectory, EntryState
 from headrace.runtime.worker.sink_connector import LakehouseSinkConnector
 from headrace.runtime.worker.stores import ConfigStore, StatusStore, task_statuses
+from headrace.runtime.worker.timeline import Timeline
 
 
 class StateCollector(Collector):
@@ -110,6 +111,17 @@ class DirectoryCollector(Collector):
         yield family(declarations.DIRECTORY_INVALID, [((), len(report.files.problems))])
         yield family(declarations.DIRECTORY_READABLE, [((), not report.problem)])
         yield family(declarations.DIRECTORY_CORRECTIONS, [((), self._directory.corrections)])
+
+
+class TimelineCollector(Collector):
+    """Events that are missing in the timeline."""
+
+    def __init__(self, timeline: Timeline) -> None:
+        self._timeline = timeline
+
+    def collect(self) -> Iterator[Metric]:
+        """Return how many events this worker has dropped."""
+        yield family(declarations.TIMELINE_DROPPED, [((), self._timeline.dropped)])
 
 
 class CertificateCollector(Collector):

@@ -78,10 +78,7 @@ class SinkTask:
         await self._feed.start(self)
         beside = {"offsets": self._commit_regularly()}
         if parts.verification is not None:
-            beside["verification"] = parts.verification.run(
-                self._topics_to_verify,
-                parts.reselect.cache.begin_snapshot,  # the cache may have the value that made a row wrong
-            )
+            beside["verification"] = parts.verification.run(self._topics_to_verify, self._on_repair)
         if self._options.task == 0:  # the databases are those of the connector
             beside["slots"] = watch_slots(connector, parts.reselect.slots, parts.observer)
         self._beside = [asyncio.create_task(work, name=f"{connector} {name}") for name, work in beside.items()]
@@ -293,6 +290,10 @@ class SinkTask:
         lanes = self._assignment.lanes
         reports = self._parts.tables.reports(lambda table: (lanes.get(table.name) or table).report())
         return with_verifications(reports, self._verifications())
+
+    def _on_repair(self, source: TableId, table: str, rows: int) -> None:
+        self._parts.reselect.cache.begin_snapshot(source)  # the cache may have the value that made a row wrong
+        self._parts.observer.on_repair(table, rows)
 
     def _verifications(self) -> Mapping[str, VerificationReport]:
         """Return the reports on the verifications of the assigned tables."""

@@ -30,10 +30,10 @@ from headrace.runtime.task.write_checks import TableOwnership
 class Verification(Protocol):
     """Compares the tables of a task with their source beside its writes (``runtime/verify``)."""
 
-    async def run(self, ready: Callable[[], Collection[str]], repaired: Callable[[TableId], None]) -> None:
+    async def run(self, ready: Callable[[], Collection[str]], repaired: Callable[[TableId, str, int], None]) -> None:
         """Verify the tables of the topics that are ``ready``, again and again, until it is cancelled.
 
-        ``repaired`` is called in a thread, with the source table of rows that were repaired.
+        ``repaired`` is called in a thread, with source table, lake table and number of rows that were repaired.
         """
 
     def close(self) -> None:

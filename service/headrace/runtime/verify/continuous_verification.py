@@ -85,10 +85,10 @@ class ContinuousVerification:
         self._repairs: dict[str, deque[tuple[float, int]]] = {}
         self._is_closed = False
 
-    async def run(self, ready: Callable[[], Collection[str]], repaired: Callable[[TableId], None]) -> None:
+    async def run(self, ready: Callable[[], Collection[str]], repaired: Callable[[TableId, str, int], None]) -> None:
         """Verify the tables of the topics that are ``ready``, each again after the interval, until it is cancelled.
 
-        ``repaired`` is called in the thread, with the source table of rows that were repaired.
+        ``repaired`` is called in the thread, with source table, lake table and number of rows that were repaired.
         """
         self._on_repair = repaired
         try:
@@ -178,7 +178,7 @@ class ContinuousVerification:
                     sink = Sink(self._connector, topic, full_name, self._tables.task.pipeline, self._timeout)
                     repair = TableRepair(table, verifier, sink, self._offsets, self._clock, micros)
                     written = repair.repair(different)
-                    self._on_repair(table.id)
+                    self._on_repair(table.id, name, written)
                     self._repairs[name].append((time.monotonic(), written))
                     repaired += written
                     reopened, _ = self._tables.open(topic, table.id, table.source)  # a repair may have added columns

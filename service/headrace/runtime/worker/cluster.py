@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import TypeVar
 
-from headrace.core.connect.work import Assignment
+from headrace.core.connect.work import Assignment, Task
 from headrace.core.model.errors import HeadraceError, RestError
 from headrace.ports import WorkerMember
 from headrace.runtime.trace import summary
@@ -89,6 +89,11 @@ class Cluster:
         """The number of tasks that are assigned to this worker."""
         return len(self._assignment.tasks) if self._assignment else 0
 
+    @property
+    def owners(self) -> Mapping[Task, str]:
+        """The addresses of the workers to which the tasks of the cluster are assigned."""
+        return self._assignment.owners if self._assignment else {}
+
     def owns(self, connector: str, task_number: int) -> bool:
         return self._assignment is not None and (connector, task_number) in self._assignment.tasks
 
@@ -118,8 +123,7 @@ class Cluster:
 
     def other_owners(self, connector: str | None = None) -> Collection[str]:
         """Return the other workers to which tasks of ``connector`` are assigned; without it, tasks of any connector."""
-        owners = self._assignment.owners if self._assignment is not None else {}
-        workers = {worker for (name, _), worker in owners.items() if connector is None or name == connector}
+        workers = {worker for (name, _), worker in self.owners.items() if connector is None or name == connector}
         return sorted(workers - {self._worker_id})
 
     def refresh(self) -> None:

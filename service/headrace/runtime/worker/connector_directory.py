@@ -30,11 +30,13 @@ from headrace.core.connect.connector_plan import (
     digest,
     plan,
 )
+from headrace.core.connect.timeline import Trigger, TriggerType, short
 from headrace.core.model.errors import ConfigError, HeadraceError, RestError
 from headrace.runtime.trace import summary
 from headrace.runtime.worker.cluster import RequestTargetError
 from headrace.runtime.worker.connector_files import ConnectorFiles, read_folder
 from headrace.runtime.worker.herder import Herder
+from headrace.runtime.worker.timeline import triggered_by
 from headrace.runtime.worker.worker import Worker
 
 log = logging.getLogger(__name__)
@@ -177,7 +179,8 @@ class ConnectorDirectory:
                 if step.desired is not None:
                     self._herder.check(step.name, step.desired.config)
                 return DirectoryEntry(step, EntryState.PENDING, "dry run")
-            await self._apply(step)
+            with triggered_by(Trigger(TriggerType.FILE, path=short(step.source))):
+                await self._apply(step)
         except RequestTargetError as error:
             return DirectoryEntry(step, EntryState.PENDING, f"{error.worker} is the leader now")
         except RestError as error:

@@ -22,6 +22,7 @@ from headrace.core.connect.dead_letters import Replay
 from headrace.core.connect.lifecycle import State, TargetState
 from headrace.core.connect.paused_tables import PausedTable, covering
 from headrace.core.connect.status import Status, TableReport
+from headrace.core.connect.timeline import Kind, changed_options, listed
 from headrace.core.model.errors import ConfigError, Fenced, HeadraceError, RestError
 from headrace.core.model.events import TableId
 from headrace.ports import TopicPartition
@@ -39,9 +40,15 @@ from headrace.runtime.worker.sink_connector import (
 )
 from headrace.runtime.worker.sink_offsets import ConnectorOffset, SinkOffsets, StoredOffsets, no_stored_offsets
 from headrace.runtime.worker.stores import task_statuses
+from headrace.runtime.worker.timeline import current_trigger
 from headrace.runtime.worker.worker import Worker
 
 log = logging.getLogger(__name__)
+_OF_TARGET = {
+    TargetState.STARTED: Kind.CONNECTOR_RESUMED,
+    TargetState.PAUSED: Kind.CONNECTOR_PAUSED,
+    TargetState.STOPPED: Kind.CONNECTOR_STOPPED,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +148,7 @@ class Herder:
                 raise RestError(f"Connector {name} already exists", 409)
             write = self._configs.put_connector(name, properties, initial, _of(owner, properties))
             await self._write(write, "connector configuration")
+            self._record(Kind.CONNECTOR_CREATED, name)
         return ConnectorInfo(name, properties, (), self._worker.connector_class.type)
 
     async def put_config(
@@ -159,8 +167,10 @@ class Herder:
             elif owner is not None:
                 self._check_owner(name, owner.owner)
             tasks = range(self._configs.state.task_count(name))
+            before = self._configs.state.connector_config(name)
             write = self._configs.put_connector(name, properties, owner=_of(owner, properties))
             await self._write(write, "connector configuration")
+            self._record_config(name, before, properties)
         return created, ConnectorInfo(name, properties, tasks, self._worker.connector_class.type)
 
     async def patch_config(self, name: str, patch: Properties) -> ConnectorInfo:
@@ -170,7 +180,9 @@ class Herder:
             given = {key: value for key, value in merged.items() if value is not None}
             properties = self._validator.valid_config(given)
             tasks = range(self._configs.state.task_count(name))
+            before = self._configs.state.connector_config(name)
             await self._write(self._configs.put_connector(name, properties), "connector configuration")
+            self._record_config(name, before, properties)
         return ConnectorInfo(name, properties, tasks, self._worker.connector_class.type)
 
     async def delete(self, name: str, owner: str | None = None) -> None:
@@ -183,6 +195,7 @@ class Herder:
             if owner is not None:
                 self._check_owner(name, owner)
             await self._write(self._configs.remove_connector(name), "connector configuration")
+            self._record(Kind.CONNECTOR_DELETED, name)
 
     def owner(self, name: str) -> Ownership | None:
         """Return the owner of the connector, None if it was created over REST without one. Raises RestError 404."""
@@ -205,6 +218,7 @@ class Herder:
                 raise RestError(f"Unknown connector {name}", 404)
             if target is not self._configs.state.target_state(name):
                 await self._write(self._configs.put_target_state(name, target), "target state")
+                self._record(_OF_TARGET[target], name)
 
     def restart(self, name: str) -> None:
         """Restart the connector's instance only. Raises RestError 404."""
@@ -213,6 +227,7 @@ class Herder:
         connector = self._worker.connector(name)
         if connector is not None:
             connector.restart(connector=True)
+            self._record(Kind.CONNECTOR_RESTARTED, name)
 
     async def restart_with_tasks(self, name: str, *, include_tasks: bool, only_failed: bool) -> ConnectorStateInfo:
         """Restart the instance and tasks that the flags select (KIP-745). Raises RestError 404."""
@@ -232,6 +247,8 @@ class Herder:
             tasks.append((task_number, replace(task, state=State.RESTARTING) if selected else task))
         if selects_any:
             await self._write(self._configs.request_restart(name, request), "restart request")
+            of_tasks = "with its tasks" if include_tasks else "without its tasks"
+            self._record(Kind.CONNECTOR_RESTARTED, name, of_tasks + (", where they have failed" if only_failed else ""))
         return replace(info, connector=connector, tasks=tasks)
 
     def restart_task(self, name: str, task_number: int) -> None:
@@ -245,6 +262,7 @@ class Herder:
         connector = self._worker.connector(name)
         if connector is not None:
             connector.restart(connector=False, tasks=[task_number])
+            self._record(Kind.TASK_RESTARTED, name, task=task_number)
 
     def tables(self, name: str) -> Sequence[tuple[int, TableReport]]:
         """Return the reports of this worker's tasks on the connector's tables, with the tasks' numbers."""
@@ -270,7 +288,11 @@ class Herder:
         if self._configs.state.target_state(name) is TargetState.STOPPED:
             raise RestError(NO_LEADER, 409)
         connector = self._worker.connector(name)
-        return connector is not None and connector.restart_table(table, recreate=recreate)
+        if connector is None or not connector.restart_table(table, recreate=recreate):
+            return False
+        text = "continues at the offsets of the group if it is missing or behind" if recreate else ""
+        self._record(Kind.TABLE_RESTARTED, name, text, table=table)
+        return True
 
     async def pause_table(self, name: str, table: str, topics: Collection[str]) -> None:
         """Pause a table with these topics. Idempotent. Raises RestError 404."""
@@ -280,6 +302,7 @@ class Herder:
             if table not in paused:
                 entry = PausedTable(tuple(sorted(topics)), self._worker.now().timestamp())
                 await self._write(self._configs.put_paused_tables(name, {**paused, table: entry}), "paused table")
+                self._record(Kind.TABLE_PAUSED, name, table=table)
 
     async def resume_table(self, name: str, table: str, topics: Collection[str]) -> None:
         """Resume a table with these topics. Idempotent.
@@ -291,6 +314,7 @@ class Herder:
             paused = dict(self._configs.state.paused_tables(name))
             if paused.pop(table, None) is not None:
                 await self._write(self._configs.put_paused_tables(name, paused), "paused table")
+                self._record(Kind.TABLE_RESUMED, name, table=table)
         if others := covering(paused, topics):
             raise RestError(
                 f"Table {table} of connector {name} stays PAUSED: paused tables have its topics as well: "
@@ -355,12 +379,14 @@ class Herder:
     async def alter_offsets(self, name: str, entries: Sequence[ConnectorOffset]) -> None:
         """Set or remove offsets of a stopped connector. Raises RestError 400, 404 and 500."""
         self._cluster.check_leader()
-        await self._offsets.alter(name, entries)
+        offsets = await self._offsets.alter(name, entries)
+        self._record(Kind.OFFSETS_ALTERED, name, listed(sorted(f"{topic}-{number}" for topic, number in offsets)))
 
     async def reset_offsets(self, name: str) -> None:
         """Remove all offsets of a stopped connector. Raises RestError 400, 404 and 500."""
         self._cluster.check_leader()
         await self._offsets.reset(name)
+        self._record(Kind.OFFSETS_RESET, name)
 
     def loggers(self) -> Mapping[str, LoggerLevel]:
         return self._worker.loggers.all()
@@ -420,6 +446,18 @@ class Herder:
         async with self._configs.changing(what):
             self._cluster.check_leader()
             yield
+
+    def _record(
+        self, kind: Kind, name: str, text: str = "", *, task: int | None = None, table: str | None = None
+    ) -> None:
+        """Add what a request has changed to the timeline."""
+        self._worker.timeline.record(kind, name, text, task=task, table=table, trigger=current_trigger())
+
+    def _record_config(self, name: str, before: Config | None, after: Config) -> None:
+        if before is None:
+            self._record(Kind.CONNECTOR_CREATED, name)
+        elif options := changed_options(before, after):
+            self._record(Kind.CONFIG_CHANGED, name, listed(options))
 
     async def _write(self, write: Awaitable[None], what: str) -> None:
         try:

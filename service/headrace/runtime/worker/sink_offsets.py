@@ -60,8 +60,8 @@ class SinkOffsets:
             log.error("Consumer group %s: its committed offsets cannot be read: %s", group, summary(error))
             raise RestError(f"Failed to retrieve consumer group offsets for sink connector {name}", 500) from error
 
-    async def alter(self, name: str, entries: Sequence[ConnectorOffset]) -> None:
-        """Set offsets and remove those that are null. Raises RestError 400, 404 and 500."""
+    async def alter(self, name: str, entries: Sequence[ConnectorOffset]) -> Collection[TopicPartition]:
+        """Set offsets and remove those that are null. Return their partitions. Raises RestError 400, 404 and 500."""
         if not entries:
             raise RestError("Partitions / offsets need to be provided for an alter offsets request", 400)
         config = self._stopped(name)
@@ -71,6 +71,7 @@ class SinkOffsets:
         await self._check_histories(name, config, offsets)
         groups = self._worker.stores.group_offsets(name, parse_options(KafkaSettings, config))
         await _done(groups.alter(self._group(name, config), offsets), name, "alter")
+        return offsets.keys()
 
     async def reset(self, name: str) -> None:
         """Remove all offsets of the connector's group, if any. Raises RestError 400, 404 and 500."""

@@ -22,6 +22,7 @@ from headrace.core.connect.dead_letters import Replay
 from headrace.core.connect.lifecycle import State, TargetState
 from headrace.core.connect.paused_tables import PausedTables
 from headrace.core.connect.status import Status, StatusState, TableStatus, TopicStatus
+from headrace.core.connect.timeline import is_timeline_key
 from headrace.core.connect.typed_options import parse_options
 from headrace.core.model.errors import ConfigError, HeadraceError
 from headrace.core.model.notes import with_note, with_subjects
@@ -206,12 +207,15 @@ class StatusStore:
     def __init__(self, log: CompactedLog) -> None:
         self._log = log
         self._state = StatusState()
+        self._on_timeline: Callable[[str, bytes | None], None] = lambda key, value: None
         self._waiting: dict[str, bytes | None] = {}
         self._owned: dict[str, Status] = {}
         self._wake = asyncio.Event()
         self._writer: asyncio.Task[None] | None = None
 
-    async def start(self) -> None:
+    async def start(self, on_timeline: Callable[[str, bytes | None], None] = lambda key, value: None) -> None:
+        """Read the topic to its end, and follow it. ``on_timeline`` receives the records of the timeline."""
+        self._on_timeline = on_timeline
         await self._log.start(self._apply)
         self._writer = asyncio.create_task(self._write_forever(), name="status-writer")
 
@@ -305,6 +309,9 @@ class StatusStore:
         if key in self._waiting:
             return  # an older status from this worker is read while a newer one waits
         try:
+            if is_timeline_key(key):
+                self._on_timeline(key, value)
+                return
             own_status = self._owned.get(key)
             if own_status is not None and value is not None and value != status.encode_status(own_status):
                 # Another worker contradicts this one. Only a later generation may: it has another owner.

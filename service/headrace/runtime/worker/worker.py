@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,11 @@ from headrace.config import WorkerConfig
 from headrace.config.rest_options import authority
 from headrace.config.validation import WorkerDefaults
 from headrace.core.connect.config_state import RestartRequest
-from headrace.core.connect.status import TopicStatus
+from headrace.core.connect.lifecycle import TableState
+from headrace.core.connect.problems import headline
+from headrace.core.connect.status import TableStatus, TopicStatus
+from headrace.core.connect.timeline import Kind, listed, moved_tasks
+from headrace.core.connect.work import Task
 from headrace.core.model.errors import HeadraceError, RestError
 from headrace.core.tables.naming import other_catalogs
 from headrace.ports import EngineState, EngineStatus, Stores
@@ -31,6 +35,7 @@ from headrace.runtime.worker.config_providers import config_providers
 from headrace.runtime.worker.loggers import Loggers
 from headrace.runtime.worker.sink_connector import LakehouseSinkConnector
 from headrace.runtime.worker.stores import ConfigStore, StatusStore, WorkerStage, utc_now
+from headrace.runtime.worker.timeline import Timeline
 from headrace.runtime.worker.worker_connector import ConnectorContext, WorkerConnector
 from headrace.runtime.worker.worker_task import Supervision, TaskFactory
 
@@ -70,6 +75,7 @@ class Worker:
         self.stores = stores
         self.configs = ConfigStore(stores.configs, now)
         self.statuses = StatusStore(stores.statuses)
+        self.timeline = Timeline(stores.statuses, self.worker_id, now)
         self.cluster = Cluster(self.address, stores.member(self.address), self.configs)
         self.providers = config_providers(config.provider_properties, config.own_secrets)
         self.connector_class = connector_class(worker_defaults(config), self.providers)
@@ -86,6 +92,7 @@ class Worker:
         self._tasks_changed = False
         self.replays: set[str] = set()
         """The replays of dead letters that run in this process (``Replay.run``)."""
+        self._owners: Mapping[Task, str] = {}
         self._wake = asyncio.Event()
         self._handing_on: asyncio.Task[None] | None = None
         self._context = ConnectorContext(
@@ -99,6 +106,7 @@ class Worker:
             states,
             lambda: self.waits_for,
             self.replays,
+            self.timeline,
         )
 
     @property
@@ -133,13 +141,15 @@ class Worker:
         self._handing_on = asyncio.create_task(self._hand_on_changes(), name="connector-changes")
         await self._reach("connecting to Kafka", self.stores.start)
         self.cluster_id = await self.stores.cluster_id()
-        await self._reach("reading the status topic", self.statuses.start)
+        await self._reach("reading the status topic", partial(self.statuses.start, self.timeline.apply))
+        self.timeline.start()
         read = partial(self.configs.start, self._config_changed, self._apply_level, self._apply_restart)
         await self._reach("reading the config topic", read)
         await self._reach("joining the group of workers", partial(self.cluster.start, self._assignment_changed))
         self._following = asyncio.create_task(self._follow_engine(), name="engine")
         self.stage = WorkerStage("serving", self.now())
         self.ready = True
+        self.timeline.record(Kind.WORKER_STARTED, text=f"Headrace {__version__}")
         log.info("Worker %s is ready with %d connectors", self.worker_id, len(self.configs.state.connectors()))
 
     async def stop(self) -> None:
@@ -151,6 +161,8 @@ class Worker:
                 following.cancel()
         await asyncio.gather(*(connector.close() for connector in self._connectors.values()))
         await self.cluster.stop()
+        self.timeline.record(Kind.WORKER_STOPPED)
+        await self.timeline.close()
         await self.statuses.close()
         await self.configs.close()
         await self.stores.close()
@@ -182,6 +194,17 @@ class Worker:
             now = int(self.now().timestamp() * 1000)
             self.statuses.put_topic(TopicStatus(topic, connector, task_number, now))
 
+    def put_blocked_tables(self, connector: str, task_number: int, blocked: Sequence[TableStatus]) -> None:
+        """Write the tables of a task that do not run to its status, and those that have failed to the timeline."""
+        seen = self.statuses.task(connector, task_number)
+        failed = {table.table for table in seen.tables if table.state is TableState.FAILED} if seen is not None else ()
+        for table in blocked:
+            if table.state is TableState.FAILED and table.table not in failed:
+                self.timeline.record(
+                    Kind.TABLE_FAILED, connector, headline(table.trace), task=task_number, table=table.table
+                )
+        self.statuses.put_tables(connector, task_number, blocked)
+
     async def _follow_engine(self) -> None:
         """Write the states of tasks again when the engine has started or ended. It has no other way to report that."""
         shown = None
@@ -202,6 +225,10 @@ class Worker:
         self._wake.set()
 
     def _assignment_changed(self) -> None:
+        """Hand the assignment on. The leader records which tasks have moved: each worker knows all owners."""
+        before, self._owners = self._owners, self.cluster.owners
+        if self.cluster.leads and (moves := moved_tasks(before, self._owners)):
+            self.timeline.record(Kind.TASKS_MOVED, text=listed(moves))
         for name in (*self.configs.state.connectors(), *self.statuses.connectors()):
             self._changes.setdefault(name, False)
         self._wake.set()

@@ -21,7 +21,9 @@ from headrace.config import SinkConnectorConfig
 from headrace.core.connect.config_state import MAX_TASKS, RestartRequest
 from headrace.core.connect.dead_letters import Replay
 from headrace.core.connect.lifecycle import CONNECTOR, Event, State, TargetState, next_state
+from headrace.core.connect.problems import headline
 from headrace.core.connect.status import Status, TableReport, report_of
+from headrace.core.connect.timeline import Kind
 from headrace.core.model.errors import ConfigError, Retriable
 from headrace.runtime.observation import StateObserver
 from headrace.runtime.trace import render, summary
@@ -29,6 +31,7 @@ from headrace.runtime.worker import log_format
 from headrace.runtime.worker.cluster import Cluster
 from headrace.runtime.worker.sink_connector import LakehouseSinkConnector
 from headrace.runtime.worker.stores import ConfigStore, StatusStore, utc_now
+from headrace.runtime.worker.timeline import Timeline
 from headrace.runtime.worker.worker_task import Supervision, TaskFactory, WorkerTask
 
 log = logging.getLogger(__name__)
@@ -55,6 +58,7 @@ class ConnectorContext:
     waits_for: Callable[[], str | None]
     replays: Set[str]
     """The replays of dead letters that run in this process."""
+    timeline: Timeline
     validations: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
@@ -342,9 +346,20 @@ class WorkerConnector:
         """Write the status of a task, unless another worker owns the task and has written its status."""
         owned = self._context.cluster.owns(self.name, task_number)
         seen = self._context.statuses.task(self.name, task_number)
+        if owned:
+            self._add_to_timeline(task_number, state, trace, seen)
         if owned or state is State.DESTROYED or (seen is not None and seen.worker_id == self._context.worker_id):
             self._put_task(task_number, state, trace)
         self._context.states.on_task_state(self.name, task_number, state if owned else State.DESTROYED)
+
+    def _add_to_timeline(self, task_number: int, state: State, trace: str | None, before: Status | None) -> None:
+        """Record failures of a task, and its starts after a failure or a restart. Others follow from other events."""
+        is_new = trace is not None and (before is None or trace != before.trace)  # a restart keeps the trace
+        if trace is not None and (state is State.FAILED or (state is State.RESTARTING and is_new)):
+            kind = Kind.TASK_FAILED if state is State.FAILED else Kind.TASK_RESTARTED
+            self._context.timeline.record(kind, self.name, headline(trace), task=task_number)
+        elif state is State.RUNNING and before is not None and before.state in (State.FAILED, State.RESTARTING):
+            self._context.timeline.record(Kind.TASK_STARTED, self.name, task=task_number)
 
     def _put_task(self, task_number: int, state: State, trace: str | None) -> None:
         worker_id, generation = self._context.worker_id, self._context.cluster.generation
@@ -361,7 +376,11 @@ class WorkerConnector:
         self._state = next_state(CONNECTOR, before, event)
         self._context.states.on_connector_state(self.name, self._state)
         status = self._instance_status(self._state, trace)
-        if status != self._context.statuses.connector(self.name):
+        seen = self._context.statuses.connector(self.name)
+        failed_before = seen is not None and seen.state is State.FAILED and headline(seen.trace or "")
+        if self._state is State.FAILED and trace is not None and headline(trace) != failed_before:
+            self._context.timeline.record(Kind.CONNECTOR_FAILED, self.name, headline(trace))
+        if status != seen:
             self._context.statuses.put_connector(self.name, status)
 
     def _instance_status(self, state: State, trace: str | None) -> Status:

@@ -92,8 +92,11 @@ def verification(tables: WorldTables, *, timeout: float = 180.0, **settings: Any
         verification.close()
 
 
+Repaired = Callable[[TableId, str, int], None]
+
+
 async def report_after(
-    verification: ContinuousVerification, rounds: int = 1, repaired: Callable[[TableId], None] = lambda table: None
+    verification: ContinuousVerification, rounds: int = 1, repaired: Repaired = lambda table, name, rows: None
 ) -> VerificationReport:
     """Run until so many verifications have ended, and return the report of the last one."""
     running = asyncio.create_task(verification.run(lambda: [TOPIC], repaired))
@@ -144,13 +147,13 @@ def test_a_repair_proves_the_table_equal(world: World) -> None:
 
     The task learns of it, because its cache may have the value that made a row wrong.
     """
-    repaired: list[TableId] = []
+    repaired: list[tuple[TableId, str, int]] = []
     world.corrupt(17, "wrong")
     world.lose(3)
     del world.rows[5]
     with verification(WorldTables(world), repairs=True) as running:
-        report = asyncio.run(report_after(running, repaired=repaired.append))
-    assert (report.is_equal, report.repaired, repaired) == (True, 3, [SOURCE])
+        report = asyncio.run(report_after(running, repaired=lambda *repair: repaired.append(repair)))
+    assert (report.is_equal, report.repaired, repaired) == (True, 3, [(SOURCE, NAME, 3)])
     assert world.stored() == world.rows
 
 
