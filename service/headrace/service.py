@@ -15,20 +15,20 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
 
 from headrace.config import SinkConnectorConfig, WorkerConfig
 from headrace.core.connect.lifecycle import TargetState
 from headrace.core.connect.status import TableStatus
 from headrace.core.connect.timeline import Trigger, TriggerType, short
 from headrace.core.decode.record_decoder import Sources
-from headrace.core.model.errors import ConfigError, HeadraceError, RestError, Retriable
+from headrace.core.model.errors import ConfigError, HeadraceError, RestError
 from headrace.ports import EngineStatus, Feeds, Lakehouse, OpenRowSource, ReplayFeeds, Stores
 from headrace.rest.app import WorkerParts
+from headrace.rest.resnapshots import configured_source_connector
 from headrace.rest.server import Endpoints, rest_servers
 from headrace.rest.webhook import AlertWebhook
 from headrace.runtime.dead_letters.replay import Edges
@@ -36,6 +36,9 @@ from headrace.runtime.dead_letters.replays import DeadLetters, ReplayParts
 from headrace.runtime.doctor import Doctor
 from headrace.runtime.metrics.metrics import Metrics, TaskMetrics
 from headrace.runtime.metrics.summaries import SummaryLog
+from headrace.runtime.resnapshot.resnapshot_run import ResnapshotParts
+from headrace.runtime.resnapshot.snapshot_target import OpenSignalTopic
+from headrace.runtime.resnapshot.worker_resnapshots import WorkerResnapshots
 from headrace.runtime.retry import retrying
 from headrace.runtime.task.conversions import OpenRegistry
 from headrace.runtime.task.flow_control import MemoryBudget
@@ -43,7 +46,7 @@ from headrace.runtime.task.task_factory import HistoryOffsets, OpenRows, SinkTas
 from headrace.runtime.threads import WorkerThreads
 from headrace.runtime.verify.connector_tables import ConnectorTables
 from headrace.runtime.verify.continuous_verification import ContinuousVerification
-from headrace.runtime.verify.kafka_offsets import KafkaOffsets
+from headrace.runtime.verify.kafka_offsets import KafkaOffsets, run_on
 from headrace.runtime.worker.config_providers import config_providers
 from headrace.runtime.worker.connector_directory import ConnectorDirectory
 from headrace.runtime.worker.connector_files import read_connector
@@ -55,9 +58,7 @@ from headrace.runtime.worker.timeline import triggered_by
 from headrace.runtime.worker.worker import Worker, worker_defaults
 
 log = logging.getLogger(__name__)
-_T = TypeVar("_T")
 _STOP_MARGIN_SECONDS = 30.0
-_OFFSETS_SECONDS = 60.0
 _END_SECONDS = 10.0
 """The time limit of what follows ``Stopped``: the end of the event loop and of threads."""
 _LAST_LOG_SECONDS = 2.0
@@ -87,6 +88,7 @@ class Connectors:
     open_row_source: OpenRowSource
     open_rows: OpenRows
     open_registry: OpenRegistry
+    open_signal_topic: OpenSignalTopic
     sources: Sources
     check: ConnectorCheck
 
@@ -95,19 +97,9 @@ def _open_verification(connectors: Connectors, config: SinkConnectorConfig) -> C
     """Return the verification of a task. Called on the worker's event loop; raises ConfigError."""
     if not config.verify.interval:
         return None
-    loop = asyncio.get_running_loop()
-
-    def wait_for(work: Coroutine[Any, Any, _T]) -> _T:
-        running = asyncio.run_coroutine_threadsafe(work, loop)
-        try:
-            return running.result(_OFFSETS_SECONDS)  # the loop may have ended, and would never answer
-        except TimeoutError as error:
-            raise Retriable(f"Kafka did not answer within {_OFFSETS_SECONDS:g} s") from error
-        finally:
-            running.cancel()
-
     tables = ConnectorTables(config, connectors.open_row_source, connectors.lakehouse)
-    return ContinuousVerification(config.verify, tables, KafkaOffsets(connectors.stores, config, wait_for))
+    offsets = KafkaOffsets(connectors.stores, config, run_on(asyncio.get_running_loop()))
+    return ContinuousVerification(config.verify, tables, offsets)
 
 
 class Service:
@@ -161,6 +153,16 @@ class Service:
         replay_parts = ReplayParts(connectors.dead_letters, edges, self._threads, changes)
         self._dead_letters = DeadLetters(self.worker, self.herder, replay_parts)
         doctor = Doctor(connectors.stores, connectors.open_row_source, memory=self._memory)
+        self._resnapshots = WorkerResnapshots(
+            self.worker,
+            ResnapshotParts(
+                connectors.stores,
+                self._lakehouse,
+                connectors.open_row_source,
+                connectors.open_signal_topic,
+                configured_source_connector,
+            ),
+        )
         parts = WorkerParts(
             self.worker,
             self.herder,
@@ -170,6 +172,7 @@ class Service:
             doctor,
             self._metrics.flows,
             self._dead_letters,
+            self._resnapshots,
         )
         self._servers = rest_servers(parts, self._endpoints)
 
@@ -240,6 +243,7 @@ class Service:
         self._directory.start()
         self._summaries.start()
         self._webhook.start()
+        self._resnapshots.start()
 
     async def _start_engine(self) -> None:
         """Start Spark while the worker reads its topics, so that the first batch need not wait for it."""
@@ -262,6 +266,7 @@ class Service:
         await self._summaries.stop()
         await self._webhook.stop()
         await self._dead_letters.stop()
+        await self._resnapshots.stop()
         await self.worker.stop()
         await self._health.stop()
         await self._feeds.close()

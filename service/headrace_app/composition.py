@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from headrace.cassandra.decoder import CassandraDecoder
@@ -56,6 +57,7 @@ def connectors(config: WorkerConfig) -> Connectors:
         open_row_source=lambda _, options: row_source(options),
         open_rows=row_store,
         open_registry=schema_registry,
+        open_signal_topic=partial(signal_topic, config),
         sources=SOURCES.load_all(),
         check=check_installed,
     )

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import re
 import sys
 import time
 import uuid
@@ -19,20 +18,18 @@ from pathlib import Path
 from typing import TextIO
 
 from headrace.config import SinkConnectorConfig, WorkerConfig
+from headrace.config.source_connector import URL
 from headrace.core.connect.problems import age_text
-from headrace.core.doctor.findings import Severity
 from headrace.core.model.errors import ConfigError
-from headrace.core.model.events import TableId
 from headrace.core.resnapshot.signals import new_id
-from headrace.core.resnapshot.source_connector import SignalSettings, check_captured, signal_settings
-from headrace.ports import ExaminedSource, SignalChannel, SignalledSource, TableSource
+from headrace.core.resnapshot.source_connector import SignalSettings
 from headrace.rest.client import ConnectClient, Credentials
+from headrace.rest.resnapshots import configured_source_connector
+from headrace.runtime.resnapshot.snapshot_target import signal_channel, snapshot_target, source_database
 from headrace.runtime.resnapshot.source_connector import SourceConnector
-from headrace.runtime.resnapshot.table_snapshot import Progress, SnapshotTable, TableSnapshot
+from headrace.runtime.resnapshot.table_snapshot import Progress, TableSnapshot
 from headrace.runtime.verify.connector_rest import connector_rest
-from headrace.runtime.verify.connector_tables import comparable_task, primaries
 from headrace.runtime.verify.kafka_offsets import KafkaOffsets
-from headrace.runtime.verify.source_tables import topic_form
 from headrace.service import checked_connector
 from headrace_app import composition, verify
 
@@ -53,6 +50,9 @@ examples:
   headrace resnapshot worker.properties shop.json public.orders --source-url http://connect:8083 --source shop-source \\
       --cancel
 
+Without --source and --source-url, the connector file names the source connector: source.connector.url. A worker does
+the same in the background: POST /connectors/NAME/tables/TABLE/resnapshot.
+
 The connector has to run, and its worker to answer at the worker file's listeners.
 
 environment: HEADRACE_SOURCE_URL (--source-url), HEADRACE_SOURCE_USER, HEADRACE_SOURCE_PASSWORD, HEADRACE_SOURCE_TOKEN
@@ -69,7 +69,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "connector", type=Path, metavar="CONNECTOR.json", help="file of the sink connector, as it was created"
     )
     parser.add_argument("table", metavar="SCHEMA.TABLE", help="the source table")
-    parser.add_argument("--source", required=True, metavar="NAME", help="name of the source connector")
+    parser.add_argument(
+        "--source", metavar="NAME", help="name of the source connector (default: as source.connector.url)"
+    )
     parser.add_argument("--source-url", metavar="URL", help="REST API of its Kafka Connect worker")
     parser.add_argument("--source-ca", type=Path, metavar="PEM", help="authorities to trust for an https --source-url")
     parser.add_argument("--topic", help="topic of the table, if a transform of the source connector renames it")
@@ -89,8 +91,8 @@ class ResnapshotArguments:
 
     connector: Path
     table: str
-    source: str
-    source_url: str
+    source: str | None = None
+    source_url: str | None = None
     credentials: Credentials = field(default_factory=Credentials)
     topic: str | None = None
     cancel: bool = False
@@ -98,10 +100,8 @@ class ResnapshotArguments:
 
 
 def arguments(options: argparse.Namespace) -> ResnapshotArguments:
-    """Return the arguments from the command line and the environment. Raises ConfigError."""
+    """Return the arguments from the command line and the environment."""
     url = options.source_url or os.environ.get("HEADRACE_SOURCE_URL")
-    if not url:
-        raise ConfigError("--source-url: is missing; set it to the REST API of the source connector's worker")
     user, password, token = (os.environ.get(f"HEADRACE_SOURCE_{name}") for name in ("USER", "PASSWORD", "TOKEN"))
     credentials = Credentials(user, password, token, options.source_ca)
     return ResnapshotArguments(
@@ -122,16 +122,33 @@ def resnapshot(
     """Fill the table again, and return the exit status. Raises HeadraceError if that is not possible."""
     out, err = out or sys.stdout, err or sys.stderr
     connector = checked_connector(config, given.connector)
+    source_connector = _source_connector(connector, given)
     report = Report(given.table, out, err)
     with asyncio.Runner() as runner:
-        source = _source_database(connector)
+        source = source_database(connector, lambda _, options: composition.row_source(options))
         try:
-            snapshot, topic, offsets = _table_snapshot(config, connector, given, source, report, runner)
+            target = snapshot_target(connector, source_connector, source, given.table, given.topic)
+            offsets = KafkaOffsets(composition.stores(config), connector, runner.run)
+            open_topic = partial(composition.signal_topic, config)
+            snapshot = TableSnapshot(
+                target.table,
+                source_connector,
+                target.settings,
+                signal_channel(connector, target.settings, source, open_topic, runner.run),
+                connector_rest(config, connector.name, verify.CLOCK),
+                offsets,
+                lambda: int(source.log_position().end[0]),
+                verify.CLOCK,
+                lambda: new_id(time.time(), uuid.uuid4().hex),
+                report.notice,
+                partial(report.progress, target.settings),
+                given.wait,
+            )
             if given.cancel:
                 report.notice("cancelled" if snapshot.cancel() else "nothing to cancel: no request is open")
                 return 0
             snapshot.follow()
-            if not offsets.ends(topic):
+            if not offsets.ends(topic := target.table.topic):
                 raise ConfigError(
                     f"topic {topic}: does not exist; either {given.table} is empty, or a transform of the source "
                     "connector renames its topic: set --topic"
@@ -152,83 +169,18 @@ def resnapshot(
             source.close()
 
 
-def _source_database(connector: SinkConnectorConfig) -> TableSource:
-    """Return the source database, connected to its primary. Raises ConfigError."""
-    databases = primaries(connector.reselect, lambda _, options: composition.row_source(options))
-    if len(databases) > 1:
-        for _, source in databases:
-            source.close()
-        raise ConfigError("reselect.databases: headrace resnapshot supports one database", "reselect.databases")
-    [(_, source)] = databases
-    source.check()
-    return source
-
-
-def _table_snapshot(
-    config: WorkerConfig,
-    connector: SinkConnectorConfig,
-    given: ResnapshotArguments,
-    database: TableSource,
-    report: Report,
-    runner: asyncio.Runner,
-) -> tuple[TableSnapshot, str, KafkaOffsets]:
-    """Check what is configured, and return the snapshot, its topic, and the offsets in Kafka. Raises ConfigError."""
-    source = SourceConnector(given.source, ConnectClient(given.source_url, given.credentials).get)
-    source_config = source.config()
-    settings = signal_settings(source.name, source_config)
-    schema, dot, name = given.table.partition(".")
-    if not dot:
-        raise ConfigError(f"{given.table}: is not SCHEMA.TABLE")
-    check_captured(source.name, source_config, schema, name)
-    topic = given.topic or f"{settings.prefix}.{topic_form(schema)}.{topic_form(name)}"
-    if re.fullmatch(connector.framework.topics.whole_names, topic) is None:
-        raise ConfigError(f"connector {connector.name}: does not read topic {topic}; add it to topics, or set --topic")
-    table = TableId(settings.prefix, source_config.get("database.dbname", ""), schema, name)
-    _check_table(database, table)
-    options = comparable_task(connector)
-    offsets = KafkaOffsets(composition.stores(config), connector, runner.run)
-    snapshot = TableSnapshot(
-        SnapshotTable(given.table, topic, options.naming.name(topic, table), connector.name),
-        source,
-        settings,
-        _signal_channel(config, connector, settings, database, runner),
-        connector_rest(config, connector.name, verify.CLOCK),
-        offsets,
-        lambda: int(database.log_position().end[0]),
-        verify.CLOCK,
-        lambda: new_id(time.time(), uuid.uuid4().hex),
-        report.notice,
-        partial(report.progress, settings),
-        given.wait,
-    )
-    return snapshot, topic, offsets
-
-
-def _check_table(database: TableSource, table: TableId) -> None:
-    """Raise ConfigError for a table whose changes do not arrive, as ``headrace doctor`` finds it, or without a key."""
-    catalog = database.catalog(table)
-    name = f"{table.schema}.{table.table}"
-    if catalog is None:
-        raise ConfigError(f"{name}: the source database has no such table")
-    if not catalog.key:
-        raise ConfigError(f"{name}: has no primary key, so Debezium takes no incremental snapshot of it")
-    for finding in database.findings([table]) if isinstance(database, ExaminedSource) else ():
-        if finding.severity is Severity.ERROR and finding.subject.endswith(f"table {name}"):
-            raise ConfigError(f"{finding.subject}: {finding.consequence} ({finding.evidence}); {finding.remedy}")
-
-
-def _signal_channel(
-    config: WorkerConfig,
-    connector: SinkConnectorConfig,
-    settings: SignalSettings,
-    database: TableSource,
-    runner: asyncio.Runner,
-) -> SignalChannel:
-    if settings.topic:
-        return composition.signal_topic(config, connector, settings.topic, settings.prefix, runner.run)
-    if not isinstance(database, SignalledSource):
-        raise ConfigError("reselect.database.type: headrace resnapshot supports postgresql only")
-    return database.signal_table(settings.table)
+def _source_connector(connector: SinkConnectorConfig, given: ResnapshotArguments) -> SourceConnector:
+    """Return the source connector that the arguments name, or else the configuration. Raises ConfigError."""
+    if given.source and given.source_url:
+        login = "HEADRACE_SOURCE_USER and HEADRACE_SOURCE_PASSWORD, or HEADRACE_SOURCE_TOKEN"
+        client = ConnectClient(given.source_url, given.credentials, "--source-url", login)
+        return SourceConnector(given.source, client.get)
+    if not given.source and not given.source_url and connector.source_connector.url:
+        return configured_source_connector(connector.source_connector)
+    missing = "--source-url: is missing; set it to the REST API of the source connector's worker"
+    if not given.source:
+        missing = "--source: is missing; set it to the name of the source connector"
+    raise ConfigError(f"{missing}, or set {URL} in the connector file")
 
 
 class Report:

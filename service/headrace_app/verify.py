@@ -11,36 +11,22 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import TextIO
-
-import pyarrow as pa
 
 from headrace.config import SinkConnectorConfig, WorkerConfig
 from headrace.core.model.errors import ConfigError, HeadraceError
 from headrace.core.model.events import TableId
 from headrace.core.verify.verification import Verdict, Where
 from headrace.ports import TableSource
-from headrace.runtime.clock import now
 from headrace.runtime.verify.connector_rest import connector_rest
 from headrace.runtime.verify.connector_tables import ConnectorTables
 from headrace.runtime.verify.kafka_offsets import KafkaOffsets
 from headrace.runtime.verify.source_tables import topic_form
-from headrace.runtime.verify.table_repair import Sink, TableRepair
-from headrace.runtime.verify.table_verifier import (
-    KEYS_AT_ONCE,
-    Clock,
-    Difference,
-    LakeProgress,
-    TableVerifier,
-    VerifiedTable,
-    VerifyOptions,
-    cell_text,
-    key_digests,
-)
+from headrace.runtime.verify.table_comparison import TableComparison
+from headrace.runtime.verify.table_verifier import Clock, Difference, cell_text
 from headrace.service import checked_connector
 from headrace_app import composition
 
@@ -134,12 +120,20 @@ class Verification:
             connector, lambda _, options: composition.row_source(options), self._lakehouse, arguments.tables
         )
         self._connector = connector
-        self._task = self._tables_of_topics.task
         self._arguments = arguments
         self._report = report
-        self._folder = folder
-        self._rest = connector_rest(config, connector.name, CLOCK)
         self._offsets = KafkaOffsets(composition.stores(config), connector, runner.run)
+        self._comparison = TableComparison(
+            self._tables_of_topics,
+            self._offsets,
+            CLOCK,
+            folder,
+            report,
+            timeout=arguments.wait,
+            keep_values=arguments.show_values,
+            repairs=arguments.repair,
+            paused=connector_rest(config, connector.name, CLOCK).paused,
+        )
 
     def run(self) -> None:
         """Compare table by table. An error of a table does not stop the comparison of the others."""
@@ -147,9 +141,11 @@ class Verification:
         for topic, table, source in self._tables():
             self._report.begin(f"{table.schema}.{table.table}")
             try:
-                self._table(topic, table, source)
+                compared = self._comparison.run(topic, table, source)
             except HeadraceError as error:
                 self._report.failed(str(error))
+            else:
+                self._report.end(compared.rows, compared.only_in_lake)
 
     def close(self) -> None:
         """Close Spark and the database connections."""
@@ -172,40 +168,9 @@ class Verification:
                 raise ConfigError(f"--table {name}: the connector has no such table; it has: {names}")
         return [table for table in tables_of_topics if not selected or selected & _names(*table[:2])]
 
-    def _table(self, topic: str, id: TableId, source: TableSource) -> None:
-        table, name = self._tables_of_topics.open(topic, id, source)
-        verifier = self._verifier(table, topic)
-        sink = Sink(self._task.connector, topic, name, self._task.pipeline, self._arguments.wait)
-        repair = TableRepair(table, verifier, sink, self._offsets, CLOCK, now, self._rest.paused)
-        for differences in _together(self._report.printed(verifier.differences())):
-            if self._arguments.repair and repair.repair(differences):
-                self._compare_again(topic, table, differences)
-        self._report.end(verifier.rows, table.wanted.kept)
-
-    def _verifier(self, table: VerifiedTable, topic: str) -> TableVerifier:
-        progress = LakeProgress(table.source, self._offsets, topic, CLOCK.now, CLOCK.sleep)
-        options = VerifyOptions(self._arguments.wait, self._task.envelope.position_epoch, self._arguments.show_values)
-        return TableVerifier(table, progress, options, CLOCK, self._folder, self._report.progress)
-
-    def _compare_again(self, topic: str, before: VerifiedTable, differences: Sequence[Difference]) -> None:
-        """Compare repaired rows. The table is opened again, because the repair may have added columns."""
-        table, _ = self._tables_of_topics.open(topic, before.id, before.source)
-        keys = pa.concat_tables([row.key for row in differences]).combine_chunks()
-        compared = self._verifier(table, topic).compare(keys)
-        left = {key for row in compared if row.verdict is not Verdict.EXPLAINED for key in key_digests(row.key)}
-        for difference in differences:
-            if left.isdisjoint(key_digests(difference.key)):
-                self._report.repaired(difference)
-
 
 def _names(topic: str, table: TableId) -> set[str]:
     return {topic, f"{table.schema}.{table.table}"}
-
-
-def _together(differences: Iterator[Difference]) -> Iterator[list[Difference]]:
-    """Group the differences into lists of the size in which they are repaired."""
-    while group := list(islice(differences, KEYS_AT_ONCE)):
-        yield group
 
 
 # -- report ---------------------------------------------------------------------------------------------------------
@@ -242,17 +207,15 @@ class Report:
             self._err.write(f"\r{self._table}: {rows:,} rows of the {side} read\x1b[K")
             self._err.flush()
 
-    def printed(self, differences: Iterator[Difference]) -> Iterator[Difference]:
-        """Print and yield the differences; rows that a later change explains are only counted."""
-        for difference in differences:
-            if difference.verdict is Verdict.EXPLAINED:
-                self._here["explained"] += 1
-                continue
-            self._here["different"] += 1
-            self._print(f"{self._table} {_key(difference)}: {_what(difference)}{_REMARKS[difference.verdict]}")
-            for column, (source, lake) in difference.values.items() if self._show_values else ():
-                self._print(f"    {column}: source {source}, lake {lake}")
-            yield difference
+    def on_difference(self, difference: Difference) -> None:
+        """Print and count a difference; a row that a later change explains is only counted."""
+        if difference.verdict is Verdict.EXPLAINED:
+            self._here["explained"] += 1
+            return
+        self._here["different"] += 1
+        self._print(f"{self._table} {_key(difference)}: {_what(difference)}{_REMARKS[difference.verdict]}")
+        for column, (source, lake) in difference.values.items() if self._show_values else ():
+            self._print(f"    {column}: source {source}, lake {lake}")
 
     def repaired(self, difference: Difference) -> None:
         """Print and count a repaired difference."""

@@ -1,4 +1,4 @@
-"""``headrace resnapshot`` with a real Debezium and a running worker, under load: one table is filled again."""
+"""Resnapshots with a real Debezium and a running worker, under load: one table is filled again, by command and REST."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import json
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from chaos.lane import Lane
 from support.repository.headrace_command import command, headrace
@@ -28,7 +31,8 @@ FIRST, ROWS = 1_000_000_000, 4_000
 @pytest.fixture(scope="module")
 def lane(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lane]:
     """A shop of five tables, whose source connector has a signal table and small chunks."""
-    with Lane(stack, "heal", tmp_path_factory.mktemp("heal"), TABLES) as lane:
+    address = {"source__connector__url": f"{stack.connect.url}/connectors/heal"}
+    with Lane(stack, "heal", tmp_path_factory.mktemp("heal"), TABLES, **address) as lane:
         with stack.postgres.connect(lane.name) as connection:
             statement = (
                 f"INSERT INTO customers SELECT {FIRST} + n, 'name ' || n, NULL, n / 100.0, true, '{{}}', "
@@ -74,6 +78,26 @@ def state(lane: Lane, table: str) -> str:
     return str(document["state"])
 
 
+def resnapshot(lane: Lane, method: str = "GET") -> dict[str, Any]:
+    """Send a request for the resnapshot of customers."""
+    document = lane.worker.call(method, f"/connectors/{lane.name}/tables/{lane.name}_public_customers/resnapshot")
+    assert isinstance(document, dict)
+    return document
+
+
+def requests(lane: Lane, stack: Stack) -> int:
+    """The number of snapshots that the signal table has requested."""
+    statement = b"SELECT count(*) FROM debezium_signal WHERE type = 'execute-snapshot' AND id LIKE 'headrace-%'"
+    with stack.postgres.connect(lane.name) as connection:
+        row = connection.execute(statement).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def has_ended(lane: Lane) -> bool:
+    return resnapshot(lane)["state"] not in ("WAITING", "READING", "COMPARING")
+
+
 def ids(lane: Lane, table: str) -> set[int]:
     """The keys in the lake table."""
     return {row["id"] for row in lane.rows(table)}
@@ -105,7 +129,8 @@ def test_a_dropped_table_is_filled_again_after_an_interruption(lane: Lane, stack
 def test_a_table_that_was_rolled_back_loses_what_the_source_does_not_have(
     lane: Lane, stack: Stack, tmp_path: Path
 ) -> None:
-    """Rows that were deleted since the older copy, and rows whose deletes nobody captured, are removed at the end."""
+    """By REST, while the worker is killed. Rows that were deleted since the older copy, and rows whose deletes nobody
+    captured, are removed at the end."""
     lane.end_load()
     wait_until(lambda: lane.applied_by(lane.worker, lane.name), "all rows in the lake", 300)
     copies = tmp_path / "copies"
@@ -126,12 +151,16 @@ def test_a_table_that_was_rolled_back_loses_what_the_source_does_not_have(
         shutil.copytree(copies / folder.name, folder)
     lane.order("resume", "RUNNING")
     lane.begin_load(10)
-    status, lines = headrace(tmp_path, *call(lane, stack, tmp_path, "public.customers"))
-    assert status == 0
-    assert any("restarted with missing=recreate" in line for line in lines)
-    surplus = sorted(line for line in lines if line.endswith("only in the lake"))
-    assert surplus == [f"public.customers id={FIRST + number}: only in the lake" for number in (1, 2, 3, 11, 12)]
-    assert lines[-1].endswith("equal (5 repaired)")
+    requests_before = requests(lane, stack)
+    requested = resnapshot(lane, "POST")["requested"]
+    wait_until(lambda: resnapshot(lane)["state"] == "READING", "the reads", 120)
+    lane.worker.kill()
+    lane.restart_worker()
+    wait_until(lambda: has_ended(lane), "the end of the resnapshot", 300)
+    document = resnapshot(lane)
+    assert (document["state"], document["requested"]) == ("EQUAL", requested), document
+    assert document["repaired_rows"] == 5
+    assert requests(lane, stack) == requests_before + 1, "the worker that was started again continues the request"
     assert lane.prove() > ROWS
 
 
@@ -174,3 +203,43 @@ def test_a_table_that_was_added_to_the_source_connector(lane: Lane, stack: Stack
         stack.connect.delete_connector(name)
     assert (status, lines[-1]) == (0, "public.extra: 3,000 rows, equal")
     assert f"in topic {name}-signal" in lines[0]
+
+
+@pytest.mark.long
+def test_the_other_tables_stay_fresh(lane: Lane, stack: Stack) -> None:
+    """While one table of five is resnapshotted under load, the 95th percentile of the age of the others at most
+    doubles."""
+    with stack.postgres.connect(lane.name) as connection:
+        statement = (
+            f"INSERT INTO customers SELECT {FIRST + 100_000} + n, 'name ' || n, NULL, n / 100.0, true, '{{}}', "
+            "'2026-01-01Z' FROM generate_series(1, 60000) AS n"
+        )
+        connection.execute(statement.encode())
+    wait_until(lambda: FIRST + 160_000 in ids(lane, "customers"), "the rows in the lake", 300, 1.0)
+    lane.begin_load(20)
+    began = time.monotonic()
+    before = ages(lane, lambda: time.monotonic() - began > 120)
+    resnapshot(lane, "POST")
+    began = time.monotonic()
+    during = ages(lane, lambda: has_ended(lane))
+    seconds = time.monotonic() - began
+    assert resnapshot(lane)["state"] == "EQUAL"
+    print(f"age of the other tables before: p50 {before[0]:.2f} s, p95 {before[1]:.2f} s")
+    print(f"age of the other tables during {seconds:.0f} s: p50 {during[0]:.2f} s, p95 {during[1]:.2f} s")
+    assert during[1] <= 2 * before[1]
+    assert lane.prove() > 60_000
+
+
+def ages(lane: Lane, is_over: Callable[[], bool]) -> tuple[float, float]:
+    """Return the 50th and the 95th percentile of the ages of all tables but customers, twice a second."""
+    sampled: list[float] = []
+
+    def sample() -> bool:
+        documents = lane.worker.call("GET", f"/connectors/{lane.name}/tables")
+        others = [document for document in documents if not document["table"].endswith("customers")]
+        sampled.extend(document["freshness_seconds"] for document in others)
+        return is_over()
+
+    wait_until(sample, "the end of the measurement", 600, 0.5)
+    p50, p95 = np.percentile(sampled, [50, 95])
+    return float(p50), float(p95)

@@ -36,6 +36,8 @@ REQUESTS = {
         ("POST", "/connectors/shop/restart?includeTasks=true"),
         ("POST", "/connectors/shop/tasks/0/restart"),
         ("POST", "/connectors/shop/tables/public.orders/restart/"),
+        ("POST", "/connectors/shop/tables/public.orders/resnapshot"),
+        ("DELETE", "/connectors/shop/tables/public.orders/resnapshot"),
         ("PUT", "/connectors/shop/tables/public.orders/pause"),
         ("PUT", "/connectors/shop/tables/public.orders/resume"),
         ("PATCH", "/connectors/shop/offsets"),

@@ -193,6 +193,7 @@ async def test_examples_of_bodies_are_accepted() -> None:
         "put /connectors/{name}/config": 200,
         "patch /connectors/{name}/config": 200,
         "put /connectors/{name}/owner": 200,
+        "post /connectors/{name}/tables/{table}/resnapshot": 400,  # the connector names no source connector
         "put /connectors/{name}/stop": 204,
         "patch /connectors/{name}/offsets": 200,
         "post /connectors/{name}/tasks": 400,  # Kafka Connect's own workers sign it

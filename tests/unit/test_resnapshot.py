@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -16,12 +17,14 @@ from headrace_app.resnapshot import Report, progress_text
 SINK = {"connector.class": "LakehouseSink", "topics": "shop.public.item", "tasks.max": "1"}
 
 
-def called(folder: Path, capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, str]:
+def called(
+    folder: Path, capsys: pytest.CaptureFixture[str], *more: str, source: Sequence[str] = ("--source", "shop-source")
+) -> tuple[int, str]:
     """Return the exit status and the error output."""
     worker, connector = folder / "worker.properties", folder / "connector.json"
     worker.write_text(f"bootstrap.servers=127.0.0.1:1\nwarehouse={folder / 'warehouse'}\n")
     connector.write_text(json.dumps({"name": "shop", "config": SINK}))
-    arguments = ["resnapshot", str(worker), str(connector), "public.item", "--source", "shop-source", *more]
+    arguments = ["resnapshot", str(worker), str(connector), "public.item", *source, *more]
     return main(arguments), capsys.readouterr().err
 
 
@@ -32,6 +35,18 @@ def test_the_source_connectors_worker_is_required(
     monkeypatch.delenv("HEADRACE_SOURCE_URL", raising=False)
     status, error = called(tmp_path, capsys)
     assert (status, "--source-url: is missing" in error) == (2, True)
+
+
+def test_the_connector_file_may_name_the_source_connector(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then the command needs no arguments for it."""
+    monkeypatch.delenv("HEADRACE_SOURCE_URL", raising=False)
+    monkeypatch.setitem(SINK, "source.connector.url", "http://127.0.0.1:1/connectors/shop-source")
+    status, error = called(tmp_path, capsys, source=())
+    assert (status, "set reselect.database.*" in error) == (2, True)
+    status, error = called(tmp_path, capsys, "--source-url", "http://127.0.0.1:1", source=())
+    assert (status, "--source: is missing" in error) == (2, True)
 
 
 def test_the_source_database_is_required(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,6 +10,7 @@ from headrace.config.framework import FRAMEWORK_OPTIONS, FrameworkSettings
 from headrace.config.kafka import KafkaSettings
 from headrace.config.reselect import POST_PROCESSORS, RESELECT_OPTIONS
 from headrace.config.sink_options import BatchSettings, SourceSettings, TableSettings
+from headrace.config.source_connector import SourceConnectorSettings
 from headrace.config.verify_options import VerifySettings
 from headrace.core.connect.typed_options import definition, parse_options, section
 from headrace.core.reselect.options import ReselectOptions
@@ -18,7 +19,7 @@ from headrace.transforms.chain import Chain
 SINK_OPTIONS = (
     section("Tables", definition(TableSettings).keys)
     + section("Batching", definition(BatchSettings).keys)
-    + section("Source", definition(SourceSettings).keys)
+    + section("Source", definition(SourceSettings).keys + definition(SourceConnectorSettings).keys)
     + section("Verification", definition(VerifySettings).keys)
     + POST_PROCESSORS
     + RESELECT_OPTIONS
@@ -45,6 +46,7 @@ class SinkConnectorConfig:
     tables: TableSettings
     batches: BatchSettings
     source: SourceSettings
+    source_connector: SourceConnectorSettings = field(repr=False)
     verify: VerifySettings
     reselect: ReselectOptions
     transforms: Chain

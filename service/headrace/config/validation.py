@@ -38,6 +38,7 @@ from headrace.config.reselect import (
     to_bare,
 )
 from headrace.config.sink_options import TABLE_PROPERTIES, BatchSettings, SourceSettings, TableSettings
+from headrace.config.source_connector import SourceConnectorSettings
 from headrace.config.transforms import (
     of_unknown_class,
     recommended_classes,
@@ -131,6 +132,7 @@ def sink_connector_config(properties: Mapping[str, str], defaults: WorkerDefault
         tables=parse_options(TableSettings, bare),
         batches=parse_options(BatchSettings, bare),
         source=parse_options(SourceSettings, bare),
+        source_connector=parse_options(SourceConnectorSettings, bare),
         verify=parse_options(VerifySettings, bare),
         reselect=reselect_options(bare),
         transforms=registry.chain(properties),

@@ -43,9 +43,12 @@ class Role(IntEnum):
 _READING = ("GET", "HEAD", "OPTIONS")
 _OPERATIONS = (
     ("PUT", r"/connectors/[^/]+/(?:pause|resume|stop|topics/reset|tables/[^/]+/(?:pause|resume))"),
-    ("POST", r"/connectors/[^/]+/(?:restart|tasks/[^/]+/restart|tables/[^/]+/restart|dead-letters/replay)"),
+    (
+        "POST",
+        r"/connectors/[^/]+/(?:restart|tasks/[^/]+/restart|tables/[^/]+/(?:restart|resnapshot)|dead-letters/replay)",
+    ),
     ("PATCH", r"/connectors/[^/]+/offsets"),
-    ("DELETE", r"/connectors/[^/]+/offsets"),
+    ("DELETE", r"/connectors/[^/]+/(?:offsets|tables/[^/]+/resnapshot)"),
 )
 """The requests that change the state of a connector, but not what it does."""
 

@@ -17,6 +17,7 @@ from headrace.rest import (
     errors,
     openapi,
     preview,
+    resnapshots,
     stages,
     table_queries,
     tables,
@@ -39,6 +40,7 @@ from headrace.rest.worker_resources import Exposition, health_router, logger_rou
 from headrace.rest.workers import ClusterWorkers
 from headrace.runtime.dead_letters.replays import DeadLetters
 from headrace.runtime.doctor import Doctor
+from headrace.runtime.resnapshot.worker_resnapshots import WorkerResnapshots
 from headrace.runtime.worker.connector_directory import ConnectorDirectory
 from headrace.runtime.worker.health import WorkerHealth
 from headrace.runtime.worker.herder import Herder
@@ -57,6 +59,7 @@ class WorkerParts:
     doctor: Doctor
     flows: Flows
     dead_letters: DeadLetters
+    resnapshots: WorkerResnapshots
 
 
 def create_app(parts: WorkerParts) -> FastAPI:
@@ -87,6 +90,7 @@ def create_app(parts: WorkerParts) -> FastAPI:
         owner_router(herder),
         directory_router(parts.directory, worker.worker_id),
         tables.router(herder, cluster_tables, forwarder),
+        resnapshots.router(worker, herder, cluster_tables, parts.resnapshots),
         doctor.router(connector_doctor),
         dead_letters.router(parts.dead_letters),
         stages.router(connector_stages),

@@ -60,13 +60,16 @@ class Credentials:
 class ConnectClient:
     """Sends requests to one worker. Every method raises ConfigError if it cannot be reached, RestError for errors.
 
-    It follows no redirects, so credentials go to the given address only.
+    It follows no redirects, so credentials go to the given address only. ``option`` and ``login`` are what sets the
+    address and the credentials, for messages.
     """
 
     def __init__(
         self,
         url: str,
         credentials: Credentials,
+        option: str = "--url",
+        login: str = "--user and HEADRACE_PASSWORD, or HEADRACE_TOKEN",
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -74,11 +77,11 @@ class ConnectClient:
             parts = urlsplit(url)
             host, _ = parts.hostname, parts.port  # the second is invalid only when it is read
         except ValueError as error:
-            raise ConfigError(f"--url: {url!r} is not http://host:port or https://host:port") from error
+            raise ConfigError(f"{option}: {url!r} is not http://host:port or https://host:port") from error
         if parts.username is not None:
-            raise ConfigError("--url: the URL contains credentials; set --user and HEADRACE_PASSWORD instead")
+            raise ConfigError(f"{option}: the URL contains credentials; set {login} instead")
         if parts.scheme not in ("http", "https") or not host:
-            raise ConfigError(f"--url: {url!r} is not http://host:port or https://host:port")
+            raise ConfigError(f"{option}: {url!r} is not http://host:port or https://host:port")
         tls = None
         if parts.scheme == "https":
             try:
@@ -90,7 +93,8 @@ class ConnectClient:
         self._http = HttpClient(_ANSWER_SECONDS, tls, max_bytes=_MAX_ANSWER_BYTES)
         self._base = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
         self._headers = {"Accept": "application/json", **credentials.header()}
-        self._url, self._clock, self._sleep = url, clock, sleep
+        self._url, self._option, self._login = url, option, login
+        self._clock, self._sleep = clock, sleep
 
     def get(self, path: str, query: Mapping[str, str | list[str]] | None = None) -> Any:
         return self.request("GET", path, query)
@@ -118,17 +122,21 @@ class ConnectClient:
             answer = self._http.send(method, target, headers, content)
         except (OSError, TooLarge) as error:
             cause = str(error) or type(error).__name__
-            raise ConfigError(f"{self._url}: does not answer: {cause}; start a worker there, or set --url") from error
+            raise ConfigError(
+                f"{self._url}: does not answer: {cause}; start a worker there, or set {self._option}"
+            ) from error
         try:
             return answer.status, json.loads(answer.body) if answer.body.strip() else None
         except ValueError as error:
             if answer.status >= HTTPStatus.BAD_REQUEST:
                 return answer.status, None
-            raise ConfigError(f"{self._url}: the answer is not JSON; set --url to a worker's REST API") from error
+            raise ConfigError(
+                f"{self._url}: the answer is not JSON; set {self._option} to a worker's REST API"
+            ) from error
 
     def _error(self, method: str, status: int, message: object) -> str:
         if status == HTTPStatus.UNAUTHORIZED:
-            return f"{self._url}: refused (401); set --user and HEADRACE_PASSWORD, or HEADRACE_TOKEN"
+            return f"{self._url}: refused (401); set {self._login}"
         if status == HTTPStatus.FORBIDDEN:
             verb = "read" if method == "GET" else "change"
             return (

@@ -16,6 +16,7 @@ from fastapi import FastAPI
 from headrace.core.connect.connector_plan import Action
 from headrace.core.connect.dead_letters import ReplayState
 from headrace.core.connect.lifecycle import TableState
+from headrace.core.connect.resnapshots import ResnapshotState
 from headrace.core.connect.timeline import EVENTS, Kind, TriggerType
 from headrace.core.doctor.findings import Severity
 from headrace.rest.openapi_examples import ANSWERS, BODIES, ERROR, PATHS
@@ -200,6 +201,17 @@ SCHEMAS: Mapping[str, Json] = {
             ),
         }
     ),
+    "Resnapshot": _object(
+        {
+            **dict.fromkeys(("table", "source_table", "topic", "requested"), _TEXT),
+            "state": {"enum": [str(state) for state in ResnapshotState]},
+        },
+        {
+            **dict.fromkeys(("updated", "step", "waits_for", "error", "estimated_end"), _TEXT),
+            **dict.fromkeys(("rows", "total_rows", "chunks", "total_chunks", "records_left"), _NUMBER),
+            **dict.fromkeys(("compared_rows", "differing_rows", "repaired_rows"), _NUMBER),
+        },
+    ),
     "PluginInfo": _object({"class": _TEXT, "type": _TEXT}, {"version": _TEXT}),
     "ConfigKeyInfo": _object(
         {
@@ -270,6 +282,7 @@ class RestOperation:
     answers: Answers
     body: Json | None = None
     query: Mapping[str, tuple[Json, str]] = field(default_factory=dict)
+    needs_body: bool = True
 
 
 def _query(**parameters: tuple[Json, str]) -> Mapping[str, tuple[Json, str]]:
@@ -514,6 +527,24 @@ OPERATIONS: Mapping[str, RestOperation] = {
             )
         ),
     ),
+    "post /connectors/{name}/tables/{table}/resnapshot": RestOperation(
+        Tag.TABLES,
+        "Fill a table again from its source, in the background: an incremental snapshot of Debezium, a comparison, and "
+        "a repair. Needs source.connector.url",
+        {202: ("Requested", _ref("Resnapshot"))},
+        body={**_object({}, {"source.table": _TEXT, "topic": _TEXT}), "additionalProperties": False},
+        needs_body=False,
+    ),
+    "get /connectors/{name}/tables/{table}/resnapshot": RestOperation(
+        Tag.TABLES,
+        "Progress and result of the table's newest resnapshot",
+        {200: ("Resnapshot", _ref("Resnapshot"))},
+    ),
+    "delete /connectors/{name}/tables/{table}/resnapshot": RestOperation(
+        Tag.TABLES,
+        "Cancel a resnapshot; what has arrived stays",
+        {202: (_DONE, _ref("Resnapshot"))},
+    ),
     "get /connectors-directory": RestOperation(
         Tag.AS_CODE,
         "How the connectors compare with the files of connectors.directory",
@@ -591,7 +622,7 @@ def _describe(label: str, path_parameters: Sequence[Json]) -> Json:
     ]
     body = {}
     if operation.body is not None:
-        body = {"requestBody": {"required": True, **_content(operation.body, BODIES[label])}}
+        body = {"requestBody": {"required": operation.needs_body, **_content(operation.body, BODIES[label])}}
     return {
         "tags": [operation.tag],
         "summary": operation.summary,

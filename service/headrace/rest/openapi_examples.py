@@ -217,6 +217,13 @@ _LEVEL: Json = {"level": "INFO", "last_modified": None}
 
 ERROR: Json = {"error_code": 404, "message": "Connector shop not found"}
 
+_RESNAPSHOT = {
+    "table": "shop_public_orders",
+    "source_table": "public.orders",
+    "topic": "shop.public.orders",
+    "requested": "2026-07-01T10:00:00Z",
+}
+
 PATHS: Mapping[str, Mapping[str, Any]] = {
     "": {"name": "shop", "task": 0, "table": "shop_public_orders", "plugin": "LakehouseSink"},
     "get /admin/loggers/{name}": {"name": "headrace.runtime"},
@@ -231,6 +238,7 @@ BODIES: Mapping[str, Any] = {
     "put /connectors/{name}/owner": {"owner": "connectors.directory"},
     "patch /connectors/{name}/offsets": _OFFSETS,
     "post /connectors/{name}/tasks": [_NAMED],
+    "post /connectors/{name}/tables/{table}/resnapshot": {"source.table": "public.orders"},
     "put /connector-plugins/{plugin}/config/validate": {**_NAMED, "tasks.max": "0"},
     "put /connector-plugins/{plugin}/config/preview": _NAMED,
     "put /admin/loggers/{name}": {"level": "DEBUG"},
@@ -293,6 +301,23 @@ ANSWERS: Mapping[str, Mapping[int, Any]] = {
     "get /tables": {200: [{"connector": "shop", **_TABLE}]},
     "get /connectors/{name}/tables": {200: [_TABLE]},
     "get /connectors/{name}/tables/{table}": {200: _TABLE},
+    "post /connectors/{name}/tables/{table}/resnapshot": {202: {**_RESNAPSHOT, "state": "WAITING"}},
+    "get /connectors/{name}/tables/{table}/resnapshot": {
+        200: {
+            **_RESNAPSHOT,
+            "state": "READING",
+            "updated": "2026-07-01T10:01:00Z",
+            "step": "source reads",
+            "rows": 20_480,
+            "chunks": 20,
+            "total_rows": 1_000_000,
+            "total_chunks": 977,
+            "estimated_end": "2026-07-01T10:48:50Z",
+        }
+    },
+    "delete /connectors/{name}/tables/{table}/resnapshot": {
+        202: {**_RESNAPSHOT, "state": "READING", "updated": "2026-07-01T10:01:00Z", "step": "is being cancelled"}
+    },
     "get /connectors/{name}/stages": {200: [_FLOW]},
     "get /connectors/{name}/tables/{table}/queries": {
         200: [

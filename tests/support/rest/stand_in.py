@@ -24,11 +24,14 @@ from headrace.core.connect.config_def import (
 )
 from headrace.core.connect.paused_tables import PausedTables
 from headrace.core.connect.status import TableReport
-from headrace.ports import EngineState, EngineStatus
+from headrace.ports import EngineState, EngineStatus, OpenRowSource, SignalChannel
 from headrace.rest.app import WorkerParts, create_app
+from headrace.rest.resnapshots import configured_source_connector
 from headrace.runtime.dead_letters.replay import Edges
 from headrace.runtime.dead_letters.replays import DeadLetters, ReplayParts
 from headrace.runtime.doctor import Doctor
+from headrace.runtime.resnapshot.resnapshot_run import ResnapshotParts
+from headrace.runtime.resnapshot.worker_resnapshots import WorkerResnapshots
 from headrace.runtime.task.conversions import no_registries
 from headrace.runtime.task.flow_control import unlimited
 from headrace.runtime.threads import WorkerThreads
@@ -40,6 +43,7 @@ from headrace.runtime.worker.worker import Worker
 from headrace_dev.memory import MemoryLakehouse
 from headrace_dev.memory.feed import MemoryBroker, MemoryFeeds
 from headrace_dev.memory.row_source import MemoryRowSource
+from headrace_dev.memory.signals import MemorySignals
 
 
 def health_of(worker: Worker, engine: EngineState = EngineState.RUNNING) -> WorkerHealth:
@@ -56,7 +60,15 @@ def application(worker: Worker) -> FastAPI:
     letters = dead_letters_of(worker, herder, MemoryFeeds(MemoryBroker()), MemoryLakehouse())
     return create_app(
         WorkerParts(
-            worker, herder, health, directory, lambda: (b"", "text/plain"), doctor, lambda connector: (), letters
+            worker,
+            herder,
+            health,
+            directory,
+            lambda: (b"", "text/plain"),
+            doctor,
+            lambda connector: (),
+            letters,
+            resnapshots_of(worker, lambda database, options: MemoryRowSource(), MemorySignals()),
         )
     )
 
@@ -65,6 +77,18 @@ def dead_letters_of(worker: Worker, herder: Herder, feeds: MemoryFeeds, lakehous
     """Return the dead letters in these queues, which are replayed to this lake."""
     edges = Edges(lakehouse, lambda database, options: MemoryRowSource(), no_registries, {})
     return DeadLetters(worker, herder, ReplayParts(feeds, edges, WorkerThreads.start(1), unlimited()))
+
+
+def resnapshots_of(worker: Worker, open_source: OpenRowSource, signals: SignalChannel) -> WorkerResnapshots:
+    """Return the resnapshots of a worker on a lakehouse in memory, whose signals go to ``signals``."""
+    parts = ResnapshotParts(
+        worker.stores,
+        MemoryLakehouse(),
+        open_source,
+        lambda connector, topic, key, run: signals,
+        configured_source_connector,
+    )
+    return WorkerResnapshots(worker, parts)
 
 
 class FileStreamSinkConnector(LakehouseSinkConnector):
@@ -162,6 +186,10 @@ class StandInTask:
     def reports(self) -> list[TableReport]:
         """The tables of the task."""
         return self.tables
+
+    def topics(self) -> list[str]:
+        """The topics of its tables."""
+        return [topic for table in self.tables for topic in table.topics]
 
     def set_paused_tables(self, paused: PausedTables) -> None:
         """Keep the paused tables."""

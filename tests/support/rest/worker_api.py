@@ -11,7 +11,7 @@ from typing import Any
 from fastapi import FastAPI
 from support.fix_asyncio import eventually
 from support.rest.asgi import Answer, request
-from support.rest.stand_in import StandInTasks, dead_letters_of, health_of
+from support.rest.stand_in import StandInTasks, dead_letters_of, health_of, resnapshots_of
 
 from headrace.config import WorkerConfig
 from headrace.core.connect.lifecycle import TableState
@@ -31,6 +31,7 @@ from headrace.runtime.worker.stores import utc_now
 from headrace.runtime.worker.worker import Worker, always_running
 from headrace_dev.memory import MemoryLakehouse
 from headrace_dev.memory.feed import MemoryBroker, MemoryFeeds
+from headrace_dev.memory.signals import MemorySignals
 from headrace_dev.memory.stores import MemoryStores
 
 WORKER = {
@@ -94,6 +95,8 @@ class Api:
         self.metrics.watch_directory(self.directory)
         self.metrics.watch_timeline(self.worker.timeline)
         doctor = Doctor(self.stores, open_source)
+        self.signals = MemorySignals()
+        self.resnapshots = resnapshots_of(self.worker, open_source, self.signals)
         self.parts = WorkerParts(
             self.worker,
             self.herder,
@@ -103,6 +106,7 @@ class Api:
             doctor,
             self.metrics.flows,
             dead_letters_of(self.worker, self.herder, self.feeds, self.lakehouse),
+            self.resnapshots,
         )
         self.app: FastAPI = create_app(self.parts)
 

@@ -2,9 +2,9 @@
 
 Keys and values are those of Kafka Connect, so that its tools can read the topic: ``connector-<n>``,
 ``target-state-<n>``, ``task-<n>-<i>``, ``commit-<n>``, and two that are requests to running workers instead of state:
-``restart-connector-<n>`` and ``logger-cluster-<l>``. Three are Headrace's own, which Connect's readers ignore:
-``headrace-owner-<n>`` (``connector_plan.py``), ``headrace-paused-tables-<n>`` (``paused_tables.py``) and
-``headrace-replay-<n>`` (``dead_letters.py``). Task
+``restart-connector-<n>`` and ``logger-cluster-<l>``. Four are Headrace's own, which Connect's readers ignore:
+``headrace-owner-<n>`` (``connector_plan.py``), ``headrace-paused-tables-<n>`` (``paused_tables.py``),
+``headrace-replay-<n>`` (``dead_letters.py``) and ``headrace-resnapshots-<n>`` (``resnapshots.py``). Task
 configurations are valid after their commit record; without it they are incomplete and are not returned. Compaction
 keeps the last record of each key at its own offset, so a commit may come before its connector: no record may depend on
 the order of keys.
@@ -24,6 +24,7 @@ from headrace.core.connect.connector_plan import Ownership, ownership
 from headrace.core.connect.dead_letters import Replay, replay_of
 from headrace.core.connect.lifecycle import State, TargetState
 from headrace.core.connect.paused_tables import PausedTables, paused_tables, paused_tables_document
+from headrace.core.connect.resnapshots import Requests, resnapshot_requests, resnapshot_requests_document
 from headrace.core.connect.work import Task
 
 Config = dict[str, str]
@@ -42,7 +43,8 @@ _ABSENT = object()
 
 _CONNECTOR, _TARGET, _TASK, _COMMIT = "connector-", "target-state-", "task-", "commit-"
 _LOGGER, _RESTART = "logger-cluster-", "restart-connector-"
-_OWNER, _PAUSED_TABLES, _REPLAY = "headrace-owner-", "headrace-paused-tables-", "headrace-replay-"
+_OWNER, _PAUSED_TABLES = "headrace-owner-", "headrace-paused-tables-"
+_REPLAY, _RESNAPSHOTS = "headrace-replay-", "headrace-resnapshots-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,7 @@ class ClusterConfigState:
         "_pending",
         "_problems",
         "_replays",
+        "_resnapshots",
         "_targets",
         "_tasks",
     )
@@ -84,6 +87,7 @@ class ClusterConfigState:
         self._targets: dict[str, TargetState] = {}
         self._paused: dict[str, PausedTables] = {}
         self._replays: dict[str, Replay] = {}
+        self._resnapshots: dict[str, Requests] = {}
         self._tasks: dict[str, list[Config]] = {}
         self._pending: dict[str, dict[int, Config]] = {}
 
@@ -122,6 +126,14 @@ class ClusterConfigState:
         """Return the last replay of the connector's dead letters; of a removed connector if ``name`` is unknown."""
         return self._replays.get(name)
 
+    def resnapshots(self, name: str) -> Requests:
+        """Return the newest request for each table; of a removed connector if ``name`` is unknown."""
+        return self._resnapshots.get(name, {})
+
+    def connectors_with_resnapshots(self) -> list[str]:
+        """Return the connectors that exist and have had a request for a resnapshot."""
+        return [name for name in self._resnapshots if name in self._connectors]
+
     def task_configs(self, name: str) -> list[Config]:
         """Return the committed configurations of the connector's tasks, by task number."""
         return [dict(config) for config in self._tasks.get(name, ())]
@@ -158,6 +170,8 @@ class ClusterConfigState:
             return self._apply_paused_tables(key.removeprefix(_PAUSED_TABLES), document)
         if key.startswith(_REPLAY):
             return self._apply_replay(key.removeprefix(_REPLAY), document)
+        if key.startswith(_RESNAPSHOTS):
+            self._apply_resnapshots(key.removeprefix(_RESNAPSHOTS), document)
         return None
 
     def _apply_connector(self, name: str, value: bytes | None) -> str:
@@ -204,6 +218,12 @@ class ClusterConfigState:
             self._replays[name] = replay_of(document)
         return name
 
+    def _apply_resnapshots(self, name: str, document: Any) -> None:
+        if document is None:
+            self._resnapshots.pop(name, None)
+        else:
+            self._resnapshots[name] = resnapshot_requests(document)
+
     def _apply_target(self, name: str, document: Any) -> str:
         if document is None:
             self._targets.pop(name, None)
@@ -246,14 +266,14 @@ def replay_record(name: str, replay: Replay | None) -> KeyValue:
     return _REPLAY + name, None if replay is None else _encode(replay.document())
 
 
-def removal_records(
-    name: str, tasks: int, *, owned: bool = False, has_paused_tables: bool = False, replayed: bool = False
-) -> list[KeyValue]:
-    """Return the records that remove a connector with ``tasks`` tasks and everything that is stored of it."""
+def resnapshots_record(name: str, requests: Requests) -> KeyValue:
+    """Return the record of the requests for resnapshots, which removes it if there are none."""
+    return _RESNAPSHOTS + name, _encode(resnapshot_requests_document(requests)) if requests else None
+
+
+def removal_records(name: str, tasks: int, own: Sequence[KeyValue] = ()) -> list[KeyValue]:
+    """Return the records that remove a connector with ``tasks`` tasks; ``own`` remove what Headrace stores of it."""
     removed_tasks: list[KeyValue] = [(f"{_TASK}{name}-{number}", None) for number in range(tasks)]
-    own = [owner_record(name, None)] if owned else []
-    own += [paused_tables_record(name, {})] if has_paused_tables else []
-    own += [replay_record(name, None)] if replayed else []
     return [(_CONNECTOR + name, None), (_TARGET + name, None), *removed_tasks, (_COMMIT + name, None), *own]
 
 

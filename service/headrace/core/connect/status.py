@@ -10,8 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
+from urllib.parse import quote, unquote
 
 from headrace.core.connect.lifecycle import State, TableState
+from headrace.core.connect.resnapshots import ResnapshotProgress, progress_document, resnapshot_progress
 from headrace.core.connect.table_load import LoadProgress
 from headrace.core.model.instants import iso_text
 from headrace.core.model.notes import Notes
@@ -193,7 +195,7 @@ def _seconds(text: str) -> float:
 
 
 _CONNECTOR, _TASK, _TOPIC = "status-connector-", "status-task-", "status-topic-"
-_NOTES, _TABLES = "status-notes-", "status-tables-"
+_NOTES, _TABLES, _RESNAPSHOT = "status-notes-", "status-tables-", "status-resnapshot-"
 _MAX_TRACES = 10
 _TABLES_FAILED = (
     "Tables that have failed: {}. The task writes its other tables; restart these once the cause is gone: POST "
@@ -246,7 +248,7 @@ class TopicStatus:
 class StatusState:
     """The state after the records of a status log. ``apply`` takes them in order."""
 
-    __slots__ = ("connectors", "notes", "tables", "tasks", "topics")
+    __slots__ = ("connectors", "notes", "resnapshots", "tables", "tasks", "topics")
 
     def __init__(self) -> None:
         self.connectors: dict[str, Status] = {}
@@ -256,6 +258,8 @@ class StatusState:
         """By connector and topic."""
         self.notes: dict[tuple[str, int], Notes] = {}
         self.tables: dict[tuple[str, int], tuple[TableStatus, ...]] = {}
+        self.resnapshots: dict[str, dict[str, ResnapshotProgress]] = {}
+        """By connector and table."""
 
     def apply(self, key: str, value: bytes | None) -> None:
         """Apply a record; records with unknown keys are ignored.
@@ -277,6 +281,10 @@ class StatusState:
         elif key.startswith(_TOPIC):
             topic, _, connector = key.removeprefix(_TOPIC).partition(":connector-")
             _set_inner(self.topics, connector, topic, _topic_status(document))
+        elif key.startswith(_RESNAPSHOT):
+            table, _, connector = key.removeprefix(_RESNAPSHOT).partition(":")
+            progress = None if document is None else resnapshot_progress(document)
+            _set_inner(self.resnapshots, connector, unquote(table), progress)
 
 
 def connector_key(name: str) -> str:
@@ -295,6 +303,11 @@ def notes_key(name: str, number: int) -> str:
 def tables_key(name: str, number: int) -> str:
     """The key of the states of a task's tables; Kafka Connect does not have this record and ignores it."""
     return f"{_TABLES}{name}-{number}"
+
+
+def resnapshot_key(name: str, table: str) -> str:
+    """Return the key of a table's resnapshot: the quoted name has no colon. Kafka Connect ignores this record."""
+    return f"{_RESNAPSHOT}{quote(table, safe='')}:{name}"
 
 
 def topic_key(name: str, topic: str) -> str:
@@ -334,6 +347,10 @@ def encode_notes(notes: Notes) -> bytes | None:
 def encode_tables(tables: Sequence[TableStatus]) -> bytes | None:
     """The value of the states of a task's tables; without any the record is removed."""
     return _encode({"tables": tables_document(tables)}) if tables else None
+
+
+def encode_resnapshot(progress: ResnapshotProgress) -> bytes:
+    return _encode(progress_document(progress))
 
 
 def notes_document(notes: Notes) -> list[Mapping[str, Any]]:

@@ -212,12 +212,17 @@ class Console:
             shown = {"title": f"Dead letters of {name}", "name": name, "listing": listing, "wanted": wanted}
             return await self._renderer.live_page(request, "dead_letters.html", look, shown)
 
+    def _resnapshot(self, name: str, table: str) -> views.Json | None:
+        with suppress(RestError):  # none was requested
+            return self._herder.resnapshot(name, table)
+        return None
+
     def _table(self, routes: APIRouter) -> None:
         async def look(request: Request) -> Parts:
             name, table = request.path_params["name"], request.path_params["table"]
             for document in await self._documents.tables.of(name, request):
                 if document["table"] == table:
-                    return {"table": document}
+                    return {"table": document, "resnapshot": self._resnapshot(name, table)}
             raise RestError(f"Connector {name} has no table {table} at present", 404)
 
         self._renderer.add_events(routes, "/connectors/{name}/tables/{table}", look)

@@ -72,7 +72,8 @@ class SnapshotTable:
 @dataclass(frozen=True, slots=True)
 class Progress:
     """How far a snapshot is. ``rows`` of ``total`` are in the lake table, as far as that is known; ``left`` records of
-    the topic are to be applied after the reads have ended. ``waits_for`` is what does not work now."""
+    the topic are to be applied after the reads have ended. ``waits_for`` is what does not work now. ``has_begun``: the
+    source connector has begun to read for this request."""
 
     step: str
     rows: int = 0
@@ -80,6 +81,7 @@ class Progress:
     left: int | None = None
     seconds_left: float | None = None
     waits_for: str = ""
+    has_begun: bool = False
 
 
 class TableSnapshot:
@@ -113,21 +115,29 @@ class TableSnapshot:
         self._wait = wait
         self._request: Signal | None = None
         self._earlier_load: tuple[str, int] = "", 0
+        self._has_begun = False
         self._restarted = -inf
         self._first_failure: float | None = None
 
-    def follow(self) -> None:
+    @property
+    def request(self) -> str:
+        """The id of the signal that is followed; empty before it is sent, and for a snapshot of another request."""
+        return "" if self._request is None else self._request.id
+
+    def follow(self, begun: str = "") -> None:
         """Request the snapshot, unless a request is open, and return when the lake table contains it.
 
-        Raises the errors of its parts, Fatal for a table that has failed, and Retriable after ``wait`` seconds without
-        progress.
+        ``begun`` is the id of a request of which it is known that the source connector has begun to read: its end may
+        have come before this call. Raises the errors of its parts, Fatal for a table that has failed, and Retriable
+        after ``wait`` seconds without progress.
         """
         self._request = self._find_or_send_request()
-        self._await_reads(self._request is None)
+        self._has_begun = self._request is None or self._request.id == begun
+        self._await_reads()
         self._await_applied()
 
     def finish(self) -> None:
-        """Mark the request as done: the next run begins a new one."""
+        """Mark the request that was followed as done: the next run begins a new one."""
         if self._request is not None:
             self._signals.send(end_of(self._new_id(), self._table.name, self._request.id))
 
@@ -162,12 +172,11 @@ class TableSnapshot:
 
     # -- read ---------------------------------------------------------------------------------------------------------
 
-    def _await_reads(self, is_read: bool) -> None:
+    def _await_reads(self) -> None:
         """Return when the source connector does not read the table any more.
 
         Its offsets are those of the last commit. So a table that they do not contain is one that was read, if they have
-        contained it before, or if their position is beyond the signal in a signal table. ``is_read`` is whether they
-        have contained it.
+        contained it before, or if their position is beyond the signal in a signal table.
         """
         position = None
         if self._settings.table:
@@ -179,9 +188,9 @@ class TableSnapshot:
             load, state, source_state = self._load(), self._snapshot(), self._source_state()
             now, rows = self._clock.now(), self._rows(load)
             is_reading = state is not None and self._table.name in state.tables
-            is_read |= is_reading
+            self._has_begun |= is_reading
             if state is not None:
-                if not is_reading and (is_read or (position is not None and state.position >= position)):
+                if not is_reading and (self._has_begun or (position is not None and state.position >= position)):
                     self._notice("the source connector has read the table")
                     return
                 self._report_reads(state, rows, now - began, source_state)
@@ -197,7 +206,7 @@ class TableSnapshot:
             if position is None and rows and not is_reading and now - arrived >= QUIET_SECONDS:
                 self._notice("no more rows arrive; the source connector has not confirmed the end of its reads")
                 return
-            if not is_read and not rows and now - received >= self._wait:
+            if not self._has_begun and not rows and now - received >= self._wait:
                 self.finish()  # what was not begun is not continued
                 raise Retriable(
                     f"{self._table.name}: source connector {self._source.name} has not begun to read within "
@@ -223,7 +232,7 @@ class TableSnapshot:
         else:
             step, total = "source reads", state.rows
         seconds_left = (max(total - rows, 0)) * seconds / rows if total is not None and rows else None
-        self._report(Progress(step, rows, total, None, seconds_left, waits_for))
+        self._report(Progress(step, rows, total, None, seconds_left, waits_for, self._has_begun))
 
     # -- apply --------------------------------------------------------------------------------------------------------
 
@@ -239,7 +248,7 @@ class TableSnapshot:
             now = self._clock.now()
             if left is not None and left != before:
                 before, changed = left, now
-            self._report(Progress("sink applies", self._rows(load), None, left))
+            self._report(Progress("sink applies", self._rows(load), None, left, has_begun=True))
             if now - changed >= self._wait:
                 raise Retriable(
                     f"{self._table.name}: connector {self._table.connector} has applied nothing for {self._wait:g} s "
@@ -299,7 +308,7 @@ class TableSnapshot:
             self._first_failure = now if self._first_failure is None else self._first_failure
             if now - self._first_failure >= self._wait:
                 raise
-            self._report(Progress("waits", waits_for=str(error)[:_CAUSE_SHOWN]))
+            self._report(Progress("waits", waits_for=str(error)[:_CAUSE_SHOWN], has_begun=self._has_begun))
             return None
         self._first_failure = None
         return answer

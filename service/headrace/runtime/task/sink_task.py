@@ -274,6 +274,9 @@ class SinkTask:
     def tables(self) -> Sequence[TableStatus]:
         return self._parts.tables.statuses()
 
+    def topics(self) -> Collection[str]:
+        return self._assignment.partitions.keys()
+
     def _topics_to_verify(self) -> Collection[str]:
         """Return the assigned topics whose tables are nearly current: in others most rows would differ for a while."""
         if self._is_paused or self._has_failed or self._assignment.is_over:

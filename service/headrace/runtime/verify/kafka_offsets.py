@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Coroutine, Mapping
 from typing import Any, Protocol, TypeVar
 
 from headrace.config import SinkConnectorConfig
+from headrace.core.model.errors import Retriable
 from headrace.ports import Stores, TopicPartition
 
+_ANSWER_SECONDS = 60.0
 _T = TypeVar("_T")
 
 
@@ -17,6 +20,21 @@ class RunCoroutine(Protocol):
 
     def __call__(self, work: Coroutine[Any, Any, _T], /) -> _T:
         """Return the result, or raise the error of ``work``."""
+
+
+def run_on(loop: asyncio.AbstractEventLoop) -> RunCoroutine:
+    """Return what runs coroutines on ``loop`` for other threads. It raises Retriable after a minute."""
+
+    def wait_for(work: Coroutine[Any, Any, _T]) -> _T:
+        running = asyncio.run_coroutine_threadsafe(work, loop)
+        try:
+            return running.result(_ANSWER_SECONDS)  # the loop may have ended, and would never answer
+        except TimeoutError as error:
+            raise Retriable(f"Kafka did not answer within {_ANSWER_SECONDS:g} s") from error
+        finally:
+            running.cancel()
+
+    return wait_for
 
 
 class KafkaOffsets:

@@ -10,9 +10,11 @@ Tests: ``tests/rest/test_connectors.py``, ``tests/rest/test_cluster.py``.
 from __future__ import annotations
 
 import logging
+import uuid
 from collections.abc import AsyncIterator, Awaitable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
+from typing import Any
 
 from headrace.config.validation import Properties
 from headrace.core.connect.config_def import ConfigDef, ConfigInfos
@@ -21,6 +23,7 @@ from headrace.core.connect.connector_plan import NAME_RULE, Ownership, digest, i
 from headrace.core.connect.dead_letters import Replay
 from headrace.core.connect.lifecycle import State, TargetState
 from headrace.core.connect.paused_tables import PausedTable, covering
+from headrace.core.connect.resnapshots import ResnapshotRequest, resnapshot_document, state_of
 from headrace.core.connect.status import Status, TableReport
 from headrace.core.connect.timeline import Kind, changed_options, listed
 from headrace.core.model.errors import ConfigError, Fenced, HeadraceError, RestError
@@ -322,6 +325,54 @@ class Herder:
                 409,
             )
 
+    def resnapshot(self, name: str, table: str) -> Mapping[str, Any]:
+        """Return the document of the newest resnapshot of a table. Raises RestError 404."""
+        request = self._resnapshot_request(name, table)
+        return resnapshot_document(table, request, self._statuses.resnapshot(name, table))
+
+    def check_resnapshot(self, name: str, table: str) -> None:
+        """Check that this worker can accept a request for a resnapshot. Raises RestError 404 and 409."""
+        self._cluster.check_leader()
+        self._check_exists(name)
+        request = self._configs.state.resnapshots(name).get(table)
+        if request is not None and state_of(request, self._statuses.resnapshot(name, table)).is_open:
+            raise RestError(
+                f"Table {table} of connector {name} is being filled again already: GET "
+                f"/connectors/{name}/tables/{table}/resnapshot shows its progress, DELETE cancels it",
+                409,
+            )
+
+    async def request_resnapshot(self, name: str, table: str, source_table: str, topic: str) -> Mapping[str, Any]:
+        """Store a request to fill a table again, and return its document. Raises RestError 404 and 409."""
+        async with self._changing(_writing_resnapshots(name)):
+            self.check_resnapshot(name, table)
+            request = ResnapshotRequest(uuid.uuid4().hex, source_table, topic, self._worker.now().timestamp())
+            requests = {**self._configs.state.resnapshots(name), table: request}
+            await self._write(self._configs.put_resnapshots(name, requests), "resnapshot")
+        return self.resnapshot(name, table)
+
+    async def cancel_resnapshot(self, name: str, table: str) -> Mapping[str, Any]:
+        """Cancel the resnapshot of a table, and return its document. Idempotent. Raises RestError 404."""
+        async with self._changing(_writing_resnapshots(name)):
+            request = self._resnapshot_request(name, table)
+            if not state_of(request, self._statuses.resnapshot(name, table)).is_open and not request.is_cancelled:
+                raise RestError(f"The resnapshot of table {table} of connector {name} has ended already", 404)
+            if not request.is_cancelled:
+                requests = {**self._configs.state.resnapshots(name), table: replace(request, is_cancelled=True)}
+                await self._write(self._configs.put_resnapshots(name, requests), "resnapshot")
+        return self.resnapshot(name, table)
+
+    def _resnapshot_request(self, name: str, table: str) -> ResnapshotRequest:
+        self._check_exists(name)
+        request = self._configs.state.resnapshots(name).get(table)
+        if request is None:
+            raise RestError(
+                f"No resnapshot of table {table} of connector {name} was requested; POST "
+                f"/connectors/{name}/tables/{table}/resnapshot requests one",
+                404,
+            )
+        return request
+
     def paused_topics(self, name: str, table: str) -> Collection[str]:
         """Return the topics with which a request has paused the table, none for another table. Raises RestError 404."""
         self._check_exists(name)
@@ -487,6 +538,10 @@ def _of(owner: Ownership | None, config: Config) -> Ownership | None:
 
 def _writing_pauses(name: str) -> str:
     return f"writing the paused tables of connector {name} to the config topic"
+
+
+def _writing_resnapshots(name: str) -> str:
+    return f"writing the resnapshots of connector {name} to the config topic"
 
 
 def _writing_config(name: str) -> str:

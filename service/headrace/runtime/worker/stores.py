@@ -21,6 +21,7 @@ from headrace.core.connect.connector_plan import Ownership
 from headrace.core.connect.dead_letters import Replay
 from headrace.core.connect.lifecycle import State, TargetState
 from headrace.core.connect.paused_tables import PausedTables
+from headrace.core.connect.resnapshots import Requests, ResnapshotProgress
 from headrace.core.connect.status import Status, StatusState, TableStatus, TopicStatus
 from headrace.core.connect.timeline import is_timeline_key
 from headrace.core.connect.typed_options import parse_options
@@ -127,8 +128,8 @@ class ConfigStore:
         """Create or change a connector. ``target`` is the initial state of a new one. Raises Retriable.
 
         Without ``target`` a new connector starts, and without ``owner`` it has none. An interrupted creation or
-        removal, or an earlier release, may have left those, the paused tables and the replay of an earlier connector
-        with this name, which are replaced. A changed connector keeps its paused tables, and its owner without
+        removal, or an earlier release, may have left those, the paused tables, the replay and the resnapshots of an
+        earlier connector with this name, which are replaced. A changed connector keeps them, and its owner without
         ``owner``.
         """
         new = not self.state.has_connector(name)
@@ -141,6 +142,8 @@ class ConfigStore:
             records.insert(0, config_state.paused_tables_record(name, {}))
         if new and self.state.replay(name) is not None:
             records.insert(0, config_state.replay_record(name, None))
+        if new and self.state.resnapshots(name):
+            records.insert(0, config_state.resnapshots_record(name, {}))
         await self._log.append(records)
 
     async def put_owner(self, name: str, owner: Ownership | None) -> None:
@@ -148,15 +151,14 @@ class ConfigStore:
 
     async def remove_connector(self, name: str) -> None:
         """Remove a connector, and everything that is stored of it. Raises Retriable."""
-        await self._log.append(
-            config_state.removal_records(
-                name,
-                self.state.task_count(name),
-                owned=self.state.owner(name) is not None,
-                has_paused_tables=bool(self.state.paused_tables(name)),
-                replayed=self.state.replay(name) is not None,
-            )
-        )
+        own = [config_state.owner_record(name, None)] if self.state.owner(name) is not None else []
+        if self.state.paused_tables(name):
+            own.append(config_state.paused_tables_record(name, {}))
+        if self.state.resnapshots(name):
+            own.append(config_state.resnapshots_record(name, {}))
+        if self.state.replay(name) is not None:
+            own.append(config_state.replay_record(name, None))
+        await self._log.append(config_state.removal_records(name, self.state.task_count(name), own))
 
     async def put_target_state(self, name: str, target: TargetState) -> None:
         await self._log.append([config_state.target_state_record(name, target)])
@@ -166,6 +168,9 @@ class ConfigStore:
 
     async def put_replay(self, name: str, replay: Replay) -> None:
         await self._log.append([config_state.replay_record(name, replay)])
+
+    async def put_resnapshots(self, name: str, requests: Requests) -> None:
+        await self._log.append([config_state.resnapshots_record(name, requests)])
 
     async def put_task_configs(self, name: str, configs: Sequence[Mapping[str, str]]) -> None:
         await self._log.append(config_state.task_records(name, configs))
@@ -271,6 +276,17 @@ class StatusStore:
     def put_tables(self, name: str, task_number: int, tables: Sequence[TableStatus]) -> None:
         if tuple(tables) != self._state.tables.get((name, task_number), ()):
             self._put(status.tables_key(name, task_number), status.encode_tables(tables))
+
+    def resnapshot(self, name: str, table: str) -> ResnapshotProgress | None:
+        """Return the progress of the newest resnapshot of a table that has begun."""
+        return self._state.resnapshots.get(name, {}).get(table)
+
+    def put_resnapshot(self, name: str, table: str, progress: ResnapshotProgress) -> None:
+        self._put(status.resnapshot_key(name, table), status.encode_resnapshot(progress))
+
+    def remove_resnapshots(self, name: str) -> None:
+        for table in list(self._state.resnapshots.get(name, ())):
+            self._put(status.resnapshot_key(name, table), None)
 
     def put_topic(self, seen: TopicStatus) -> None:
         """Add an active topic of a connector. Later records of a known topic are ignored until the topics are reset."""

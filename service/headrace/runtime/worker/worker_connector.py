@@ -141,6 +141,20 @@ class WorkerConnector:
                 return True
         return False
 
+    def reads(self, table: str, topic: str) -> bool:
+        """Return whether a task of this worker reads a table's topic, or has failed because of the table."""
+        for number, task in self._tasks.items():
+            seen = self._context.statuses.task(self.name, number)
+            blocked = seen.tables if seen is not None and task.state is State.FAILED else ()
+            if topic in task.topics() or table in {status.table for status in blocked}:
+                return True
+        return False
+
+    def runs(self, task_number: int) -> bool:
+        """Return whether this worker runs a task."""
+        task = self._tasks.get(task_number)
+        return task is not None and task.state is State.RUNNING
+
     def apply_restart(self, request: RestartRequest) -> None:
         """Restart those of this worker's tasks, and the instance, that a request to the cluster selects."""
         tasks = []
@@ -189,6 +203,7 @@ class WorkerConnector:
             if context.cluster.leads:
                 self._remove_task_statuses(0)
                 context.statuses.reset_topics(self.name)
+                context.statuses.remove_resnapshots(self.name)
                 context.statuses.put_connector(self.name, None)
         config = stored.connector_config(self.name)
         if config is None:

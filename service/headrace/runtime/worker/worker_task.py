@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -52,6 +52,9 @@ class Task(Protocol):
 
     def reports(self) -> Sequence[TableReport]:
         """Return what is known of each table."""
+
+    def topics(self) -> Collection[str]:
+        """Return the topics that the group has assigned to the task."""
 
     def restart_table(self, table: str, *, recreate: bool = False) -> bool:
         """Restart a table. Return False for a table that the task does not have.
@@ -152,6 +155,10 @@ class WorkerTask:
     def reports(self) -> Sequence[TableReport]:
         """Return what is known of the tables of the task; nothing of a task that does not run."""
         return self._task.reports() if self._task is not None else ()
+
+    def topics(self) -> Collection[str]:
+        """Return the topics that the group has assigned to the task; none of a task that does not run."""
+        return self._task.topics() if self._task is not None and self._is(State.RUNNING) else ()
 
     def restart_table(self, table: str, *, recreate: bool = False) -> bool:
         return self._task is not None and self._task.restart_table(table, recreate=recreate)

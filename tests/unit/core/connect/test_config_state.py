@@ -98,7 +98,7 @@ def test_paused_tables_are_stored_beside_the_target_state() -> None:
     for key, value in (target_state_record("n", TargetState.STARTED), *connector_records("n", {"topics": "u"})):
         state.apply(key, value)
         assert state.paused_tables("n") == paused
-    for key, value in removal_records("n", 1, has_paused_tables=True):
+    for key, value in removal_records("n", 1, [paused_tables_record("n", {})]):
         state.apply(key, value)
     assert state.paused_tables("n") == {}
 

@@ -162,6 +162,18 @@ def test_an_open_request_is_continued() -> None:
     assert len(world.sent("execute-snapshot")) == 2
 
 
+def test_a_request_whose_reads_have_ended_before_this_run() -> None:
+    """With a signal topic only the caller can know it: the offsets do not contain the table any more."""
+    world = World()
+    request = snapshot_request(new_id(BEGAN - 60, "interrupted"), NAME, "shop")
+    world.signals.send(request)
+    snapshot = world.snapshot(kafka=True)
+    snapshot.follow(request.id)
+    assert (world.polls, snapshot.request) == (0, request.id)
+    with pytest.raises(Retriable, match="has not begun to read"):
+        world.snapshot(kafka=True).follow("headrace-1-another")
+
+
 def test_a_snapshot_of_another_request_is_followed() -> None:
     """Debezium would read the table a second time."""
     world = World({3: change(tables=[])}, tables=[NAME])

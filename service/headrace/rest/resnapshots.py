@@ -1,0 +1,98 @@
+"""``/connectors/{name}/tables/{table}/resnapshot``: fill a lake table again from its source, unknown to Kafka Connect.
+
+The leader accepts requests, and the worker of the table runs them (``runtime/resnapshot/worker_resnapshots.py``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import JSONResponse
+
+from headrace.config.source_connector import URL, SourceConnectorSettings, source_connector_address
+from headrace.core.model.errors import ConfigError, HeadraceError, RestError, Retriable, remedy
+from headrace.rest.bodies import string_map
+from headrace.rest.client import ConnectClient, Credentials
+from headrace.rest.cluster_tables import ClusterTables
+from headrace.rest.route import ConnectRoute
+from headrace.runtime.resnapshot.source_connector import SourceConnector
+from headrace.runtime.resnapshot.worker_resnapshots import WorkerResnapshots
+from headrace.runtime.worker.herder import Herder
+from headrace.runtime.worker.worker import Worker
+
+SOURCE_TABLE, TOPIC = "source.table", "topic"
+
+
+def configured_source_connector(settings: SourceConnectorSettings) -> SourceConnector:
+    """Return the source connector of ``source.connector.*``. Raises ConfigError if that is not set or not usable.
+
+    It raises Retriable if its worker does not answer, and ConfigError if that worker refuses.
+    """
+    if not settings.url:
+        raise ConfigError(
+            f"{URL}: is not set; set it to the Debezium connector that writes the topics "
+            "(http://host:port/connectors/NAME)",
+            URL,
+        )
+    address = source_connector_address(settings.url)
+    authorities = Path(settings.authorities) if settings.authorities else None
+    credentials = Credentials(settings.user or None, settings.password, settings.token, authorities)
+    login = "source.connector.user and source.connector.password, or source.connector.token"
+    client = ConnectClient(address.base, credentials, URL, login)
+
+    def get(path: str) -> Any:
+        try:
+            return client.get(path)
+        except ConfigError as error:  # it does not answer
+            raise Retriable(str(error)) from error
+        except RestError as error:
+            if error.status >= HTTPStatus.INTERNAL_SERVER_ERROR or error.status == HTTPStatus.CONFLICT:
+                raise Retriable(f"source connector {address.name}: {error}") from error
+            raise ConfigError(f"source connector {address.name}: {error}; check {URL}", URL) from error
+
+    return SourceConnector(address.name, get)
+
+
+def router(worker: Worker, herder: Herder, tables: ClusterTables, resnapshots: WorkerResnapshots) -> APIRouter:
+    routes = APIRouter(route_class=ConnectRoute)
+
+    @routes.post("/connectors/{name}/tables/{table}/resnapshot")
+    async def request_resnapshot(name: str, table: str, request: Request) -> Response:
+        """Check the request on the leader, which stores it, so that it is refused at once if it cannot succeed."""
+        herder.check_resnapshot(name, table)
+        source_table, topic = await _body(request)
+        topics: Collection[str] = () if source_table else await tables.topics(name, table, request)
+        try:
+            connector = worker.connector_class.resolve(herder.config(name), f"Connector {name}")
+            target = await asyncio.to_thread(resnapshots.target, connector, table, topics, source_table, topic)
+        except HeadraceError as error:
+            raise RestError(str(error), remedy(error).http_status) from error
+        document = await herder.request_resnapshot(name, table, target.table.name, target.table.topic)
+        return JSONResponse(document, HTTPStatus.ACCEPTED)
+
+    @routes.get("/connectors/{name}/tables/{table}/resnapshot")
+    async def get_resnapshot(name: str, table: str) -> Response:
+        return JSONResponse(herder.resnapshot(name, table))
+
+    @routes.delete("/connectors/{name}/tables/{table}/resnapshot")
+    async def cancel_resnapshot(name: str, table: str) -> Response:
+        return JSONResponse(await herder.cancel_resnapshot(name, table), HTTPStatus.ACCEPTED)
+
+    return routes
+
+
+async def _body(request: Request) -> tuple[str, str]:
+    """Return source table and topic of the body, which may be empty. Raises RestError 400 for another member."""
+    given = await string_map(request) if (await request.body()).strip() else {}
+    for name in given:
+        if name not in (SOURCE_TABLE, TOPIC):
+            raise RestError(f"The member {name!r} is unknown; the body may have {SOURCE_TABLE} and {TOPIC}", 400)
+    source_table, topic = given.get(SOURCE_TABLE) or "", given.get(TOPIC) or ""
+    if topic and not source_table:
+        raise RestError(f"{TOPIC}: is of {SOURCE_TABLE}, which is missing", 400)
+    return source_table, topic
