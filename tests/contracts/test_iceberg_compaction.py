@@ -215,7 +215,11 @@ def test_upkeep_combines_small_files(
     reached = table.table.reached("connect-sink")
     table.table.maintain(NOW, 7 * DAY)
     assert len(table.compaction().files()) < before
-    assert table.table.upkeep().upkeep_bytes > 0
+    report, files = table.table.upkeep(), table.compaction().files()
+    assert report.upkeep_bytes > 0
+    assert report.compacted == NOW
+    assert report.files is not None
+    assert (report.files.data, report.files.rows) == (len(files), sum(file.rows for file in files))
     assert table.table.reached("connect-sink") == reached
     table.check()
     table.commit()

@@ -15,6 +15,7 @@ from support.lake.lake_harness import ITEM, apply, item
 from support.lake.spark_harness import IcebergHarness, with_two_commits
 
 from headrace.core.model.errors import Retriable
+from headrace.core.model.table_files import TableFiles
 from headrace.core.tables.table_layout import table_layout
 from headrace.ports import TopicPartition
 
@@ -96,6 +97,34 @@ def test_another_format_version_than_configured_is_noted(iceberg: IcebergHarness
     assert [note.partition(":")[0] for note in notes[1]] == [
         "the table has version 2 of Iceberg's format, not 3 as configured (table.format.version)"
     ]
+
+
+@pytest.mark.parametrize("format_version", [3, 2])
+def test_the_reported_files_are_those_of_the_table(
+    iceberg: IcebergHarness, warehouse: Warehouse, unique: Callable[[str], str], format_version: int
+) -> None:
+    """After each commit, of a batch without a Spark job (version 3) and of a MERGE, without a look at the table."""
+    name = unique("counted")
+    table = iceberg.open(name, format_version=format_version)
+    table.evolve(ITEM, ["id"])
+    assert table.upkeep().files is None
+    batches = [
+        [item(key, position=1) for key in range(20)],
+        [delete({"id": 3}, position=2), item(4, name="new", position=2)],
+        [item(40, position=3), delete({"id": 5}, position=3)],
+    ]
+    for batch in batches:
+        apply(table, *batch)
+        files = warehouse.sql(f"SELECT * FROM lake.shop.`{name}`.files").to_pylist()
+        data, deletes = ([file for file in files if (file["content"] > 0) is is_delete] for is_delete in (False, True))
+        assert table.upkeep().files == TableFiles(
+            len(data),
+            len(deletes),
+            sum(file["content_size_in_bytes"] or file["file_size_in_bytes"] for file in files),
+            sum(file["record_count"] for file in data),
+            sum(file["record_count"] for file in deletes),
+        )
+    assert table.upkeep().compacted is None
 
 
 def test_the_layout_of_iceberg_tables(

@@ -19,10 +19,11 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 from support.rest.letters import QUEUE, add_change, add_letter, names
-from support.rest.worker_api import Api, failed_table, table_report
+from support.rest.worker_api import Api, detailed_table, failed_table, table_report
 
 from headrace.core.connect.lifecycle import TableState
-from headrace.core.connect.status import LastBatch, TableReport
+from headrace.core.connect.status import TableReport
+from headrace.core.connect.table_activity import LastBatch
 from headrace.core.connect.timeline import Kind, Trigger, TriggerType
 from headrace.core.model.errors import BadRecord
 from headrace.core.model.proof import DifferingRow, Proof, VerificationReport
@@ -100,7 +101,7 @@ class Served:
             3600.0, "shop.items", now - 9000, proof, differing=2, undecided=1, rows=rows, ended=now
         )
         items = TableReport("items", state, ["shop.items"], 7, 900, now - 4, now - 5, batch, error, 10.0)
-        items = replace(items, verification=verified)
+        items = replace(items, verification=verified, details=detailed_table("items", HOSTILE).details)
         self.api.tasks.tasks["shop-0"].tables = [items, table_report("orders"), table_report(HOSTILE)]
 
     def close(self) -> None:

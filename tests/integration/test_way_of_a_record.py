@@ -20,7 +20,7 @@ from support.records.envelopes import change, key
 from support.repository.way import check_page, ours, stack
 
 from headrace.config.validation import WorkerDefaults, sink_connector_config
-from headrace.core.connect.status import LastBatch
+from headrace.core.connect.table_activity import LastBatch
 from headrace.core.decode.envelope import TopicDecoder
 from headrace.runtime.task.chunk_decoder import ChunkDecoder
 from headrace.runtime.task.flow_control import unlimited

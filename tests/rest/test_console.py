@@ -12,16 +12,18 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urljoin, urlsplit
 
+import pyarrow as pa
 import pytest
 from starlette.types import Message
 from support.fix_asyncio import eventually
 from support.rest.asgi import request
 from support.rest.secured import ANN, BOB, EVE, users
-from support.rest.worker_api import SHOP, Api, failed_table, leader_and_follower, table_report
+from support.rest.worker_api import SHOP, Api, detailed_table, failed_table, leader_and_follower, table_report
 
 from headrace.config.rest_options import BASIC_AUTH_EXTENSION
 from headrace.core.connect.lifecycle import State, TableState
 from headrace.core.connect.status import TableReport
+from headrace.core.connect.table_activity import TableActivity
 from headrace.core.model.proof import DifferingRow, Proof, VerificationReport
 from headrace.rest.console import pages, rendering, views
 
@@ -232,7 +234,7 @@ async def test_secrets_are_hidden(api: Api) -> None:
 async def test_an_unknown_connector_is_a_page(api: Api) -> None:
     assert "Connector no not found" in await page(api, "/ui/connectors/no", 404)
     assert "Connector no not found" in await page(api, "/ui/connectors/no/tables/a", 404)
-    assert "has no table no at present" in await page(api, "/ui/connectors/shop/tables/no")
+    assert "has no table no" in await page(api, "/ui/connectors/shop/tables/no")
 
 
 async def test_a_worker_that_starts_says_so() -> None:
@@ -276,6 +278,81 @@ async def test_a_page_of_500_tables_is_small_and_fast(api: Api) -> None:
         await page(api, "/ui/connectors/shop")
         seconds.append(time.process_time() - began)
     assert min(seconds) < 0.3
+
+
+async def test_the_page_of_a_table_has_its_details(api: Api) -> None:
+    """Batches, operations, reselect, files and columns, in words and with their shares."""
+    api.tasks.tasks["shop-0"].tables = [detailed_table("orders")]
+    html = await page(api, "/ui/connectors/shop/tables/orders")
+    shown = re.sub(r"\s+", " ", re.sub(r"<[^>]*>", "", html))
+    for text in (
+        "1 creates, 3 updates",
+        "full: batch.max.records",
+        "note-3: 4,711",
+        "4 changes: 1 creates (25 %), 3 updates (75 %)",
+        "SELECTs3, 1 failed",
+        "Rows requested5, 1 no longer existed",
+        "Cache hits3 of 4 (75 %)",
+        "3 by the column cache, 1 by the source database",
+        "Size46 MiB",
+        "Rows750",
+        "Data files12",
+        "Delete files and vectors3",
+        "Deleted rows in the files250 (25 %)",
+        "Last compaction2023-11-14T22:13:20Z",
+        "Complete up to2023-11-14T22:13:20Z",
+        "2023-11-14T22:13:22Z: note was removed (STRING)",
+        "2023-11-14T22:13:20Z: id was retyped, from INT to BIGINT",
+        "2 columns",
+    ):
+        assert text in shown, text
+
+
+async def test_columns_and_topics_of_others_stay_texts(api: Api) -> None:
+    api.tasks.tasks["shop-0"].tables = [detailed_table("orders", HOSTILE)]
+    html = await page(api, "/ui/connectors/shop/tables/orders")
+    assert "<script>alert" not in html
+    assert html.count("&lt;script&gt;alert(1)") == 4
+
+
+async def test_details_that_are_not_known_are_named(api: Api) -> None:
+    """Of a quiet table, and of a table of a worker of an earlier release, which sends none."""
+    api.tasks.tasks["shop-0"].tables = [table_report("orders")]
+    html = await page(api, "/ui/connectors/shop/tables/orders")
+    assert "None since the task started" in html
+    assert "The files are known after the first batch" in html
+    assert views.table(table_report("orders").document(0, 0.0))["batches"]["batches"] == []
+
+
+async def test_a_table_of_many_columns_is_sent_once(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its columns are a part that changes seldom; each change of its freshness would send them again otherwise."""
+    monkeypatch.setattr(rendering, "_SECONDS", 0.01)
+    task, activity = api.tasks.tasks["shop-0"], TableActivity()
+    activity.on_columns(pa.schema([(f"column_{number}", pa.string()) for number in range(1000)]), 0.0)
+    sent: list[Message] = []
+
+    def events() -> list[str]:
+        text = b"".join(message.get("body", b"") for message in sent).decode()
+        return re.findall(r"^event: (\w+)", text, re.MULTILINE)
+
+    for waiting in (1, 2):
+        report = replace(table_report("orders"), waiting_events=waiting)
+        task.tables = [replace(report, details=activity.details(None, None, None))]
+        if waiting == 1:
+            path = "/ui/connectors/shop/tables/orders/events"
+            received = asyncio.create_task(request(api.app, "GET", path, sent=sent))
+            await eventually(lambda: events() == ["table", "batches", "lake", "columns", "problem"])
+    await eventually(lambda: events()[5:] == ["table"])
+    await api.worker.stop()
+    await asyncio.wait_for(received, 10)
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(0, "0 bytes"), (999, "999 bytes"), (1_000, "1.0 KiB"), (48_210_433, "46 MiB"), (5 * 2**40, "5.0 TiB")],
+)
+def test_sizes_have_units(number: int, text: str) -> None:
+    assert views.size(number) == text
 
 
 def test_scripts_of_other_projects_are_as_their_packages_contain_them() -> None:

@@ -14,7 +14,8 @@ from support.rest.served import served
 from support.rest.worker_api import Api, failed_table, table_report
 
 from headrace.core.connect.lifecycle import TableState
-from headrace.core.connect.status import LastBatch, TableReport, TableStatus
+from headrace.core.connect.status import TableReport, TableStatus
+from headrace.core.connect.table_activity import LastBatch
 from headrace.core.model.errors import Fatal
 from headrace_app.command import main
 

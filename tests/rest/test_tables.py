@@ -12,8 +12,11 @@ from support.rest.worker_api import SHOP, Api, failed_table, leader_and_follower
 
 from headrace.core.connect.config_state import paused_tables_record
 from headrace.core.connect.lifecycle import TableState
-from headrace.core.connect.status import LastBatch, TableReport, TableStatus
+from headrace.core.connect.status import TableReport, TableStatus
+from headrace.core.connect.table_activity import OPERATIONS, LastBatch, TableDetails
 from headrace.core.model.errors import Fatal
+from headrace.core.model.events import Operation
+from headrace.core.model.table_files import TableFiles
 from headrace.ports import EngineState, EngineStatus
 from headrace.runtime.worker import worker
 
@@ -67,7 +70,23 @@ async def test_a_table_with_all_that_is_known(api: Api) -> None:
         "freshness_seconds": 0.0,
         "waiting": {"events": 0, "bytes": 0},
     }
-    assert (await api.call("GET", "/connectors/shop/tables/orders")).json() == orders
+    details = {"batches": [], "operations": dict.fromkeys(OPERATIONS.values(), 0), "schema_changes": []}
+    assert (await api.call("GET", "/connectors/shop/tables/orders")).json() == {**orders, **details}
+
+
+async def test_the_details_of_a_table_are_in_its_own_report(api: Api) -> None:
+    """The lists of tables have none of them: a list of 500 tables would be long."""
+    await api.create()
+    await api.until("RUNNING", "RUNNING")
+    batch = LastBatch(10, 2_000, 0.25, 1_700_000_001.0, 1_700_000_000.0, "age", {}, {Operation.CREATE: 10})
+    details = TableDetails([batch], {Operation.CREATE: 10}, files=TableFiles(2, 1, 400, 12, 2))
+    api.tasks.tasks["shop-0"].tables = [replace(table_report("items"), last_batch=batch, details=details)]
+    (listed,) = (await api.call("GET", "/connectors/shop/tables")).json()
+    items = (await api.call("GET", "/connectors/shop/tables/items")).json()
+    assert items == {**listed, **details.document()}
+    assert not listed.keys() & details.document().keys()
+    assert items["batches"][0]["closed_by"] == "age"
+    assert items["files"]["delete_files"] == 1
 
 
 @pytest.mark.parametrize("state", [TableState.FAILED, TableState.PAUSED, TableState.RETRYING])
@@ -368,7 +387,10 @@ async def test_workers_ask_each_other() -> None:
         assert [each["table"] for each in answer] == ["table_shop-0", "table_shop-1"]
         (theirs,) = leader.tasks.tasks
         path = f"/connectors/shop/tables/table_{theirs}"
-        assert (await follower.call("GET", path)).json()["table"] == f"table_{theirs}"
+        shown = (await follower.call("GET", path)).json()
+        assert (shown["table"], shown["batches"]) == (f"table_{theirs}", []), "also the details"
+        answer = await follower.call("GET", "/connectors/shop/tables/no")
+        assert (answer.status, "has no table no" in answer.json()["message"]) == (404, True)
         assert (await follower.call("POST", f"{path}/restart")).status == 204
         assert leader.tasks.tasks[theirs].calls[-1] == f"restart table_{theirs}"
         assert (await follower.call("POST", "/connectors/shop/tables/no/restart")).status == 404

@@ -21,6 +21,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from headrace.core.model.errors import DamagedFile
+from headrace.core.model.table_files import TableFiles
 from headrace.ports import MergeCounts, TableOptions
 from headrace_connectors.lakehouse.compaction_plan import WORN, DataFile, plan
 from headrace_connectors.lakehouse.failures import Damage, NotThere
@@ -254,6 +255,10 @@ class DeltaFormat:
             )
             return CommitResult(counts, made=counts.upserted + counts.deleted > 0)
         return self.find_commit(session, path, properties[WRITE_ID]) or CommitResult(MergeCounts(0, 0), made=False)
+
+    def files(self, session: TableSession, path: TablePath) -> TableFiles | None:
+        """Return None: Delta counts the files of its log with a Spark job."""
+        return None
 
     def direct_writer(
         self, session: TableSession, path: TablePath, schema: pa.Schema, key_fields: tuple[str, ...], *, soft: bool

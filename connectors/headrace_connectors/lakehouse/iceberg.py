@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.core.model.errors import Fatal
+from headrace.core.model.table_files import TableFiles
 from headrace.core.tables.table_layout import PartitionField
 from headrace.ports import MergeCounts, TableOptions
 from headrace_connectors.lakehouse.compaction_plan import TARGET_SIZE, WORN, Rewrite, plan
@@ -20,7 +21,7 @@ from headrace_connectors.lakehouse.direct.index_memory import IndexMemory
 from headrace_connectors.lakehouse.direct.small_files import SmallFiles
 from headrace_connectors.lakehouse.failures import Conflict, NotThere
 from headrace_connectors.lakehouse.iceberg_compaction import IcebergCompaction
-from headrace_connectors.lakehouse.iceberg_table import IcebergName, IcebergTable, commit_result
+from headrace_connectors.lakehouse.iceberg_table import IcebergName, IcebergTable, commit_result, files_of
 from headrace_connectors.lakehouse.merge import text_literal
 from headrace_connectors.lakehouse.schema import column_list, quoted, sql_type
 from headrace_connectors.lakehouse.table_format import (
@@ -156,6 +157,10 @@ class IcebergFormat:
     def size(self, session: TableSession, path: TablePath) -> int:
         newest = next(self._load(session, path).snapshots(), None)
         return 0 if newest is None else int(newest.summary.get("total-files-size", sys.maxsize))
+
+    def files(self, session: TableSession, path: TablePath) -> TableFiles | None:
+        newest = next(self._load(session, path).snapshots(), None)
+        return None if newest is None else files_of(newest.summary)
 
     def rows_since(self, session: TableSession, path: TablePath, commit: str) -> RowsSince | None:
         """Walk from the newest snapshot to that commit. A compaction may contain the rows of the appends before it."""

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from headrace.core.model.table_files import TableFiles
 from headrace.ports import MergeCounts
 from headrace_connectors.lakehouse import deletion_vectors
 from headrace_connectors.lakehouse.schema import quoted
@@ -51,6 +52,17 @@ class Snapshot(NamedTuple):
         return self.parent is None and self.sequence <= 1
 
 
+def files_of(summary: Mapping[str, str]) -> TableFiles | None:
+    """Return the files of a snapshot, from the totals in its summary; None if it has none.
+
+    Equality deletes, which only other writers make, hide an unknown number of rows.
+    """
+    if "total-data-files" not in summary:
+        return None
+    totals = ("data-files", "delete-files", "files-size", "records", "position-deletes")
+    return TableFiles(*(int(summary.get(f"total-{name}", 0)) for name in totals))
+
+
 def commit_result(snapshot: Snapshot) -> CommitResult:
     """Return what a snapshot of this worker has changed, from its summary."""
     summary = snapshot.summary
@@ -67,8 +79,7 @@ def commit_result(snapshot: Snapshot) -> CommitResult:
     return CommitResult(
         counts,
         first=snapshot.is_first,
-        files=number("total-data-files") + number("total-delete-files"),
-        deleted_share=number("total-position-deletes") / max(1, number("total-records")),
+        files=files_of(summary),
         written=number("added-files-size"),
         version=str(snapshot.id),
     )

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from headrace.core.model.errors import Fatal
 from headrace.core.model.events import OWN_PREFIX
+from headrace.core.model.lake_types import TYPE_NAMES, type_name
 from headrace.core.model.versioned_writes import CELL_VERSIONS
 
 VERSION_COLUMNS = pa.schema(
@@ -34,20 +35,8 @@ HISTORY_COLUMNS = pa.schema(
 )
 """The own columns of a history: also the operation, and the names of columns with unavailable values."""
 
-_SQL_NAMES = {
-    pa.bool_(): "BOOLEAN",
-    pa.int32(): "INT",
-    pa.int64(): "BIGINT",
-    pa.float32(): "FLOAT",
-    pa.float64(): "DOUBLE",
-    pa.string(): "STRING",
-    pa.binary(): "BINARY",
-    pa.date32(): "DATE",
-    pa.timestamp("us"): "TIMESTAMP_NTZ",
-    pa.timestamp("us", tz="UTC"): "TIMESTAMP",
-}
 _LAKE_TYPES = {
-    **{data_type: data_type for data_type in _SQL_NAMES},
+    **{data_type: data_type for data_type in TYPE_NAMES},
     pa.int8(): pa.int32(),
     pa.int16(): pa.int32(),
     pa.large_string(): pa.string(),
@@ -108,15 +97,7 @@ def lake_type(data_type: pa.DataType) -> pa.DataType:
 
 def sql_type(data_type: pa.DataType) -> str:
     """Return the Spark SQL name of a lake type."""
-    if pa.types.is_decimal128(data_type):
-        return f"DECIMAL({data_type.precision}, {data_type.scale})"
-    if pa.types.is_list(data_type):
-        return f"ARRAY<{sql_type(data_type.value_type)}>"
-    if pa.types.is_map(data_type):
-        return f"MAP<{sql_type(data_type.key_type)}, {sql_type(data_type.item_type)}>"
-    if pa.types.is_struct(data_type):
-        return f"STRUCT<{', '.join(f'{quoted(member.name)}: {sql_type(member.type)}' for member in data_type)}>"
-    return _SQL_NAMES[data_type]
+    return type_name(data_type, quoted)
 
 
 def column_list(schema: Iterable[pa.Field]) -> str:

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from headrace.core.model.actions import Actions
 from headrace.core.model.events import RowVersion
+from headrace.core.model.table_files import TableFiles
 from headrace.ports import MergeCounts
 from headrace_connectors.lakehouse.merge import text_literal
 from headrace_connectors.lakehouse.table_session import TableSession
@@ -41,16 +42,14 @@ class CommitResult:
     """The result of a commit.
 
     ``counts`` are the rows that it changed; appended rows are upserted. ``first`` is whether the table was empty
-    before. ``files`` is the number of the table's files, ``deleted_share`` that of the rows which deletes hide,
-    ``written`` the bytes of new files and ``version`` that of ``TableFormat.version``, None if the format would have to
-    read them. ``made`` is False if no commit has the statement's properties. ``declined`` is why nothing was written,
-    and has to be by a MERGE.
+    before. ``files`` are the table's files afterwards, ``written`` the bytes of new files and ``version`` that of
+    ``TableFormat.version``, None if the format would have to read them. ``made`` is False if no commit has the
+    statement's properties. ``declined`` is why nothing was written, and has to be by a MERGE.
     """
 
     counts: MergeCounts
     first: bool = False
-    files: int | None = None
-    deleted_share: float | None = None
+    files: TableFiles | None = None
     written: int | None = None
     version: str | None = None
     made: bool = True
@@ -175,6 +174,9 @@ class TableFormat(Protocol):
 
     def size(self, session: TableSession, path: TablePath) -> int:
         """Return the bytes of a table's data files, 0 only if it has none. It is cheap."""
+
+    def files(self, session: TableSession, path: TablePath) -> TableFiles | None:
+        """Return the files of the newest commit; None if the format would have to list them. It is cheap."""
 
     def rows_since(self, session: TableSession, path: TablePath, commit: str) -> RowsSince | None:
         """Return what the commits of a ledger did since the one with the id ``commit``; None if that is unknown."""

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 
+from headrace.core.model.table_files import TableFiles
 from headrace.core.tables.table_layout import Maintenance
 from headrace.ports import UpkeepReport
 from headrace_connectors.lakehouse.compaction_plan import FAN_OUT, WriteBudget
@@ -61,9 +62,11 @@ class Upkeep:
         self._expired_at: int | None = None
         self._cleaned_on: int | None = None  # a day
         self._ledger_expired_on: int | None = None
-        self._newest: CommitResult | None = None
+        self._has_commits = False  # of the writer
+        self._files: TableFiles | None = None  # after its newest commit, or after a later compaction
         # Each is written by one thread: the writer's, and that of upkeep.
         self._merged = self._rewritten = 0
+        self._compacted: int | None = None
 
     @property
     def _session(self) -> TableSession:
@@ -73,17 +76,17 @@ class Upkeep:
 
     def count_commit(self, done: CommitResult) -> None:
         """Count a commit of the writer."""
-        self._newest = done
+        self._has_commits = True
+        if done.made:
+            self._files = done.files
         self._merged += done.written or 0
         self._commits += 1
         self._budget.earn(done.written)
 
     @property
     def report(self) -> UpkeepReport:
-        """The files after the writer's newest commit, and the bytes that were written."""
-        newest = self._newest
-        files, share = (None, None) if newest is None else (newest.files, newest.deleted_share)
-        return UpkeepReport(files, share, self._merged, self._rewritten)
+        """The files after the newest commit, the bytes that were written, and the last compaction."""
+        return UpkeepReport(self._files, self._merged, self._rewritten, self._compacted)
 
     def ledger_grew(self) -> None:
         self._ledger_commits += 1
@@ -96,10 +99,10 @@ class Upkeep:
 
     @property
     def _compaction_is_due(self) -> bool:
-        if self._maintenance is Maintenance.OFF or self._newest is None:
+        if self._maintenance is Maintenance.OFF or not self._has_commits:
             return False
         # With fewer files no tier is full. A new handle of each of hundreds of tables must not list its files for that.
-        has_files = self._newest.files is None or self._newest.files >= COMMITS_UNTIL_COMPACTION
+        has_files = self._files is None or self._files.count >= COMMITS_UNTIL_COMPACTION
         return has_files and self._commits >= COMMITS_UNTIL_COMPACTION
 
     def _expiry_is_due(self, now: int) -> bool:
@@ -115,6 +118,10 @@ class Upkeep:
                 written = self._format.compact(self._session, self._path, self._budget.available, self._commit_alone)
                 self._budget.spend(written)
                 self._rewritten += written
+                if written:
+                    self._compacted = now
+                    # If the writer commits in between, these are the files before that commit, until the next one.
+                    self._files = self._format.files(self._session, self._path)
 
             ledger, today = ledger_path(self._path), now // _DAY
             if self._expiry_is_due(now):

@@ -28,6 +28,8 @@ REST_PORT = 8083
 ONCE_SECONDS = 60
 TRANSACTIONS_PER_SECOND = 60
 SETTLE_SECONDS = 120
+VERIFY_SECONDS = 15
+"""How often each table is compared with its source, so that the console soon has a proof of each."""
 _SHOWN_DIFFERENCES = 20
 
 
@@ -170,7 +172,9 @@ def sink_config(stack: Stack) -> Mapping[str, str]:
     return {
         "connector.class": "headrace.LakehouseSinkConnector",
         "tasks.max": "1",
-        "topics.regex": rf"{NAME}\.public\..*",
+        # Without Debezium's signal table, whose topic exists once a signal was sent.
+        "topics.regex": rf"{NAME}\.public\.(?!debezium_signal$).*",
+        "verify.interval.ms": str(VERIFY_SECONDS * 1000),
         "post.processors": "reselector",
         "post.processors.reselector.type": "io.debezium.processors.reselect.ReselectColumnsPostProcessor",
         "post.processors.reselector.reselect.null.values": "false",

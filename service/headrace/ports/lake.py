@@ -19,6 +19,7 @@ from headrace.core.model.actions import Actions
 from headrace.core.model.events import RowVersion
 from headrace.core.model.log_progress import Progress
 from headrace.core.model.proof import Proof
+from headrace.core.model.table_files import TableFiles
 from headrace.core.tables.table_layout import Maintenance, TableLayout
 from headrace.core.tables.table_sources import TableSource
 from headrace.ports.feed import TopicPartition
@@ -52,16 +53,17 @@ class MergeCounts:
 
 @dataclass(frozen=True, slots=True)
 class UpkeepReport:
-    """The files of a table, the share of rows that deletes hide, and written bytes since the table was opened.
+    """The files of a table, written bytes since the table was opened, and the last compaction since then.
 
-    ``files`` and ``deleted_share`` are None while the format has not reported them. ``notes`` are sentences for the
-    operator on what the table's catalog does otherwise than configured.
+    ``files`` are those after the last commit of this handle or its last compaction, None if the format would have to
+    read the table for them (Delta). ``compacted`` is when the last compaction rewrote files, in microseconds since the
+    epoch. ``notes`` are sentences for the operator on what the table's catalog does otherwise than configured.
     """
 
-    files: int | None = None
-    deleted_share: float | None = None
+    files: TableFiles | None = None
     merged_bytes: int = 0
     upkeep_bytes: int = 0
+    compacted: int | None = None
     notes: Sequence[str] = ()
 
 

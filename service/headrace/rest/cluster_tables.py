@@ -34,6 +34,17 @@ class ClusterTables:
         tables += await self._forwarder.collect(request, _path(name), self._herder.other_owners(name))
         return sorted(tables, key=lambda table: str(table["table"]))
 
+    async def one(self, name: str, table: str, request: Request) -> Json:
+        """Return a table of a connector with its details. Raises RestError 404 for an unknown one."""
+        now, waits_for = time.time(), self._herder.waits_for
+        for task, report in self._herder.tables(name):
+            if report.table == table:
+                return dict(report.complete_document(task, now, waits_for))
+        path = f"{_path(name)}/{quote(table, safe='')}"
+        for document in await self._forwarder.collect(request, path, self._herder.other_owners(name)):
+            return document
+        raise unknown_table(name, table)
+
     async def all(self, request: Request) -> list[Mapping[str, Any]]:
         """Return the tables of all connectors with ``connector``, worst first."""
         now, waits_for = time.time(), self._herder.waits_for

@@ -13,6 +13,7 @@ from typing import Any
 
 from fastapi import FastAPI
 
+from headrace.core.batch.batch import Trigger
 from headrace.core.connect.connector_plan import Action
 from headrace.core.connect.dead_letters import ReplayState
 from headrace.core.connect.lifecycle import TableState
@@ -122,6 +123,48 @@ SCHEMAS: Mapping[str, Json] = {
             "last_error": _object({"state": _TABLE_STATE, "trace": _TEXT, "since": _TEXT}, {"next_attempt": _TEXT}),
         },
     ),
+    "TableDetails": {
+        "allOf": [
+            _ref("TableReport"),
+            _object(
+                {
+                    "batches": _list(
+                        _object(
+                            {
+                                **{"events": _NUMBER, "bytes": _NUMBER, "seconds": _RATE, "committed": _TEXT},
+                                **{"closed_by": {"enum": list(Trigger)}, "operations": _map(_NUMBER)},
+                                "offsets": _list(
+                                    _object({"topic": _TEXT, "partition": _NUMBER, "next_offset": _NUMBER})
+                                ),
+                            },
+                            {"source_time": _TEXT},
+                        )
+                    ),
+                    "operations": _map(_NUMBER),
+                    "schema_changes": _list(
+                        _object(
+                            {"at": _TEXT, "change": {"enum": ["created", "added", "removed", "retyped"]}},
+                            {"column": _TEXT, "type": _TEXT, "earlier_type": _TEXT},
+                        )
+                    ),
+                },
+                {
+                    "watermark": _TEXT,
+                    "columns": _list(_object({"name": _TEXT, "type": _TEXT})),
+                    "files": _object(
+                        dict.fromkeys(("data_files", "delete_files", "bytes", "rows", "deleted_rows"), _NUMBER)
+                    ),
+                    "last_compaction": _TEXT,
+                    "reselect": _object(
+                        {
+                            **dict.fromkeys(("cells", "cache_requests", "queries"), _map(_NUMBER)),
+                            **{"rows_requested": _NUMBER, "rows_not_found": _NUMBER},
+                        }
+                    ),
+                },
+            ),
+        ]
+    },
     "TaskFlow": _object(
         {
             **{"task": _NUMBER, "worker_id": _TEXT, "lag_records": _NUMBER},
@@ -438,7 +481,10 @@ OPERATIONS: Mapping[str, RestOperation] = {
         {200: ("Tables", _list(_ref("TableReport")))},
     ),
     "get /connectors/{name}/tables/{table}": RestOperation(
-        Tag.TABLES, "State, freshness and waiting changes of a table", {200: ("Table", _ref("TableReport"))}
+        Tag.TABLES,
+        "State, freshness and waiting changes of a table, its files and columns; and what happened since the task "
+        "started: the last batches, operations, reselect, changes of columns",
+        {200: ("Table", _ref("TableDetails"))},
     ),
     "get /connectors/{name}/tables/{table}/queries": RestOperation(
         Tag.TABLES,

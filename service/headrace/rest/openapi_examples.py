@@ -50,6 +50,31 @@ _TABLE: Json = {
         "estimated_end": "2026-11-21T08:09:42Z",
     },
 }
+_OPERATIONS: Json = {"creates": 400, "updates": 1_350, "deletes": 50, "truncates": 0, "snapshot_reads": 0}
+_DETAILS: Json = {
+    **_TABLE,
+    "batches": [
+        {
+            **_TABLE["last_batch"],
+            "closed_by": "age",
+            "operations": _OPERATIONS,
+            "offsets": [{"topic": "shop.public.orders", "partition": 0, "next_offset": 4_711}],
+        }
+    ],
+    "operations": _OPERATIONS,
+    "watermark": "2026-11-21T08:07:02Z",
+    "columns": [{"name": "id", "type": "BIGINT"}, {"name": "note", "type": "STRING"}],
+    "schema_changes": [{"at": "2026-11-21T08:06:40Z", "change": "added", "column": "note", "type": "STRING"}],
+    "files": {"data_files": 12, "delete_files": 3, "bytes": 48_210_433, "rows": 1_204_000, "deleted_rows": 8_100},
+    "last_compaction": "2026-11-21T08:06:50Z",
+    "reselect": {
+        "cells": {"cache": 120, "fold": 30, "source": 41},
+        "cache_requests": {"hit": 120, "miss": 41},
+        "queries": {"ok": 3},
+        "rows_requested": 41,
+        "rows_not_found": 0,
+    },
+}
 _FLOW: Json = {
     "task": 0,
     "worker_id": _WORKER,
@@ -300,7 +325,6 @@ ANSWERS: Mapping[str, Mapping[int, Any]] = {
     "get /connectors/{name}/tasks/{task}/status": {200: _TASK},
     "get /tables": {200: [{"connector": "shop", **_TABLE}]},
     "get /connectors/{name}/tables": {200: [_TABLE]},
-    "get /connectors/{name}/tables/{table}": {200: _TABLE},
     "post /connectors/{name}/tables/{table}/resnapshot": {202: {**_RESNAPSHOT, "state": "WAITING"}},
     "get /connectors/{name}/tables/{table}/resnapshot": {
         200: {
@@ -318,6 +342,7 @@ ANSWERS: Mapping[str, Mapping[int, Any]] = {
     "delete /connectors/{name}/tables/{table}/resnapshot": {
         202: {**_RESNAPSHOT, "state": "READING", "updated": "2026-07-01T10:01:00Z", "step": "is being cancelled"}
     },
+    "get /connectors/{name}/tables/{table}": {200: _DETAILS},
     "get /connectors/{name}/stages": {200: [_FLOW]},
     "get /connectors/{name}/tables/{table}/queries": {
         200: [

@@ -80,7 +80,7 @@ class Forwarder:
         return await self._send("GET", worker, f"{path}?{FORWARD}=false", {"accept": _JSON, **headers}, b"")
 
     async def collect(self, request: Request, path: str, workers: Collection[str]) -> list[dict[str, Any]]:
-        """Return the lists that other workers answer as one, an empty one to a request of another worker.
+        """Return the lists or objects that other workers answer as one list, an empty one to another worker's request.
 
         A worker that does not know the resource has nothing. Raises RestError 409 if a worker does not answer.
         """
@@ -91,7 +91,8 @@ class Forwarder:
         documents: list[dict[str, Any]] = []
         for answer in await asyncio.gather(*(self.get(request, worker, path) for worker in workers)):
             if answer.status == HTTPStatus.OK:
-                documents += json.loads(answer.body)
+                document = json.loads(answer.body)
+                documents += document if isinstance(document, list) else [document]
         return documents
 
     async def _send(

@@ -27,10 +27,7 @@ def router(herder: Herder, tables: ClusterTables, forwarder: Forwarder) -> APIRo
 
     @routes.get("/connectors/{name}/tables/{table}")
     async def get_table(name: str, table: str, request: Request) -> Response:
-        for document in await tables.of(name, request):
-            if document["table"] == table:
-                return JSONResponse(document)
-        raise unknown_table(name, table)
+        return JSONResponse(await tables.one(name, table, request))
 
     @routes.put("/connectors/{name}/tables/{table}/pause")
     async def pause_table(name: str, table: str, request: Request) -> Response:

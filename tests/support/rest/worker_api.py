@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+import pyarrow as pa
 from fastapi import FastAPI
 from support.fix_asyncio import eventually
 from support.rest.asgi import Answer, request
@@ -16,9 +18,12 @@ from support.rest.stand_in import StandInTasks, dead_letters_of, health_of, resn
 from headrace.config import WorkerConfig
 from headrace.core.connect.lifecycle import TableState
 from headrace.core.connect.status import TableReport, TableStatus
+from headrace.core.connect.table_activity import LastBatch, ReselectUse, TableActivity
 from headrace.core.model.errors import Retriable
+from headrace.core.model.events import Operation
+from headrace.core.model.table_files import TableFiles
 from headrace.core.reselect.options import DatabaseOptions, ReselectOptions
-from headrace.ports import EngineStatus, OpenRowSource, RowSource
+from headrace.ports import EngineStatus, OpenRowSource, RowSource, TopicPartition
 from headrace.rest.app import WorkerParts, create_app
 from headrace.rest.server import Endpoint, RestServer, bind
 from headrace.runtime.doctor import Doctor
@@ -155,6 +160,21 @@ async def leader_and_follower(host: str, **options: str) -> AsyncIterator[tuple[
 def table_report(table: str, state: TableState = TableState.RUNNING) -> TableReport:
     """A table without a last batch or error."""
     return TableReport(table, state, [f"shop.{table}"], 0, 0, None, None, None, None)
+
+
+def detailed_table(table: str, text: str = "note") -> TableReport:
+    """A table with all details; ``text`` is the name of a column and of a topic."""
+    operations = {Operation.CREATE: 1, Operation.UPDATE: 3}
+    batch = LastBatch(4, 2048, 0.25, 1_700_000_001.0, None, "rows", {TopicPartition(text, 3): 4711}, operations)
+    activity = TableActivity()
+    for column_type in (pa.int32(), pa.int64()):
+        activity.on_columns(pa.schema([("id", column_type), (text, pa.string())]), 1_700_000_000.0)
+    activity.on_columns(pa.schema([("id", pa.int64())]), 1_700_000_002.0)
+    activity.on_columns(pa.schema([("id", pa.int64()), (text, pa.string())]), 1_700_000_003.0)
+    activity.on_batch(batch, 1_700_000_000_000_000)
+    use = ReselectUse({"cache": 3, "source": 1}, {"hit": 3, "miss": 1, "bypassed": 9}, {"ok": 2, "timeout": 1}, 5, 1)
+    details = activity.details(TableFiles(12, 3, 48_210_433, 1_000, 250), 1_700_000_000.0, use)
+    return replace(table_report(table), last_batch=batch, details=details)
 
 
 def failed_table(table: str) -> TableStatus:

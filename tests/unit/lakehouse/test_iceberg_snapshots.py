@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headrace_connectors.lakehouse.iceberg_table import Snapshot
+from headrace.core.model.table_files import TableFiles
+from headrace_connectors.lakehouse.iceberg_table import Snapshot, files_of
 
 
 @pytest.mark.parametrize(
@@ -20,3 +21,17 @@ from headrace_connectors.lakehouse.iceberg_table import Snapshot
 def test_the_first_snapshot_is_known_without_its_parent(parent: int | None, sequence: int, first: bool) -> None:
     """Nessie shows no parent. Two writers that both found the table empty would not notice each other."""
     assert Snapshot(8, parent, sequence, {}).is_first is first
+
+
+def test_the_files_of_a_table_are_the_totals_of_a_snapshot() -> None:
+    """Totals that are zero may be missing. A summary without totals says nothing."""
+    summary = {
+        "total-data-files": "12",
+        "total-delete-files": "3",
+        "total-files-size": "48000",
+        "total-records": "1000",
+        "total-position-deletes": "250",
+    }
+    assert files_of(summary) == TableFiles(12, 3, 48_000, 1_000, 250)
+    assert files_of({"total-data-files": "1", "total-records": "5"}) == TableFiles(1, 0, 0, 5, 0)
+    assert files_of({"operation": "append"}) is None

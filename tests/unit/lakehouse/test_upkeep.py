@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from headrace.config.engine import EngineSettings
+from headrace.core.model.table_files import TableFiles
 from headrace.core.tables.table_layout import Maintenance
 from headrace.ports import MergeCounts, TableOptions
 from headrace_connectors.lakehouse.compaction_plan import RATIO, HourlyBytes, WriteBudget
@@ -39,6 +40,11 @@ class RecordedFormat(IcebergFormat):
         self.steps: list[str] = []
         self.budgets: list[float] = []
         self.error: Exception | None = None
+        self.after_compaction: TableFiles | None = None
+
+    def files(self, session: Any, path: TablePath) -> TableFiles | None:
+        """Return the files that a compaction leaves."""
+        return self.after_compaction
 
     def compact(self, session: Any, path: TablePath, budget: float, commit_alone: Any) -> int:
         """Record the budget."""
@@ -124,11 +130,26 @@ def test_a_table_with_few_files_is_not_listed(lake: RecordedFormat) -> None:
     """A compaction is considered when the newest commit reports enough files."""
     upkeep = upkeep_of(lake)
     for files in (1, COMMITS_UNTIL_COMPACTION - 1):
-        upkeep.count_commit(replace(COMMIT, files=files))
+        upkeep.count_commit(replace(COMMIT, files=TableFiles(files, 0, 0, 0, 0)))
         upkeep.run(9 * DAY, 7 * DAY)
     assert "compact item" not in lake.steps
-    upkeep.count_commit(replace(COMMIT, files=COMMITS_UNTIL_COMPACTION))
+    upkeep.count_commit(replace(COMMIT, files=TableFiles(COMMITS_UNTIL_COMPACTION - 1, 1, 0, 0, 0)))
     assert ran(upkeep, lake, 9 * DAY) == ["compact item"]
+
+
+def test_the_report_has_the_files_after_the_last_commit_or_compaction(lake: RecordedFormat) -> None:
+    """A change that made no commit says nothing of them."""
+    upkeep, large, small = upkeep_of(lake), TableFiles(12, 3, 900, 100, 10), TableFiles(1, 0, 90, 90, 0)
+    assert (upkeep.report.files, upkeep.report.compacted) == (None, None)
+    upkeep.count_commit(replace(COMMIT, files=large))
+    upkeep.count_commit(replace(COMMIT, made=False))
+    assert (upkeep.report.files, upkeep.report.compacted) == (large, None)
+    lake.after_compaction = small
+    upkeep.run(9 * DAY, 7 * DAY)
+    assert (upkeep.report.files, upkeep.report.compacted) == (small, 9 * DAY)
+    upkeep.count_commit(replace(COMMIT, files=replace(small, data=2)))
+    upkeep.run(9 * DAY + MINUTE, 7 * DAY)
+    assert (upkeep.report.files, upkeep.report.compacted) == (replace(small, data=2), 9 * DAY)
 
 
 def test_another_service_may_maintain_the_table(lake: RecordedFormat) -> None:

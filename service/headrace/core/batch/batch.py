@@ -10,7 +10,7 @@ from enum import StrEnum
 import numpy as np
 
 from headrace.core.batch.offsets import Origin
-from headrace.core.model.events import Changes, Content, Operation, TopicPartition
+from headrace.core.model.events import Changes, Content, Operation, TopicPartition, Truncate
 
 
 class Trigger(StrEnum):
@@ -90,10 +90,14 @@ def late_events(batch: Batch, target: float, waited: float, now: int) -> int:
     return int(late.sum()) if len(late) == len(content) else len(content) * int(late.any())
 
 
-def snapshot_reads(batch: Batch) -> int:
-    """Return how many events of a batch are rows of a snapshot."""
-    content = batch.content
-    return int((content.operation == Operation.READ).sum()) if isinstance(content, Changes) else 0
+def operations(content: Content) -> Mapping[Operation, int]:
+    """Return the number of events by operation; none for content whose events have no operation."""
+    if isinstance(content, Truncate):
+        return {Operation.TRUNCATE: 1}
+    if not isinstance(content, Changes):
+        return {}
+    counts = np.bincount(content.operation)
+    return {Operation(number): int(counts[number]) for number in np.flatnonzero(counts).tolist()}
 
 
 @dataclass(frozen=True, slots=True)

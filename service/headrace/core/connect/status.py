@@ -14,6 +14,7 @@ from urllib.parse import quote, unquote
 
 from headrace.core.connect.lifecycle import State, TableState
 from headrace.core.connect.resnapshots import ResnapshotProgress, progress_document, resnapshot_progress
+from headrace.core.connect.table_activity import LastBatch, TableDetails
 from headrace.core.connect.table_load import LoadProgress
 from headrace.core.model.instants import iso_text
 from headrace.core.model.notes import Notes
@@ -39,21 +40,6 @@ class TableStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class LastBatch:
-    """The last batch of a table that became durable. ``seconds`` is what its write took.
-
-    ``committed`` is the time of its commit, ``source_time`` that of its newest change at the source, None if unknown;
-    both in seconds since the epoch.
-    """
-
-    events: int
-    bytes: int
-    seconds: float
-    committed: float
-    source_time: float | None
-
-
-@dataclass(frozen=True, slots=True)
 class TableReport:
     """A task's report on one of its tables.
 
@@ -61,6 +47,7 @@ class TableReport:
     ``oldest_source_time`` when it was committed at the source, in seconds since the epoch. ``last_error`` stays after
     the table runs again. ``freshness_target`` is in seconds, None for a table without changes. ``load`` is the last one
     of this run of the task, None if no snapshot has sent rows. ``verification`` is None without ``verify.interval.ms``.
+    ``details`` are for the report on this table alone, None for a table without changes in this run of the task.
     """
 
     table: str
@@ -75,6 +62,12 @@ class TableReport:
     freshness_target: float | None = None
     load: LoadProgress | None = None
     verification: VerificationReport | None = None
+    details: TableDetails | None = None
+
+    def complete_document(self, task: int, now: float, waits_for: str | None = None) -> Mapping[str, Any]:
+        """Return ``document`` with the details."""
+        details = TableDetails() if self.details is None else self.details
+        return {**self.document(task, now, waits_for), **details.document()}
 
     def document(self, task: int, now: float, waits_for: str | None = None) -> Mapping[str, Any]:
         """Return the report as JSON. ``waits_for`` is what the task waits for before it writes changes that wait.
@@ -98,14 +91,7 @@ class TableReport:
         if waits_for is not None and self.waiting_events:
             answer["waits_for"] = waits_for
         if self.last_batch is not None:
-            batch = self.last_batch
-            answer["last_batch"] = {
-                "events": batch.events,
-                "bytes": batch.bytes,
-                "seconds": round(batch.seconds, 3),
-                "committed": iso_text(batch.committed),
-                **({} if batch.source_time is None else {"source_time": iso_text(batch.source_time)}),
-            }
+            answer["last_batch"] = self.last_batch.document()
         if self.load is not None:
             answer["load"] = _load_document(self.load)
         if self.verification is not None:

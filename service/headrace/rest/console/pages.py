@@ -220,10 +220,8 @@ class Console:
     def _table(self, routes: APIRouter) -> None:
         async def look(request: Request) -> Parts:
             name, table = request.path_params["name"], request.path_params["table"]
-            for document in await self._documents.tables.of(name, request):
-                if document["table"] == table:
-                    return {"table": document, "resnapshot": self._resnapshot(name, table)}
-            raise RestError(f"Connector {name} has no table {table} at present", 404)
+            document = await self._documents.tables.one(name, table, request)
+            return {"table": document, "resnapshot": self._resnapshot(name, table), **views.table(document)}
 
         self._renderer.add_events(routes, "/connectors/{name}/tables/{table}", look)
 

@@ -62,6 +62,7 @@ class Renderer:
         self._templates.filters["age"] = views.age
         self._templates.filters["moment"] = views.moment
         self._templates.filters["phrase"] = views.phrase
+        self._templates.filters["size"] = views.size
         self._templates.globals["version"] = __version__
 
     def add_events(self, routes: APIRouter, path: str, look: Look) -> None:

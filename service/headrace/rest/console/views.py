@@ -139,6 +139,86 @@ def timeline(events: Sequence[Json], connector: str | None) -> Json:
     return {"events": shown, "more": len(events) > MOST_SHOWN, "resource": resource}
 
 
+_CLOSED_BY = {
+    "rows": "full: batch.max.records",
+    "bytes": "full: batch.max.bytes",
+    "age": "age: batch.linger.ms, freshness.target.ms",
+    "barrier": "a truncate or a new column",
+    "flush": "memory, or a pause",
+}
+"""The values of the label ``trigger`` of ``headrace_batches_total``, in words."""
+_RESOLVED_BY = {
+    "fold": "by other changes of the batch",
+    "cache": "by the column cache",
+    "source": "by the source database",
+    "target": "by the stored row",
+    "carry": "by the row under the old key",
+    "unresolved": "by nothing",
+    "unreadable": "by nothing: the column cannot hold the value",
+}
+"""The values of the label ``step`` of ``reselect_resolved_total``, in words."""
+
+
+def table(document: Json) -> dict[str, Json]:
+    """Return the parts of a table's page beside its state, by their names: batches, lake and columns.
+
+    They are parts of their own because they change seldom. A worker of an earlier release sends no details.
+    """
+    operations = document.get("operations", {})
+    events = sum(operations.values())
+    reselect = document.get("reselect")
+    return {
+        "batches": {
+            "batches": [
+                {
+                    **batch,
+                    "closed_by": _CLOSED_BY.get(batch["closed_by"], batch["closed_by"]),
+                    "operations": [(_words(name), count) for name, count in batch["operations"].items() if count],
+                }
+                for batch in document.get("batches", ())
+            ],
+            "operations": [
+                (_words(name), count, round(100 * count / events)) for name, count in operations.items() if count
+            ],
+            "events": events,
+            "reselect": None if reselect is None else _reselect(reselect),
+        },
+        "lake": {
+            "files": document.get("files"),
+            "last_compaction": document.get("last_compaction"),
+            "watermark": document.get("watermark"),
+        },
+        "columns": {"columns": document.get("columns"), "changes": document.get("schema_changes", ())},
+    }
+
+
+def _reselect(use: Json) -> Json:
+    """Return the use of reselect with the shares of the cache: of the lookups that it was asked for."""
+    lookups = sum(count for result, count in use["cache_requests"].items() if result != "bypassed")
+    return {
+        **use,
+        "selects": sum(use["queries"].values()),
+        "failed": sum(count for result, count in use["queries"].items() if result not in ("ok", "not_found")),
+        "lookups": lookups,
+        "hits": use["cache_requests"].get("hit", 0),
+        "cells": [(_RESOLVED_BY.get(step, step), count) for step, count in use["cells"].items() if count],
+    }
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def size(number: int) -> str:
+    """Return a number of bytes with two or three digits and its unit."""
+    value, unit = float(number), "bytes"
+    for unit in ("bytes", "KiB", "MiB", "GiB", "TiB"):
+        if value < 1000 or unit == "TiB":
+            break
+        value /= 1024
+    return f"{number:,} bytes" if unit == "bytes" else f"{value:,.{1 if value < 10 else 0}f} {unit}"
+
+
 _STEPS: Mapping[str, Sequence[str]] = {
     "Decode": ("decode",),
     "Reselect": ("reselect",),

@@ -110,6 +110,13 @@ TABLE_FILES = TABLES.gauge(
     "files",
     "Above 200 for hours: upkeep does not run, or its budget is too small.",
 )
+TABLE_BYTES = TABLES.gauge(
+    "headrace_table_bytes",
+    "Size of the data files and delete files of a table's newest snapshot",
+    _TABLE,
+    "bytes",
+    "Without the files of older snapshots, which are kept for a while.",
+)
 TABLE_DELETED = TABLES.gauge(
     "headrace_table_deleted_ratio",
     "Share of the rows in the files that deletes hide from readers",

@@ -17,6 +17,7 @@ from headrace.core.batch.batch import Unwritten
 from headrace.core.connect.lifecycle import NOT_READ, TableState
 from headrace.core.connect.table_load import LoadProgress
 from headrace.core.model.proof import VerificationReport
+from headrace.core.model.table_files import TableFiles
 from headrace.ports import ReplicationSlot, TopicPartition, UpkeepReport
 from headrace.runtime.metrics import declarations as declared
 from headrace.runtime.metrics.declaration import Declaration
@@ -62,8 +63,7 @@ class TableProgress:
     freshness: float | None = None
     target: float | None = None
     unwritten: Unwritten | None = None
-    files: int | None = None
-    deleted_share: float | None = None
+    files: TableFiles | None = None
     load: LoadProgress | None = None
 
     def behind(self, since: float, now: float) -> float | None:
@@ -116,8 +116,6 @@ class TaskProgress:
         progress = self.tables.setdefault(table, TableProgress())
         if report.files is not None:
             progress.files = report.files
-        if report.deleted_share is not None:
-            progress.deleted_share = report.deleted_share
 
     def refresh(self) -> None:
         """Set the oldest events of each table that are not durable now, its target and its load."""
@@ -192,8 +190,9 @@ class ProgressCollector(Collector):
             lambda table: 0.0 if table.unwritten is None else max(clock - table.unwritten.since, 0.0),
             of_unread=False,
         )
-        yield self._of_tables(tasks, declared.TABLE_FILES, lambda table: table.files)
-        yield self._of_tables(tasks, declared.TABLE_DELETED, lambda table: table.deleted_share)
+        yield self._of_files(tasks, declared.TABLE_FILES, lambda files: files.count)
+        yield self._of_files(tasks, declared.TABLE_BYTES, lambda files: files.size)
+        yield self._of_files(tasks, declared.TABLE_DELETED, lambda files: files.deleted_share)
         yield self._of_tables(
             tasks,
             declared.LOAD_ROWS,
@@ -263,6 +262,10 @@ class ProgressCollector(Collector):
                     yield (*task, topic, str(partition.partition)), records
             if is_shared:
                 yield (*task, SHARED, SHARED), shared
+
+    def _of_files(self, tasks: _Tasks, gauge: Declaration, value: Callable[[TableFiles], float]) -> Metric:
+        """Return a gauge of the tables whose files are known."""
+        return self._of_tables(tasks, gauge, lambda table: None if table.files is None else value(table.files))
 
     def _of_tables(
         self,

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.core.connect.table_activity import ReselectUse
 from headrace.core.model.actions import Actions
 from headrace.core.model.catalog import CatalogTable
 from headrace.core.model.errors import ConfigError, Fatal, HeadraceError, Retriable
@@ -38,6 +39,7 @@ from headrace.core.reselect.unresolved import (
 )
 from headrace.ports import ReplicationSlot, RowSource
 from headrace.runtime.pipeline.column_cache_service import ColumnCacheService
+from headrace.runtime.pipeline.reselect_totals import ReselectTotals
 from headrace.runtime.pipeline.source_database import NoMetrics, ReselectMetrics, SourceCatalog, SourceReader
 
 log = logging.getLogger(__name__)
@@ -63,7 +65,7 @@ class Reselect:
         rows: RowStore | None = None,
     ) -> None:
         self._options = options
-        self._metrics = metrics or NoMetrics()
+        self._metrics = ReselectTotals(metrics or NoMetrics())
         self._source = None if source is None else SourceReader(source, options, self._metrics, clock)
         self._may_cache = may_cache
         self._placeholder = Placeholder(options.unavailable_value_placeholder)
@@ -112,6 +114,10 @@ class Reselect:
         names = {column.name for column in catalog.columns if column.generated}
         schema = self.catalog.schema(table) if names else None
         return [] if schema is None else [member for member in schema.fields if member.name in names]
+
+    def use_of(self, tables: Collection[TableId]) -> ReselectUse | None:
+        """Return what was done for these source tables in this run, None if there was nothing to do."""
+        return self._metrics.use_of(tables)
 
     def count_folded(self, changes: Changes, actions: Actions) -> None:
         """Count the cells that other events of the batch have decided."""

@@ -229,7 +229,7 @@ class Assignment:
                             for origin in batch.origins:
                                 origin.missing -= 1
                             await self.commit()
-                            await task.upkeep.run(batch)
+                            await task.upkeep.run(batch, lane.table)
                         case TableFailed(error):
                             self.throttle()
                             if task.tables.failed_topics >= self.partitions.keys():

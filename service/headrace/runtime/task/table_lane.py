@@ -18,15 +18,18 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
 
-from headrace.core.batch.batch import Batch, Unwritten, Watermarks, late_events, snapshot_reads
+import pyarrow as pa
+
+from headrace.core.batch.batch import Batch, Unwritten, Watermarks, late_events, operations
 from headrace.core.batch.event_pairs import TooLarge, divide
 from headrace.core.batch.offsets import Origin
 from headrace.core.batch.table_queue import FAR_BEHIND, Backlog, TableQueue
 from headrace.core.connect.lifecycle import TableEvent, TableState
-from headrace.core.connect.status import LastBatch, TableReport
+from headrace.core.connect.status import TableReport
+from headrace.core.connect.table_activity import LastBatch
 from headrace.core.merge.history import next_offsets
 from headrace.core.model.errors import DamagedFile, EngineFailed, EngineOutOfMemory, Fenced, TableDamaged, remedy
-from headrace.core.model.events import Changes, Content
+from headrace.core.model.events import Changes, Content, Operation
 from headrace.core.reselect.unresolved import OmittedChange
 from headrace.ports import Agent, Commit, Messages
 from headrace.runtime.pipeline.table_pipeline import TablePipeline
@@ -283,12 +286,14 @@ class TableLane:
         required, topic_ids = written.required(label), task.feed.topic_ids()
         recreate = task.tables.recreates(name)
 
-        def check() -> None:
+        def check() -> pa.Schema | None:
             lake.begin_batch()
             written.check(label, lake, required, recreate=recreate)
             task.ownership.register(label, lake, batch.content, topic_ids)
+            return lake.schema()
 
-        await in_thread(check)
+        activity = self.table.activity
+        activity.on_columns(await in_thread(check), time.time())
         # The commit contains all offsets that the table is known to contain: earlier commits may be expired.
         reached = {**written.required(label), **batch.offsets}
         commit = Commit(batch.id, self._connector, group, reached, self._context.watermarks.advance(batch))
@@ -332,25 +337,30 @@ class TableLane:
             topic, note = notes.pop(0)
             log.warning("%s: %s: %s", self._connector, note.subject(topic), note.text)
             task.observer.on_note(note.text, note.subject(topic))
-        if group and (offset_notes := written.written(label, await in_thread(lake.reached, group))):
+        stored_offsets, columns = await in_thread(lambda: (lake.reached(group) if group else None, lake.schema()))
+        activity.on_columns(columns, time.time())
+        if group and (offset_notes := written.written(label, stored_offsets)):
             task.feed.note(offset_notes)
-        return self._on_durable(batch, omitted, time.monotonic() - started)
+        return self._on_durable(batch, commit.watermark, omitted, time.monotonic() - started)
 
-    def _on_durable(self, batch: Batch, omitted: Sequence[OmittedChange], seconds: float) -> Result:
+    def _on_durable(self, batch: Batch, watermark: int, omitted: Sequence[OmittedChange], seconds: float) -> Result:
         self._task.observer.on_batch_durable(batch, seconds, time.time())
         self._count_late_events(batch)
         self._succeed()
         self._batch = None
         self._queue.complete(batch)
-        events = len(batch.content)
-        if self.table.last_batch is None:
+        events, of_batch = len(batch.content), operations(batch.content)
+        if self.table.activity.last_batch is None:
             log.info(
                 "%s: table %s: the first batch of this run is committed: %d event(s), written in %.1f s",
                 *(self._connector, self.table.name, events, seconds),
             )
         newest, now = batch.content.newest_source_time / 1_000_000 or None, time.time()
-        self.table.last_batch = LastBatch(events, batch.size, seconds, now, newest)
-        self.table.load.on_batch(snapshot_reads(batch), events, now - (time.monotonic() - batch.opened_at), now)
+        last_batch = LastBatch(events, batch.size, seconds, now, newest, batch.trigger, batch.offsets, of_batch)
+        self.table.activity.on_batch(last_batch, watermark)
+        self.table.sources.add(batch.content.table)
+        opened = now - (time.monotonic() - batch.opened_at)
+        self.table.load.on_batch(of_batch.get(Operation.READ, 0), events, opened, now)
         return BatchDurable(batch, omitted)
 
     def _count_late_events(self, batch: Batch) -> None:
@@ -468,6 +478,8 @@ class TableLane:
         """Return a report on the table."""
         oldest, to_epoch = self._queue.oldest_unwritten, time.time() - time.monotonic()
         in_batch = len(self._batch.content) if self._batch is not None else 0
+        upkeep, reselect = self.table.upkeep, self._task.reselect.use_of(self.table.sources)
+        compacted = None if upkeep.compacted is None else upkeep.compacted / 1_000_000
         return replace(
             self.table.report(),
             waiting_events=self.waiting_events + in_batch,
@@ -475,4 +487,5 @@ class TableLane:
             oldest=None if oldest is None else oldest.since + to_epoch,
             freshness_target=self._target,
             oldest_source_time=None if oldest is None or not oldest.source_time else oldest.source_time / 1_000_000,
+            details=self.table.activity.details(upkeep.files, compacted, reselect),
         )

@@ -9,9 +9,10 @@ from concurrent.futures import Executor
 
 from headrace.core.batch.batch import Batch
 from headrace.core.tables.table_layout import Maintenance
-from headrace.ports import TableWriter
+from headrace.ports import TableWriter, UpkeepReport
 from headrace.runtime.observation import Observer
 from headrace.runtime.pipeline.pipelines import Pipelines
+from headrace.runtime.task.task_tables import TaskTable
 from headrace.runtime.threads import run_in
 from headrace.runtime.trace import summary
 
@@ -32,11 +33,10 @@ class TableUpkeep:
         self._running: dict[str, asyncio.Task[None]] = {}
         self._noted: set[tuple[str, str]] = set()
 
-    async def run(self, batch: Batch) -> None:
+    async def run(self, batch: Batch, table: TaskTable) -> None:
         """Begin what is due for the table of a durable batch; with ``inline``, wait for its end."""
         _, lake, pipeline = self._pipelines.open_table(batch)  # open already: the batch was written with it
-        report = lake.upkeep()
-        self._observer.on_upkeep(batch.table, report)
+        report = self._report(table, lake)
         for note in report.notes:
             if (batch.table, note) not in self._noted:
                 self._noted.add((batch.table, note))
@@ -44,19 +44,25 @@ class TableUpkeep:
                 self._observer.on_note(note, batch.table)
         if batch.table in self._running or not pipeline.maintenance_due():
             return
-        upkeep = asyncio.create_task(self._maintain(batch.table, lake, pipeline.maintain))
+        upkeep = asyncio.create_task(self._maintain(table, lake, pipeline.maintain))
         self._running[batch.table] = upkeep
         upkeep.add_done_callback(lambda _: self._running.pop(batch.table, None))
         if self._inline:
             await upkeep
 
-    async def _maintain(self, table: str, lake: TableWriter, maintain: Callable[[], None]) -> None:
+    def _report(self, table: TaskTable, lake: TableWriter) -> UpkeepReport:
+        table.upkeep = report = lake.upkeep()
+        self._observer.on_upkeep(table.name, report)
+        return report
+
+    async def _maintain(self, table: TaskTable, lake: TableWriter, maintain: Callable[[], None]) -> None:
         try:
             await run_in(self._executor, maintain)
-            self._observer.on_upkeep(table, lake.upkeep())
+            self._report(table, lake)
         except Exception as error:
             # Whatever it is: the table's writes meet it as well if it concerns them, and report it with the way out.
-            log.warning("%s: upkeep of table %s failed and is tried again: %s", self._connector, table, summary(error))
+            text = summary(error)
+            log.warning("%s: upkeep of table %s failed and is tried again: %s", self._connector, table.name, text)
 
     async def stop(self) -> None:
         """Cancel upkeep that runs: its commit is safe beside any other writer."""

@@ -17,9 +17,11 @@ from dataclasses import replace
 from headrace.core.batch.commit_scheduler import CommitPace
 from headrace.core.connect.lifecycle import LAKE_TABLE, TableEvent, TableState, next_state
 from headrace.core.connect.paused_tables import PausedTable, PausedTables, topics_of
-from headrace.core.connect.status import LastBatch, TableReport, TableStatus, report_of
+from headrace.core.connect.status import TableReport, TableStatus, report_of
+from headrace.core.connect.table_activity import TableActivity
 from headrace.core.connect.table_load import LoadProgress, TableLoad
-from headrace.ports import Feed, TopicPartition
+from headrace.core.model.events import TableId
+from headrace.ports import Feed, TopicPartition, UpkeepReport
 from headrace.runtime.observation import Observer
 from headrace.runtime.trace import render
 
@@ -36,8 +38,9 @@ class TaskTable:
     """A table of a task. In an assignment, only its lane changes the state.
 
     ``turn`` is held during a write. If a rebalance did not wait for a write to end, the next assignment does. ``pace``
-    is what the table's commits have taken, ``load`` what a snapshot has sent. ``is_held``: a request has paused the
-    table, not its connector, so that no write may begin.
+    is what the table's commits have taken, ``load`` what a snapshot has sent, ``activity`` what was written, and
+    ``sources`` the source tables of it. ``upkeep`` is the last report on the files. ``is_held``: a request has paused
+    the table, not its connector, so that no write may begin.
     """
 
     def __init__(self, name: str, on_change: Callable[[], None]) -> None:
@@ -46,11 +49,13 @@ class TaskTable:
         self.state = TableState.RUNNING
         self.status: TableStatus | None = None
         """State and error of a table that is retried or has failed, None of any other."""
-        self.last_batch: LastBatch | None = None
         self.last_error: TableStatus | None = None
         self.turn = asyncio.Lock()
         self.pace = CommitPace()
         self.load = TableLoad()
+        self.activity = TableActivity()
+        self.sources: set[TableId] = set()
+        self.upkeep = UpkeepReport()
         self.is_held = False
         self._on_change = on_change
 
@@ -76,7 +81,7 @@ class TaskTable:
 
     def report(self) -> TableReport:
         return TableReport(
-            self.name, self.state, sorted(self.topics), 0, 0, None, None, self.last_batch, self.last_error
+            self.name, self.state, sorted(self.topics), 0, 0, None, None, self.activity.last_batch, self.last_error
         )
 
 

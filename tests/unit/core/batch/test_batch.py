@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 from support.records.change_events import TABLE, changes, create, delete, read, tombstone, update, version
 
-from headrace.core.batch.batch import Batch, Trigger, Watermarks
-from headrace.core.model.events import Content, Truncate
+from headrace.core.batch.batch import Batch, Trigger, Watermarks, operations
+from headrace.core.model.absent_columns import ColumnDefaults
+from headrace.core.model.events import Content, Operation, Truncate
 
 
 def batch(content: Content, table: str = "items") -> Batch:
@@ -42,3 +43,17 @@ def test_times_of_reads_and_tombstones_do_not_count() -> None:
     watermarks = Watermarks(["t"])
     assert watermarks.advance(batch(changes(read(1, a=1), tombstone(2)))) == -1
     assert watermarks.advance(batch(changes(create(1, 1, a=1), read(2, a=1), tombstone(3)))) == 0
+
+
+def test_the_operations_of_a_batch_are_counted() -> None:
+    """A truncate is a batch of its own, and the defaults of new columns are no operation of the source."""
+    content = changes(create(1, 1), read(2), update(1, 2), update(2, 3), delete(1, 4), tombstone(1))
+    assert operations(content) == {
+        Operation.CREATE: 1,
+        Operation.READ: 1,
+        Operation.UPDATE: 2,
+        Operation.DELETE: 1,
+        Operation.TOMBSTONE: 1,
+    }
+    assert operations(Truncate(TABLE, version(5, 5))) == {Operation.TRUNCATE: 1}
+    assert operations(ColumnDefaults(TABLE, version(6, 6), ())) == {}

@@ -9,6 +9,7 @@ import pytest
 from headrace.core.batch.batch import Batch, Trigger
 from headrace.core.connect.lifecycle import State
 from headrace.core.model.events import RowVersion, TableId, Truncate
+from headrace.core.model.table_files import TableFiles
 from headrace.core.reselect.cache.rows import CacheUse
 from headrace.ports import Connections, TopicPartition, UpkeepReport
 from headrace.runtime.metrics.metrics import Metrics
@@ -51,12 +52,14 @@ def test_written_bytes_are_counted_by_what_wrote_them() -> None:
     """The counters go on when a table is opened again, whose reports then begin at 0."""
     metrics = Metrics()
     observer = metrics.task("shop", 0, lambda topic: None)
-    for report in (UpkeepReport(3, 0.25, 1000, 0), UpkeepReport(4, 0.5, 1500, 700), UpkeepReport(5, 0.1, 200, 0)):
+    files = TableFiles(3, 2, 4096, 100, 10)
+    for report in (UpkeepReport(None, 1000, 0), UpkeepReport(files, 1500, 700), UpkeepReport(None, 200, 0)):
         observer.on_upkeep("orders", report)
     labels = {"connector": "shop", "task": "0", "table": "orders"}
     assert _value(metrics, "headrace_table_written_bytes_total", **labels, by="merge") == 1700
     assert _value(metrics, "headrace_table_written_bytes_total", **labels, by="upkeep") == 700
     assert _value(metrics, "headrace_table_files", **labels) == 5
+    assert _value(metrics, "headrace_table_bytes", **labels) == 4096
     assert _value(metrics, "headrace_table_deleted_ratio", **labels) == 0.1
     observer.on_tables_left(["orders", "others"])
     assert _value(metrics, "headrace_table_files", **labels) is None

@@ -13,6 +13,7 @@ from headrace.core.batch.batch import Batch, Trigger, Unwritten
 from headrace.core.connect.lifecycle import State, TableState
 from headrace.core.connect.status import TableStatus
 from headrace.core.model.events import RowVersion, TableId, Truncate
+from headrace.core.model.table_files import TableFiles
 from headrace.ports import TopicPartition, UpkeepReport
 from headrace.runtime.metrics.metrics import Metrics, TaskMetrics
 from headrace.runtime.metrics.table_series import SHARED, TableSeries
@@ -66,7 +67,7 @@ class Scene:
                     pass
             with self.task.stage(f"shop.public.{table}", "decode"):
                 pass
-            self.task.on_upkeep(table, UpkeepReport(3, 0.1, 1000, 10))
+            self.task.on_upkeep(table, UpkeepReport(TableFiles(3, 0, 1000, 10, 1), 1000, 10))
             self.task.on_late_events(table, 1)
             reselects.query(_source(table), Query("ok", 5, 0.1, 0.0))
             for result in ("hit", "miss"):
@@ -110,7 +111,7 @@ def test_alerts_apply_to_tables_that_share_series() -> None:
     scene = Scene(1)
     for table, behind in (("a", 1.0), ("b", 5.0), ("c", 900.0)):
         scene.write(table, behind)
-        scene.task.on_upkeep(table, UpkeepReport(int(behind), behind / 1000, 0, 0))
+        scene.task.on_upkeep(table, UpkeepReport(TableFiles(int(behind), 0, 0, 1000, int(behind))))
     scene.task.watch_unwritten(lambda: {"b": Unwritten(scene.time.seconds - 40, 0)})
     assert scene.value("headrace_freshness_last_seconds", table=SHARED) == 900
     assert scene.value("headrace_oldest_unwritten_seconds", table=SHARED) == 40

@@ -284,6 +284,31 @@ async def test_nothing_is_written_between_the_request_and_the_rewind(
         await eventually(lambda: task.epoch == 2)
 
 
+async def test_the_details_of_a_table(harness: Harness, broken: FailingLakehouse) -> None:
+    """The last batches with their operations and offsets, and the columns with what has changed in this run."""
+    async with running(harness.task(isolated=True)) as task:
+        order(harness, 1)
+        await eventually(lambda: committed(harness, OTHER_FIRST) == 1)
+        row = {"id": 1, "name": "new", "note": "text"}
+        harness.broker.append(OTHER, change("u", row, 2, table="orders"), key({"id": 1}))
+        await eventually(lambda: committed(harness, OTHER_FIRST) == 2)
+        (orders,) = task.reports()
+        details = orders.details
+        assert details is not None
+        document = details.document()
+        assert [batch["operations"]["updates"] for batch in document["batches"]] == [1, 0]
+        assert document["batches"][1]["operations"]["creates"] == 1
+        place = {"topic": OTHER, "partition": 0}
+        assert document["batches"][0]["offsets"] == [{**place, "next_offset": 2}]
+        assert {batch["closed_by"] for batch in document["batches"]} == {"age"}
+        assert document["watermark"] == "2023-11-14T22:13:20Z"
+        assert [column["name"] for column in document["columns"]] == ["id", "name", "note"]
+        added, created = document["schema_changes"]
+        assert (added["change"], added["column"], added["type"]) == ("added", "note", "STRING")
+        assert created["change"] == "created"
+        assert "files" not in document, "a table in memory has none"
+
+
 async def test_the_report_of_a_table(harness: Harness, broken: FailingLakehouse) -> None:
     """A report has the waiting events, the last batch, and the last error, which stays when the table runs again."""
     broken.errors[ITEMS] = Fatal("items: the type changed")
