@@ -341,8 +341,8 @@ async def test_a_table_of_many_columns_is_sent_once(api: Api, monkeypatch: pytes
         if waiting == 1:
             path = "/ui/connectors/shop/tables/orders/events"
             received = asyncio.create_task(request(api.app, "GET", path, sent=sent))
-            await eventually(lambda: events() == ["table", "batches", "lake", "columns", "problem"])
-    await eventually(lambda: events()[5:] == ["table"])
+            await eventually(lambda: events() == ["table", "resnapshot", "batches", "lake", "columns", "problem"])
+    await eventually(lambda: events()[6:] == ["table"])
     await api.worker.stop()
     await asyncio.wait_for(received, 10)
 
