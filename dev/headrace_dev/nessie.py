@@ -87,6 +87,13 @@ class Nessie:
             return []
         return data_rows(StaticTable.from_metadata(found["metadata-location"], dict(self._store.reader_settings())))
 
+    def tables(self, namespace: str) -> Sequence[str]:
+        """The names of the tables of a namespace."""
+        answer = http.get(f"{self.url}/v1/{self._prefix}/namespaces/{namespace}/tables", timeout=60)
+        if answer.status_code == httpx.codes.NOT_FOUND:
+            return []
+        return [table["name"] for table in answer.raise_for_status().json()["identifiers"]]
+
     @property
     def _prefix(self) -> str:
         config = http.get(f"{self.url}/v1/config", timeout=30).raise_for_status().json()

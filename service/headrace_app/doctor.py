@@ -1,4 +1,7 @@
-"""``headrace doctor``: check the parts of a pipeline, and report what will go wrong."""
+"""``headrace doctor``: check the parts of a pipeline, and report what will go wrong.
+
+Tests: ``tests/unit/app/test_doctor_command.py``, ``tests/integration/test_doctor_debezium.py``.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +39,8 @@ examples:
 
 A running worker answers GET /connectors/shop/doctor with the same.
 
-exit status: 0 nothing found; 1 warnings; 2 errors, or the command could not work (usage, configuration); 3 something
-could not be checked, and nothing worse than a warning was found elsewhere
+exit status: 0 nothing found, or information only; 1 warnings; 2 errors, or the command could not work (usage,
+configuration); 3 something could not be checked, and nothing worse than a warning was found elsewhere
 """
 WARNINGS, ERRORS, NOT_CHECKED = 1, 2, 3
 
@@ -85,14 +88,20 @@ def doctor(
     if as_json:
         print(json.dumps(found.document(), indent=2), file=out)
     else:
-        for line in _lines(found):
+        for line in lines(found):
             print(line, file=out)
+    return exit_status(found)
+
+
+def exit_status(found: Diagnosis) -> int:
+    """Return the exit status that ``EPILOG`` documents."""
     if found.count(Severity.ERROR):
         return ERRORS
-    return NOT_CHECKED if found.not_checked else WARNINGS if found.findings else 0
+    return NOT_CHECKED if found.not_checked else WARNINGS if found.count(Severity.WARNING) else 0
 
 
-def _lines(found: Diagnosis) -> Iterator[str]:
+def lines(found: Diagnosis) -> Iterator[str]:
+    """Yield the diagnosis for a terminal."""
     for finding in found.findings:
         yield f"{finding.severity.name}: {finding.subject} [{finding.rule}]"
         yield f"  {finding.consequence}"
@@ -102,6 +111,8 @@ def _lines(found: Diagnosis) -> Iterator[str]:
     for reason in found.not_checked:
         yield f"not checked: {reason}"
     if found.findings:
-        yield f"errors: {found.count(Severity.ERROR)}, warnings: {found.count(Severity.WARNING)}"
+        counts = f"errors: {found.count(Severity.ERROR)}, warnings: {found.count(Severity.WARNING)}"
+        informations = found.count(Severity.INFORMATION)
+        yield f"{counts}, information: {informations}" if informations else counts
     else:
         yield "nothing found"

@@ -95,7 +95,7 @@ def test_another_format_version_than_configured_is_noted(iceberg: IcebergHarness
         notes.append(list(table.upkeep().notes))
     assert notes[0] == []
     assert [note.partition(":")[0] for note in notes[1]] == [
-        "the table has version 2 of Iceberg's format, not 3 as configured (table.format.version)"
+        "the table has version 2 of Iceberg's format, not 3 as configured (table.format.version, lake.readers)"
     ]
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any
@@ -63,6 +64,7 @@ class OracleServer:
         self.role = role
         self.version = version
         self.scn = 100
+        self.time = datetime(2026, 1, 2, 3, 4, 5, 678_901, tzinfo=UTC)
         self.oldest_scn = 0
         self.tables: dict[tuple[str, str], OracleTable] = {}
         self.failures: list[tuple[str, str]] = []
@@ -131,7 +133,7 @@ class OracleServer:
 
     def _dictionary(self, view: str) -> Sequence[Mapping[str, Any]]:
         if view == "DUAL":
-            return [{}]
+            return [{"SYSTIMESTAMP": f"{self.time:%Y-%m-%d %H:%M:%S.%f}000"}]
         if view == "V$DATABASE":
             return [{"CURRENT_SCN": Decimal(self.scn)}]
         visible = [table for table in self.tables.values() if table.may_select]

@@ -169,6 +169,9 @@ class _Select:
         assert column.quoted
         return row[alias][column.name]
 
+    def _now(self, node: exp.Systimestamp, row: Bindings) -> Any:
+        return row["DUAL"]["SYSTIMESTAMP"]
+
     def _function(self, node: exp.Anonymous, row: Bindings) -> Any:
         arguments = [self.value(each, row) for each in node.expressions]
         return _FUNCTIONS[node.name.upper()](*arguments)
@@ -185,6 +188,7 @@ _VALUES: Mapping[type[exp.Expression], Callable[[_Select, Any, Bindings], Any]] 
     exp.StrToTime: _Select._to_time,
     exp.Dot: _Select._method,
     exp.Anonymous: _Select._function,
+    exp.Systimestamp: _Select._now,
 }
 
 
@@ -266,6 +270,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "BITAND": _bitand,
     "NUMTOYMINTERVAL": _months_interval,
     "NUMTODSINTERVAL": _seconds_interval,
+    "SYS_EXTRACT_UTC": lambda text: text,
     "TO_TIMESTAMP_TZ": lambda text, form: text,
     "JSON_SERIALIZE": lambda value: None if value is None else json.dumps(value, separators=(",", ":")),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
@@ -10,6 +11,7 @@ from itertools import count
 import pytest
 from psycopg import sql
 
+from headrace.core.doctor.clocks import source_findings
 from headrace.core.doctor.findings import Finding, Severity, by_harm
 from headrace.core.model.events import TableId
 from headrace.core.reselect.options import DatabaseOptions, ReselectOptions
@@ -112,6 +114,19 @@ def rules(findings: list[Finding]) -> list[str]:
 def test_a_good_source_is_silent(server: Postgres, database: str, find: Callable[..., list[Finding]]) -> None:
     with read_slot(server, database):
         assert find() == []
+
+
+def test_the_clock_of_the_server(server: Postgres, database: str) -> None:
+    """It is this machine's; so the clock of the worker is changed."""
+    options = DatabaseOptions("127.0.0.1", server.port, "postgres", "", database)
+    source = PostgresRowSource(ReselectOptions(database=options))
+    try:
+        assert list(source_findings(source.clock(time.time))) == []
+        [finding] = source_findings(source.clock(lambda: time.time() + 90))
+        assert (finding.rule, finding.severity) == ("worker-clock-source", Severity.WARNING)
+        assert "90.0 s behind" in finding.evidence
+    finally:
+        source.close()
 
 
 def test_slots_for_the_metrics(server: Postgres, database: str) -> None:
@@ -245,30 +260,54 @@ def test_values_that_nothing_reads_again(server: Postgres, database: str, find: 
     assert find(source_reads="none") == []
 
 
-@pytest.mark.parametrize("with_primary", [True, False], ids=["with primary", "alone"])
-def test_a_standby_that_is_behind(
-    stack_postgres: Postgres, stack_standby: Postgres, unique: Callable[[str], str], with_primary: bool
-) -> None:
-    """Good as long as it has replayed what it got. Of a standby alone, slots and ``wal_level`` are not checked."""
+@pytest.fixture(params=[True, False], ids=["with primary", "alone"])
+def find_of_standby(
+    stack_postgres: Postgres, stack_standby: Postgres, unique: Callable[[str], str], request: pytest.FixtureRequest
+) -> Iterator[tuple[str, Callable[[], list[Finding]]]]:
+    """A database, and what returns the findings if reselect reads its standby.
+
+    Of a standby alone, slots and ``wal_level`` are not checked.
+    """
     name = unique("standby")
     stack_postgres.create_database(name)
     stack_postgres.execute(TABLES, name)
-    hosts = f"127.0.0.1:{stack_standby.port}" + (f",127.0.0.1:{stack_postgres.port}" if with_primary else "")
+    hosts = f"127.0.0.1:{stack_standby.port}" + (f",127.0.0.1:{stack_postgres.port}" if request.param else "")
     options = DatabaseOptions(hosts, 5432, "postgres", "", name)
     source = PostgresRowSource(ReselectOptions(database=options, read_from="replica", visibility_timeout_ms=1000))
-
-    def found() -> list[str]:
-        return rules(list(source.findings([TableId("shop", name, "public", "orders")])))
-
     wait_until(lambda: caught_up(stack_postgres, stack_standby), "standby that has replayed everything", 30)
+    yield name, lambda: list(source.findings([TableId("shop", name, "public", "orders")]))
+    source.close()
+
+
+def test_a_standby_that_is_behind(
+    stack_postgres: Postgres, stack_standby: Postgres, find_of_standby: tuple[str, Callable[[], list[Finding]]]
+) -> None:
+    """Good as long as it has replayed what it got."""
+    name, found = find_of_standby
     assert found() == []
     stack_standby.execute("SELECT pg_wal_replay_pause()")
     try:
         stack_postgres.execute("INSERT INTO orders SELECT g FROM generate_series(1, 100) g", name)
-        wait_until(lambda: found() == ["source-standby-behind"], "lag of more than a second", 30)
+        wait_until(lambda: rules(found()) == ["source-standby-behind"], "lag of more than a second", 30)
     finally:
         stack_standby.execute("SELECT pg_wal_replay_resume()")
-        source.close()
+
+
+@pytest.mark.parametrize("find_of_standby", [False], ids=["alone"], indirect=True)
+def test_a_standby_that_gets_no_log(
+    stack_standby: Postgres, find_of_standby: tuple[str, Callable[[], list[Finding]]]
+) -> None:
+    """It does not look behind, because it has replayed all that it got."""
+    _, found = find_of_standby
+    stack_standby.execute("ALTER SYSTEM SET primary_slot_name = 'nothing'")
+    stack_standby.execute("SELECT pg_reload_conf()")
+    try:
+        evidence = ["it receives no log from its primary"]
+        wait_until(lambda: [finding.evidence for finding in found()] == evidence, "standby without a log", 30)
+    finally:
+        stack_standby.execute("ALTER SYSTEM RESET primary_slot_name")
+        stack_standby.execute("SELECT pg_reload_conf()")
+    wait_until(lambda: found() == [], "standby that gets the log again", 60)
 
 
 def caught_up(primary: Postgres, standby: Postgres) -> bool:

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as ClientPartition
 
-from headrace.core.doctor import topics
+from headrace.core.doctor import clocks, topics
 from headrace.core.doctor.findings import Finding, Severity
 from headrace.ports import TopicPartition
 from headrace_connectors.kafka.group_offsets import KafkaGroupOffsets
@@ -116,6 +116,18 @@ def test_several_partitions_without_a_database(stack_kafka: Kafka, find: tuple[s
     [finding] = topics.findings(described, [topic], {}, reads_database=False)
     assert finding.rule == "topic-several-partitions"
     assert list(topics.findings(described, [topic], {})) == []
+
+
+def test_the_clock_of_kafka(stack_kafka: Kafka) -> None:
+    """The controller reports its clock, which is this machine's; so the clock of the worker is changed."""
+    cluster = KafkaTopicOffsets({"bootstrap_servers": stack_kafka.bootstrap_servers})
+    for difference, evidence in ((0.0, []), (-90.0, ["90.0 s ahead of"]), (90.0, ["90.0 s behind"])):
+        state = asyncio.run(cluster.cluster(lambda seconds=difference: time.time() + seconds))
+        assert (state.release, state.no_clock) == ("4.3", "")
+        assert state.clock is not None
+        found = list(clocks.kafka_findings(state.clock))
+        assert [finding.rule for finding in found] == ["worker-clock-kafka"] * len(evidence)
+        assert [text in finding.evidence for finding, text in zip(found, evidence, strict=True)] == [True] * len(found)
 
 
 def test_one_replica_where_there_could_be_more(stack_kafka: Kafka, find: tuple[str, Find]) -> None:

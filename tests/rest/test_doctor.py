@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 from support.rest.worker_api import Api
+from support.sources.oracle_tables import orders_server, row_source
 
 from headrace.ports import TopicPartition
 from headrace_dev.memory.row_source import MemoryRowSource
@@ -72,3 +73,45 @@ async def test_what_does_not_answer_is_no_error() -> None:
 async def test_an_unknown_connector(api: Api) -> None:
     for path in ("/connectors/no/doctor", "/ui/connectors/no/doctor"):
         assert (await api.call("GET", path)).status == 404
+
+
+async def test_a_clock_that_differs() -> None:
+    """It is compared with that of the worker."""
+    source = MemoryRowSource()
+    source.clock_ahead = 7.5
+    api = Api(open_source=lambda database, options: source)
+    await api.worker.start()
+    await api.create(**{"topics": "", "topics.regex": "shop.*", **DATABASE})
+    [finding] = (await api.call("GET", "/connectors/shop/doctor")).json()["findings"]
+    assert (finding["rule"], finding["severity"]) == ("worker-clock-source", "WARNING")
+    assert "wrong by 7.5 s" in finding["consequence"]
+    await api.worker.stop()
+
+
+async def test_an_information(api: Api) -> None:
+    """A release that no test runs with does no harm that is known."""
+    api.stores.topics.release = "3.9"
+    await api.create(**{"topics": "", "topics.regex": "shop.*", **DATABASE})
+    [finding] = (await api.call("GET", "/connectors/shop/doctor")).json()["findings"]
+    assert (finding["rule"], finding["severity"]) == ("version-untested", "INFORMATION")
+    page = (await api.call("GET", "/ui/connectors/shop/doctor")).body.decode()
+    assert '<span class="state ">INFORMATION</span>' in page
+
+
+async def test_a_clock_that_is_not_reported(api: Api) -> None:
+    """The reason says what is missing."""
+    api.stores.topics.no_clock = "these brokers do not report a time"
+    await api.create(**{"topics": "", "topics.regex": "shop.*", **DATABASE})
+    answer = (await api.call("GET", "/connectors/shop/doctor")).json()
+    assert answer == {"findings": [], "not_checked": ["clock of Kafka: these brokers do not report a time"]}
+
+
+async def test_a_database_of_which_only_the_clock_is_checked() -> None:
+    """Oracle, whose stand-in has stopped its clock."""
+    api = Api(open_source=lambda database, options: row_source(orders_server()))
+    await api.worker.start()
+    await api.create(**{"topics": "", "topics.regex": "shop.*", **DATABASE, "reselect.database.type": "oracle"})
+    answer = (await api.call("GET", "/connectors/shop/doctor")).json()
+    assert [finding["rule"] for finding in answer["findings"]] == ["worker-clock-source"]
+    assert answer["not_checked"] == ["source: of reselect.database.type=oracle only the clock is checked"]
+    await api.worker.stop()

@@ -27,8 +27,12 @@ OTHER = "other"
 """A second catalog, whose tables are in a folder of this name."""
 
 
+GONE = "gone"
+"""A REST catalog that does not answer."""
+
+
 class Warehouse:
-    """A lakehouse on a local path, with a second catalog; ``read`` and ``summary`` read its files without Spark."""
+    """A lakehouse on a local path, with other catalogs; ``read`` and ``summary`` read its files without Spark."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -37,6 +41,9 @@ class Warehouse:
             other: "org.apache.iceberg.spark.SparkCatalog",
             f"{other}.type": "hadoop",
             f"{other}.warehouse": str(path / OTHER),
+            f"spark.sql.catalog.{GONE}": "org.apache.iceberg.spark.SparkCatalog",
+            f"spark.sql.catalog.{GONE}.type": "rest",
+            f"spark.sql.catalog.{GONE}.uri": "http://127.0.0.1:1",
         }
         self.lakehouse = SparkLakehouse(str(path), _SETTINGS | catalog, resolve("lakehouse"))
 

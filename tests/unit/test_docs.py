@@ -15,7 +15,7 @@ from recordings.records import POSTGRES, dump, recording, variant
 
 from headrace.config.connector import CONNECTOR_OPTIONS
 from headrace.config.keys_without_effect import TOPIC_SETTINGS, called_here
-from headrace.core.doctor import debezium, machine, topics
+from headrace.core.doctor import clocks, debezium, machine, readers, topics, versions
 from headrace.core.doctor import lake as doctor_lake
 from headrace.core.model.arrow_columns import arrow_type
 from headrace.core.model.schema import schema_from_json
@@ -328,11 +328,23 @@ def test_the_readers_of_the_doctor_are_those_that_are_documented() -> None:
     page = (ROOT / "docs/operations.md").read_text().partition("| reader | version 3 (default) |")[2]
     rows = re.findall(r"^\| (\w+).*? \| \[?(yes|no)\b", page.partition("### ")[0], re.MULTILINE)
     documented = {name.lower(): answer == "yes" for name, answer in rows}
-    assert documented == {name: reader.reads_version_3 for name, reader in doctor_lake.READERS.items()}
+    assert documented == {name: reader.reads_version_3 for name, reader in readers.READERS.items()}
 
 
 def test_every_finding_of_the_doctor_is_documented() -> None:
     """``docs/operations.md`` has a line for each kind."""
     page = (ROOT / "docs/operations.md").read_text()
-    documented = re.findall(r"^\| `((?:topic|source|table|debezium|lake|worker)-[a-z-]+)` \|", page, re.MULTILINE)
-    assert documented == [*topics.Rule, *postgres_doctor.Rule, *debezium.Rule, *doctor_lake.Rule, *machine.Rule]
+    documented = re.findall(
+        r"^\| `((?:topic|source|table|debezium|lake|worker|version)-[a-z-]+)` \|", page, re.MULTILINE
+    )
+    of_machine = [*machine.Rule, *clocks.Rule, *versions.Rule]
+    assert documented == [*topics.Rule, *postgres_doctor.Rule, *debezium.Rule, *doctor_lake.Rule, *of_machine]
+
+
+def test_the_releases_that_the_doctor_knows_are_those_that_are_tested() -> None:
+    """The last column of ``docs/support.md``, or that of databases, names each of them."""
+    rows = re.findall(r"^\| ([^|]+) \| (.+) \|$", (ROOT / "docs/support.md").read_text(), re.MULTILINE)
+    documented = dict(rows)
+    for name, releases in versions.TESTED.items():
+        tested = documented[name].partition(" | ")[2]
+        assert [release for release in releases if not re.search(rf"\b{re.escape(release)}\b", tested)] == [], name

@@ -20,10 +20,11 @@ from headrace.config.kafka import KafkaSettings
 from headrace.config.worker_options import IdentitySettings, StorageSettings
 from headrace.core.connect.typed_options import below, parse_options
 from headrace.core.connect.work import Assignment, Task, WorkerState, assign_work
-from headrace.core.doctor.topics import TopicDescription
+from headrace.core.doctor.topics import ClusterState, TopicDescription
 from headrace.core.model.errors import Fenced
 from headrace.ports import CompactedLog, FencedLog, LogRecord, TopicPartition, WorkerMember
 from headrace_connectors.kafka.aiokafka_patches import stop_client
+from headrace_connectors.kafka.cluster import read_cluster
 from headrace_connectors.kafka.errors import headrace_error
 from headrace_connectors.kafka.group_offsets import KafkaGroupOffsets
 from headrace_connectors.kafka.log import KafkaFencedLog, KafkaLog, LogTopic
@@ -100,6 +101,10 @@ class KafkaTopicOffsets:
             )
             for topic in topics
         ]
+
+    async def cluster(self, now: Callable[[], float]) -> ClusterState:
+        """Return the state of the cluster. Raises Retriable, ConfigError or Fatal."""
+        return await read_cluster(self._arguments, now)
 
 
 async def _describe_topics(admin: AIOKafkaAdminClient, pattern: str) -> list[dict[str, Any]]:

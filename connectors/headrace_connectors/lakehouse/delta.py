@@ -13,20 +13,23 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from typing import Any, NamedTuple
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 
+from headrace.core.doctor.lake import FormatTrial
+from headrace.core.doctor.versions import DELTA, Software
 from headrace.core.model.errors import DamagedFile
 from headrace.core.model.table_files import TableFiles
 from headrace.ports import MergeCounts, TableOptions
 from headrace_connectors.lakehouse.compaction_plan import WORN, DataFile, plan
-from headrace_connectors.lakehouse.failures import Damage, NotThere
+from headrace_connectors.lakehouse.failures import Conflict, Damage, NotThere
 from headrace_connectors.lakehouse.merge import text_literal
 from headrace_connectors.lakehouse.schema import column_list, quoted, sql_type
+from headrace_connectors.lakehouse.spark_settings import LOG_STORE
 from headrace_connectors.lakehouse.table_format import (
     WRITE_ID,
     CommitResult,
@@ -34,6 +37,7 @@ from headrace_connectors.lakehouse.table_format import (
     ExclusiveCommit,
     Head,
     Look,
+    MetadataFile,
     RowsSince,
     TablePath,
     property_list,
@@ -44,6 +48,9 @@ from headrace_connectors.lakehouse.table_session import TableSession, java_membe
 _USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _OPTIMIZE = "spark.databricks.delta.optimize."
 _COMMITS_LOOKED_AT = 50
+_CONDITIONAL = "fs.option.create.conditional.overwrite"
+"""Hadoop's option of a file that is created only if there is none (HADOOP-19256)."""
+_CREATED_TWICE = "headrace_doctor"
 _DEFAULTS = {
     "delta.enableDeletionVectors": "true",
     "delta.columnMapping.mode": "name",
@@ -92,6 +99,33 @@ class DeltaFormat:
 
     def format_version(self, session: TableSession, path: TablePath) -> int | None:
         return None
+
+    def versions(self, session: TableSession, namespace: str) -> Mapping[str, int]:
+        return {}
+
+    def metadata_file(self, session: TableSession, path: TablePath) -> MetadataFile | None:
+        return None
+
+    def examine(self, session: TableSession, path: TablePath, create_other: Callable[[], TablePath]) -> FormatTrial:
+        """Create a file twice, if entries of the log are protected by that (``ConditionalS3LogStore.java``)."""
+        jvm, spark = session.java
+        scheme = urlsplit(self._warehouse).scheme
+        with session.calling():
+            release = jvm.io.delta.package.VERSION()
+            store = spark.conf().get(f"spark.delta.logStore.{scheme}.impl", "") if scheme else ""
+        creates_once = self._creates_once(session, path) if store == LOG_STORE else None
+        return FormatTrial([Software(DELTA, str(release))], creates_once=creates_once)
+
+    def _creates_once(self, session: TableSession, path: TablePath) -> bool:
+        """Return whether the storage refuses to create a file that another writer has created meanwhile."""
+        try:
+            with self._files(session, f"{self._location(path)}/{_CREATED_TWICE}") as (files, file):
+                writers = [files.createFile(file).must(_CONDITIONAL, True).build() for _ in range(2)]
+                for writer in writers:  # each is an upload when it is closed
+                    writer.close()
+        except Conflict:
+            return True
+        return False
 
     @contextmanager
     def _files(self, session: TableSession, location: str) -> Iterator[tuple[Any, Any]]:

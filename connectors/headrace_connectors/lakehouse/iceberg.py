@@ -6,15 +6,18 @@ Tests: ``tests/contracts/test_iceberg_tables.py``, ``tests/contracts/test_iceber
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.core.doctor.lake import FormatTrial
+from headrace.core.doctor.versions import ICEBERG, Software
 from headrace.core.model.errors import Fatal
 from headrace.core.model.table_files import TableFiles
 from headrace.core.tables.table_layout import PartitionField
 from headrace.ports import MergeCounts, TableOptions
+from headrace_connectors.lakehouse import ledger
 from headrace_connectors.lakehouse.compaction_plan import TARGET_SIZE, WORN, Rewrite, plan
 from headrace_connectors.lakehouse.direct.direct_writer import IcebergDirectWriter
 from headrace_connectors.lakehouse.direct.index_memory import IndexMemory
@@ -22,6 +25,7 @@ from headrace_connectors.lakehouse.direct.small_files import SmallFiles
 from headrace_connectors.lakehouse.failures import Conflict, NotThere
 from headrace_connectors.lakehouse.iceberg_compaction import IcebergCompaction
 from headrace_connectors.lakehouse.iceberg_table import IcebergName, IcebergTable, commit_result, files_of
+from headrace_connectors.lakehouse.iceberg_trial import commit_two_tables
 from headrace_connectors.lakehouse.merge import text_literal
 from headrace_connectors.lakehouse.schema import column_list, quoted, sql_type
 from headrace_connectors.lakehouse.table_format import (
@@ -31,12 +35,13 @@ from headrace_connectors.lakehouse.table_format import (
     ExclusiveCommit,
     Head,
     Look,
+    MetadataFile,
     RowsSince,
     TablePath,
     property_list,
 )
 from headrace_connectors.lakehouse.table_properties import FORMAT, FORMAT_VERSION, GROUP
-from headrace_connectors.lakehouse.table_session import TableSession
+from headrace_connectors.lakehouse.table_session import TableSession, java_member
 
 _SNAPSHOT_PROPERTY = "spark.sql.iceberg.snapshot-property."
 _CLEANED = "headrace.orphans-removed-at"
@@ -102,6 +107,29 @@ class IcebergFormat:
 
     def format_version(self, session: TableSession, path: TablePath) -> int | None:
         return self._load(session, path).format_version()
+
+    def versions(self, session: TableSession, namespace: str) -> Mapping[str, int]:
+        versions = {}
+        for row in session.rows(f"SHOW TABLES IN {quoted(self._catalog)}.{quoted(namespace)}"):
+            if row.tableName.endswith(ledger.SUFFIX):
+                continue
+            try:
+                table = self._load(session, TablePath(namespace, row.tableName))
+                if FORMAT in table.properties():
+                    versions[row.tableName] = table.format_version()
+            except NotThere:  # dropped meanwhile, or of another format
+                continue
+        return versions
+
+    def metadata_file(self, session: TableSession, path: TablePath) -> MetadataFile | None:
+        return self._load(session, path).metadata_file()
+
+    def examine(self, session: TableSession, path: TablePath, create_other: Callable[[], TablePath]) -> FormatTrial:
+        """Try a transaction of two tables."""
+        with session.calling():
+            release = java_member(session.java[0], "org.apache.iceberg.IcebergBuild.version")()
+        transactions = commit_two_tables(session, self._name(path), lambda: self._name(create_other()))
+        return FormatTrial([Software(ICEBERG, str(release))], transactions)
 
     def prepare_creation(self, session: TableSession, path: TablePath) -> None:
         """Do nothing: a catalog knows which tables exist."""
@@ -282,7 +310,7 @@ class IcebergFormat:
         if (version := table.format_version()) != self._version:
             notes.append(
                 f"the table has version {version} of Iceberg's format, not {self._version} as configured "
-                "(table.format.version): the catalog chose it, or the table is older than the option"
+                "(table.format.version, lake.readers): the catalog chose it, or the table is older than the option"
             )
         if table.hides_snapshots():
             notes.append(

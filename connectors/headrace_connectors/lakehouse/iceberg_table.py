@@ -23,7 +23,7 @@ from headrace.core.model.table_files import TableFiles
 from headrace.ports import MergeCounts
 from headrace_connectors.lakehouse import deletion_vectors
 from headrace_connectors.lakehouse.schema import quoted
-from headrace_connectors.lakehouse.table_format import CommitResult, Head
+from headrace_connectors.lakehouse.table_format import CommitResult, Head, MetadataFile
 from headrace_connectors.lakehouse.table_session import TableSession, java_member
 
 _JAVA_CLASS = "headrace.IcebergTable"
@@ -142,6 +142,12 @@ class IcebergTable:
     def format_version(self) -> int:
         version: int = self._state["format"]
         return version
+
+    def metadata_file(self) -> MetadataFile:
+        """Return the file of the metadata as it was loaded, with the credentials that the catalog issued for it."""
+        with self._calling():
+            properties: Mapping[str, str] = dict(self.loaded.io().properties())
+            return MetadataFile(str(self.loaded.operations().current().metadataFileLocation()), properties)
 
     def hides_snapshots(self) -> bool:
         """Return whether the catalog shows only the newest of several snapshots, or all others have expired."""

@@ -9,7 +9,7 @@ import os
 import shutil
 import tempfile
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -102,11 +102,13 @@ class SparkLakehouse:
         budget = WriteBudget(HourlyBytes(options.maintenance_bytes), self._upkeep_bytes)
         return SparkTable(self._table_session(path), table_format, path, options, budget)
 
-    def try_out(self, namespace: str, options: TableOptions) -> LakeTrial:
+    def try_out(self, namespace: str, options: TableOptions, readers: Collection[str] = ()) -> LakeTrial:
         """Try the catalog with a table that is removed again (``trial.py``). Starts Spark if it is not running."""
         path = trial_path(namespace)
-        table_format = self._format(path, replace(options, layout=TableLayout()))
-        return try_out(self._table_session(path), table_format, path)
+        # Iceberg refuses to drop a table with its files if the property is false.
+        properties = {name: value for name, value in options.properties.items() if name != "gc.enabled"}
+        table_format = self._format(path, replace(options, layout=TableLayout(), properties=properties))
+        return try_out(self._table_session(path), table_format, path, readers)
 
     def _format(self, path: TablePath, options: TableOptions) -> TableFormat:
         check_table_path(path.namespace, path.name)

@@ -11,11 +11,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
+from headrace.core.doctor.lake import FormatTrial
 from headrace.core.model.actions import Actions
 from headrace.core.model.events import RowVersion
 from headrace.core.model.table_files import TableFiles
@@ -73,6 +74,14 @@ class Look(NamedTuple):
     version: str
     properties: Mapping[str, str]
     loaded: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataFile:
+    """The location of a file, and Iceberg's properties of the storage that has it, with credentials."""
+
+    location: str
+    properties: Mapping[str, str] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +145,18 @@ class TableFormat(Protocol):
 
     def format_version(self, session: TableSession, path: TablePath) -> int | None:
         """Return the version of Iceberg's format; None in another format. Raises NotThere."""
+
+    def versions(self, session: TableSession, namespace: str) -> Mapping[str, int]:
+        """Return the versions of Iceberg's format of all tables of Headrace in a namespace, without their ledgers."""
+
+    def metadata_file(self, session: TableSession, path: TablePath) -> MetadataFile | None:
+        """Return the file with Iceberg's newest metadata of a table; None in another format. Raises NotThere."""
+
+    def examine(self, session: TableSession, path: TablePath, create_other: Callable[[], TablePath]) -> FormatTrial:
+        """Try what only this format requires of catalog and storage, for ``headrace doctor``.
+
+        ``path`` is a table with a commit, which the caller removes; ``create_other`` makes another one.
+        """
 
     def prepare_creation(self, session: TableSession, path: TablePath) -> None:
         """Remove what a dropped table may have left at a path, if it contains no file."""

@@ -15,10 +15,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, TypeVar
 
 import oracledb
 
+from headrace.core.doctor.clocks import ClockReading
 from headrace.core.model.catalog import CatalogColumn, CatalogTable, HandlingModes
 from headrace.core.model.errors import ConfigError, Fatal, Retriable
 from headrace.core.model.events import TableId
@@ -105,6 +107,16 @@ class OracleRowSource:
         """Return the current SCN of the primary, or of the standby that is read."""
         with self._ask(self._usable).connection() as connection:
             return log_position(connection)
+
+    def clock(self, now: Callable[[], float]) -> ClockReading:
+        """Return the clock of the primary, or of the standby that is read."""
+        server = self._ask(self._usable)
+        with server.connection() as connection, connection.cursor() as cursor:
+            before = now()
+            cursor.execute(CLOCK)
+            [(text,)] = cursor.fetchall()
+            after = now()
+        return ClockReading(server.where, before, datetime.fromisoformat(f"{text[1:27]}+00:00").timestamp(), after)
 
     def connections(self) -> Connections:
         return sum((server.connections() for server in self._servers), Connections())
@@ -279,6 +291,7 @@ class OracleRead:
 
 
 FETCH_ROWS = 500
+CLOCK = "SELECT TO_CHAR(SYS_EXTRACT_UTC(SYSTIMESTAMP), 'SYYYY-MM-DD HH24:MI:SS.FF9') FROM DUAL"
 CURRENT_SCN = "SELECT current_scn FROM v$database"
 """The connector's own user may read it; other sources of the exact SCN need a grant."""
 

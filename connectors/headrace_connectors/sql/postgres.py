@@ -19,7 +19,7 @@ Tests: tests/contracts (row sources), tests/integration/test_postgres_row_source
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
@@ -29,7 +29,10 @@ from psycopg import RawCursor
 from psycopg.pq.abc import PGresult
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_exponential
 
+from headrace.core.doctor import versions
+from headrace.core.doctor.clocks import ClockReading
 from headrace.core.doctor.findings import Finding
+from headrace.core.doctor.versions import POSTGRESQL, Software
 from headrace.core.model.catalog import CatalogTable
 from headrace.core.model.errors import ConfigError, Fatal, Retriable
 from headrace.core.model.events import TableId
@@ -124,13 +127,22 @@ class PostgresRowSource:
         server = self._servers[-1]
         with server.connection() as connection:
             survey = read_survey(connection, server.where, tables, self._options)
+            version = connection.info.server_version
         found = list(postgres_doctor.findings(survey))
+        found += versions.findings([Software(POSTGRESQL, f"{version // 10000}.{version % 10000}")])
         if self._servers[0].role is Role.REPLICA:
             with self._servers[0].connection() as connection:
                 standby = read_standby(connection, self._servers[0].where)
             if standby is not None:
                 found += postgres_doctor.standby_findings(standby, self._options.visibility_timeout_ms / 1000)
         return found
+
+    def clock(self, now: Callable[[], float]) -> ClockReading:
+        server = self._servers[-1]
+        with server.connection() as connection:
+            before = now()
+            [there] = connection.execute(_CLOCK).fetchone() or [before]
+            return ClockReading(server.where, before, float(there), now())
 
     def signal_table(self, name: str) -> PostgresSignalTable:
         return PostgresSignalTable(self._servers[-1], name)
@@ -208,6 +220,8 @@ def _key_term(catalog: CatalogTable, name: str) -> KeyTerm:
         operator = ("pg_catalog", "=")
     return KeyTerm(column.name, (base.schema, base.name), operator)
 
+
+_CLOCK = "SELECT pg_catalog.date_part('epoch', pg_catalog.clock_timestamp())"
 
 FIRST_NORMAL_ID = 3
 """The ids below are PostgreSQL's own (bootstrap, frozen) and always visible."""

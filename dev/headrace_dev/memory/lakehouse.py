@@ -118,7 +118,7 @@ class MemoryLakehouse:
     def check(self) -> None:
         """Do nothing: memory is always writable."""
 
-    def try_out(self, namespace: str, options: TableOptions) -> LakeTrial:
+    def try_out(self, namespace: str, options: TableOptions, readers: Collection[str] = ()) -> LakeTrial:
         """Create a table and drop it again."""
         name = "headrace_doctor_1"
         self.table(namespace, name, options)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from headrace.core.doctor.clocks import ClockReading
 from headrace.core.doctor.findings import Finding, Severity
 from headrace.core.model.arrow_columns import build_array
 from headrace.core.model.catalog import CatalogTable
@@ -40,6 +41,7 @@ class MemoryRowSource:
         self.connected = Connections()
         self.signal_tables: dict[str, MemorySignals] = {}
         self.replication_slots: list[ReplicationSlot] = []
+        self.clock_ahead = 0.0
         self.closed = False
         self._catalogs: dict[TableId, CatalogTable] = {}
         self._schemas: dict[TableId, Schema] = {}
@@ -110,6 +112,11 @@ class MemoryRowSource:
         return [
             Finding("missing", Severity.WARNING, name, "it fails", "there is no table", "add it") for name in missing
         ]
+
+    def clock(self, now: Callable[[], float]) -> ClockReading:
+        """Return a clock that is ``clock_ahead`` seconds ahead."""
+        before = now()
+        return ClockReading("memory", before, before + self.clock_ahead, now())
 
     def signal_table(self, name: str) -> MemorySignals:
         """Return a channel of its own for each name."""

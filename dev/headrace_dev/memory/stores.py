@@ -6,7 +6,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from headrace.config.kafka import KafkaSettings
-from headrace.core.doctor.topics import TopicDescription
+from headrace.core.doctor.clocks import ClockReading
+from headrace.core.doctor.topics import ClusterState, TopicDescription
+from headrace.core.doctor.versions import KAFKA, TESTED
 from headrace.core.model.errors import Fatal, Fenced, Retriable
 from headrace.ports import LogRecord, TopicPartition
 from headrace_dev.memory.group import MemoryGroup, MemoryMember
@@ -113,9 +115,14 @@ class MemoryGroupOffsets:
 
 
 class MemoryTopicOffsets:
-    """Ends of topics, as set by a test. ``outage`` is why the brokers do not answer, None if they do."""
+    """Ends of topics, as set by a test. ``outage`` is why the brokers do not answer, None if they do.
+
+    ``release`` is that of the brokers, ``no_clock`` why they report no time, empty if they do.
+    """
 
     def __init__(self) -> None:
+        self.release: str | None = TESTED[KAFKA][0]
+        self.no_clock = ""
         self.offsets: dict[TopicPartition, int] = {}
         self.outage: str | None = None
 
@@ -131,6 +138,13 @@ class MemoryTopicOffsets:
         for topic, partition in await self.ends(pattern):
             found.setdefault(topic, {})[partition] = 0
         return [TopicDescription(topic, begins, 1, "delete", 1) for topic, begins in sorted(found.items())]
+
+    async def cluster(self, now: Callable[[], float]) -> ClusterState:
+        """Return a cluster of a tested release, with the same clock. Raises Retriable during an outage."""
+        if self.outage is not None:
+            raise Retriable(self.outage)
+        clock = None if self.no_clock else ClockReading("Kafka", now(), now(), now())
+        return ClusterState(self.release, clock, self.no_clock)
 
 
 class MemoryStores:

@@ -23,7 +23,7 @@ from headrace.core.connect.typed_options import (
 )
 from headrace.core.decode.envelope import EnvelopeOptions
 from headrace.core.decode.flattened import DEFAULT_PREFIX
-from headrace.core.doctor.lake import READERS
+from headrace.core.doctor.readers import READERS, version_for
 from headrace.core.model.catalog import MODES, HandlingModes
 from headrace.core.model.positions import Ordering, ordering
 from headrace.core.model.unavailable import DEFAULT_PLACEHOLDER
@@ -110,19 +110,20 @@ class TableSettings:
         "lake",
         "Catalog of Iceberg tables: lake, or another one that the worker file has (spark.sql.catalog.<name>.*).",
     )
-    format_version: int = option(
+    chosen_version: int | None = option(
         "table.format.version",
         Type.INT,
-        3,
-        "Format version of new Iceberg tables. 3 uses deletion vectors. Set 2 if an engine cannot read them "
-        "(docs/operations.md lists readers); existing tables keep their version.",
+        None,
+        "Format version of new Iceberg tables: 2, or 3, which uses deletion vectors. If it is not set, it is 3, or 2 "
+        "if lake.readers names an engine that needs 2. Existing tables keep their version.",
         validator=between(2, 3),
     )
     readers: tuple[str, ...] = option(
         "lake.readers",
         Type.LIST,
         (),
-        f"Engines that read the Iceberg tables, for headrace doctor, which checks that they can: {', '.join(READERS)}.",
+        "Engines that read the Iceberg tables. New tables have the newest format version that all of them read, unless "
+        f"table.format.version is set, and headrace doctor checks that they can read it: {', '.join(READERS)}.",
         _LOW,
         check_readers,
     )
@@ -251,6 +252,11 @@ class TableSettings:
         at_least(0),
     )
     properties: Mapping[str, str] = options_below(TABLE_PROPERTIES)
+
+    @property
+    def format_version(self) -> int:
+        """The version of Iceberg's format for new tables."""
+        return self.chosen_version or version_for(self.readers)
 
     @property
     def layout(self) -> TableLayout:

@@ -44,6 +44,7 @@ from headrace.ports.lake import UpkeepReport as UpkeepReport
 from headrace.ports.schema_registry import SchemaRegistry as SchemaRegistry
 from headrace.ports.signals import Signal as Signal
 from headrace.ports.signals import SignalChannel as SignalChannel
+from headrace.ports.source import ClockedSource as ClockedSource
 from headrace.ports.source import Connections as Connections
 from headrace.ports.source import ExaminedSource as ExaminedSource
 from headrace.ports.source import LogPosition as LogPosition

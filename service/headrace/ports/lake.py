@@ -282,9 +282,10 @@ class Lakehouse(Protocol):
     def check(self) -> None:
         """Raise ConfigError or Retriable with the cause when the warehouse cannot be written."""
 
-    def try_out(self, namespace: str, options: TableOptions) -> LakeTrial:
+    def try_out(self, namespace: str, options: TableOptions, readers: Collection[str] = ()) -> LakeTrial:
         """Create a table of another name than any connector's, write to it and drop it, for ``headrace doctor``.
 
+        Those of the ``readers`` that are installed on this machine read it, too.
         The table is removed, also after an error, and so is the namespace if it did not exist. What the catalog refuses
         is reported in the trial. Raises ConfigError for options that lead outside of the warehouse, and Retriable or
         ConfigError if the engine does not start.

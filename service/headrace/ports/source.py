@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
+from headrace.core.doctor.clocks import ClockReading
 from headrace.core.doctor.findings import Finding
 from headrace.core.model.catalog import CatalogTable
 from headrace.core.model.events import TableId
@@ -145,6 +146,14 @@ class ExaminedSource(RowSource, Protocol):
 
     def findings(self, tables: Sequence[TableId]) -> Sequence[Finding]:
         """Check the server and these tables. Changes nothing. Raises as ``fetch`` does."""
+
+
+@runtime_checkable
+class ClockedSource(RowSource, Protocol):
+    """A row source that also reads the clock of its database's server, for ``headrace doctor``."""
+
+    def clock(self, now: Callable[[], float]) -> ClockReading:
+        """The clock of the server, compared with ``now``, seconds since the epoch. Raises as ``fetch`` does."""
 
 
 @runtime_checkable

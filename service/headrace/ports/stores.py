@@ -7,7 +7,7 @@ from typing import Protocol
 
 from headrace.config.kafka import KafkaSettings
 from headrace.core.connect.work import Assignment, Task
-from headrace.core.doctor.topics import TopicDescription
+from headrace.core.doctor.topics import ClusterState, TopicDescription
 from headrace.ports.feed import TopicPartition
 
 LogRecord = tuple[str, bytes | None]
@@ -96,6 +96,9 @@ class TopicOffsets(Protocol):
 
     async def describe(self, pattern: str) -> Sequence[TopicDescription]:
         """The topics whose whole name matches, by name. Raises Retriable when the brokers do not answer."""
+
+    async def cluster(self, now: Callable[[], float]) -> ClusterState:
+        """The state of the cluster, compared with the clock ``now``, seconds since the epoch. Raises Retriable."""
 
 
 class Stores(Protocol):

@@ -8,23 +8,26 @@ from __future__ import annotations
 
 import asyncio
 import os
+import platform
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from headrace.config import SinkConnectorConfig
-from headrace.core.doctor import debezium, lake, machine, topics
+from headrace.core.doctor import clocks, debezium, lake, machine, topics, versions
 from headrace.core.doctor.debezium import SinkOptions
 from headrace.core.doctor.findings import Finding, Severity, by_harm
 from headrace.core.doctor.machine import Machine
 from headrace.core.doctor.source_connector import SourceConnector, release
 from headrace.core.doctor.topics import TopicDescription
+from headrace.core.doctor.versions import KAFKA, PYTHON, Software
 from headrace.core.model.errors import HeadraceError
 from headrace.core.model.events import TableId
 from headrace.core.reselect.options import DatabaseOptions
-from headrace.ports import ExaminedSource, Lakehouse, OpenRowSource, RowSource, Stores, TableSource
+from headrace.ports import ClockedSource, ExaminedSource, Lakehouse, OpenRowSource, RowSource, Stores, TableSource
 from headrace.runtime.task.task_options import sink_task_options, table_options
 from headrace.runtime.verify.source_tables import SourceTables
 from headrace.runtime.worker.memory_plan import MemoryPlan
@@ -47,7 +50,7 @@ class Diagnosis:
 
 
 class Doctor:
-    """``stores`` are those of the worker's Kafka.
+    """``stores`` are those of the worker's Kafka, ``now`` is the clock of this machine, in seconds since the epoch.
 
     Without a ``lakehouse`` no table is tried, and without ``memory``, the plan of the worker, no machine is checked.
     """
@@ -58,8 +61,10 @@ class Doctor:
         open_source: OpenRowSource,
         lakehouse: Lakehouse | None = None,
         memory: MemoryPlan | None = None,
+        now: Callable[[], float] = time.time,
     ) -> None:
         self._memory = memory
+        self._now = now
         self._stores = stores
         self._open_source = open_source
         self._lakehouse = lakehouse
@@ -77,10 +82,17 @@ class Doctor:
         reselect, wanted = connector.reselect, connector.framework.topics
         databases = reselect.databases or ((reselect.database,) if reselect.database else ())
         try:
-            described = await self._stores.topic_offsets(connector.name, connector.kafka).describe(wanted.whole_names)
+            cluster = self._stores.topic_offsets(connector.name, connector.kafka)
+            described = await cluster.describe(wanted.whole_names)
             groups = self._stores.group_offsets(connector.name, connector.kafka)
             committed = await groups.committed(connector.group_id)
             findings += topics.findings(described, wanted.names, committed, reads_database=bool(databases))
+            state = await cluster.cluster(self._now)
+            findings += versions.findings([Software(KAFKA, state.release)])
+            if state.clock is not None:
+                findings += clocks.kafka_findings(state.clock)
+            else:
+                not_checked.append(f"clock of Kafka: {state.no_clock}")
         except HeadraceError as error:
             not_checked.append(f"topics: {error}")
         if read_source_connector is not None:
@@ -98,7 +110,9 @@ class Doctor:
         names = [topic.topic for topic in described]
         for database in databases:
             try:
-                findings += await asyncio.to_thread(self._look_at_source, connector, database, names)
+                of_source = await asyncio.to_thread(self._look_at_source, connector, database, names)
+                findings += of_source.findings
+                not_checked += of_source.not_checked
             except HeadraceError as error:
                 not_checked.append(f"source: {error}")
         try:
@@ -107,27 +121,34 @@ class Doctor:
             not_checked.append(f"lake: {error}")
         if self._memory is not None:
             findings += machine.findings(read_machine(self._memory))
+        findings += versions.findings([Software(PYTHON, platform.python_version())])
         return Diagnosis(by_harm(findings), not_checked)
 
     def _look_at_lake(self, connector: SinkConnectorConfig) -> Sequence[Finding]:
         """Return the findings of the lake. Raises HeadraceError if it does not answer."""
         tables, trial = connector.tables, None
         if self._lakehouse is not None:
-            trial = self._lakehouse.try_out(tables.namespace, table_options(tables))
+            trial = self._lakehouse.try_out(tables.namespace, table_options(tables), tables.readers)
         version = tables.format_version if tables.format == "iceberg" else None
         return list(lake.findings(trial, version, tables.readers))
 
     def _look_at_source(
         self, connector: SinkConnectorConfig, database: DatabaseOptions, names: Sequence[str]
-    ) -> Sequence[Finding]:
-        """Return the findings of a database. Raises HeadraceError if it does not answer, or is of another type."""
+    ) -> Diagnosis:
+        """Return the diagnosis of a database. Raises HeadraceError if it does not answer."""
         alone = replace(connector.reselect, database=database, databases=())
         source = self._open_source(database, alone)
         try:
-            if not isinstance(source, ExaminedSource):
-                raise Unsupported(f"reselect.database.type={database.type} is not checked by this release")
             source.check()
-            return source.findings(_tables(connector, database, source, names))
+            findings: list[Finding] = []
+            if isinstance(source, ClockedSource):
+                findings += clocks.source_findings(source.clock(self._now))
+            if not isinstance(source, ExaminedSource):
+                return Diagnosis(
+                    findings, [f"source: of reselect.database.type={database.type} only the clock is checked"]
+                )
+            findings += source.findings(_tables(connector, database, source, names))
+            return Diagnosis(findings, [])
         finally:
             source.close()
 
@@ -143,10 +164,6 @@ def read_machine(memory: MemoryPlan) -> Machine:
     """Return the state of this machine, with the worker's plan for its memory."""
     folder = os.environ.get("SPARK_LOCAL_DIRS", "").partition(",")[0] or tempfile.gettempdir()
     return Machine(memory.needed, memory.available, str(memory), folder, shutil.disk_usage(folder).free)
-
-
-class Unsupported(HeadraceError):
-    """A part of a kind that there are no rules for."""
 
 
 def _tables(

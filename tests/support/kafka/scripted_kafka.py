@@ -79,7 +79,8 @@ class ScriptedKafka:
                 response = self._response(frame)
                 if isinstance(response, FetchResponse_v4) and _empty(response):
                     await asyncio.sleep(_EMPTY_SECONDS)
-                answer = frame[4:8] + response.encode()
+                tags = b"\0" if self._kind(frame).FLEXIBLE_VERSION else b""
+                answer = frame[4:8] + tags + response.encode()
                 writer.write(len(answer).to_bytes(4, "big") + answer)
         with suppress(ConnectionError):
             await writer.wait_closed()
@@ -87,8 +88,11 @@ class ScriptedKafka:
     def _response(self, frame: bytes) -> Response:
         kind, answer = self._answers[int.from_bytes(frame[:2], "big")]
         self.asked[kind.__name__] += 1
-        client_bytes = int.from_bytes(frame[8:10], "big")
+        client_bytes = int.from_bytes(frame[8:10], "big") + (1 if kind.FLEXIBLE_VERSION else 0)  # no tags
         return answer(kind.decode(frame[10 + client_bytes :]))
+
+    def _kind(self, frame: bytes) -> type[RequestStruct]:
+        return self._answers[int.from_bytes(frame[:2], "big")][0]
 
     def _versions(self, _: Any) -> Response:
         spoken = [(key, kind.API_VERSION, kind.API_VERSION) for key, (kind, _) in self._answers.items()]

@@ -12,8 +12,10 @@ from contracts.row_source_suite import TABLE, RowSourceSuite
 from fake_oracle import sql
 from fake_oracle.driver import FakeDriver
 from fake_oracle.server import OracleColumn, OracleServer, OracleTable
+from support.clock import Clock
 from support.sources.oracle_tables import DATABASE, NOTE, ORDERS_KEY, orders_request, orders_server, request, row_source
 
+from headrace.core.doctor.clocks import source_findings
 from headrace.core.model.catalog import CatalogTable
 from headrace.core.model.errors import ConfigError, Fatal, Retriable
 from headrace.core.model.events import TableId
@@ -22,7 +24,7 @@ from headrace.core.reselect.options import ReselectOptions
 from headrace.core.reselect.rows import UNREADABLE
 from headrace.ports import Connections
 from headrace_connectors.sql import OracleRowSource, oracle_catalog
-from headrace_connectors.sql.oracle import CURRENT_SCN
+from headrace_connectors.sql.oracle import CLOCK, CURRENT_SCN
 from headrace_connectors.sql.oracle_server import ROLE, SETTINGS
 
 ORDER = {"Id": Decimal(1), "region": "nord", "blob": None, "price": None}
@@ -365,10 +367,20 @@ def test_a_case_insensitive_key_is_not_deterministic() -> None:
     assert not catalog_of(row_source(server), TableId("ora", "SHOP", "APP", "T")).key[0].deterministic
 
 
-@pytest.mark.parametrize("statement", [*oracle_catalog.STATEMENTS, ROLE, CURRENT_SCN])
+@pytest.mark.parametrize("statement", [*oracle_catalog.STATEMENTS, ROLE, CLOCK, CURRENT_SCN])
 def test_statements_are_valid_oracle_sql(statement: str) -> None:
     """sqlglot's Oracle dialect parses every statement that queries the dictionary, the role or the SCN."""
     assert sql.parse(statement) is not None
+
+
+def test_the_clock_of_the_server(server: OracleServer) -> None:
+    """It is compared with that of this machine, for ``headrace doctor``."""
+    here = server.time.timestamp()
+    same = row_source(server).clock(Clock(here))
+    assert list(source_findings(same)) == []
+    [finding] = source_findings(row_source(server).clock(Clock(here + 90)))
+    assert finding.evidence == "its clock is 90.0 s behind that of this machine"
+    assert 'database "SHOP" at db.example:1521' in finding.subject
 
 
 def test_a_dropped_key_column_is_fatal(server: OracleServer) -> None:

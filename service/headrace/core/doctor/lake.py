@@ -5,11 +5,14 @@ Tests: ``tests/unit/core/doctor/test_lake.py``, ``tests/contracts/test_lake_tria
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 
+from headrace.core.doctor import versions
 from headrace.core.doctor.findings import Finding, Severity
+from headrace.core.doctor.readers import NEWEST_VERSION, READERS
+from headrace.core.doctor.versions import Software
 
 
 class Rule(StrEnum):
@@ -19,6 +22,38 @@ class Rule(StrEnum):
     LAKE_READER = "lake-reader-format"
     LAKE_FORMAT_VERSION = "lake-format-version"
     LAKE_TABLE_LEFT = "lake-table-left"
+    LAKE_READER_FAILED = "lake-reader-failed"
+    LAKE_TRANSACTIONS = "lake-transactions-split"
+    LAKE_FILES_REPLACED = "lake-files-replaced"
+
+
+class Transactions(StrEnum):
+    """What a catalog did with a transaction of two tables, of which the second had changed meanwhile."""
+
+    UNKNOWN = "unknown"
+    """It has no such transactions."""
+    ATOMIC = "atomic"
+    """It refused the transaction, and changed neither table."""
+    SPLIT = "split"
+    """It refused the transaction, and changed the first table all the same."""
+    UNCHECKED = "unchecked"
+    """It accepted the transaction."""
+
+
+_LISTED = 5
+"""Tables that a finding names."""
+
+
+@dataclass(frozen=True, slots=True)
+class FormatTrial:
+    """What the format of the table requires of catalog and storage.
+
+    ``creates_once`` is whether the storage refuses to create a file a second time, None if commits do not depend on it.
+    """
+
+    software: Sequence[Software] = ()
+    transactions: Transactions = Transactions.UNKNOWN
+    creates_once: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +62,8 @@ class LakeTrial:
 
     ``failed_step`` and ``cause`` are empty if all of it succeeded. ``format_version`` is that of Iceberg's format, None
     in another format or before there was a table. ``removal`` is the statement, or the folder, that removes the table
-    if the trial could not.
+    if the trial could not. ``readers`` are those that have read it, with what they did wrong, empty if nothing.
+    ``tables`` are the versions of the tables that the namespace has already, if a reader needs version 2.
     """
 
     table: str
@@ -35,38 +71,10 @@ class LakeTrial:
     cause: str = ""
     format_version: int | None = None
     removal: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Reader:
-    """An engine that reads Iceberg tables. All of them read version 2.
-
-    ``reads_version_3`` is whether it reads version 3 with deletion vectors, under the condition in ``remark`` if there
-    is one. ``source`` is where that was read, or the test that shows it.
-    """
-
-    title: str
-    reads_version_3: bool
-    source: str
-    remark: str = ""
-
-
-_TESTED = "tests/contracts/test_iceberg_readers.py"
-READERS: Mapping[str, Reader] = {
-    "spark": Reader("Spark", True, _TESTED),
-    "pyiceberg": Reader("PyIceberg", True, _TESTED),
-    "polars": Reader("Polars", True, _TESTED),
-    "duckdb": Reader("DuckDB", True, _TESTED, "SET enable_external_file_cache = false"),
-    "daft": Reader("Daft", False, _TESTED),
-    "trino": Reader("Trino", True, "https://github.com/trinodb/trino/pull/27788"),
-    "snowflake": Reader(
-        "Snowflake", True, "https://docs.snowflake.com/en/release-notes/2026/other/2026-05-07-iceberg-v3-ga"
-    ),
-    "databricks": Reader("Databricks", True, "https://docs.databricks.com/iceberg/iceberg-v3"),
-    "starrocks": Reader("StarRocks", False, "https://github.com/StarRocks/starrocks/issues/75620"),
-    "athena": Reader("Athena", False, "https://docs.aws.amazon.com/athena/latest/ug/querying-iceberg.html"),
-}
-"""The values of ``lake.readers``; ``docs/operations.md`` has the same table with releases."""
+    software: Sequence[Software] = ()
+    examined: FormatTrial = FormatTrial()
+    readers: Mapping[str, str] = field(default_factory=dict)
+    tables: Mapping[str, int] = field(default_factory=dict)
 
 
 def findings(trial: LakeTrial | None, version: int | None, readers: Collection[str]) -> Iterator[Finding]:
@@ -74,11 +82,15 @@ def findings(trial: LakeTrial | None, version: int | None, readers: Collection[s
 
     ``trial`` is None if no table was tried.
     """
+    existing: Sequence[str] = ()
     if trial is not None:
         yield from _of_trial(trial, version)
         version = trial.format_version or version
+        existing = sorted(table for table, of_table in trial.tables.items() if of_table == NEWEST_VERSION)
     for name in readers:
         reader = READERS[name]
+        if existing and version != NEWEST_VERSION and reader.needs_version_2:
+            yield _of_existing(name, existing)
         if version == 3 and not reader.reads_version_3:
             yield Finding(
                 Rule.LAKE_READER,
@@ -86,7 +98,7 @@ def findings(trial: LakeTrial | None, version: int | None, readers: Collection[s
                 f"reader {name}",
                 f"{reader.title} cannot read the tables: it has no deletion vectors of Iceberg's version 3",
                 f"lake.readers has {name}, and tables have version 3 ({reader.source})",
-                "table.format.version=2  # in this connector, before its tables are created",
+                "table.format.version=2  # in this connector, or not set; before its tables are created",
             )
         elif version == 3 and reader.remark:
             yield Finding(
@@ -95,8 +107,24 @@ def findings(trial: LakeTrial | None, version: int | None, readers: Collection[s
                 f"reader {name}",
                 f"{reader.title} may return deleted rows of tables of Iceberg's version 3",
                 f"lake.readers has {name}, and tables have version 3 ({reader.source})",
-                f"{reader.remark};  -- in each session; or table.format.version=2 in this connector",
+                f"{reader.remark};  -- in each session; or table.format.version=2 in this connector, or not set",
             )
+
+
+def _of_existing(name: str, tables: Sequence[str]) -> Finding:
+    """Return the finding of a reader for tables that keep version 3, although new ones have version 2."""
+    reader = READERS[name]
+    listed = ", ".join(tables[:_LISTED]) + (f" and {len(tables) - _LISTED} more" if len(tables) > _LISTED else "")
+    fill = "drop them, and fill them again: new tables have version 2"
+    return Finding(
+        Rule.LAKE_READER,
+        Severity.WARNING if reader.reads_version_3 else Severity.ERROR,
+        f"reader {name}, existing tables",
+        f"{reader.title} {'may return deleted rows of' if reader.reads_version_3 else 'cannot read'} tables that are "
+        "older than the option: they keep version 3 of Iceberg's format",
+        f"lake.readers has {name}, and version 3 have {listed} ({reader.source})",
+        f"{reader.remark};  -- in each session; or {fill}" if reader.remark else fill,
+    )
 
 
 def _of_trial(trial: LakeTrial, version: int | None) -> Iterator[Finding]:
@@ -126,4 +154,37 @@ def _of_trial(trial: LakeTrial, version: int | None) -> Iterator[Finding]:
             "a table without use stays in the lake",
             "it was created to try the catalog, and could not be removed",
             trial.removal,
+        )
+    yield from versions.findings(trial.software)
+    for name, fault in trial.readers.items():
+        if fault:
+            yield Finding(
+                Rule.LAKE_READER_FAILED,
+                Severity.ERROR,
+                f"reader {name}",
+                f"{READERS[name].title}, as it is installed on this machine, does not read the tables",
+                f"{fault}, of a table of version {trial.format_version} with two rows, of which one was deleted",
+                f"another release of {READERS[name].title}; or table.format.version=2 in this connector",
+            )
+    if trial.examined.transactions in (Transactions.SPLIT, Transactions.UNCHECKED):
+        refused = trial.examined.transactions is Transactions.SPLIT
+        yield Finding(
+            Rule.LAKE_TRANSACTIONS,
+            Severity.INFORMATION,
+            "catalog",
+            "an engine that commits several tables in one transaction may leave some of them changed. Headrace commits "
+            "each table by itself: readers see the tables of one transaction of the database one after the other",
+            "POST /v1/{prefix}/transactions/commit "
+            + ("refused" if refused else "accepted")
+            + " a transaction whose second table had changed meanwhile, and changed the first table",
+            "no setting: do not depend on transactions of several tables in this catalog",
+        )
+    if trial.examined.creates_once is False:
+        yield Finding(
+            Rule.LAKE_FILES_REPLACED,
+            Severity.ERROR,
+            f"table {trial.table}",
+            "a worker that has lost its partitions, or another engine, replaces commits of the log: rows are lost",
+            "the object store created one object twice, in spite of If-None-Match: *",
+            "table.format=iceberg with a catalog; or a store with conditional writes (S3 has them)",
         )

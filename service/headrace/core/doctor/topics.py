@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from headrace.core.doctor.clocks import ClockReading
 from headrace.core.doctor.findings import Finding, Severity
 from headrace.core.model.events import TopicPartition
 
@@ -44,6 +45,18 @@ class TopicDescription:
     brokers: int
     retention_ms: int = -1
     middles: Mapping[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterState:
+    """The release of a broker, as 4.3, and the clock of Kafka's controller.
+
+    The release is None if it is not known. Without a clock, ``no_clock`` is the reason.
+    """
+
+    release: str | None
+    clock: ClockReading | None
+    no_clock: str = ""
 
 
 def findings(

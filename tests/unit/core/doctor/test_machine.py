@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -41,3 +42,16 @@ def test_a_temporary_folder_that_is_nearly_full(monkeypatch: pytest.MonkeyPatch,
     machine = read_machine(memory_plan(None, {}))
     assert machine.folder == str(tmp_path)
     assert machine.free > 0
+
+
+def test_a_small_file_system(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A folder for temporary files of 16 MiB."""
+    mount = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "none", tmp_path], capture_output=True)
+    if mount.returncode:
+        pytest.skip(f"needs to mount a tmpfs: {mount.stderr.decode().strip()}")
+    try:
+        monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
+        [finding] = findings(replace(read_machine(memory_plan(None, {})), needed=0))
+    finally:
+        subprocess.run(["umount", tmp_path], check=True)
+    assert (finding.rule, finding.evidence) == ("worker-temporary-space", "16 MiB are free")
