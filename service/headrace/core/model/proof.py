@@ -56,6 +56,21 @@ class DifferingRow:
 
 
 @dataclass(frozen=True, slots=True)
+class Contradiction:
+    """Changes of a table that contradict each other or its rows, so that an event seems to be missing.
+
+    ``kind`` is the label of ``reselect_contradictions_total``, ``at`` when it was found, in seconds since the epoch.
+    """
+
+    kind: str
+    at: float
+
+    def document(self) -> Mapping[str, Any]:
+        """Return the contradiction as JSON."""
+        return {"kind": self.kind, "at": iso_text(self.at)}
+
+
+@dataclass(frozen=True, slots=True)
 class VerificationReport:
     """The verifications of one table.
 
@@ -64,7 +79,8 @@ class VerificationReport:
     task. Of the last verification, ``differing`` rows stayed different, of which ``rows`` are some, ``undecided`` ones
     changed at each comparison or could not be proven, and ``repaired`` ones were written again. ``error`` is why it
     could not compare the table; ``ended`` is when it ended. ``reading`` is how many rows of the source the verification
-    that runs now has read.
+    that runs now has read. ``contradiction`` is why the last verification, or the one that runs, began before the
+    interval had passed; None if it began because of the interval.
     """
 
     interval: float
@@ -78,6 +94,7 @@ class VerificationReport:
     error: str | None = None
     ended: float | None = None
     reading: int | None = None
+    contradiction: Contradiction | None = None
 
     @property
     def is_equal(self) -> bool:
@@ -109,6 +126,8 @@ class VerificationReport:
             answer["rows"] = [
                 {"key": dict(row.key), "where": row.where, "columns": list(row.columns)} for row in self.rows
             ]
+        if self.contradiction is not None:
+            answer["contradiction"] = self.contradiction.document()
         if self.error is not None:
             answer["error"] = self.error
         if self.ended is not None:

@@ -333,7 +333,8 @@ RESELECT_CONTRADICTIONS = RESELECT.counter(
     (*_TABLE, "kind"),
     "contradictions",
     "An event is missing (`null_then_placeholder`, `position_regression`), or the snapshot is "
-    "(`update_without_create`).",
+    "(`update_without_create`), or another writer has changed the table (`unexplained_counts`). A connector with "
+    "`verify.interval.ms` verifies the table next.",
 )
 CACHE_REQUESTS = RESELECT.counter(
     "reselect_cache_requests_total",

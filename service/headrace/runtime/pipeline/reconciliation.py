@@ -1,6 +1,8 @@
 """Reconciliation: a batch is folded again against the stored versions of its rows (``merge.md`` section 5).
 
 ``table_pipeline.py`` calls it if the counts of its merge do not prove that all events were applied.
+
+Tests: ``tests/unit/runtime/pipeline/test_reconciliation.py``.
 """
 
 from __future__ import annotations
@@ -108,7 +110,7 @@ class Reconciler:
         if deleted and self._options.unresolved_insert_mode != "null":
             raise UnresolvedRows("the row has been deleted since", deleted)
         updates = int((hollow & ~rest.fresh).sum())
-        self._reselect.count_contradictions(rest.table, "update_without_create", updates)
+        self._reselect.count_contradictions(rest, "update_without_create", updates)
         if self._options.unresolved_insert_mode == "null":
             return with_nulls_for_open_cells(rest, hollow)
         causes = {  # by row: one text for all of its cells, or one for each
@@ -128,10 +130,12 @@ class Reconciler:
         return self._ledger.tombstones.ends(rest.key[index].as_py(), rest.version.row(index))
 
     def refuse_unexplained(self, rest: Actions, counts: MergeCounts, stored: Mapping[str, RowVersion]) -> None:
-        """Raise UnexplainedCounts if a merge of ``rest`` did not apply all of it."""
+        """Raise UnexplainedCounts if a merge of ``rest`` did not apply all of it. It counts as a contradiction."""
         upserts = int((~rest.delete).sum())
         deletes = int((rest.delete & _has_stored(rest, stored)).sum())
         if (counts.upserted, counts.deleted) != (upserts, deletes):
+            unexplained = abs(upserts - counts.upserted) + abs(deletes - counts.deleted)
+            self._reselect.count_contradictions(rest, "unexplained_counts", unexplained)
             raise UnexplainedCounts(
                 f"{self._name}: {upserts} upserts and {deletes} deletes were due, but {counts.upserted} and "
                 f"{counts.deleted} applied, and no rule explains the difference: another writer may write to this "

@@ -45,6 +45,8 @@ from headrace.runtime.pipeline.source_database import NoMetrics, ReselectMetrics
 log = logging.getLogger(__name__)
 
 MAY_CACHE: Callable[[str], bool] = lambda topic: True  # noqa: E731 - a default with a name
+OnContradiction = Callable[[str, TableId, str], None]
+"""Receives topic, source table and kind of a contradiction in the changes of a table. Called in several threads."""
 
 
 class Reselect:
@@ -52,6 +54,7 @@ class Reselect:
 
     ``source`` is None without a database. ``may_cache`` is False for topics without some of the source's events
     (compacted, or filtered before Headrace). ``clock`` returns monotonic seconds. ``rows`` stores the cache's entries.
+    ``on_contradiction`` is called with each contradiction that is counted.
     """
 
     def __init__(
@@ -63,11 +66,13 @@ class Reselect:
         may_cache: Callable[[str], bool] = MAY_CACHE,
         clock: Callable[[], float] = time.monotonic,  # proven: S30
         rows: RowStore | None = None,
+        on_contradiction: OnContradiction = lambda topic, table, kind: None,
     ) -> None:
         self._options = options
         self._metrics = ReselectTotals(metrics or NoMetrics())
         self._source = None if source is None else SourceReader(source, options, self._metrics, clock)
         self._may_cache = may_cache
+        self._on_contradiction = on_contradiction
         self._placeholder = Placeholder(options.unavailable_value_placeholder)
         self.catalog = SourceCatalog(self._source, options.catalog_refresh_ms, clock)
         self.cache = ColumnCacheService(options, self._placeholder, rows, clock)
@@ -124,9 +129,11 @@ class Reselect:
         for column, cells in decided_by_fold(changes, actions).items():
             self._metrics.count(changes.table, "resolved", ("fold", column), cells)
 
-    def count_contradictions(self, table: TableId, contradiction: str, rows: int) -> None:
+    def count_contradictions(self, actions: Actions, kind: str, rows: int) -> None:
+        """Count rows of a batch whose changes contradict each other or the stored rows, and report them."""
         if rows:
-            self._metrics.count(table, "contradictions", (contradiction,), rows)
+            self._metrics.count(actions.table, "contradictions", (kind,), rows)
+            self._on_contradiction(actions.version.topic, actions.table, kind)
 
     def resolve(
         self, actions: Actions, stored: npt.NDArray[np.bool_] | None = None, *, divisible: bool = False
@@ -215,11 +222,13 @@ class Reselect:
         else:  # then no request bypasses it
             counts.pop(("requests", "bypassed"), None)
         for (counter, *labels), count in counts.items():
-            if count:
+            if counter == "contradictions":
+                self.count_contradictions(planned.actions, labels[0], count)
+            elif count:
                 self._metrics.count(table, counter, labels, count)
         # An event behind its row: delivered again after a restart, or its source has restarted its positions.
         regressions = counts.get(("writes", Origin.EVENT, "position"), 0)
-        self.count_contradictions(table, "position_regression", regressions)
+        self.count_contradictions(planned.actions, "position_regression", regressions)
 
     def _refuse_placeholders(self, completed: Completed) -> None:
         table = completed.actions.table

@@ -19,7 +19,7 @@ from headrace.core.reselect.options import ReselectOptions
 from headrace.core.tables.naming import KEY
 from headrace.ports import Feeds, Lakehouse, OpenRowSource, RowSource, RowStore, RowStoreOptions, TopicPartition
 from headrace.runtime.observation import NO_OBSERVER, Observer
-from headrace.runtime.pipeline.reselect import Reselect
+from headrace.runtime.pipeline.reselect import OnContradiction, Reselect
 from headrace.runtime.pipeline.source_database import DatabaseRouter, NoMetrics, ReselectMetrics
 from headrace.runtime.task.conversions import OpenRegistry, no_registries, open_conversion
 from headrace.runtime.task.flow_control import MemoryBudget, TaskResources, WriteSlots
@@ -42,6 +42,7 @@ BlockedTables = Callable[[str, int], Sequence[TableStatus]]
 """Returns the tables of a task that did not run when its status was written last."""
 OpenVerification = Callable[[SinkConnectorConfig], Verification | None]
 """Returns the verification of a task's tables; None if the connector has none."""
+_IGNORED: OnContradiction = lambda topic, table, kind: None  # noqa: E731 - a default with a name
 CountReselects = Callable[[str, int], ReselectMetrics]
 
 
@@ -96,7 +97,9 @@ class SinkTaskFactory:
         divide = values.divide if conversion.value is None else None
         feed = self._feeds.open(connector, number, config.kafka, divide)
         dead_letter_queue = await self._feeds.dead_letter_queue(connector, number, config.kafka)
+        verification: Verification | None = None
         try:
+            verification = self._open_verification(config)
             compacted = self._feeds.compacted(connector, number, config.kafka)
             source, rows = self._row_source(options), None
             if options.cache_enabled:  # opened after what may fail: a cache on disk is locked for the next attempt
@@ -108,8 +111,11 @@ class SinkTaskFactory:
                 metrics=self._count_reselects(connector, number),
                 may_cache=lambda topic: not compacted(topic),
                 rows=rows,
+                on_contradiction=_IGNORED if verification is None else verification.begin_with,
             )
         except BaseException:  # it is tried again, with a queue of its own
+            if verification is not None:
+                verification.close()
             if dead_letter_queue is not None:
                 await dead_letter_queue.close()
             raise
@@ -124,7 +130,7 @@ class SinkTaskFactory:
             conversion,
             self._sources,
             self._blocked(connector, number),
-            self._open_verification(config),
+            verification,
         )
         return SinkTask(parts, on_failure)
 

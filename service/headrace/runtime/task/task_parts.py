@@ -36,6 +36,12 @@ class Verification(Protocol):
         ``repaired`` is called in a thread, with source table, lake table and number of rows that were repaired.
         """
 
+    def begin_with(self, topic: str, table: TableId, contradiction: str) -> None:
+        """Verify a source table next, and before the interval has passed: its changes contain a contradiction.
+
+        Called in any thread.
+        """
+
     def close(self) -> None:
         """End without waiting for what runs. Idempotent."""
 

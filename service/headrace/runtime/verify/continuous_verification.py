@@ -4,6 +4,10 @@ Each compares a table as ``headrace verify`` does, in a thread of its own with h
 not wait for it. A verification that is interrupted (the task stops, the worker is killed) is repeated from its begin;
 the last proof of a table is in the table's properties, where the next task of any worker finds it.
 
+A contradiction in the changes of a table (``reselect_contradictions_total``) makes the table the next one, without
+waiting for the interval. Contradictions that arrive all the time do not keep the other tables waiting: a table is put
+before the others once in an interval, and otherwise takes its turn.
+
 Tests: ``tests/unit/runtime/verify/test_continuous_verification.py``,
 ``tests/integration/test_continuous_verification.py``.
 """
@@ -12,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import tempfile
 import time
 from collections import deque
@@ -26,7 +31,7 @@ import pyarrow as pa
 from headrace.config.verify_options import VerifySettings
 from headrace.core.model.errors import HeadraceError, remedy
 from headrace.core.model.events import TableId
-from headrace.core.model.proof import DifferingRow, Proof, VerificationReport
+from headrace.core.model.proof import Contradiction, DifferingRow, Proof, VerificationReport
 from headrace.core.verify.verification import Verdict
 from headrace.ports import LogPosition, TableSource
 from headrace.runtime.clock import now as micros
@@ -81,6 +86,10 @@ class ContinuousVerification:
         self._thread = ThreadPoolExecutor(1, "verify")
         self._due_topics: dict[str, float] = {}  # monotonic, as of tables
         self._due_tables: dict[str, float] = {}
+        self._contradictions: dict[tuple[str, str, str], Contradiction] = {}  # by topic, schema and table
+        self._urgent_topics: dict[str, float] = {}  # of contradictions, and when they are due
+        self._last_urgent: dict[str, float] = {}
+        self._causes: dict[str, Contradiction] = {}  # of tables whose verification has not ended since
         self._reports: dict[str, VerificationReport] = {}
         self._repairs: dict[str, deque[tuple[float, int]]] = {}
         self._is_closed = False
@@ -94,14 +103,31 @@ class ContinuousVerification:
         try:
             while True:
                 now = time.monotonic()
-                due = [topic for topic in ready() if self._due_topics.get(topic, 0.0) <= now]
+                due = {topic: at for topic in ready() if (at := self._due(topic)) <= now}
                 if due:  # others may not be ready any more after the first
-                    topic = min(due, key=lambda topic: self._due_topics.get(topic, 0.0))
+                    topic = min(due, key=due.__getitem__)
+                    self._urgent_topics.pop(topic, None)
                     self._due_topics[topic] = await run_in(self._thread, self._verify_topic, topic)
                 else:
                     await asyncio.sleep(min(_LOOK_SECONDS, self._settings.interval))
         finally:
             self._pace.stop()
+
+    def _due(self, topic: str) -> float:
+        return min(self._due_topics.get(topic, 0.0), self._urgent_topics.get(topic, math.inf))
+
+    def begin_with(self, topic: str, table: TableId, contradiction: str) -> None:
+        """Verify a source table next, and before the interval has passed. Called in any thread.
+
+        The verification that runs ends first, and this one has to wait until its topic is ready.
+        """
+        now = time.monotonic()
+        self._contradictions.setdefault((topic, table.schema, table.table), Contradiction(contradiction, time.time()))
+        if topic not in self._urgent_topics:
+            last = self._last_urgent.get(topic, -math.inf)
+            is_first = now - last >= self._settings.interval
+            self._urgent_topics[topic] = -math.inf if is_first else now
+            self._last_urgent[topic] = now if is_first else last
 
     def close(self) -> None:
         """Interrupt what runs, and close the connections to the databases. Idempotent. A repair in progress ends."""
@@ -136,6 +162,9 @@ class ContinuousVerification:
     def _verify_if_due(self, topic: str, id: TableId, source: TableSource) -> float:
         """Verify a table, unless it is not due. Return when it is due again. Raises Stopped."""
         name = self._tables.task.naming.name(topic, id)
+        if (contradiction := self._contradictions.pop((topic, id.schema, id.table), None)) is not None:
+            self._causes[name] = contradiction
+            self._due_tables[name] = 0.0
         if self._due_tables.get(name, 0.0) <= time.monotonic():
             try:
                 seconds = self._verify_table(name, topic, id, source)
@@ -150,17 +179,27 @@ class ContinuousVerification:
     def _verify_table(self, name: str, topic: str, id: TableId, source: TableSource) -> float:
         """Verify a table, unless it was proven equal within the interval. Return the seconds until it is due again."""
         interval = self._settings.interval
-        report = self._reports.setdefault(name, VerificationReport(interval, topic, time.time()))
+        report, cause = (
+            self._reports.get(name) or VerificationReport(interval, topic, time.time()),
+            self._causes.get(name),
+        )
+        report = self._reports[name] = replace(report, contradiction=cause)
         table, full_name = self._tables.open(topic, id, source)
         proof = table.lake.proof()
         if proof is not None and report.ended is None:
             self._reports[name] = replace(report, proof=proof)
             age = time.time() - proof.at
-            if 0 <= age < interval:  # an earlier run of the task, or another worker, has verified it
+            if 0 <= age < interval and cause is None:  # an earlier run of the task, or another worker, has verified it
                 return interval - age
         if table.lake.schema() is None:  # no batch has been written yet
             return min(interval, _RETRY_SECONDS)
+        if cause is not None:
+            log.warning(
+                "%s: table %s is verified now, because its changes contain a contradiction (%s)",
+                *(self._connector, name, cause.kind),
+            )
         self._verify(topic, name, full_name, table)
+        self._causes.pop(name, None)
         return interval
 
     def _verify(self, topic: str, name: str, full_name: str, table: VerifiedTable) -> None:

@@ -108,5 +108,8 @@ def test_connections_are_reported_with_every_query() -> None:
 def test_position_that_falls_is_a_contradiction() -> None:
     """The metrics count events whose position is below that of the cached value (section 9)."""
     lake = Lake(None, CACHE)
+    reported: list[str] = []
+    lake.post._on_contradiction = lambda topic, table, kind: reported.append(kind)
     lake.each(u(1, position=20, big="new"), u(1, position=10, big="old"), u(1, position=30, big="next"))
     assert lake.metrics.seen["contradictions", "position_regression"] == 1
+    assert reported == ["position_regression"]

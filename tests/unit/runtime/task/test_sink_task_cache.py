@@ -184,9 +184,17 @@ async def test_a_schema_change_invalidates_the_cache(harness: Harness, monkeypat
 
 
 async def test_an_update_of_an_absent_row_is_a_contradiction(harness: Harness) -> None:
-    """An update that omits a cell of an absent row fails the task. A metric counts these rows."""
+    """An update that omits a cell of an absent row fails the task. A metric counts these rows.
+
+    The verification of the task receives the table.
+    """
     metrics = Metrics()
-    processor = Reselect(ReselectOptions(), metrics=metrics.reselects("items", 0))
+    reported: list[tuple[str, str, str]] = []
+    processor = Reselect(
+        ReselectOptions(),
+        metrics=metrics.reselects("items", 0),
+        on_contradiction=lambda topic, table, kind: reported.append((topic, table.table, kind)),
+    )
     harness.insert(1, 1)
     for number in (1, 2, 3):
         row = {"id": number, "name": PLACEHOLDER}
@@ -196,6 +204,7 @@ async def test_an_update_of_an_absent_row_is_a_contradiction(harness: Harness) -
     assert "not in the table" in str(harness.failures[0])
     labels = {"connector": "items", "task": "0", "table": "public.items", "kind": "update_without_create"}
     assert metrics.registry.get_sample_value("reselect_contradictions_total", labels) == 2
+    assert reported == [(TOPIC, "items", "update_without_create")]
 
 
 async def test_a_cache_on_disk_is_used_after_a_restart(harness: Harness, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from headrace.config.validation import WorkerDefaults, sink_connector_config
 from headrace.config.verify_options import VerifySettings
 from headrace.core.model.errors import Fatal, HeadraceError, Retriable
 from headrace.core.model.events import TableId
+from headrace.core.model.instants import iso_text
 from headrace.core.model.proof import Proof, VerificationReport
 from headrace.ports import TableSource
 from headrace.runtime.task.task_options import sink_task_options
@@ -44,8 +45,10 @@ class WorldTables:
         self.others = others
         self.error: Exception | None = None
         self.closed = 0
+        self.topics: list[str] = []
 
     def of(self, topic: str) -> Sequence[tuple[TableId, TableSource]]:
+        self.topics.append(topic)
         return [(id, self.world.source) for id in (SOURCE, *self.others)]
 
     def open(self, topic: str, id: TableId, source: TableSource) -> tuple[VerifiedTable, str]:
@@ -111,6 +114,30 @@ async def report_after(
     finally:
         running.cancel()
     return verification.reports([TOPIC])[NAME]
+
+
+async def run_in_steps(
+    verification: ContinuousVerification,
+    *conditions: Callable[[], bool],
+    topics: Sequence[str] = (TOPIC,),
+    limit: float = SECONDS,
+) -> None:
+    """Run until the conditions were met, one after the other; they are checked between the verifications of topics."""
+    left, ended = list(conditions), asyncio.Event()
+
+    def ready() -> Sequence[str]:
+        while left and left[0]():
+            del left[0]
+        if not left:
+            ended.set()
+        return topics if left else ()
+
+    running = asyncio.create_task(verification.run(ready, lambda table: None))
+    try:
+        async with asyncio.timeout(limit):
+            await ended.wait()
+    finally:
+        running.cancel()
 
 
 def test_an_equal_table_gets_a_proof(world: World) -> None:
@@ -207,6 +234,64 @@ def test_a_table_that_fails_does_not_hurry_the_others_of_its_topic(world: World)
     assert second[SOURCE.table] is first[SOURCE.table]
     assert second["other"].error == "no answer"
     assert (second["other"].ended or 0.0) > (first["other"].ended or 0.0)
+
+
+def test_a_contradiction_does_not_wait_for_the_interval(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """The report contains it, until the next regular verification. A young proof is no reason to wait."""
+    tables = WorldTables(world)
+    world.lake.record_proof(Proof("postgresql:1", time.time(), 30))
+    with verification(tables) as running:
+
+        def report() -> VerificationReport:
+            return running.reports([TOPIC])[NAME]
+
+        running.begin_with(TOPIC, replace(SOURCE, database="other"), "update_without_create")
+        asyncio.run(run_in_steps(running, lambda: bool(running.reports([TOPIC])) and report().ended is not None))
+        found = report().contradiction
+        assert found is not None
+        assert report().document(found.at)["contradiction"] == {"kind": found.kind, "at": iso_text(found.at)}
+    assert f"table {NAME} is verified now, because its changes contain a contradiction (update_wi" in caplog.text
+    with verification(tables, interval=0.05) as running:
+        running.begin_with(TOPIC, SOURCE, "update_without_create")
+        is_known = [lambda: bool(running.reports([TOPIC])) and report().contradiction is not None]
+        asyncio.run(run_in_steps(running, *is_known, lambda: report().contradiction is None))
+
+
+def test_contradictions_put_a_table_first_once_in_an_interval(world: World) -> None:
+    """Those that arrive all the time do not keep the other tables waiting."""
+    tables = WorldTables(world)
+    topics = [TOPIC, "shop.public.b", "shop.public.c"]
+    with verification(tables) as running:
+
+        def report_two_more() -> bool:
+            if len(tables.topics) == 1:
+                running.begin_with(topics[1], SOURCE, "position_regression")
+                running.begin_with(topics[1], SOURCE, "null_then_placeholder")
+            return len(tables.topics) == 1
+
+        running.begin_with(topics[1], SOURCE, "position_regression")
+        asyncio.run(run_in_steps(running, report_two_more, lambda: len(tables.topics) == 4, topics=topics))
+    assert tables.topics == [topics[1], TOPIC, topics[2], topics[1]]
+
+
+def test_a_contradiction_survives_an_error(world: World) -> None:
+    """The table is verified because of it as soon as that is possible."""
+    tables = WorldTables(world)
+    tables.error = Retriable("no answer")
+    seen: list[VerificationReport] = []
+    with verification(tables, interval=0.05) as running:
+
+        def is_proven() -> bool:
+            seen.extend(running.reports([TOPIC]).values())
+            return seen[-1].proof is not None if seen else False
+
+        running.begin_with(TOPIC, SOURCE, "unexplained_counts")
+        asyncio.run(run_in_steps(running, is_proven))
+    assert {report.contradiction.kind for report in seen if report.contradiction} == {"unexplained_counts"}
+    assert [seen[0].error, seen[-1].contradiction and seen[-1].contradiction.kind] == [
+        "no answer",
+        "unexplained_counts",
+    ]
 
 
 def test_an_unexpected_error_is_shown_without_its_text(world: World) -> None:
