@@ -104,6 +104,7 @@ def test_a_table_is_paused_and_resumed(lane: Lane, browser: Browser) -> None:
 
 def test_a_failed_table_is_restarted(lane: Lane, stack: Stack, browser: Browser) -> None:
     """A record that is no JSON fails its table. When the operator has decided to skip it, a restart continues."""
+    lane.worker.put_connector(NAME, lane.sink_config())
     topic = f"{NAME}.public.reviews"
     with producer(stack.kafka) as out:
         out.produce(topic, b"{broken", b"{not json")
