@@ -98,6 +98,19 @@ async def test_a_change_that_is_older_than_its_row_is_not_applied() -> None:
     assert scene.names() == ["newer"]
 
 
+async def test_a_row_that_was_deleted_since_does_not_come_back() -> None:
+    """The delete is no letter, so a replay does not read it: its tombstone blocks letters before it at once."""
+    scene = Scene()
+    await scene.insert(2, 10, "first")
+    await scene.dead(7, change("d", {"id": 1, "name": "first"}, 30))
+    await scene.replay()
+    assert scene.names() == []
+    scene.queue.letters.clear()
+    await scene.insert(3, 20, "before the delete")
+    assert await scene.replay() == []
+    assert scene.names() == []
+
+
 async def test_a_history_contains_each_event_once() -> None:
     """A replay appends each letter once to a history, also below the offsets that the table contains."""
     scene = Scene(insert__mode="insert")

@@ -59,13 +59,17 @@ class Tombstones:
     are still to be read, and always the floor of a truncate. ``learned`` are the tombstones that other workers have
     added since the ledger was read. An event with a position outranks a tombstone without one, so the rows below a
     learned tombstone may have been written and have to be deleted again.
+
+    ``reads_on`` is whether all records behind those of a batch are read as well. A replay of single records reads no
+    delete behind them, so that every tombstone blocks at once.
     """
 
     entries: dict[str, RowVersion]
     learned: dict[str, RowVersion]
 
-    def __init__(self, ledger: LedgerEntries) -> None:
+    def __init__(self, ledger: LedgerEntries, *, reads_on: bool = True) -> None:
         self._ledger = ledger
+        self._reads_on = reads_on
         self._reached: dict[Partition, int] = {}
         self._search(NO_KEYS)
 
@@ -114,7 +118,7 @@ class Tombstones:
 
         Other entries always apply: the state that they record cannot be read again, or concerns what is read again.
         """
-        if is_table_entry(key) or key.startswith(TAKEN_PREFIX):  # proven: floor-stays
+        if not self._reads_on or is_table_entry(key) or key.startswith(TAKEN_PREFIX):  # proven: floor-stays
             return False
         reached = self._reached.get((version.topic, version.partition))
         return reached is not None and version.offset >= reached

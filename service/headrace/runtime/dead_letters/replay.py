@@ -198,8 +198,16 @@ async def replay(
         threads,
         memory or unlimited(),
         open_registry=edges.open_registry,
-        # Its commits contain no offsets, and one letter that cannot be used keeps no other from its table.
-        adjust=lambda options: replace(options, group="", tolerate_errors=True, isolate_tables=False, log_errors=False),
+        # Its commits contain no offsets, one letter that cannot be used keeps no other from its table, and what was
+        # read behind the letters is not read again.
+        adjust=lambda options: replace(
+            options,
+            group="",
+            pipeline=replace(options.pipeline, reads_on=False),
+            tolerate_errors=True,
+            isolate_tables=False,
+            log_errors=False,
+        ),
         sources=edges.sources,
     )
     task = await factory(config.name, 0, config, failures.append)

@@ -42,7 +42,7 @@ class PipelineOptions:
     """Options of the connector for applying changes. Times in microseconds.
 
     ``shared``: the operator has named a key, so that several source tables may share one lake table.
-    ``unknown_null_mode`` is for histories; in other tables reselect applies it.
+    ``unknown_null_mode`` is for histories; in other tables reselect applies it. ``reads_on`` is for ``Tombstones``.
     """
 
     unresolved_insert_mode: str = _RESELECT.unresolved_insert_mode
@@ -51,6 +51,7 @@ class PipelineOptions:
     position_regression: int = _SOURCE.position_regression
     tombstone_retention: int = _TABLES.tombstone_retention
     shared: bool = False
+    reads_on: bool = True
 
 
 def evolve(

@@ -31,7 +31,7 @@ class TableLedger:
     table's first row.
     """
 
-    def __init__(self, table: Ledger, now: Callable[[], int], retention: int) -> None:
+    def __init__(self, table: Ledger, now: Callable[[], int], retention: int, *, reads_on: bool = True) -> None:
         self.defaults: Mapping[ColumnDefault, RowVersion] = {}
         self.to_fill: set[ColumnDefault] = set()
         self.origins = ColumnOrigins()
@@ -40,6 +40,7 @@ class TableLedger:
         self._table = table
         self._now = now
         self._retention = retention
+        self._reads_on = reads_on
         self._tombstones: Tombstones | None = None
         self._read_at = 0
         self._assigned_anew = False
@@ -122,7 +123,7 @@ class TableLedger:
         self.to_fill = set(self.defaults)
 
     def _read(self) -> Tombstones:
-        self._tombstones, self._read_at = Tombstones(self._table.ledger()), self._now()
+        self._tombstones, self._read_at = Tombstones(self._table.ledger(), reads_on=self._reads_on), self._now()
         self.origins = recorded_origins(self.entries)
         self._derive()
         self.to_fill = set(self.defaults)

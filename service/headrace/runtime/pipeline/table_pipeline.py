@@ -83,7 +83,7 @@ class TablePipeline:
         self._now = now
         self._stages = stages
         self._altered = altered
-        self._ledger = TableLedger(table, now, options.tombstone_retention)
+        self._ledger = TableLedger(table, now, options.tombstone_retention, reads_on=options.reads_on)
         self._epochs = LogEpochs(name, table, self._ledger)
         self._reconciler = Reconciler(name, self._ledger, reselect, self._resolve, options, stages)
         self._regression = PositionRegression(name, options.position_regression)
