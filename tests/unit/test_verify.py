@@ -82,7 +82,8 @@ def printed(*found: Difference, show: bool = False, repaired: bool = False) -> t
     out = io.StringIO()
     report = Report(out, io.StringIO(), show_values=show)
     report.begin("public.item")
-    for each in report.printed(iter(found)):
+    for each in found:
+        report.on_difference(each)
         if repaired:
             report.repaired(each)
     report.end(1200, ("old",))

@@ -32,11 +32,11 @@ def offsets(request: Any) -> OffsetResponse_v2:
     return OffsetResponse_v2(0, [(TOPIC, found)])
 
 
-async def letters(topic: str) -> list[bytes]:
-    """Read the values of all records of ``topic``."""
+async def letters(topic: str, newest: int | None = None) -> list[bytes]:
+    """Read the values of all records of ``topic``, or of the newest ones."""
     async with ScriptedKafka({TOPIC: [NODE] * 3}, {FetchRequest_v4: fetched, OffsetRequest_v2: offsets}) as kafka:
-        read = read_topic(topic, {"bootstrap_servers": kafka.bootstrap_servers})
-        return [record.value async for records in read for record in records]
+        read = read_topic(topic, {"bootstrap_servers": kafka.bootstrap_servers}, newest)
+        return [record.value async for queued in read for record in queued.records]
 
 
 def test_all_partitions_are_read() -> None:

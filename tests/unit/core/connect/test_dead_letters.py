@@ -38,7 +38,7 @@ def test_a_replay_is_stored_beside_the_connector(replay: Replay) -> None:
     for record in (*connector_records("n", {}), (key, value)):
         assert state.apply(*record) == "n"
     assert state.replay("n") == replay
-    for record in removal_records("n", 0, replayed=True):
+    for record in removal_records("n", 0, [replay_record("n", None)]):
         state.apply(*record)
     assert state.replay("n") is None
 
