@@ -108,7 +108,12 @@ def test_a_catalog_that_makes_other_tables_and_drops_none(
     assert all(f"DROP TABLE `lake`.`{NAMESPACE}`.`{table}` PURGE;" in left.remedy for table in tables)
 
 
-@pytest.mark.parametrize("conditional", [True, False])
+WITHOUT_METADATA = "versitygw --nometa ignores If-None-Match, and cannot read what Delta's DELETE needs: use a proxy"
+
+
+@pytest.mark.parametrize(
+    "conditional", [True, pytest.param(False, marks=pytest.mark.xfail(reason=WITHOUT_METADATA, strict=True))]
+)
 def test_entries_of_the_log_of_delta(tmp_path: Path, conditional: bool) -> None:
     """A store that ignores ``If-None-Match`` is an error."""
     store = ObjectStore(tmp_path, conditional=conditional)
