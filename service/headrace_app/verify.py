@@ -217,7 +217,7 @@ class Report:
         for column, (source, lake) in difference.values.items() if self._show_values else ():
             self._print(f"    {column}: source {source}, lake {lake}")
 
-    def repaired(self, difference: Difference) -> None:
+    def on_repair(self, difference: Difference) -> None:
         """Print and count a repaired difference."""
         self._here["repaired"] += 1
         self._print(f"{self._table} {_key(difference)}: repaired")

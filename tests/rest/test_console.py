@@ -7,6 +7,7 @@ import json
 import re
 import time
 from dataclasses import replace
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -337,7 +338,7 @@ async def test_a_table_of_many_columns_is_sent_once(api: Api, monkeypatch: pytes
 
     for waiting in (1, 2):
         report = replace(table_report("orders"), waiting_events=waiting)
-        task.tables = [replace(report, details=activity.details(None, None, None))]
+        task.tables = [replace(report, details=partial(activity.details, None, None, None))]
         if waiting == 1:
             path = "/ui/connectors/shop/tables/orders/events"
             received = asyncio.create_task(request(api.app, "GET", path, sent=sent))

@@ -142,7 +142,7 @@ async def test_a_listing_is_filtered_and_bounded(api: Api) -> None:
     assert await listed("reason=other") == []
     for limit in ("0", "1001", "-1", "many", "9" * 5000):
         answer = await api.call("GET", f"{LETTERS}?limit={limit}")
-        assert (answer.status, answer.json()["message"]) == (400, "limit: must be a number from 1 to 1000")
+        assert (answer.status, answer.json()["message"]) == (400, "limit: must be a number between 1 and 1000")
 
 
 async def test_a_long_queue_is_not_read_completely(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,7 +80,7 @@ async def test_the_details_of_a_table_are_in_its_own_report(api: Api) -> None:
     await api.until("RUNNING", "RUNNING")
     batch = LastBatch(10, 2_000, 0.25, 1_700_000_001.0, 1_700_000_000.0, "age", {}, {Operation.CREATE: 10})
     details = TableDetails([batch], {Operation.CREATE: 10}, files=TableFiles(2, 1, 400, 12, 2))
-    api.tasks.tasks["shop-0"].tables = [replace(table_report("items"), last_batch=batch, details=details)]
+    api.tasks.tasks["shop-0"].tables = [replace(table_report("items"), last_batch=batch, details=lambda: details)]
     (listed,) = (await api.call("GET", "/connectors/shop/tables")).json()
     items = (await api.call("GET", "/connectors/shop/tables/items")).json()
     assert items == {**listed, **details.document()}

@@ -85,7 +85,7 @@ def printed(*found: Difference, show: bool = False, repaired: bool = False) -> t
     for each in found:
         report.on_difference(each)
         if repaired:
-            report.repaired(each)
+            report.on_repair(each)
     report.end(1200, ("old",))
     return out.getvalue().splitlines(), report.finish()
 

@@ -1,6 +1,7 @@
 """The source connector of a sink connector's topics: where its REST API is. Only a configuration names it.
 
-A request must not: whoever may operate a connector could let the worker send requests to any address of its network.
+A request must not: each user with the right to operate a connector could then make the worker send requests to any
+address of its network.
 
 Tests: ``tests/unit/config/test_source_connector_options.py``.
 """

@@ -18,13 +18,13 @@ from fastapi.responses import JSONResponse
 
 from headrace.core.connect.dead_letters import Replay
 from headrace.core.model.errors import RestError
+from headrace.rest import parameters
 from headrace.rest.route import ConnectRoute, Forwarder
 from headrace.runtime.dead_letters.letters import LetterFilter
 from headrace.runtime.dead_letters.replays import DeadLetters
 from headrace.runtime.worker.cluster import RequestTargetError
 
 _LIMIT, _MOST = 100, 1_000
-_FLAGS = {"true": True, "false": False}
 
 
 class ClusterReplays:
@@ -66,7 +66,8 @@ def router(letters: DeadLetters) -> APIRouter:
 
     @routes.post("/replay")
     async def begin_replay(name: str, request: Request) -> Response:
-        replay = await letters.begin(name, dry_run=_flag(request, "dry_run"), old=_flag(request, "old"))
+        dry_run, old = parameters.flag(request, "dry_run"), parameters.flag(request, "old")
+        replay = await letters.begin(name, dry_run=dry_run, old=old)
         return JSONResponse(_document(name, replay), HTTPStatus.ACCEPTED)
 
     return routes
@@ -75,18 +76,8 @@ def router(letters: DeadLetters) -> APIRouter:
 def letter_filter(request: Request) -> LetterFilter:
     """Return the letters that a request wants to see. Raises RestError 400."""
     given = request.query_params
-    text = given.get("limit", str(_LIMIT))
-    if not (text.isascii() and text.isdigit() and len(text) <= len(str(_MOST)) and 1 <= int(text) <= _MOST):
-        raise RestError(f"limit: must be a number from 1 to {_MOST}", 400)
-    return LetterFilter(int(text), given.get("topic") or None, given.get("reason") or None)
-
-
-def _flag(request: Request, name: str) -> bool:
-    """Return the value of a flag. Another value than true and false must not begin a replay that writes."""
-    text = request.query_params.get(name, "false").lower()
-    if text not in _FLAGS:
-        raise RestError(f"{name}: must be true or false", 400)
-    return _FLAGS[text]
+    limit = parameters.number(request, "limit", _LIMIT, _MOST)
+    return LetterFilter(limit, given.get("topic") or None, given.get("reason") or None)
 
 
 def _document(name: str, replay: Replay) -> Mapping[str, Any]:

@@ -15,6 +15,7 @@ from fastapi.responses import JSONResponse
 
 from headrace.core.connect.timeline import EVENTS, Kind
 from headrace.core.model.errors import RestError
+from headrace.rest import parameters
 from headrace.rest.route import ConnectRoute
 from headrace.runtime.worker.worker import Worker
 
@@ -49,11 +50,17 @@ def router(events: TimelineEvents) -> APIRouter:
 
     @routes.get("/timeline")
     async def get_timeline(request: Request) -> Response:
-        return JSONResponse(events.all(table=_table(request), kinds=requested_kinds(request), limit=_limit(request)))
+        return JSONResponse(
+            events.all(
+                table=_table(request),
+                kinds=requested_kinds(request),
+                limit=parameters.number(request, "limit", DEFAULT_LIMIT, EVENTS),
+            )
+        )
 
     @routes.get("/connectors/{name}/timeline")
     async def get_timeline_of_connector(name: str, request: Request) -> Response:
-        kinds, limit = requested_kinds(request), _limit(request)
+        kinds, limit = requested_kinds(request), parameters.number(request, "limit", DEFAULT_LIMIT, EVENTS)
         return JSONResponse(events.of(name, table=_table(request), kinds=kinds, limit=limit))
 
     return routes
@@ -69,10 +76,3 @@ def requested_kinds(request: Request) -> Collection[Kind]:
     if unknown := [name for name in names if name not in Kind.__members__]:
         raise RestError(f"kind: {unknown[0][:50]!r} is no kind of event; the kinds are {', '.join(Kind)}", 400)
     return [Kind(name) for name in names]
-
-
-def _limit(request: Request) -> int:
-    text = request.query_params.get("limit", str(DEFAULT_LIMIT))
-    if not (text.isascii() and text.isdecimal() and 1 <= int(text) <= EVENTS):
-        raise RestError(f"limit: must be a number between 1 and {EVENTS}", 400)
-    return int(text)

@@ -1,6 +1,6 @@
 """Observers of a sink task and its worker, which the metrics override (``runtime/metrics/metrics.py``).
 
-All methods are called on the event loop, ``stage``, ``on_schema_change`` and ``on_repair`` also in threads.
+All methods are called on the event loop, ``stage`` and ``on_repair`` also in threads.
 
 Tests: ``tests/unit/runtime/metrics/``, ``tests/unit/runtime/task/``.
 """
@@ -92,7 +92,7 @@ class Observer:
         """Receive the files of a table, and what merges and upkeep have written since it was opened."""
 
     def on_schema_change(self, table: str, columns: str) -> None:
-        """Receive which columns of a table were added, or whose types have changed, as text."""
+        """Receive which columns of a table were added, removed or got another type, as text."""
 
     def on_repair(self, table: str, rows: int) -> None:
         """Receive how many rows of a table a verification has repaired."""

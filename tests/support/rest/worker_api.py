@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -173,7 +174,7 @@ def detailed_table(table: str, text: str = "note") -> TableReport:
     activity.on_columns(pa.schema([("id", pa.int64()), (text, pa.string())]), 1_700_000_003.0)
     activity.on_batch(batch, 1_700_000_000_000_000)
     use = ReselectUse({"cache": 3, "source": 1}, {"hit": 3, "miss": 1, "bypassed": 9}, {"ok": 2, "timeout": 1}, 5, 1)
-    details = activity.details(TableFiles(12, 3, 48_210_433, 1_000, 250), 1_700_000_000.0, use)
+    details = partial(activity.details, TableFiles(12, 3, 48_210_433, 1_000, 250), 1_700_000_000.0, use)
     return replace(table_report(table), last_batch=batch, details=details)
 
 

@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from headrace.core.connect.stored_members import seconds_of, text_of
 from headrace.core.model.instants import iso_text
 
 _MOST_LISTED = 100
@@ -105,13 +105,13 @@ class Replay:
     def is_running(self) -> bool:
         return self.state is ReplayState.RUNNING
 
-    def failed(self, now: float, error: str) -> Replay:
+    def with_failure(self, now: float, error: str) -> Replay:
         """Return the replay as it has failed."""
         return replace(self, state=ReplayState.FAILED, pauses=False, ended=now, error=error)
 
-    def interrupted(self, now: float) -> Replay:
+    def with_interruption(self, now: float) -> Replay:
         """Return the replay as it has failed because its worker stopped, or is not the leader any more."""
-        return self.failed(
+        return self.with_failure(
             now,
             f"worker {self.worker_id} stopped during the replay, or is not the leader any more; the tasks are not "
             "paused for it any more, and all letters are in their topic: replay them again",
@@ -142,38 +142,26 @@ def replay_of(document: Mapping[str, Any]) -> Replay:
     if counts is not None and not isinstance(counts, dict):
         raise TypeError("the counts are not an object")
     return Replay(
-        _text(document["run"]),
-        _text(document["worker_id"]),
+        text_of(document["run"]),
+        text_of(document["worker_id"]),
         bool(document["dry_run"]),
         bool(document["old"]),
-        _seconds(document["began"]),
+        seconds_of(document["began"]),
         state,
         bool(document["pauses"]) and state is ReplayState.RUNNING,
-        None if ended is None else _seconds(ended),
+        None if ended is None else seconds_of(ended),
         counts,
         int(document["sent"]),
         tuple(
             RefusedLetter(
-                _text(letter["topic"]),
+                text_of(letter["topic"]),
                 int(letter["partition"]),
                 int(letter["offset"]),
-                _text(letter["stage"]),
-                _text(letter["error"]),
+                text_of(letter["stage"]),
+                text_of(letter["error"]),
             )
             for letter in document["refused"]
         ),
         int(document["refused_count"]),
-        None if document["error"] is None else _text(document["error"]),
+        None if document["error"] is None else text_of(document["error"]),
     )
-
-
-def _seconds(text: str) -> float:
-    return datetime.fromisoformat(text).timestamp()
-
-
-def _text(value: Any) -> str:
-    """Return text that an answer can contain. Raises TypeError or UnicodeEncodeError for anything else."""
-    if not isinstance(value, str):
-        raise TypeError("a member of the replay is not text")
-    value.encode()
-    return value

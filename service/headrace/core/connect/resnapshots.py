@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from headrace.core.connect.stored_members import seconds_of, text_of
 from headrace.core.model.instants import iso_text
 
 
@@ -135,11 +135,11 @@ def resnapshot_document(
 def resnapshot_requests(document: Mapping[str, Any]) -> Requests:
     """Return the requests of a stored document. Raises an exception for one that is not usable."""
     return {
-        _text(table): ResnapshotRequest(
-            _text(entry["id"]),
-            _text(entry["source_table"]),
-            _text(entry["topic"]),
-            datetime.fromisoformat(entry["requested"]).timestamp(),
+        text_of(table): ResnapshotRequest(
+            text_of(entry["id"]),
+            text_of(entry["source_table"]),
+            text_of(entry["topic"]),
+            seconds_of(entry["requested"]),
             bool(entry.get("cancelled", False)),
         )
         for table, entry in document["tables"].items()
@@ -181,22 +181,10 @@ def progress_document(progress: ResnapshotProgress) -> Mapping[str, Any]:
 def resnapshot_progress(document: Mapping[str, Any]) -> ResnapshotProgress:
     """Return the progress in a stored document. Raises an exception for one that is not usable."""
     progress = ResnapshotProgress(
-        _text(document["request"]), ResnapshotState(document["state"]), _seconds(document["updated"])
+        text_of(document["request"]), ResnapshotState(document["state"]), seconds_of(document["updated"])
     )
-    values: dict[str, Any] = {name: _text(document[name]) for name in _TEXTS if name in document}
+    values: dict[str, Any] = {name: text_of(document[name]) for name in _TEXTS if name in document}
     values |= {name: int(document[name]) for name in _NUMBERS if name in document}
     if "estimated_end" in document:
-        values["estimated_end"] = _seconds(document["estimated_end"])
+        values["estimated_end"] = seconds_of(document["estimated_end"])
     return replace(progress, is_read=bool(document.get("is_read", False)), **values)
-
-
-def _seconds(text: str) -> float:
-    return datetime.fromisoformat(text).timestamp()
-
-
-def _text(value: Any) -> str:
-    """Return text that an answer can contain. Raises TypeError or UnicodeEncodeError for anything else."""
-    if not isinstance(value, str):
-        raise TypeError("a member of a resnapshot is not text")
-    value.encode()
-    return value

@@ -6,7 +6,7 @@ A status of a task contains the states of its tables that do not run.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -47,7 +47,7 @@ class TableReport:
     ``oldest_source_time`` when it was committed at the source, in seconds since the epoch. ``last_error`` stays after
     the table runs again. ``freshness_target`` is in seconds, None for a table without changes. ``load`` is the last one
     of this run of the task, None if no snapshot has sent rows. ``verification`` is None without ``verify.interval.ms``.
-    ``details`` are for the report on this table alone, None for a table without changes in this run of the task.
+    ``details`` returns what only the report on this table alone has.
     """
 
     table: str
@@ -62,12 +62,11 @@ class TableReport:
     freshness_target: float | None = None
     load: LoadProgress | None = None
     verification: VerificationReport | None = None
-    details: TableDetails | None = None
+    details: Callable[[], TableDetails] = TableDetails
 
     def complete_document(self, task: int, now: float, waits_for: str | None = None) -> Mapping[str, Any]:
         """Return ``document`` with the details."""
-        details = TableDetails() if self.details is None else self.details
-        return {**self.document(task, now, waits_for), **details.document()}
+        return {**self.document(task, now, waits_for), **self.details().document()}
 
     def document(self, task: int, now: float, waits_for: str | None = None) -> Mapping[str, Any]:
         """Return the report as JSON. ``waits_for`` is what the task waits for before it writes changes that wait.

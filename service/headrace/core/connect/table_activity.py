@@ -93,6 +93,10 @@ class SchemaChange:
         given = {name: text for name, text in names.items() if text}
         return {"at": iso_text(self.at), "change": self.change, **given}
 
+    def __str__(self) -> str:
+        types = " to ".join(filter(None, (self.earlier_type, self.type)))
+        return f"{self.change} {self.column} {types}".strip()
+
 
 @dataclass(frozen=True, slots=True)
 class ReselectUse:
@@ -185,16 +189,21 @@ class TableActivity:
         if watermark >= 0:
             self._watermark = watermark / 1_000_000
 
-    def on_columns(self, columns: pa.Schema | None, now: float) -> None:
-        """Register the data columns of the table as a batch found or left them, None if there is no table."""
+    def on_columns(self, columns: pa.Schema | None, now: float) -> Sequence[SchemaChange]:
+        """Register the data columns of the table as a batch found or left them, None if there is no table.
+
+        Returns what has changed since the last call.
+        """
         before, self._columns = self._columns, columns
         was_absent, self._is_absent = self._is_absent, columns is None
         if columns is None or columns is before:
-            return
+            return ()
         if was_absent:
-            self._changes.append(SchemaChange(now, "created"))
-        elif before is not None:
-            self._changes.extend(_changes(before, columns, now))
+            changes = [SchemaChange(now, "created")]
+        else:
+            changes = [] if before is None else _changes(before, columns, now)
+        self._changes.extend(changes)
+        return changes
 
     def details(self, files: TableFiles | None, compacted: float | None, reselect: ReselectUse | None) -> TableDetails:
         """Return what is known, with what others know."""

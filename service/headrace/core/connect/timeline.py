@@ -20,6 +20,7 @@ from enum import StrEnum
 from itertools import islice
 from typing import Any
 
+from headrace.core.connect.stored_members import text_of
 from headrace.core.connect.work import Task
 from headrace.core.model.instants import iso_text
 
@@ -164,12 +165,12 @@ def decode_event(value: bytes) -> TimelineEvent:
     return TimelineEvent(
         Kind(document["kind"]),
         int(document["time"]),
-        _text(document["worker_id"]),
+        text_of(document["worker_id"]),
         _optional_text(document.get("connector")),
         None if task is None else int(task),
         _optional_text(document.get("table")),
-        _text(document["text"]),
-        Trigger(TriggerType(by["type"]), *(_text(by.get(name, "")) for name in ("method", "path", "user"))),
+        text_of(document["text"]),
+        Trigger(TriggerType(by["type"]), *(text_of(by.get(name, "")) for name in ("method", "path", "user"))),
         int(document.get("count", 1)),
         None if since is None else int(since),
     )
@@ -238,7 +239,7 @@ class TimelineState:
         """Return the time of the worker's newest event, 0 if it has none."""
         return max((event.time for event in self._events.values() if event.worker_id == worker_id), default=0)
 
-    def repeated(self, event: TimelineEvent) -> TimelineEvent | None:
+    def same_before(self, event: TimelineEvent) -> TimelineEvent | None:
         """Return the event that this one repeats, None if it repeats none."""
         return next((other for other in self._newest_first(event.connector) if event.repeats(other)), None)
 
@@ -266,7 +267,7 @@ class TimelineState:
         return (self._events[key] for key in reversed(self._connectors.get(connector, ())))
 
 
-def listed(names: Iterable[str]) -> str:
+def name_list(names: Iterable[str]) -> str:
     """Return names as text: the first ones, and how many more there are."""
     ordered = list(names)
     more = f" and {len(ordered) - _NAMED} more" if len(ordered) > _NAMED else ""
@@ -289,12 +290,5 @@ def short(text: str) -> str:
     return text if len(text) <= _MAX_TEXT else f"{text[: _MAX_TEXT - 1]}…"
 
 
-def _text(value: Any) -> str:
-    """Return text that an answer can contain: JSON may name half of a surrogate pair. Raises TypeError for no text."""
-    if not isinstance(value, str):
-        raise TypeError("a member of the event is not text")
-    return value.encode(errors="replace").decode()
-
-
 def _optional_text(value: Any) -> str | None:
-    return None if value is None else _text(value)
+    return None if value is None else text_of(value)

@@ -38,7 +38,7 @@ class Letters:
     since: int = _ALL_TIME
     counts: LetterCounts = field(default_factory=LetterCounts)
 
-    def read(self, records: Sequence[Record]) -> Iterator[tuple[Record, DeadLetter]]:
+    def of_connector(self, records: Sequence[Record]) -> Iterator[tuple[Record, DeadLetter]]:
         """Yield the letters of the connector with their records in the queue, and count all of the records."""
         for record in records:
             letter = original(record, record.key, record.value)
@@ -55,7 +55,7 @@ class Letters:
 
     def to_send(self, records: Sequence[Record]) -> list[DeadLetter]:
         """Return the letters that can be sent, and count all of the records."""
-        return [letter for _, letter in self.read(records) if not self.is_too_old(letter)]
+        return [letter for _, letter in self.of_connector(records) if not self.is_too_old(letter)]
 
     def is_too_old(self, letter: DeadLetter) -> bool:
         return letter.timestamp < self.since
@@ -117,7 +117,7 @@ async def listing(feeds: ReplayFeeds, sink: SinkConnectorConfig, since: int, wan
             async with asyncio.timeout(_LISTING_SECONDS):
                 async for queued in queue:
                     read, skipped = read + len(queued.records), queued.skipped
-                    for record, letter in letters.read(queued.records):
+                    for record, letter in letters.of_connector(queued.records):
                         if wanted.accepts(letter):
                             newest.setdefault(record.partition, deque(maxlen=wanted.limit)).append((record, letter))
                 ended = True

@@ -147,7 +147,7 @@ class DeadLetters:
         except Exception as error:  # whatever it is, the connector must resume
             if not isinstance(error, HeadraceError):
                 log.error("Connector %s: the replay of its dead letters failed: %s", name, render(error))
-            ended = self._running[name][0].failed(self._now(), summary(error))
+            ended = self._running[name][0].with_failure(self._now(), summary(error))
         log.info(
             "Connector %s: the replay of its dead letters is %s: %d sent, %d refused%s",
             *(name, ended.state, ended.sent, ended.refused_count, f": {ended.error}" if ended.error else ""),
@@ -202,7 +202,7 @@ class DeadLetters:
         refused = await replay(sink, letters, parts.edges, parts.threads, on_sent, parts.memory)
         return replace(
             self._running[name][0],
-            refused=tuple(map(_refused, refused[:MOST_REFUSED])),
+            refused=tuple(map(_refused_letter, refused[:MOST_REFUSED])),
             refused_count=len(refused),
         )
 
@@ -232,6 +232,6 @@ class DeadLetters:
             raise Fatal("the connector was deleted, or another worker is the leader now; replay the letters again")
 
 
-def _refused(errant: ErrantRecord) -> RefusedLetter:
+def _refused_letter(errant: ErrantRecord) -> RefusedLetter:
     record = errant.record
     return RefusedLetter(record.topic, record.partition, record.offset, str(errant.stage), summary(errant.error))

@@ -27,7 +27,7 @@ from headrace.core.model.events import Changes, Truncate
 from headrace.core.model.inferred_types import resolve_untyped_nulls
 from headrace.ports import Commit, LakeTable, TopicPartition
 from headrace.runtime import failpoints
-from headrace.runtime.pipeline.pipeline_parts import Altered, PipelineOptions, Stages, evolve, unreported
+from headrace.runtime.pipeline.pipeline_parts import PipelineOptions, Stages, evolve
 from headrace.runtime.pipeline.reselect import Reselect
 
 
@@ -42,7 +42,6 @@ class HistoryPipeline:
         options: PipelineOptions,
         now: Callable[[], int],
         stages: Stages,
-        altered: Altered = unreported,
     ) -> None:
         self._name = name
         self._table = table
@@ -50,7 +49,6 @@ class HistoryPipeline:
         self._options = options
         self._now = now
         self._stages = stages
-        self._altered = altered
         self._offsets: dict[TopicPartition, int] | None = None
 
     def prepare(self) -> bool:
@@ -74,8 +72,7 @@ class HistoryPipeline:
             if len(rows):
                 offsets = {**offsets, **next_offsets(rows.version)}
                 with self._stages("merge"):
-                    wanted, new = history_schema(rows), self._options.evolve
-                    evolve(self._name, self._table, wanted, (), new_columns=new, altered=self._altered)
+                    evolve(self._name, self._table, history_schema(rows), (), new_columns=self._options.evolve)
                     self._table.append(rows, replace(commit, offsets=offsets))
                 failpoints.reach(failpoints.AFTER_TABLE_COMMIT)
                 self._offsets = offsets

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
@@ -11,7 +11,6 @@ from typing import Protocol
 import pyarrow as pa
 
 from headrace.config.sink_options import SourceSettings, TableSettings
-from headrace.core.connect.timeline import listed
 from headrace.core.model.errors import Fatal
 from headrace.core.reselect.options import ReselectOptions
 from headrace.ports import LakeTable
@@ -24,14 +23,6 @@ class Stages(Protocol):
 
     def __call__(self, stage: str) -> AbstractContextManager[None]:
         """Measure one stage of one batch."""
-
-
-Altered = Callable[[str], None]
-"""Receives which columns a table has got, or whose types have changed. Called in the thread that has altered it."""
-
-
-def unreported(columns: str) -> None:
-    """Ignore an altered table."""
 
 
 _TABLES, _SOURCE, _RESELECT = TableSettings(), SourceSettings(), ReselectOptions()
@@ -54,15 +45,7 @@ class PipelineOptions:
     reads_on: bool = True
 
 
-def evolve(
-    name: str,
-    table: LakeTable,
-    wanted: pa.Schema,
-    key_fields: Sequence[str],
-    *,
-    new_columns: bool,
-    altered: Altered = unreported,
-) -> None:
+def evolve(name: str, table: LakeTable, wanted: pa.Schema, key_fields: Sequence[str], *, new_columns: bool) -> None:
     """Add the columns that ``table`` lacks, or create it, by ``schema.evolution`` (``merge.md`` section 8).
 
     Raises Fatal if the table lacks a column and ``new_columns`` is false; the message contains ``name``.
@@ -74,19 +57,3 @@ def evolve(
     if stored is None:
         key = ", ".join(key_fields) or "none"
         log.info("Table %s: created with %d column(s); key: %s", name, len(wanted.names), key)
-    elif columns := altered_columns(stored, table.schema()):
-        altered(columns)
-
-
-def altered_columns(before: pa.Schema, after: pa.Schema | None) -> str:
-    """Return which columns were added, and whose types have changed, with their types as text; "" if none."""
-    if after is None or after.equals(before):
-        return ""
-    added = [f"{column.name} {column.type}" for column in after if column.name not in before.names]
-    changed = [
-        f"{column.name} from {before.field(column.name).type} to {column.type}"
-        for column in after
-        if column.name in before.names and before.field(column.name).type != column.type
-    ]
-    parts = (("added", added), ("changed", changed))
-    return "; ".join(f"{verb} {listed(columns)}" for verb, columns in parts if columns)

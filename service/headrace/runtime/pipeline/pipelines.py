@@ -55,7 +55,6 @@ class Pipelines:
             return opened
         table = self._lakehouse.table(self._namespace, batch.table, self._tables)
         name = f"{self._namespace}.{batch.table}"
-        altered = partial(self._observer.on_schema_change, batch.table)
         pipeline: Pipeline
         if isinstance(batch.content, VersionedWrites):
             if self._tables.history:
@@ -64,11 +63,11 @@ class Pipelines:
                     "cells, not rows to append; use insert.mode=upsert"
                 )
             retention, may_grow = self._options.tombstone_retention, self._options.evolve
-            pipeline = VersionedWritesPipeline(name, table, retention, now, new_columns=may_grow, altered=altered)
+            pipeline = VersionedWritesPipeline(name, table, retention, now, new_columns=may_grow)
         else:
             pipeline_class = HistoryPipeline if self._tables.history else TablePipeline
             stages = partial(self._observer.stage, batch.table)
-            pipeline = pipeline_class(name, table, self._reselect, self._options, now, stages, altered)
+            pipeline = pipeline_class(name, table, self._reselect, self._options, now=now, stages=stages)
         opened = self._open[key] = OpenTable(name, table, pipeline)
         return opened
 

@@ -51,7 +51,7 @@ from headrace.core.reselect.unresolved import OmittedChange, Resolved, Unresolve
 from headrace.core.tables.table_sources import refuse_truncate_of_others
 from headrace.ports import Commit, LakeTable, MergeCounts
 from headrace.runtime import failpoints
-from headrace.runtime.pipeline.pipeline_parts import Altered, PipelineOptions, Stages, evolve, unreported
+from headrace.runtime.pipeline.pipeline_parts import PipelineOptions, Stages, evolve
 from headrace.runtime.pipeline.position_restarts import LogEpochs, PositionRegression
 from headrace.runtime.pipeline.reconciliation import Reconciler, UnexplainedCounts
 from headrace.runtime.pipeline.reselect import Reselect
@@ -74,7 +74,6 @@ class TablePipeline:
         options: PipelineOptions,
         now: Callable[[], int],
         stages: Stages,
-        altered: Altered = unreported,
     ) -> None:
         self._name = name
         self._table = table
@@ -82,7 +81,6 @@ class TablePipeline:
         self._options = options
         self._now = now
         self._stages = stages
-        self._altered = altered
         self._ledger = TableLedger(table, now, options.tombstone_retention, reads_on=options.reads_on)
         self._epochs = LogEpochs(name, table, self._ledger)
         self._reconciler = Reconciler(name, self._ledger, reselect, self._resolve, options, stages)
@@ -244,8 +242,7 @@ class TablePipeline:
 
     def _evolve(self, actions: Actions) -> None:
         wanted = table_schema(actions)
-        fields, new = actions.key_fields, self._options.evolve
-        evolve(self._name, self._table, wanted, fields, new_columns=new, altered=self._altered)
+        evolve(self._name, self._table, wanted, actions.key_fields, new_columns=self._options.evolve)
 
     # -- tombstones ---------------------------------------------------------------------------------------------------
 

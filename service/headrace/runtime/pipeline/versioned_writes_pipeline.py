@@ -16,28 +16,20 @@ from headrace.core.model.errors import Fatal
 from headrace.core.model.events import RowVersion
 from headrace.core.model.versioned_writes import VersionedWrites
 from headrace.ports import Commit, LakeTable
-from headrace.runtime.pipeline.pipeline_parts import Altered, evolve, unreported
+from headrace.runtime.pipeline.pipeline_parts import evolve
 
 
 class VersionedWritesPipeline:
     """Writes the batches of one table, one at a time. Times in microseconds."""
 
     def __init__(
-        self,
-        name: str,
-        table: LakeTable,
-        tombstone_retention: int,
-        now: Callable[[], int],
-        *,
-        new_columns: bool = True,
-        altered: Altered = unreported,
+        self, name: str, table: LakeTable, tombstone_retention: int, now: Callable[[], int], *, new_columns: bool = True
     ) -> None:
         self._name = name
         self._table = table
         self._tombstone_retention = tombstone_retention
         self._now = now
         self._new_columns = new_columns
-        self._altered = altered
         self._ledger: dict[str, RowVersion] | None = None
 
     def prepare(self) -> bool:
@@ -77,8 +69,7 @@ class VersionedWritesPipeline:
         actions = lake_columns(merged.actions, self._table.schema())
         columns = table_schema(actions)
         if self._table.schema() is not None or set(batch.key_fields) <= set(columns.names):
-            fields, new = batch.key_fields, self._new_columns
-            evolve(self._name, self._table, columns, fields, new_columns=new, altered=self._altered)
+            evolve(self._name, self._table, columns, batch.key_fields, new_columns=self._new_columns)
         if merged.tombstones:
             self._table.record_tombstones(merged.tombstones, self._now())
             self._ledger = dict(self._table.ledger().items())

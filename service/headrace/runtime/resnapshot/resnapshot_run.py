@@ -279,5 +279,5 @@ class _Counts:
     def on_difference(self, difference: Difference) -> None:
         self.different += difference.verdict is not Verdict.EXPLAINED
 
-    def repaired(self, difference: Difference) -> None:
+    def on_repair(self, difference: Difference) -> None:
         self.repairs += 1

@@ -26,7 +26,8 @@ from headrace.core.batch.offsets import Origin
 from headrace.core.batch.table_queue import FAR_BEHIND, Backlog, TableQueue
 from headrace.core.connect.lifecycle import TableEvent, TableState
 from headrace.core.connect.status import TableReport
-from headrace.core.connect.table_activity import LastBatch
+from headrace.core.connect.table_activity import LastBatch, TableDetails
+from headrace.core.connect.timeline import name_list
 from headrace.core.merge.history import next_offsets
 from headrace.core.model.errors import DamagedFile, EngineFailed, EngineOutOfMemory, Fenced, TableDamaged, remedy
 from headrace.core.model.events import Changes, Content, Operation
@@ -292,8 +293,7 @@ class TableLane:
             task.ownership.register(label, lake, batch.content, topic_ids)
             return lake.schema()
 
-        activity = self.table.activity
-        activity.on_columns(await in_thread(check), time.time())
+        self._on_columns(await in_thread(check))
         # The commit contains all offsets that the table is known to contain: earlier commits may be expired.
         reached = {**written.required(label), **batch.offsets}
         commit = Commit(batch.id, self._connector, group, reached, self._context.watermarks.advance(batch))
@@ -338,10 +338,16 @@ class TableLane:
             log.warning("%s: %s: %s", self._connector, note.subject(topic), note.text)
             task.observer.on_note(note.text, note.subject(topic))
         stored_offsets, columns = await in_thread(lambda: (lake.reached(group) if group else None, lake.schema()))
-        activity.on_columns(columns, time.time())
+        self._on_columns(columns)
         if group and (offset_notes := written.written(label, stored_offsets)):
             task.feed.note(offset_notes)
         return self._on_durable(batch, commit.watermark, omitted, time.monotonic() - started)
+
+    def _on_columns(self, columns: pa.Schema | None) -> None:
+        """Report how the columns of an existing table have changed, by this task or by others."""
+        changes = [each for each in self.table.activity.on_columns(columns, time.time()) if each.column]
+        if changes:
+            self._task.observer.on_schema_change(self.table.name, name_list(map(str, changes)))
 
     def _on_durable(self, batch: Batch, watermark: int, omitted: Sequence[OmittedChange], seconds: float) -> Result:
         self._task.observer.on_batch_durable(batch, seconds, time.time())
@@ -478,8 +484,6 @@ class TableLane:
         """Return a report on the table."""
         oldest, to_epoch = self._queue.oldest_unwritten, time.time() - time.monotonic()
         in_batch = len(self._batch.content) if self._batch is not None else 0
-        upkeep, reselect = self.table.upkeep, self._task.reselect.use_of(self.table.sources)
-        compacted = None if upkeep.compacted is None else upkeep.compacted / 1_000_000
         return replace(
             self.table.report(),
             waiting_events=self.waiting_events + in_batch,
@@ -487,5 +491,10 @@ class TableLane:
             oldest=None if oldest is None else oldest.since + to_epoch,
             freshness_target=self._target,
             oldest_source_time=None if oldest is None or not oldest.source_time else oldest.source_time / 1_000_000,
-            details=self.table.activity.details(upkeep.files, compacted, reselect),
+            details=self._details,
         )
+
+    def _details(self) -> TableDetails:
+        upkeep, reselect = self.table.upkeep, self._task.reselect.use_of(self.table.sources)
+        compacted = None if upkeep.compacted is None else upkeep.compacted / 1_000_000
+        return self.table.activity.details(upkeep.files, compacted, reselect)

@@ -45,7 +45,7 @@ class ComparisonReport(Protocol):
     def on_difference(self, difference: Difference) -> None:
         """A row differs, or has only been changed since it was read (``Verdict.EXPLAINED``)."""
 
-    def repaired(self, difference: Difference) -> None:
+    def on_repair(self, difference: Difference) -> None:
         """A row that differed is equal after its repair."""
 
 
@@ -89,13 +89,13 @@ class TableComparison:
         verifier = self._verifier(table, topic)
         sink = Sink(self._tables.task.connector, topic, name, self._tables.task.pipeline, self._options.timeout)
         repair = TableRepair(table, verifier, sink, self._offsets, self._clock, micros, self._paused)
-        differences = self._reported(verifier.differences())
+        differences = self._report_each(verifier.differences())
         while group := list(islice(differences, KEYS_AT_ONCE)):  # as many as are repaired together
             if self._repairs and repair.repair(group):
                 self._compare_again(topic, table, group)
         return Compared(verifier.rows, table.wanted.kept)
 
-    def _reported(self, differences: Iterator[Difference]) -> Iterator[Difference]:
+    def _report_each(self, differences: Iterator[Difference]) -> Iterator[Difference]:
         """Report the differences, and yield those that no later change explains."""
         for difference in differences:
             self._report.on_difference(difference)
@@ -130,4 +130,4 @@ class TableComparison:
         left = {key for row in compared if row.verdict is not Verdict.EXPLAINED for key in key_digests(row.key)}
         for difference in differences:
             if left.isdisjoint(key_digests(difference.key)):
-                self._report.repaired(difference)
+                self._report.on_repair(difference)

@@ -25,7 +25,7 @@ from headrace.core.connect.lifecycle import State, TargetState
 from headrace.core.connect.paused_tables import PausedTable, covering
 from headrace.core.connect.resnapshots import ResnapshotRequest, resnapshot_document, state_of
 from headrace.core.connect.status import Status, TableReport
-from headrace.core.connect.timeline import Kind, changed_options, listed
+from headrace.core.connect.timeline import Kind, changed_options, name_list
 from headrace.core.model.errors import ConfigError, Fenced, HeadraceError, RestError
 from headrace.core.model.events import TableId
 from headrace.ports import TopicPartition
@@ -431,7 +431,7 @@ class Herder:
         """Set or remove offsets of a stopped connector. Raises RestError 400, 404 and 500."""
         self._cluster.check_leader()
         offsets = await self._offsets.alter(name, entries)
-        self._record(Kind.OFFSETS_ALTERED, name, listed(sorted(f"{topic}-{number}" for topic, number in offsets)))
+        self._record(Kind.OFFSETS_ALTERED, name, name_list(sorted(f"{topic}-{number}" for topic, number in offsets)))
 
     async def reset_offsets(self, name: str) -> None:
         """Remove all offsets of a stopped connector. Raises RestError 400, 404 and 500."""
@@ -508,7 +508,7 @@ class Herder:
         if before is None:
             self._record(Kind.CONNECTOR_CREATED, name)
         elif options := changed_options(before, after):
-            self._record(Kind.CONFIG_CHANGED, name, listed(options))
+            self._record(Kind.CONFIG_CHANGED, name, name_list(options))
 
     async def _write(self, write: Awaitable[None], what: str) -> None:
         try:

@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from itertools import islice
 
 from headrace.config.sink_options import IsolationSettings
 from headrace.core.connect import config_state, status
@@ -25,9 +24,10 @@ from headrace.core.connect.resnapshots import Requests, ResnapshotProgress
 from headrace.core.connect.status import Status, StatusState, TableStatus, TopicStatus
 from headrace.core.connect.timeline import is_timeline_key
 from headrace.core.connect.typed_options import parse_options
-from headrace.core.model.errors import ConfigError, HeadraceError
+from headrace.core.model.errors import ConfigError
 from headrace.core.model.notes import with_note, with_subjects
 from headrace.ports import CompactedLog, FencedLog
+from headrace.runtime.worker.write_behind import WriteBehind
 
 log = logging.getLogger(__name__)
 
@@ -48,8 +48,6 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-_RETRY_SECONDS = 1.0
-_RECORDS_PER_WRITE = 500
 """Statuses that are written at once: more would keep the event loop from REST requests."""
 _INITIAL_TARGET = TargetState.STARTED
 
@@ -213,16 +211,14 @@ class StatusStore:
         self._log = log
         self._state = StatusState()
         self._on_timeline: Callable[[str, bytes | None], None] = lambda key, value: None
-        self._waiting: dict[str, bytes | None] = {}
+        self._waiting = WriteBehind(log, "Status topic")
         self._owned: dict[str, Status] = {}
-        self._wake = asyncio.Event()
-        self._writer: asyncio.Task[None] | None = None
 
     async def start(self, on_timeline: Callable[[str, bytes | None], None] = lambda key, value: None) -> None:
         """Read the topic to its end, and follow it. ``on_timeline`` receives the records of the timeline."""
         self._on_timeline = on_timeline
         await self._log.start(self._apply)
-        self._writer = asyncio.create_task(self._write_forever(), name="status-writer")
+        self._waiting.start()
 
     def connector(self, name: str) -> Status | None:
         return self._state.connectors.get(name)
@@ -299,14 +295,7 @@ class StatusStore:
 
     async def close(self, deadline_seconds: float = 5.0) -> None:
         """Write the waiting statuses within the deadline, and stop."""
-        try:
-            async with asyncio.timeout(deadline_seconds):
-                await self._write_waiting()
-        except (TimeoutError, HeadraceError) as error:
-            log.warning("Status topic: %d statuses were not written: %s", len(self._waiting), error)
-        if self._writer is not None:
-            self._writer.cancel()
-            await asyncio.gather(self._writer, return_exceptions=True)
+        await self._waiting.close(deadline_seconds)
         await self._log.close()
 
     def _put_status(self, key: str, seen: Status | None) -> None:
@@ -318,8 +307,7 @@ class StatusStore:
 
     def _put(self, key: str, value: bytes | None) -> None:
         self._state.apply(key, value)
-        self._waiting[key] = value
-        self._wake.set()
+        self._waiting.put({key: value})
 
     def _apply(self, key: str, value: bytes | None) -> None:
         if key in self._waiting:
@@ -338,28 +326,6 @@ class StatusStore:
             self._state.apply(key, value)
         except Exception as error:  # an invalid record must not keep the worker from reading later ones
             log.error("Status topic: the record with key %.200s is ignored: %s", key, type(error).__name__)
-
-    async def _write_forever(self) -> None:
-        while True:
-            await self._wake.wait()
-            self._wake.clear()
-            try:
-                await self._write_waiting()
-            except HeadraceError as error:
-                log.warning("Status topic: statuses are not written yet, and the write is retried: %s", error)
-                await asyncio.sleep(_RETRY_SECONDS)
-                self._wake.set()
-
-    async def _write_waiting(self) -> None:
-        while records := list(islice(self._waiting.items(), _RECORDS_PER_WRITE)):
-            await self._log.append(records)
-            for key, value in records:
-                if self._waiting.get(key, _ABSENT) == value:
-                    del self._waiting[key]
-
-
-_ABSENT: bytes = b"\x00absent"
-"""Differs from every value, and from the None of a removal."""
 
 
 def task_statuses(configs: ConfigStore, statuses: StatusStore, name: str) -> Sequence[tuple[int, Status]]:

@@ -13,9 +13,9 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from itertools import islice
 
 from headrace.core.connect.timeline import (
     BY_WORKER,
@@ -26,12 +26,10 @@ from headrace.core.connect.timeline import (
     encode_event,
     short,
 )
-from headrace.core.model.errors import HeadraceError
 from headrace.ports import CompactedLog
+from headrace.runtime.worker.write_behind import RECORDS_PER_WRITE, WriteBehind
 
 log = logging.getLogger(__name__)
-_RETRY_SECONDS = 1.0
-_RECORDS_PER_WRITE = 500
 _MOST_WAITING = 2000
 """Records that wait to be written. An outage of the brokers must not fill the memory."""
 
@@ -57,14 +55,11 @@ class Timeline:
     """The events of all workers, and the writer of this worker's events."""
 
     def __init__(self, log: CompactedLog, worker_id: str, now: Callable[[], datetime]) -> None:
-        self._log = log
         self._worker_id = worker_id
         self._now = now
         self.state = TimelineState()
-        self._waiting: dict[str, bytes | None] = {}
+        self._waiting = WriteBehind(log, "Timeline", self._on_written)
         self._last = 0
-        self._wake = asyncio.Event()
-        self._writer: asyncio.Task[None] | None = None
         self.dropped = 0
         """The number of events that were dropped because too many waited."""
         self._drops = False
@@ -74,7 +69,7 @@ class Timeline:
         """Write events from now on. The status topic has been read to its end, so that new keys follow the old ones."""
         self._last = max(self._last, self.state.last_time(self._worker_id))
         self._loop = asyncio.get_running_loop()
-        self._writer = asyncio.create_task(self._write_forever(), name="timeline-writer")
+        self._waiting.start()
 
     def record(
         self,
@@ -95,19 +90,15 @@ class Timeline:
             return
         self._last = max(int(self._now().timestamp() * 1000), self._last + 1)
         event = TimelineEvent(kind, self._last, self._worker_id, connector, task, table, short(text), trigger)
-        if (repeated := self.state.repeated(event)) is not None:
-            since = repeated.time if repeated.since is None else repeated.since
-            event = TimelineEvent(
-                *(kind, event.time, self._worker_id, connector, task, table, event.text, trigger),
-                repeated.count + 1,
-                since,
-            )
-            self.state.remove(repeated.key)
-            self._waiting[repeated.key] = None
+        records: dict[str, bytes | None] = {}
+        if (former := self.state.same_before(event)) is not None:
+            since = former.time if former.since is None else former.since
+            event = replace(event, count=former.count + 1, since=since)
+            self.state.remove(former.key)
+            records[former.key] = None
         self.state.add(event)
-        self._waiting[event.key] = encode_event(event)
-        self._waiting.update(dict.fromkeys(self.state.outside(_RECORDS_PER_WRITE)))
-        self._wake.set()
+        records[event.key] = encode_event(event)
+        self._waiting.put(records | dict.fromkeys(self.state.outside(RECORDS_PER_WRITE)))
 
     def record_soon(self, connector: str, task: int, kind: Kind, table: str, text: str) -> None:
         """Add an event of a table, from any thread."""
@@ -123,38 +114,9 @@ class Timeline:
 
     async def close(self, deadline_seconds: float = 2.0) -> None:
         """Write the waiting events within the deadline, and stop. Idempotent."""
-        writer, self._writer = self._writer, None
-        if writer is None:
-            return
-        writer.cancel()
-        await asyncio.gather(writer, return_exceptions=True)
-        try:
-            async with asyncio.timeout(deadline_seconds):
-                await self._write_waiting()
-        except (TimeoutError, HeadraceError) as error:
-            log.warning("Timeline: %d records were not written: %s", len(self._waiting), error)
+        await self._waiting.close(deadline_seconds)
 
-    async def _write_forever(self) -> None:
-        while True:
-            await self._wake.wait()
-            self._wake.clear()
-            try:
-                await self._write_waiting()
-            except HeadraceError as error:
-                log.warning("Timeline: events are not written yet, and the write is retried: %s", error)
-                await asyncio.sleep(_RETRY_SECONDS)
-                self._wake.set()
-
-    async def _write_waiting(self) -> None:
-        while records := list(islice(self._waiting.items(), _RECORDS_PER_WRITE)):
-            await self._log.append(records)
-            for key, value in records:
-                if self._waiting.get(key, _ABSENT) == value:
-                    del self._waiting[key]
-                if value is None:
-                    self.state.apply(key, None)
-            self._drops = False
-
-
-_ABSENT = b"\x00absent"
-"""Differs from every value, and from the None of a removal."""
+    def _on_written(self, key: str, value: bytes | None) -> None:
+        if value is None:
+            self.state.apply(key, None)
+        self._drops = False

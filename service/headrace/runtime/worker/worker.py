@@ -22,7 +22,7 @@ from headrace.core.connect.config_state import RestartRequest
 from headrace.core.connect.lifecycle import TableState
 from headrace.core.connect.problems import headline
 from headrace.core.connect.status import TableStatus, TopicStatus
-from headrace.core.connect.timeline import Kind, listed, moved_tasks
+from headrace.core.connect.timeline import Kind, moved_tasks, name_list
 from headrace.core.connect.work import Task
 from headrace.core.model.errors import HeadraceError, RestError
 from headrace.core.tables.naming import other_catalogs
@@ -228,7 +228,7 @@ class Worker:
         """Hand the assignment on. The leader records which tasks have moved: each worker knows all owners."""
         before, self._owners = self._owners, self.cluster.owners
         if self.cluster.leads and (moves := moved_tasks(before, self._owners)):
-            self.timeline.record(Kind.TASKS_MOVED, text=listed(moves))
+            self.timeline.record(Kind.TASKS_MOVED, text=name_list(moves))
         for name in (*self.configs.state.connectors(), *self.statuses.connectors()):
             self._changes.setdefault(name, False)
         self._wake.set()

@@ -233,7 +233,7 @@ class WorkerConnector:
         configs = self._context.configs
         async with configs.changing(f"ending the replay of connector {self.name}'s dead letters in the config topic"):
             if configs.state.replay(self.name) == replay:
-                ended = replay.interrupted(utc_now().timestamp())
+                ended = replay.with_interruption(utc_now().timestamp())
                 log.warning("Connector %s: the replay of its dead letters has failed: %s", self.name, ended.error)
                 await self._context.cluster.write(configs.put_replay(self.name, ended))
 

@@ -29,7 +29,7 @@ DONE = replace(
 )
 
 
-@pytest.mark.parametrize("replay", [REPLAY, DONE, REPLAY.failed(1_700_000_009.0, "the cause")])
+@pytest.mark.parametrize("replay", [REPLAY, DONE, REPLAY.with_failure(1_700_000_009.0, "the cause")])
 def test_a_replay_is_stored_beside_the_connector(replay: Replay) -> None:
     """It is read as it was written; a removal of the connector removes it."""
     key, value = replay_record("n", replay)

@@ -130,3 +130,16 @@ def test_files_and_reselect() -> None:
         "rows_requested": 0,
         "rows_not_found": 0,
     }
+
+
+def test_changes_are_returned_once_and_readable() -> None:
+    activity = TableActivity()
+    before = pa.schema([("a", pa.int32()), ("b", pa.string())])
+    after = pa.schema([("a", pa.int64()), ("c", pa.date32())])
+    assert list(activity.on_columns(before, NOW)) == []
+    assert list(map(str, activity.on_columns(after, NOW))) == [
+        "removed b STRING",
+        "retyped a INT to BIGINT",
+        "added c DATE",
+    ]
+    assert list(activity.on_columns(after, NOW)) == []

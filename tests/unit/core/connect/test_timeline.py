@@ -19,8 +19,8 @@ from headrace.core.connect.timeline import (
     decode_event,
     encode_event,
     is_timeline_key,
-    listed,
     moved_tasks,
+    name_list,
     short,
 )
 
@@ -144,8 +144,8 @@ def test_only_the_same_event_of_a_worker_shortly_after_repeats_it() -> None:
     requested = replace(first, trigger=Trigger(TriggerType.REQUEST, "PUT", "/connectors/shop/pause"))
     assert not replace(requested, time=2).repeats(requested)
     state = apply(TimelineState(), first, event(2, text="between"))
-    assert state.repeated(event(3, text="why")) == first
-    assert state.repeated(event(3, "crm", text="why")) is None
+    assert state.same_before(event(3, text="why")) == first
+    assert state.same_before(event(3, "crm", text="why")) is None
 
 
 @pytest.mark.parametrize(
@@ -181,8 +181,8 @@ def test_a_document_has_what_is_known() -> None:
 
 
 def test_texts_have_a_bound() -> None:
-    assert listed(["a", "b"]) == "a, b"
-    assert listed(map(str, range(25))).endswith("18, 19 and 5 more")
+    assert name_list(["a", "b"]) == "a, b"
+    assert name_list(map(str, range(25))).endswith("18, 19 and 5 more")
     assert short("x" * 500) == "x" * 500
     assert short("x" * 501) == "x" * 499 + "…"
 

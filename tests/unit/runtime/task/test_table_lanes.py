@@ -14,6 +14,7 @@ from support.task.sink_task_harness import FIRST, GROUP, TOPIC, Harness, running
 
 from headrace.core.connect.lifecycle import TableState
 from headrace.core.connect.status import TableStatus
+from headrace.core.connect.timeline import Kind
 from headrace.core.model.errors import DamagedFile, Fatal, Retriable, TableDamaged, TableMissing
 from headrace.ports import LakeTable, TableOptions, TopicPartition
 from headrace.runtime import retry
@@ -286,16 +287,16 @@ async def test_nothing_is_written_between_the_request_and_the_rewind(
 
 async def test_the_details_of_a_table(harness: Harness, broken: FailingLakehouse) -> None:
     """The last batches with their operations and offsets, and the columns with what has changed in this run."""
-    async with running(harness.task(isolated=True)) as task:
+    reported: list[tuple[Kind, str, str]] = []
+    observer = Metrics().task("items", 0, lambda topic: None, record=lambda *event: reported.append(event))
+    async with running(harness.task(isolated=True, observer=observer)) as task:
         order(harness, 1)
         await eventually(lambda: committed(harness, OTHER_FIRST) == 1)
         row = {"id": 1, "name": "new", "note": "text"}
         harness.broker.append(OTHER, change("u", row, 2, table="orders"), key({"id": 1}))
         await eventually(lambda: committed(harness, OTHER_FIRST) == 2)
         (orders,) = task.reports()
-        details = orders.details
-        assert details is not None
-        document = details.document()
+        document = orders.details().document()
         assert [batch["operations"]["updates"] for batch in document["batches"]] == [1, 0]
         assert document["batches"][1]["operations"]["creates"] == 1
         place = {"topic": OTHER, "partition": 0}
@@ -306,6 +307,7 @@ async def test_the_details_of_a_table(harness: Harness, broken: FailingLakehouse
         added, created = document["schema_changes"]
         assert (added["change"], added["column"], added["type"]) == ("added", "note", "STRING")
         assert created["change"] == "created"
+        assert reported == [(Kind.SCHEMA_CHANGED, "shop_public_orders", "added note STRING")], "once, and not the creation"
         assert "files" not in document, "a table in memory has none"
 
 

@@ -13,7 +13,7 @@ from headrace.core.connect.lifecycle import State, TableState, TargetState
 from headrace.core.connect.status import Status, TableStatus, TopicStatus, encode_topic, topic_key
 from headrace.core.model.errors import Retriable
 from headrace.ports import LogRecord
-from headrace.runtime.worker import stores
+from headrace.runtime.worker import write_behind
 from headrace.runtime.worker.stores import ConfigStore, StatusStore
 from headrace_dev.memory.stores import MemoryLog
 
@@ -92,7 +92,7 @@ async def test_a_configuration_that_cannot_be_written_is_not_stored() -> None:
 
 async def test_a_status_is_visible_at_once_and_written_later(monkeypatch: pytest.MonkeyPatch) -> None:
     """If Kafka is down, the store returns the newest status at once, and writes it when Kafka is available."""
-    monkeypatch.setattr(stores, "_RETRY_SECONDS", 0.001)
+    monkeypatch.setattr(write_behind, "_RETRY_SECONDS", 0.001)
     log = MemoryLog()
     store = StatusStore(log)
     await store.start()

@@ -10,6 +10,7 @@ from support.fix_asyncio import eventually
 
 from headrace.core.connect.timeline import EVENTS_PER_CONNECTOR, Kind, Trigger, TriggerType
 from headrace.runtime.worker import timeline as timelines
+from headrace.runtime.worker import write_behind
 from headrace.runtime.worker.stores import StatusStore
 from headrace.runtime.worker.timeline import Timeline, current_trigger, triggered_by
 from headrace_connectors.kafka.stores import StandaloneLog
@@ -118,7 +119,7 @@ async def test_an_outage_delays_nothing_and_drops_what_does_not_fit(
 ) -> None:
     """The drop is logged once and counted, and what waits is written after the outage."""
     monkeypatch.setattr(timelines, "_MOST_WAITING", 3)
-    monkeypatch.setattr(timelines, "_RETRY_SECONDS", 0.001)
+    monkeypatch.setattr(write_behind, "_RETRY_SECONDS", 0.001)
     opened = Opened(log := MemoryLog())
     timeline = await opened.start()
     log.outage = "no broker answers"
