@@ -21,6 +21,7 @@ pytest_plugins = [
     "support.fix_browser",
     "support.fix_cache",
     "support.fix_lanes",
+    "support.fix_nessie",
     "support.fix_rest",
     "support.fix_secured_kafka",
     "support.fix_spark",

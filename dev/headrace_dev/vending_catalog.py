@@ -9,26 +9,25 @@ from __future__ import annotations
 import base64
 import json
 import secrets
-import threading
 import time
 from collections import Counter
 from collections.abc import Mapping
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qs
 
+from headrace_dev.catalog_proxy import CatalogProxy, answer
 from headrace_dev.object_store import ObjectStore
-from headrace_dev.server import LOOPBACK, http
 
 CLIENT, CLIENT_SECRET = "headrace", "headrace-catalog-secret"
 _DELEGATION = "X-Iceberg-Access-Delegation"
-# Those of the connection, and those that this catalog handles itself.
-_NOT_FORWARDED = {"connection", "content-length", "host", "transfer-encoding", "authorization", _DELEGATION.lower()}
+# Those that this catalog handles itself.
+_NOT_FORWARDED = {"authorization", _DELEGATION.lower()}
 _CREDENTIALS = "credentials"
 
 
-class VendingCatalog:
+class VendingCatalog(CatalogProxy):
     """The catalog at ``upstream`` with tokens and credentials; ``store`` has sessions.
 
     ``token_seconds`` is the life of a token, ``credential_seconds`` the least life of credentials when they are issued;
@@ -37,51 +36,28 @@ class VendingCatalog:
     """
 
     def __init__(self, upstream: str, store: ObjectStore, *, renewable: bool = True) -> None:
+        super().__init__(upstream)
         assert store.sessions is not None, "a store with sessions"
         self.token_seconds, self.credential_seconds = 20.0, 20.0
         self.count: Counter[str] = Counter()
-        self._upstream, self._store, self._sessions, self._renewable = upstream, store, store.sessions, renewable
+        self._store, self._sessions, self._renewable = store, store.sessions, renewable
         self._tokens: dict[str, float] = {}
-        catalog = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_GET(self) -> None:
-                catalog._handle(self)
-
-            do_POST = do_DELETE = do_HEAD = do_GET  # noqa: N815 (names of the base class)
-
-            def log_message(self, format: str, *arguments: object) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer((LOOPBACK, 0), Handler)
-        self._server.daemon_threads = True
-        self.url = f"http://{LOOPBACK}:{self._server.server_port}/iceberg"
-        self.token_url = f"http://{LOOPBACK}:{self._server.server_port}/token"
-
-    def start(self) -> None:
-        """Answer requests from now on."""
-        threading.Thread(target=self._server.serve_forever, name="vending-catalog", daemon=True).start()
-
-    def stop(self) -> None:
-        """Answer no more requests."""
-        self._server.shutdown()
-        self._server.server_close()
+        self.url = f"{self.origin}/iceberg"
+        self.token_url = f"{self.origin}/token"
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
-    def _handle(self, request: BaseHTTPRequestHandler) -> None:
-        body = request.rfile.read(int(request.headers.get("Content-Length") or 0))
+    def handle(self, request: BaseHTTPRequestHandler, body: bytes) -> None:
+        """Require a token, issue credentials, and forward all other requests."""
         if request.path == "/token":
-            _answer(request, *self._token(body, request.headers.get("Authorization", "")))
+            answer(request, *self._token(body, request.headers.get("Authorization", "")))
         elif not self._is_authorized(request.headers.get("Authorization", "")):
             self.count["refused"] += 1
             error = {"message": "the token has ended", "type": "NotAuthorizedException", "code": 401}
-            _answer(request, HTTPStatus.UNAUTHORIZED, {"error": error})
+            answer(request, HTTPStatus.UNAUTHORIZED, {"error": error})
         elif request.path.endswith(f"/{_CREDENTIALS}"):
             self.count["renewed"] += 1
-            _answer(request, HTTPStatus.OK, {"storage-credentials": [{"prefix": "s3", "config": self._credentials()}]})
+            answer(request, HTTPStatus.OK, {"storage-credentials": [{"prefix": "s3", "config": self._credentials()}]})
         else:
             self._forward(request, body)
 
@@ -112,16 +88,16 @@ class VendingCatalog:
     def _forward(self, request: BaseHTTPRequestHandler, body: bytes) -> None:
         path = request.path.removeprefix("/iceberg")
         headers = {name: value for name, value in request.headers.items() if name.lower() not in _NOT_FORWARDED}
-        answer = http.request(request.command, f"{self._upstream}{path}", content=body, headers=headers, timeout=120)
-        status = HTTPStatus(answer.status_code)
-        if not answer.content or not answer.is_success:
-            _answer(request, status, answer.json() if answer.content else None)
+        received = self.send(request.command, path, body, headers)
+        status = HTTPStatus(received.status_code)
+        if not received.content or not received.is_success:
+            answer(request, status, received.json() if received.content else None)
             return
         # The upstream's own address would lead a client past this catalog.
-        document = json.loads(answer.text.replace(self._upstream, self.url))
+        document = json.loads(received.text.replace(self._upstream, self.url))
         if "metadata" in document and request.headers.get(_DELEGATION):
             document["config"] = {**document.get("config", {}), **self._credentials(), **self._renewal(document, path)}
-        _answer(request, status, document)
+        answer(request, status, document)
 
     def _renewal(self, document: Mapping[str, Any], path: str) -> Mapping[str, str]:
         if not self._renewable:
@@ -140,13 +116,3 @@ class VendingCatalog:
             "s3.session-token": session.token,
             "s3.session-token-expires-at-ms": str(int(1000 * session.expires)),
         }
-
-
-def _answer(request: BaseHTTPRequestHandler, status: HTTPStatus, document: Mapping[str, Any] | None) -> None:
-    content = b"" if document is None else json.dumps(document).encode()
-    request.send_response(status)
-    request.send_header("Content-Type", "application/json")
-    request.send_header("Content-Length", str(len(content)))
-    request.end_headers()
-    if request.command != "HEAD":
-        request.wfile.write(content)

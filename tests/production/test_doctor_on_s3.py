@@ -13,11 +13,9 @@ from headrace.core.doctor.lake import LakeTrial, Transactions, findings
 from headrace.ports import TableOptions
 from headrace_connectors.lakehouse import SparkLakehouse
 from headrace_dev import jars
-from headrace_dev.java import java_home_of_servers
 from headrace_dev.nessie import WAREHOUSE, Nessie
 from headrace_dev.object_store import ACCESS_KEY, REGION, SECRET_KEY, ObjectStore
 from headrace_dev.splitting_catalog import SplittingCatalog
-from headrace_dev.versions import JAVA_OF_SERVERS
 from headrace_dev.worker import SHORT_LIVED
 
 pytestmark = [pytest.mark.spark, pytest.mark.production, pytest.mark.long]
@@ -38,18 +36,6 @@ def lakehouse(warehouse: str, spark: Mapping[str, str], bundle: str) -> Iterator
 
 def rules(trial: LakeTrial, version: int | None) -> list[tuple[str, Severity]]:
     return [(finding.rule, finding.severity) for finding in findings(trial, version, [])]
-
-
-@pytest.fixture
-def nessie(tmp_path: Path, store: ObjectStore) -> Iterator[Nessie]:
-    """A running REST catalog, whose transactions are atomic."""
-    java = java_home_of_servers()
-    if java is None:
-        pytest.skip(f"needs Java {JAVA_OF_SERVERS} or newer: set JAVA21_HOME")
-    nessie = Nessie(tmp_path, java, store)
-    nessie.start()
-    yield nessie
-    nessie.stop()
 
 
 @pytest.fixture

@@ -10,13 +10,11 @@ import pytest
 from chaos.lane import Lane
 from production.rest_lake import RestLake
 
-from headrace_dev.java import java_home_of_servers
 from headrace_dev.nessie import Nessie
 from headrace_dev.object_store import ObjectStore
 from headrace_dev.server import wait_until
 from headrace_dev.stack import Stack
 from headrace_dev.vending_catalog import VendingCatalog
-from headrace_dev.versions import JAVA_OF_SERVERS
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark, pytest.mark.production, pytest.mark.long]
 
@@ -30,18 +28,6 @@ def store(tmp_path: Path) -> Iterator[ObjectStore]:
     store.start()
     yield store
     store.stop()
-
-
-@pytest.fixture
-def nessie(tmp_path: Path, store: ObjectStore) -> Iterator[Nessie]:
-    """A running catalog."""
-    java = java_home_of_servers()
-    if java is None:
-        pytest.skip(f"needs Java {JAVA_OF_SERVERS} or newer: set JAVA21_HOME")
-    nessie = Nessie(tmp_path, java, store)
-    nessie.start()
-    yield nessie
-    nessie.stop()
 
 
 @pytest.fixture

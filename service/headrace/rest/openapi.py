@@ -13,277 +13,24 @@ from typing import Any
 
 from fastapi import FastAPI
 
-from headrace.core.batch.batch import Trigger
-from headrace.core.connect.connector_plan import Action
-from headrace.core.connect.dead_letters import ReplayState
-from headrace.core.connect.lifecycle import TableState
-from headrace.core.connect.resnapshots import ResnapshotState
-from headrace.core.connect.timeline import EVENTS, Kind, TriggerType
-from headrace.core.doctor.findings import Severity
+from headrace.core.connect.timeline import EVENTS, Kind
 from headrace.rest.openapi_examples import ANSWERS, BODIES, ERROR, PATHS
-from headrace.rest.timeline import DEFAULT_LIMIT
-
-Json = dict[str, Any]
-Answers = Mapping[int, tuple[str, Json | None]]
-
-_TEXT: Json = {"type": "string"}
-_NUMBER: Json = {"type": "integer"}
-_FLAG: Json = {"type": "boolean"}
-_RATE: Json = {"type": "number"}
-_STATE: Json = {"enum": ["UNASSIGNED", "RUNNING", "PAUSED", "FAILED", "RESTARTING", "STOPPED", "DESTROYED"]}
-_LEVEL: Json = {"enum": ["OFF", "FATAL", "ERROR", "WARN", "INFO", "DEBUG", "TRACE", "ALL"]}
-
-
-def _object(required: Mapping[str, Json], optional: Mapping[str, Json] | None = None) -> Json:
-    properties = {**required, **(optional or {})}
-    return {"type": "object", "properties": properties, "required": list(required)}
-
-
-def _list(items: Json) -> Json:
-    return {"type": "array", "items": items}
-
-
-def _map(values: Json) -> Json:
-    return {"type": "object", "additionalProperties": values}
-
-
-def _ref(name: str) -> Json:
-    return {"$ref": f"#/components/schemas/{name}"}
-
-
-_SCALAR: Json = {"type": ["string", "number", "boolean", "null"]}
-_SEEN = {"state": _STATE, "worker_id": _TEXT}
-_MAYBE = {"version": _TEXT, "trace": _TEXT}
-_NOTES = _list(_object({"note": _TEXT, "where": _list(_TEXT)}))
-_TABLE_STATE: Json = {"type": "string", "enum": list(TableState)}
-_TABLES = _list(
-    _object(
-        {"table": _TEXT, "state": _TABLE_STATE, "trace": _TEXT, "since": _TEXT},
-        {"next_attempt": _TEXT, "topics": _list(_TEXT), "recreate": _FLAG},
-    )
+from headrace.rest.openapi_schemas import (
+    FLAG,
+    LEVEL,
+    MESSAGE,
+    NULLABLE,
+    NUMBER,
+    SCHEMAS,
+    TEXT,
+    Answers,
+    Json,
+    list_of,
+    map_of,
+    object_of,
+    ref,
 )
-_NULLABLE: Json = {"type": ["string", "null"]}
-_LETTER_COUNTS: Mapping[str, Json] = {
-    "letters": _NUMBER,
-    "reasons": _list(_object({"topic": _TEXT, "reason": _TEXT, "count": _NUMBER})),
-    **dict.fromkeys(("more_reasons", "too_old", "without_coordinate"), _NUMBER),
-    "other_connectors": _list(_object({"connector": _TEXT, "count": _NUMBER})),
-}
-_MESSAGE = _object({"message": _TEXT})
-SCHEMAS: Mapping[str, Json] = {
-    "Error": _object({"error_code": _NUMBER, "message": _TEXT}),
-    "Config": _map(_TEXT),
-    "ConfigGiven": _map(_SCALAR),
-    "CreateConnectorRequest": {
-        **_object(
-            {"name": _TEXT, "config": _ref("ConfigGiven")},
-            {"initial_state": {"enum": ["RUNNING", "PAUSED", "STOPPED"]}},
-        ),
-        "additionalProperties": False,
-    },
-    "ConnectorTaskId": _object({"connector": _TEXT, "task": _NUMBER}),
-    "ConnectorInfo": _object(
-        {"name": _TEXT, "config": _ref("Config"), "tasks": _list(_ref("ConnectorTaskId")), "type": _TEXT}
-    ),
-    "TaskState": _object({"id": _NUMBER, **_SEEN}, {**_MAYBE, "waits_for": _TEXT, "notes": _NOTES, "tables": _TABLES}),
-    "ConnectorStateInfo": _object(
-        {"name": _TEXT, "connector": _object(_SEEN, _MAYBE), "tasks": _list(_ref("TaskState")), "type": _TEXT}
-    ),
-    "TaskInfo": _object({"id": _ref("ConnectorTaskId"), "config": _ref("Config")}),
-    "ConnectorOffsets": {
-        **_object(
-            {
-                "offsets": _list(
-                    _object(
-                        {"partition": _object({"kafka_topic": _TEXT, "kafka_partition": _NUMBER})},
-                        {"offset": {"anyOf": [_object({"kafka_offset": _NUMBER}), {"type": "null"}]}},
-                    )
-                )
-            }
-        ),
-        "additionalProperties": False,
-    },
-    "TableReport": _object(
-        {
-            **{"table": _TEXT, "task": _NUMBER, "state": _TABLE_STATE, "topics": _list(_TEXT)},
-            "freshness_seconds": {"type": ["number", "null"]},
-            "waiting": _object({"events": _NUMBER, "bytes": _NUMBER}),
-        },
-        {
-            "freshness_target_seconds": {"type": "number"},
-            "waits_for": _TEXT,
-            "last_batch": _object(
-                {"events": _NUMBER, "bytes": _NUMBER, "seconds": {"type": "number"}, "committed": _TEXT},
-                {"source_time": _TEXT},
-            ),
-            "load": _object(
-                {"rows": _NUMBER, "remaining": _NUMBER, "rows_per_second": {"type": "number"}, "began": _TEXT},
-                {"estimated_end": _TEXT, "ended": _TEXT},
-            ),
-            "last_error": _object({"state": _TABLE_STATE, "trace": _TEXT, "since": _TEXT}, {"next_attempt": _TEXT}),
-        },
-    ),
-    "TableDetails": {
-        "allOf": [
-            _ref("TableReport"),
-            _object(
-                {
-                    "batches": _list(
-                        _object(
-                            {
-                                **{"events": _NUMBER, "bytes": _NUMBER, "seconds": _RATE, "committed": _TEXT},
-                                **{"closed_by": {"enum": list(Trigger)}, "operations": _map(_NUMBER)},
-                                "offsets": _list(
-                                    _object({"topic": _TEXT, "partition": _NUMBER, "next_offset": _NUMBER})
-                                ),
-                            },
-                            {"source_time": _TEXT},
-                        )
-                    ),
-                    "operations": _map(_NUMBER),
-                    "schema_changes": _list(
-                        _object(
-                            {"at": _TEXT, "change": {"enum": ["created", "added", "removed", "retyped"]}},
-                            {"column": _TEXT, "type": _TEXT, "earlier_type": _TEXT},
-                        )
-                    ),
-                },
-                {
-                    "watermark": _TEXT,
-                    "columns": _list(_object({"name": _TEXT, "type": _TEXT})),
-                    "files": _object(
-                        dict.fromkeys(("data_files", "delete_files", "bytes", "rows", "deleted_rows"), _NUMBER)
-                    ),
-                    "last_compaction": _TEXT,
-                    "reselect": _object(
-                        {
-                            **dict.fromkeys(("cells", "cache_requests", "queries"), _map(_NUMBER)),
-                            **{"rows_requested": _NUMBER, "rows_not_found": _NUMBER},
-                        }
-                    ),
-                },
-            ),
-        ]
-    },
-    "TaskFlow": _object(
-        {
-            **{"task": _NUMBER, "worker_id": _TEXT, "lag_records": _NUMBER},
-            **{f"{flow}_per_second": _RATE for flow in ("records_read", "rows_reselected", "changes_written")},
-            "busy_threads": _map(_RATE),
-        }
-    ),
-    "WorkerInfo": _object(
-        {
-            **{"worker_id": _TEXT, "version": _TEXT, "leader": _FLAG, "tasks": _NUMBER, "waits_for": _NULLABLE},
-            "memory": _object({"used_bytes": _NUMBER, "available_bytes": _NUMBER}),
-        }
-    ),
-    "TimelineEvent": _object(
-        {
-            **{"time": _TEXT, "kind": {"enum": list(Kind)}, "text": _TEXT, "worker_id": _TEXT},
-            "by": _object({"type": {"enum": list(TriggerType)}}, {"method": _TEXT, "path": _TEXT, "user": _TEXT}),
-        },
-        {"connector": _TEXT, "task": _NUMBER, "table": _TEXT, "count": _NUMBER, "since": _TEXT},
-    ),
-    "Owner": _object({"owner": _NULLABLE, "source": _NULLABLE, "drifted": {"type": ["boolean", "null"]}}),
-    "Diagnosis": _object(
-        {
-            "findings": _list(
-                _object(
-                    {
-                        **{"rule": _TEXT, "severity": {"enum": [severity.name for severity in Severity]}},
-                        **{"subject": _TEXT, "consequence": _TEXT, "evidence": _TEXT, "remedy": _TEXT},
-                    }
-                )
-            ),
-            "not_checked": _list(_TEXT),
-        }
-    ),
-    "DeadLetters": _object(
-        {
-            **{"connector": _TEXT, "queue": _TEXT, "records_read": _NUMBER, "complete": _FLAG, **_LETTER_COUNTS},
-            "newest": _list(
-                _object(
-                    {
-                        **{"topic": _TEXT, "partition": _NUMBER, "offset": _NUMBER, "time": _NULLABLE},
-                        **{"reason": _TEXT, "error": _NULLABLE, "class": _TEXT, "task": _TEXT},
-                        **{"headers": _list(_TEXT), "too_old": _FLAG},
-                        **{"queue_partition": _NUMBER, "queue_offset": _NUMBER},
-                    }
-                )
-            ),
-        }
-    ),
-    "Replay": _object(
-        {
-            **{"connector": _TEXT, "run": _TEXT, "state": {"enum": list(ReplayState)}},
-            **{"dry_run": _FLAG, "old": _FLAG, "worker_id": _TEXT, "began": _TEXT, "ended": _NULLABLE},
-            **{"pauses": _FLAG, "counts": {"anyOf": [_object(_LETTER_COUNTS), {"type": "null"}]}, "sent": _NUMBER},
-            "refused": _list(
-                _object(
-                    {"topic": _TEXT, "partition": _NUMBER, "offset": _NUMBER, "stage": _TEXT, "error": _TEXT},
-                )
-            ),
-            **{"refused_count": _NUMBER, "error": _NULLABLE},
-        }
-    ),
-    "Directory": _object(
-        {
-            **{"worker_id": _TEXT, "directory": _TEXT, "read": _NULLABLE, "dry_run": _FLAG, "problem": _NULLABLE},
-            "files": _list(_object({"file": _TEXT, "connector": _NULLABLE, "problem": _TEXT})),
-            "ignored": _list(_TEXT),
-            "connectors": _list(
-                _object(
-                    {
-                        **{"connector": _TEXT, "file": _NULLABLE},
-                        "state": {"enum": ["IN_SYNC", "PENDING", "DRIFTED", "CONFLICT", "FAILED", "KEPT"]},
-                        "action": {"enum": [str(action) for action in Action]},
-                        **{"options": _list(_TEXT), "drifted": _FLAG, "message": _NULLABLE},
-                    }
-                )
-            ),
-        }
-    ),
-    "Resnapshot": _object(
-        {
-            **dict.fromkeys(("table", "source_table", "topic", "requested"), _TEXT),
-            "state": {"enum": [str(state) for state in ResnapshotState]},
-        },
-        {
-            **dict.fromkeys(("updated", "step", "waits_for", "error", "estimated_end"), _TEXT),
-            **dict.fromkeys(("rows", "total_rows", "chunks", "total_chunks", "records_left"), _NUMBER),
-            **dict.fromkeys(("compared_rows", "differing_rows", "repaired_rows"), _NUMBER),
-        },
-    ),
-    "PluginInfo": _object({"class": _TEXT, "type": _TEXT}, {"version": _TEXT}),
-    "ConfigKeyInfo": _object(
-        {
-            **dict.fromkeys(("name", "type", "importance", "documentation", "width", "display_name"), _TEXT),
-            **{"required": _FLAG, "default_value": _NULLABLE, "group": _NULLABLE},
-            **{"order_in_group": _NUMBER, "dependents": _list(_TEXT)},
-        }
-    ),
-    "ConfigValueInfo": _object(
-        {
-            **{"name": _TEXT, "value": _NULLABLE, "visible": _FLAG},
-            **{"recommended_values": _list(_TEXT), "errors": _list(_TEXT)},
-        }
-    ),
-    "ConfigInfos": _object(
-        {
-            **{"name": _TEXT, "error_count": _NUMBER, "groups": _list(_TEXT)},
-            "configs": _list(_object({"definition": _ref("ConfigKeyInfo"), "value": _ref("ConfigValueInfo")})),
-        }
-    ),
-    "Preview": _object(
-        {
-            **dict.fromkeys(("format", "catalog", "namespace"), _TEXT),
-            "topics": _list(_object({"topic": _TEXT, "partitions": _NUMBER, "table": _NULLABLE, "problem": _NULLABLE})),
-            **{"more_topics": _NUMBER, "missing": _list(_TEXT), "names_from_records": _NULLABLE},
-        }
-    ),
-    "LoggerLevel": _object({"level": _LEVEL, "last_modified": {"type": ["integer", "null"]}}),
-}
+from headrace.rest.timeline import DEFAULT_LIMIT
 
 
 class Tag(StrEnum):
@@ -332,27 +79,27 @@ def _query(**parameters: tuple[Json, str]) -> Mapping[str, tuple[Json, str]]:
     return parameters
 
 
-_INFO, _STATES = _ref("ConnectorInfo"), _ref("ConnectorStateInfo")
-_CONFIG = _ref("ConfigGiven")
+_INFO, _STATES = ref("ConnectorInfo"), ref("ConnectorStateInfo")
+_CONFIG = ref("ConfigGiven")
 _DONE = "Accepted; the worker applies it asynchronously"
 _REFUSED = "Internal request between workers of Kafka Connect; always refused (400)"
-_PROBE = _object({"status": _TEXT, "message": _TEXT})
-_EXPANDED = _map(_object({}, {"info": _INFO, "status": _STATES, "owner": _ref("Owner")}))
+_PROBE = object_of({"status": TEXT, "message": TEXT})
+_EXPANDED = map_of(object_of({}, {"info": _INFO, "status": _STATES, "owner": ref("Owner")}))
 _AS_OWNER = _query(
-    owner=(_TEXT, "Make the change as this owner of connectors as code; 409 if the connector is not its own"),
-    source=(_TEXT, "File that the change comes from"),
+    owner=(TEXT, "Make the change as this owner of connectors as code; 409 if the connector is not its own"),
+    source=(TEXT, "File that the change comes from"),
 )
 _TIMELINE = _query(
     limit=({"type": "integer", "minimum": 1, "maximum": EVENTS, "default": DEFAULT_LIMIT}, "The most events to return"),
-    kind=(_list({"enum": list(Kind)}), "Only events of this kind; may be repeated"),
-    table=(_TEXT, "Only events of this table"),
+    kind=(list_of({"enum": list(Kind)}), "Only events of this kind; may be repeated"),
+    table=(TEXT, "Only events of this table"),
 )
 
 OPERATIONS: Mapping[str, RestOperation] = {
     "get /": RestOperation(
         Tag.WORKER,
         "Version and Kafka cluster id",
-        {200: ("Versions and cluster", _object({"version": _TEXT, "commit": _TEXT, "kafka_cluster_id": _NULLABLE}))},
+        {200: ("Versions and cluster", object_of({"version": TEXT, "commit": TEXT, "kafka_cluster_id": NULLABLE}))},
     ),
     "get /health": RestOperation(
         Tag.WORKER,
@@ -372,20 +119,20 @@ OPERATIONS: Mapping[str, RestOperation] = {
     "get /workers": RestOperation(
         Tag.WORKER,
         "This worker and the others that have tasks, with their memory",
-        {200: ("Workers", _list(_ref("WorkerInfo")))},
+        {200: ("Workers", list_of(ref("WorkerInfo")))},
     ),
     "get /metrics": RestOperation(Tag.WORKER, "Metrics for Prometheus", {200: ("Text exposition", {})}),
     "get /connectors": RestOperation(
         Tag.CONNECTORS,
         "All connectors",
-        {200: ("Names; with expand, a map of views by name", {"anyOf": [_list(_TEXT), _EXPANDED]})},
-        query=_query(expand=(_list({"enum": ["info", "status", "owner"]}), "Views to include; may be repeated")),
+        {200: ("Names; with expand, a map of views by name", {"anyOf": [list_of(TEXT), _EXPANDED]})},
+        query=_query(expand=(list_of({"enum": ["info", "status", "owner"]}), "Views to include; may be repeated")),
     ),
     "post /connectors": RestOperation(
         Tag.CONNECTORS,
         "Create a connector",
         {201: ("Created", _INFO)},
-        body=_ref("CreateConnectorRequest"),
+        body=ref("CreateConnectorRequest"),
         query=_AS_OWNER,
     ),
     "get /connectors/{name}": RestOperation(
@@ -398,7 +145,7 @@ OPERATIONS: Mapping[str, RestOperation] = {
         query=_query(owner=_AS_OWNER["owner"]),
     ),
     "get /connectors/{name}/config": RestOperation(
-        Tag.CONNECTORS, "Configuration of a connector, as submitted", {200: ("Values by key", _ref("Config"))}
+        Tag.CONNECTORS, "Configuration of a connector, as submitted", {200: ("Values by key", ref("Config"))}
     ),
     "put /connectors/{name}/config": RestOperation(
         Tag.CONNECTORS,
@@ -414,13 +161,13 @@ OPERATIONS: Mapping[str, RestOperation] = {
         body=_CONFIG,
     ),
     "get /connectors/{name}/owner": RestOperation(
-        Tag.AS_CODE, "What created the connector from a file, null if nothing did", {200: ("Owner", _ref("Owner"))}
+        Tag.AS_CODE, "What created the connector from a file, null if nothing did", {200: ("Owner", ref("Owner"))}
     ),
     "put /connectors/{name}/owner": RestOperation(
         Tag.AS_CODE,
         "Give a connector to an owner, which may then change and delete it",
-        {200: ("Owner", _ref("Owner"))},
-        body=_object({"owner": _TEXT}),
+        {200: ("Owner", ref("Owner"))},
+        body=object_of({"owner": TEXT}),
     ),
     "delete /connectors/{name}/owner": RestOperation(
         Tag.AS_CODE, "Release a connector from its owner; the connector stays", {204: ("Released", None)}
@@ -428,22 +175,22 @@ OPERATIONS: Mapping[str, RestOperation] = {
     "get /connectors/{name}/topics": RestOperation(
         Tag.CONNECTORS,
         "Topics that a connector has read",
-        {200: ("By connector", _map(_object({"topics": _list(_TEXT)})))},
+        {200: ("By connector", map_of(object_of({"topics": list_of(TEXT)})))},
     ),
     "put /connectors/{name}/topics/reset": RestOperation(
         Tag.CONNECTORS, "Empty the list of topics", {202: ("Accepted", None)}
     ),
     "get /connectors/{name}/offsets": RestOperation(
-        Tag.OFFSETS, "Committed offsets of a connector's group", {200: ("By partition", _ref("ConnectorOffsets"))}
+        Tag.OFFSETS, "Committed offsets of a connector's group", {200: ("By partition", ref("ConnectorOffsets"))}
     ),
     "patch /connectors/{name}/offsets": RestOperation(
         Tag.OFFSETS,
         "Set offsets of a stopped connector; null removes an offset",
-        {200: ("Altered", _MESSAGE)},
-        body=_ref("ConnectorOffsets"),
+        {200: ("Altered", MESSAGE)},
+        body=ref("ConnectorOffsets"),
     ),
     "delete /connectors/{name}/offsets": RestOperation(
-        Tag.OFFSETS, "Remove the offsets of a stopped connector", {200: ("Reset", _MESSAGE)}
+        Tag.OFFSETS, "Remove the offsets of a stopped connector", {200: ("Reset", MESSAGE)}
     ),
     "get /connectors/{name}/status": RestOperation(
         Tag.STATES, "States of a connector and its tasks", {200: ("States", _STATES)}
@@ -462,29 +209,29 @@ OPERATIONS: Mapping[str, RestOperation] = {
         "Restart a connector, with a flag also its tasks",
         {202: ("With a flag: what will restart", _STATES), 204: ("Without: the connector alone", None)},
         query=_query(
-            includeTasks=(_FLAG, "Whether to restart its tasks as well"),
-            onlyFailed=(_FLAG, "Whether to restart only what has failed"),
+            includeTasks=(FLAG, "Whether to restart its tasks as well"),
+            onlyFailed=(FLAG, "Whether to restart only what has failed"),
         ),
     ),
     "get /connectors/{name}/tasks": RestOperation(
-        Tag.CONNECTORS, "Configurations of a connector's tasks", {200: ("Tasks", _list(_ref("TaskInfo")))}
+        Tag.CONNECTORS, "Configurations of a connector's tasks", {200: ("Tasks", list_of(ref("TaskInfo")))}
     ),
-    "post /connectors/{name}/tasks": RestOperation(Tag.INTERNAL, _REFUSED, {}, body=_list(_CONFIG)),
+    "post /connectors/{name}/tasks": RestOperation(Tag.INTERNAL, _REFUSED, {}, body=list_of(_CONFIG)),
     "put /connectors/{name}/fence": RestOperation(Tag.INTERNAL, _REFUSED, {}),
     "get /connectors/{name}/tasks/{task}/status": RestOperation(
-        Tag.STATES, "State of a task", {200: ("State", _ref("TaskState"))}
+        Tag.STATES, "State of a task", {200: ("State", ref("TaskState"))}
     ),
     "post /connectors/{name}/tasks/{task}/restart": RestOperation(Tag.STATES, "Restart a task", {204: (_DONE, None)}),
     "get /connectors/{name}/tables": RestOperation(
         Tag.TABLES,
         "State, freshness and waiting changes of a connector's tables",
-        {200: ("Tables", _list(_ref("TableReport")))},
+        {200: ("Tables", list_of(ref("TableReport")))},
     ),
     "get /connectors/{name}/tables/{table}": RestOperation(
         Tag.TABLES,
         "State, freshness and waiting changes of a table, its files and columns; and what happened since the task "
         "started: the last batches, operations, reselect, changes of columns",
-        {200: ("Table", _ref("TableDetails"))},
+        {200: ("Table", ref("TableDetails"))},
     ),
     "get /connectors/{name}/tables/{table}/queries": RestOperation(
         Tag.TABLES,
@@ -492,7 +239,7 @@ OPERATIONS: Mapping[str, RestOperation] = {
         {
             200: (
                 "Queries; no text if an engine cannot",
-                _list(_object(dict.fromkeys(("engine", "text", "note"), _TEXT))),
+                list_of(object_of(dict.fromkeys(("engine", "text", "note"), TEXT))),
             )
         },
     ),
@@ -500,38 +247,38 @@ OPERATIONS: Mapping[str, RestOperation] = {
         Tag.TABLES,
         "The tables of all connectors, on all workers: failed ones first, then those that are retried, then the least "
         "fresh",
-        {200: ("Tables", _list({"allOf": [_object({"connector": _TEXT}), _ref("TableReport")]}))},
+        {200: ("Tables", list_of({"allOf": [object_of({"connector": TEXT}), ref("TableReport")]}))},
     ),
     "get /connectors/{name}/stages": RestOperation(
         Tag.STATES,
         "What each task did in the last minute: rates, and how many threads were in each stage on average",
-        {200: ("Tasks", _list(_ref("TaskFlow")))},
+        {200: ("Tasks", list_of(ref("TaskFlow")))},
     ),
     "get /connectors/{name}/doctor": RestOperation(
         Tag.CONNECTORS,
         "What will go wrong with the connector, the worst first: checks its topics and source database",
-        {200: ("Diagnosis", _ref("Diagnosis"))},
+        {200: ("Diagnosis", ref("Diagnosis"))},
     ),
     "get /connectors/{name}/dead-letters": RestOperation(
         Tag.DEAD_LETTERS,
         "The connector's dead letters by topic and reason, and the newest ones, without keys and values of records; it "
         "reads the newest 10,000 records of the queue, for at most 15 s (complete says whether these were all)",
-        {200: ("Counts and letters", _ref("DeadLetters"))},
+        {200: ("Counts and letters", ref("DeadLetters"))},
         query=_query(
-            limit=(_NUMBER, "Most letters to list, up to 1000; the default is 100"),
-            topic=(_TEXT, "List the letters of records of this topic only"),
-            reason=(_TEXT, "List the letters with this reason only, as in reasons"),
+            limit=(NUMBER, "Most letters to list, up to 1000; the default is 100"),
+            topic=(TEXT, "List the letters of records of this topic only"),
+            reason=(TEXT, "List the letters with this reason only, as in reasons"),
         ),
     ),
     "post /connectors/{name}/dead-letters/replay": RestOperation(
         Tag.DEAD_LETTERS,
         "Send the connector's dead letters through its task again, in the background; the connector pauses while they "
         "are written; 409 while another replay runs",
-        {202: ("The replay, which runs", _ref("Replay"))},
+        {202: ("The replay, which runs", ref("Replay"))},
         query=_query(
-            dry_run=(_FLAG, "true: only count the letters, and write nothing"),
+            dry_run=(FLAG, "true: only count the letters, and write nothing"),
             old=(
-                _FLAG,
+                FLAG,
                 "true: also send letters older than tombstone.retention.ms; a row that was deleted since may come back",
             ),
         ),
@@ -539,18 +286,18 @@ OPERATIONS: Mapping[str, RestOperation] = {
     "get /connectors/{name}/dead-letters/replay": RestOperation(
         Tag.DEAD_LETTERS,
         "Progress or result of the connector's last replay; 404 if there was none",
-        {200: ("The replay", _ref("Replay"))},
+        {200: ("The replay", ref("Replay"))},
     ),
     "get /connectors/{name}/timeline": RestOperation(
         Tag.CONNECTORS,
         "What has happened to a connector, its tasks and tables, newest first, also if it was deleted",
-        {200: ("Events", _list(_ref("TimelineEvent")))},
+        {200: ("Events", list_of(ref("TimelineEvent")))},
         query=_TIMELINE,
     ),
     "get /timeline": RestOperation(
         Tag.CONNECTORS,
         "What has happened to all connectors and workers, newest first",
-        {200: ("Events", _list(_ref("TimelineEvent")))},
+        {200: ("Events", list_of(ref("TimelineEvent")))},
         query=_TIMELINE,
     ),
     "put /connectors/{name}/tables/{table}/pause": RestOperation(
@@ -577,58 +324,58 @@ OPERATIONS: Mapping[str, RestOperation] = {
         Tag.TABLES,
         "Fill a table again from its source, in the background: an incremental snapshot of Debezium, a comparison, and "
         "a repair. Needs source.connector.url",
-        {202: ("Requested", _ref("Resnapshot"))},
-        body={**_object({}, {"source.table": _TEXT, "topic": _TEXT}), "additionalProperties": False},
+        {202: ("Requested", ref("Resnapshot"))},
+        body={**object_of({}, {"source.table": TEXT, "topic": TEXT}), "additionalProperties": False},
         needs_body=False,
     ),
     "get /connectors/{name}/tables/{table}/resnapshot": RestOperation(
         Tag.TABLES,
         "Progress and result of the table's newest resnapshot",
-        {200: ("Resnapshot", _ref("Resnapshot"))},
+        {200: ("Resnapshot", ref("Resnapshot"))},
     ),
     "delete /connectors/{name}/tables/{table}/resnapshot": RestOperation(
         Tag.TABLES,
         "Cancel a resnapshot; what has arrived stays",
-        {202: (_DONE, _ref("Resnapshot"))},
+        {202: (_DONE, ref("Resnapshot"))},
     ),
     "get /connectors-directory": RestOperation(
         Tag.AS_CODE,
         "How the connectors compare with the files of connectors.directory",
-        {200: ("The leader's last round", _ref("Directory"))},
+        {200: ("The leader's last round", ref("Directory"))},
     ),
     "get /connector-plugins": RestOperation(
         Tag.PLUGINS,
         "Connector classes",
-        {200: ("Plug-ins", _list(_ref("PluginInfo")))},
-        query=_query(connectorsOnly=(_FLAG, "false also lists converters, transforms and predicates")),
+        {200: ("Plug-ins", list_of(ref("PluginInfo")))},
+        query=_query(connectorsOnly=(FLAG, "false also lists converters, transforms and predicates")),
     ),
     "get /connector-plugins/{plugin}/config": RestOperation(
         Tag.PLUGINS,
         "The options of a plug-in",
-        {200: ("Definitions", _list(_ref("ConfigKeyInfo")))},
-        query=_query(version=(_TEXT, "Range of versions in Maven's syntax")),
+        {200: ("Definitions", list_of(ref("ConfigKeyInfo")))},
+        query=_query(version=(TEXT, "Range of versions in Maven's syntax")),
     ),
     "put /connector-plugins/{plugin}/config/validate": RestOperation(
         Tag.PLUGINS,
         "Validate a configuration",
-        {200: ("Each option's value and errors", _ref("ConfigInfos"))},
+        {200: ("Each option's value and errors", ref("ConfigInfos"))},
         body=_CONFIG,
     ),
     "put /connector-plugins/{plugin}/config/preview": RestOperation(
         Tag.PLUGINS,
         "The existing topics that a configuration would read, and the names of their tables; creates nothing",
-        {200: ("Topics and tables", _ref("Preview"))},
+        {200: ("Topics and tables", ref("Preview"))},
         body=_CONFIG,
     ),
     "get /admin/loggers": RestOperation(
-        Tag.LOGGERS, "Levels of this worker's loggers", {200: ("By name", _map(_ref("LoggerLevel")))}
+        Tag.LOGGERS, "Levels of this worker's loggers", {200: ("By name", map_of(ref("LoggerLevel")))}
     ),
-    "get /admin/loggers/{name}": RestOperation(Tag.LOGGERS, "Level of a logger", {200: ("Level", _ref("LoggerLevel"))}),
+    "get /admin/loggers/{name}": RestOperation(Tag.LOGGERS, "Level of a logger", {200: ("Level", ref("LoggerLevel"))}),
     "put /admin/loggers/{name}": RestOperation(
         Tag.LOGGERS,
         "Set the level of a logger and of all loggers below it",
-        {200: ("The loggers that changed", _list(_TEXT)), 204: ("Sent to all workers", None)},
-        body=_object({"level": _LEVEL}),
+        {200: ("The loggers that changed", list_of(TEXT)), 204: ("Sent to all workers", None)},
+        body=object_of({"level": LEVEL}),
         query=_query(scope=({"enum": ["worker", "cluster"]}, "This worker, or all workers")),
     ),
 }
@@ -673,7 +420,7 @@ def _describe(label: str, path_parameters: Sequence[Json]) -> Json:
         "tags": [operation.tag],
         "summary": operation.summary,
         "parameters": [*path, *query],
-        "responses": {**answers, "default": _answer("Error", _ref("Error"), ERROR)},
+        "responses": {**answers, "default": _answer("Error", ref("Error"), ERROR)},
         **body,
     }
 
