@@ -49,6 +49,10 @@ _PRIMITIVES = {
 }
 
 
+FEW = 32
+"""Cells for which a loop costs less than calls of Arrow and numpy. Most chunks have no more with hundreds of tables."""
+
+
 def arrow_type(schema: Schema) -> pa.DataType:
     """Return the Arrow type of the lake column for a Connect schema."""
     if schema.type == "array":
@@ -95,6 +99,22 @@ def build_array(schema: Schema, values: Sequence[object] | pa.Array) -> pa.Array
                 break
         type_name = f"{schema.type} ({schema.name})" if schema.name else schema.type
         raise BadRecord(f"a value does not fit {type_name}", index=culprit) from error
+
+
+def byte_lengths(values: pa.Array) -> npt.NDArray[np.signedinteger[Any]]:
+    """Return the bytes of each text or byte string, and any number for a null.
+
+    They are the differences of the array's offsets. For the few cells of most polls, Arrow's kernels take ten times as
+    long.
+    """
+    if not len(values):
+        return np.zeros(0, np.int64)
+    is_large = pa.types.is_large_string(values.type) or pa.types.is_large_binary(values.type)
+    offset_type = np.dtype(np.int64 if is_large else np.int32)
+    offsets = np.frombuffer(
+        values.buffers()[1], offset_type, len(values) + 1, offset=values.offset * offset_type.itemsize
+    )
+    return np.diff(offsets)
 
 
 def _in_arrow(values: Sequence[object], arrow_type: pa.DataType) -> pa.Array:
@@ -195,9 +215,9 @@ def _decimals(schema: Schema, values: Sequence[Any]) -> pa.Array:
     scale = int(schema.parameter("scale") or 0)
     if pa.types.is_string(target):
         return pa.array([None if v is None else _decimal_text(v, scale) for v in _in_python(values)], target)
-    if target.precision <= 18 and (isinstance(values, pa.Array) or set(map(type, values)) <= _OCTETS):
-        return _small_decimals(target, _in_arrow(values, pa.binary()))
     values = _in_python(values)
+    if target.precision <= 18 and set(map(type, values)) <= _OCTETS:
+        return _small_decimals(target, values)
     exact = [
         v if v is None else _arrow_decimal(v) if isinstance(v, Decimal) else _decimal_of_bytes(v, scale) for v in values
     ]
@@ -216,31 +236,21 @@ def _arrow_decimal(number: Decimal) -> Decimal:
 
 
 _OCTETS = {bytes, type(None)}
-_WORD_BYTES = 8
 
 
-def _small_decimals(target: pa.DataType, encoded: pa.BinaryArray) -> pa.Array:
-    """Convert decimals of up to 18 digits through int64: a twentieth of the cost of Decimal objects."""
-    if pc.any(pc.equal(pc.binary_length(encoded), 0)).as_py():
+def _small_decimals(target: pa.DataType, encoded: Sequence[bytes | None]) -> pa.Array:
+    """Convert decimals of up to 18 digits through int64: a seventh of the cost of Decimal objects."""
+    if b"" in encoded:
         raise ValueError("the decimal has no bytes")
     limit = 10**target.precision
-    # Big-endian two's complements as numbers, null as 0.
-    ends = np.frombuffer(encoded.buffers()[1], np.int32, len(encoded) + 1)
-    widths = np.diff(ends)
-    if widths.max(initial=0) > _WORD_BYTES:
-        numbers = [int.from_bytes(text or b"", "big", signed=True) for text in encoded.to_pylist()]
-        low = np.array(numbers, np.int64)  # raises an error for more than 64 bits
-    else:
-        low = np.zeros(len(encoded), np.int64)
-        for position in range(widths.max(initial=0)):
-            longer = widths > position
-            # The first byte contains the sign.
-            heap = np.frombuffer(encoded.buffers()[2], np.int8 if position == 0 else np.uint8)
-            low[longer] = (low[longer] << 8) | heap[ends[:-1][longer] + position]
+    numbers = [None if octets is None else int.from_bytes(octets, "big", signed=True) for octets in encoded]
+    column = pa.array(numbers, pa.int64())  # raises an error for more than 64 bits
+    low = np.asarray(column.fill_null(0))
     if ((low >= limit) | (low <= -limit)).any():
         raise ValueError("the decimal has more digits than the column's precision")
-    words = np.stack([low, low >> 63], axis=1).astype("<i8", copy=False)
-    return pa.Array.from_buffers(target, len(encoded), [encoded.buffers()[0], pa.py_buffer(words.tobytes())])
+    words = np.empty((len(low), 2), "<i8")
+    words[:, 0], words[:, 1] = low, low >> 63
+    return pa.Array.from_buffers(target, len(low), [column.buffers()[0], pa.py_buffer(words)])
 
 
 def _decimal_of_bytes(value: bytes, scale: int) -> Decimal:
@@ -292,7 +302,7 @@ def cut_instants(schema: Schema, values: Sequence[object]) -> npt.NDArray[np.boo
     if schema.name != ZONED_TIMESTAMP:
         return None
     texts = _in_arrow(values, pa.string())
-    if (pc.max(pc.binary_length(texts)).as_py() or 0) <= len("2020-01-01T00:00:00.000000Z"):
+    if byte_lengths(texts).max(initial=0) <= len("2020-01-01T00:00:00.000000Z"):
         return None
     finer = np.asarray(pc.match_substring_regex(texts, r"[.]\d{6}\d*[1-9]").fill_null(False))
     return finer if finer.any() else None

@@ -15,14 +15,14 @@ import base64
 import hashlib
 import json
 import uuid
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.core.model.arrow_columns import FEW, byte_lengths
 from headrace.core.model.catalog import CatalogColumn, HandlingModes, SqlType
 from headrace.core.model.errors import ConfigError
 from headrace.core.model.inferred_types import INFERRED, UNCERTAIN_NULL_TYPES
@@ -156,7 +156,9 @@ class _Forms:
         return value in self._forms
 
     def mask(self, values: pa.Array) -> Mask | None:
-        lengths = _byte_lengths(values)
+        if len(values) <= FEW:
+            return _mask_of([place for place, value in enumerate(values.to_pylist()) if value in self], len(values))
+        lengths = byte_lengths(values)
         candidates = lengths == self._lengths[0]
         for length in self._lengths[1:]:
             candidates |= lengths == length
@@ -166,22 +168,6 @@ class _Forms:
         # None of the forms is null, so that a null equals none, whatever its length.
         equal = pc.is_in(values.take(pa.array(rows)), value_set=self._set.cast(values.type))
         return _mask_of(rows[np.asarray(equal)], len(values))
-
-
-def _byte_lengths(values: pa.Array) -> npt.NDArray[np.signedinteger[Any]]:
-    """Return the bytes of each text or byte string, and any number for a null.
-
-    They are the differences of the array's offsets. For the few cells of most polls, Arrow's kernels take ten times as
-    long.
-    """
-    if not len(values):
-        return np.zeros(0, np.int64)
-    is_large = pa.types.is_large_string(values.type) or pa.types.is_large_binary(values.type)
-    offset_type = np.dtype(np.int64 if is_large else np.int32)
-    offsets = np.frombuffer(
-        values.buffers()[1], offset_type, len(values) + 1, offset=values.offset * offset_type.itemsize
-    )
-    return np.diff(offsets)
 
 
 def hides_value(schema: Schema, column: CatalogColumn | None, modes: HandlingModes) -> bool:
@@ -280,7 +266,7 @@ def _equals(values: pa.Array, wanted: int | str) -> Mask:
     return np.asarray(pc.equal(values, pa.scalar(wanted, values.type)).fill_null(False))
 
 
-def _mask_of(rows: npt.NDArray[np.int64], length: int) -> Mask | None:
+def _mask_of(rows: Sequence[int] | npt.NDArray[np.int64], length: int) -> Mask | None:
     if len(rows) == 0:
         return None
     mask = np.zeros(length, dtype=np.bool_)

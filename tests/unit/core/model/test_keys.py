@@ -9,6 +9,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.core.model.arrow_columns import FEW
 from headrace.core.model.events import Changes, KeyChanges, TableId, Versions
 from headrace.core.model.keys import FLOOR_KEY, canonical_keys, in_key_order
 
@@ -48,6 +49,15 @@ def test_a_table_keeps_the_order_of_its_key(values: tuple[str, ...], now: list[s
         {0: after},
     )
     assert in_key_order(changes, ["a", "b"]) is in_key_order(changes, []) is changes
+
+
+@given(st.one_of(st.lists(st.none() | st.integers(-(2**63), 2**63 - 1)), st.lists(st.none() | st.text())))
+def test_a_key_has_the_same_text_among_few_and_among_many(keys: list[int | str | None]) -> None:
+    """The number of events that are decoded together has no influence."""
+    column = pa.array(keys, pa.int64() if any(isinstance(key, int) for key in keys) else pa.string())
+    copies = FEW // max(1, len(keys)) + 1
+    many = canonical_keys([pa.concat_arrays([column] * copies)])
+    assert many.to_pylist() == canonical_keys([column]).to_pylist() * copies
 
 
 def test_an_empty_text_does_not_have_the_floors_key() -> None:

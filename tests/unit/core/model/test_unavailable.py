@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headrace.core.model.arrow_columns import build_array
+from headrace.core.model.arrow_columns import FEW, build_array
 from headrace.core.model.catalog import CatalogColumn, HandlingModes, SqlType
 from headrace.core.model.errors import ConfigError
 from headrace.core.model.schema import Schema, schema_from_json
@@ -31,8 +31,14 @@ def array_of(items: Schema) -> Schema:
 
 
 def found(schema: Schema, values: pa.Array, placeholder: Placeholder | None = None, **how: Any) -> list[int]:
+    """Return the cells that are the placeholder, which are the same ones in a column of more than FEW cells."""
     mask = (placeholder or Placeholder()).mask(schema, values, **how)
-    return [] if mask is None else np.flatnonzero(mask).tolist()
+    places = [] if mask is None else np.flatnonzero(mask).tolist()
+    copies = FEW // max(1, len(values)) + 1
+    mask = (placeholder or Placeholder()).mask(schema, pa.concat_arrays([values] * copies), **how)
+    repeated = [] if mask is None else np.flatnonzero(mask).tolist()
+    assert repeated == [copy * len(values) + place for copy in range(copies) for place in places]
+    return places
 
 
 TEXT_FORMS = [P, base64.b64encode(P.encode()).decode(), P.encode().hex()]
