@@ -245,7 +245,7 @@ def _small_decimals(target: pa.DataType, encoded: Sequence[bytes | None]) -> pa.
     limit = 10**target.precision
     numbers = [None if octets is None else int.from_bytes(octets, "big", signed=True) for octets in encoded]
     column = pa.array(numbers, pa.int64())  # raises an error for more than 64 bits
-    low = np.asarray(column.fill_null(0))
+    low = np.asarray(column.fill_null(0) if column.null_count else column)
     if ((low >= limit) | (low <= -limit)).any():
         raise ValueError("the decimal has more digits than the column's precision")
     words = np.empty((len(low), 2), "<i8")
