@@ -26,7 +26,7 @@ from headrace.core.model.errors import DamagedFile
 from headrace.core.model.table_files import TableFiles
 from headrace.ports import MergeCounts, TableOptions
 from headrace_connectors.lakehouse.compaction_plan import WORN, DataFile, plan
-from headrace_connectors.lakehouse.failures import Conflict, Damage, NotThere
+from headrace_connectors.lakehouse.failures import NO_TABLE, Conflict, Damage, NotThere
 from headrace_connectors.lakehouse.merge import text_literal
 from headrace_connectors.lakehouse.schema import column_list, quoted, sql_type
 from headrace_connectors.lakehouse.spark_settings import LOG_STORE
@@ -248,7 +248,7 @@ class DeltaFormat:
         _, snapshot = self._log(session, path)
         with session.calling():
             if snapshot.version() < 0:
-                raise NotThere(f"{self.sql_name(path)}: the table does not exist, or the storage does not show it")
+                raise NotThere(f"{self.sql_name(path)}: {NO_TABLE}")
         return snapshot
 
     def _log(self, session: TableSession, path: TablePath) -> tuple[Any, Any]:

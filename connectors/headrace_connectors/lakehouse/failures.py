@@ -27,6 +27,7 @@ WAYS_OUT = (
 _LEDGER = f"{OWN_PREFIX}tombstones/"
 STAGED = "headrace_stage_"
 """In the name of a file that contains a batch and belongs to no table."""
+NO_TABLE = "the table does not exist, or the storage does not show it"
 DAMAGED = "is damaged or cut"
 MISSING = "does not exist, although the table consists of it"
 
@@ -166,7 +167,7 @@ _KNOWN: tuple[tuple[str, type[HeadraceError], str], ...] = (
      "a column's name has a space or one of ,;{}()= in it, which requires "
      "table.properties.delta.columnMapping.mode=name; recreate the table with it, or rename the column"),
     (r"TABLE_OR_VIEW_NOT_FOUND|NoSuchTableException|DELTA_MISSING_DELTA_TABLE|DELTA_TABLE_ONLY_OPERATION|"
-     r"DELTA_TABLE_NOT_FOUND|PATH_NOT_FOUND", NotThere, "the table does not exist, or the storage does not show it"),
+     r"DELTA_TABLE_NOT_FOUND|PATH_NOT_FOUND", NotThere, NO_TABLE),
     (r"UncheckedSQLException|PSQLException|SQL(Transient|Recoverable)\w*Exception", Retriable,
      "the catalog's database refused a statement; at the first start two workers may both make its tables"),
     (r"PKIX path|unable to find valid certification path|SSLPeerUnverified|CertificateExpired|"

@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from headrace.core.model.table_files import TableFiles
 from headrace.ports import MergeCounts
 from headrace_connectors.lakehouse import deletion_vectors
+from headrace_connectors.lakehouse.failures import NO_TABLE, NotThere
 from headrace_connectors.lakehouse.schema import quoted
 from headrace_connectors.lakehouse.table_format import CommitResult, Head, MetadataFile
 from headrace_connectors.lakehouse.table_session import TableSession, java_member
@@ -97,13 +98,13 @@ class IcebergName(NamedTuple):
 
 
 class IcebergTable:
-    """A table as its catalog has it when this is made. All calls raise the errors of ``failures``."""
+    """A table as its catalog has it when this is made. All calls raise the errors of ``failures``, as does this."""
 
     def __init__(self, session: TableSession, name: IcebergName) -> None:
         self._calling = session.calling
         self._jvm, spark = session.java
         with self._calling():
-            self.java = java_member(self._jvm, _JAVA_CLASS)(spark, *name)
+            self.java = _found(java_member(self._jvm, f"{_JAVA_CLASS}.find")(spark, *name), name)
             """The object of the class in Java."""
 
     @staticmethod
@@ -111,7 +112,7 @@ class IcebergTable:
         """Return ``head`` of a table by one call."""
         jvm, spark = session.java
         with session.calling():
-            return _head(json.loads(java_member(jvm, f"{_JAVA_CLASS}.load")(spark, *name)))
+            return _head(json.loads(_found(java_member(jvm, f"{_JAVA_CLASS}.load")(spark, *name), name)))
 
     @cached_property
     def loaded(self) -> Any:
@@ -269,6 +270,12 @@ class IcebergTable:
         finally:
             stream.close()
         return False
+
+
+def _found(answer: Any, name: IcebergName) -> Any:
+    if answer is None:
+        raise NotThere(f"{name}: {NO_TABLE}")
+    return answer
 
 
 def _head(state: Mapping[str, Any]) -> Head:

@@ -13,6 +13,8 @@ import org.apache.iceberg.Snapshot;
 import org.apache.iceberg.Table;
 import org.apache.iceberg.TableUtil;
 import org.apache.iceberg.catalog.TableIdentifier;
+import org.apache.iceberg.exceptions.NoSuchIcebergTableException;
+import org.apache.iceberg.exceptions.NoSuchTableException;
 import org.apache.iceberg.io.PositionOutputStream;
 import org.apache.iceberg.io.SeekableInputStream;
 import org.apache.iceberg.spark.Spark3Util;
@@ -29,17 +31,32 @@ public final class IcebergTable {
 
     private final Table table;
 
-    /** Load the table of a catalog of {@code session}, which becomes the active session of the thread. */
-    public IcebergTable(SparkSession session, String catalog, String namespace, String name) {
-        // Iceberg's classes read the settings of the active session, and a new thread has none.
-        SparkSession.setActiveSession(session);
-        table = Spark3Util.loadIcebergCatalog(session, catalog).loadTable(TableIdentifier.of(namespace, name));
+    private IcebergTable(Table table) {
+        this.table = table;
     }
 
-    /** Load a table, and return its {@link #state()}. */
+    /**
+     * Load the table of a catalog of {@code session}, which becomes the active session of the thread. Return null if
+     * there is no such table: for an exception Python would ask for its class ten times.
+     */
+    public static IcebergTable find(SparkSession session, String catalog, String namespace, String name) {
+        // Iceberg's classes read the settings of the active session, and a new thread has none.
+        SparkSession.setActiveSession(session);
+        try {
+            TableIdentifier identifier = TableIdentifier.of(namespace, name);
+            return new IcebergTable(Spark3Util.loadIcebergCatalog(session, catalog).loadTable(identifier));
+        } catch (NoSuchIcebergTableException otherFormat) {
+            throw otherFormat;
+        } catch (NoSuchTableException missing) {
+            return null;
+        }
+    }
+
+    /** Load a table, and return its {@link #state()}; null without one. */
     public static String load(SparkSession session, String catalog, String namespace, String name)
             throws JsonProcessingException {
-        return new IcebergTable(session, catalog, namespace, name).state();
+        IcebergTable found = find(session, catalog, namespace, name);
+        return found == null ? null : found.state();
     }
 
     public Table table() {
