@@ -25,7 +25,7 @@ class ObjectStore:
     (``reader_settings``) use another server of the same objects, which nothing disturbs. With ``sessions`` the store
     also accepts temporary credentials. With ``tls``, a domain and the files of a certificate and a key for it, clients
     use TLS and find the bucket at its own host in the domain. With ``names_headers`` the log of ``server`` has the
-    headers of each request. Without ``conditional`` it ignores ``If-None-Match``, as it stores no attributes.
+    headers of each request.
     """
 
     def __init__(
@@ -37,7 +37,6 @@ class ObjectStore:
         sessions: bool = False,
         tls: tuple[str, Path, Path] | None = None,
         names_headers: bool = False,
-        conditional: bool = True,
     ) -> None:
         folder = self.folder = root.resolve() / "object-store"
         self._objects = folder / "data" / bucket
@@ -52,7 +51,6 @@ class ObjectStore:
         self.sessions = StoreSessions(folder, program, _ROOT) if sessions else None
         options = self.sessions.gateway_options if self.sessions else ()
         more = ["--debug"] if names_headers else []
-        without = [] if conditional else ["--nometa"]
         if tls is not None:
             domain, certificate, key = tls
             self.endpoint = f"https://{domain}:{proxied}"
@@ -60,7 +58,7 @@ class ObjectStore:
 
         def gateway(name: str, port: int, more: Sequence[str] = ()) -> Server:
             command = [str(program), *_ROOT, *options, *more, "--port", f"{LOOPBACK}:{port}"]
-            return Server(name, [*command, "posix", *without, str(folder / "data")], folder)
+            return Server(name, [*command, "posix", str(folder / "data")], folder)
 
         self.server = gateway("object-store", self._port, more)
         self._readers = gateway("object-store-readers", self._reading)
@@ -87,6 +85,10 @@ class ObjectStore:
         """The URIs of the objects whose keys match a pattern of ``Path.glob``."""
         found = self._objects.glob(pattern)
         return {f"s3://{self.bucket}/{path.relative_to(self._objects)}" for path in found if path.is_file()}
+
+    def remove(self, key: str) -> None:
+        """Remove an object, if there is one."""
+        (self._objects / key).unlink(missing_ok=True)
 
     def read(self, uri: str) -> str:
         """The text of an object."""

@@ -28,8 +28,8 @@ from headrace.core.decode.record_decoder import Sources
 from headrace.core.model.errors import ConfigError, HeadraceError, RestError
 from headrace.ports import EngineStatus, Feeds, Lakehouse, OpenRowSource, ReplayFeeds, Stores
 from headrace.rest.app import WorkerParts
-from headrace.rest.resnapshots import configured_source_connector
 from headrace.rest.server import Endpoints, rest_servers
+from headrace.rest.source_connector import configured_source_connector, examined_source_connector
 from headrace.rest.webhook import AlertWebhook
 from headrace.runtime.dead_letters.replay import Edges
 from headrace.runtime.dead_letters.replays import DeadLetters, ReplayParts
@@ -152,7 +152,7 @@ class Service:
         edges = Edges(self._lakehouse, connectors.open_row_source, connectors.open_registry, connectors.sources)
         replay_parts = ReplayParts(connectors.dead_letters, edges, self._threads, changes)
         self._dead_letters = DeadLetters(self.worker, self.herder, replay_parts)
-        doctor = Doctor(connectors.stores, connectors.open_row_source, memory=self._memory)
+        doctor = Doctor(connectors.stores, connectors.open_row_source, examined_source_connector, memory=self._memory)
         self._resnapshots = WorkerResnapshots(
             self.worker,
             ResnapshotParts(

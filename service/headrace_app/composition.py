@@ -20,6 +20,7 @@ from headrace.core.reselect.cache.rows import MemoryRowStore
 from headrace.core.reselect.options import ReselectOptions
 from headrace.extensions import ExtensionPoint
 from headrace.ports import (
+    CompactedLog,
     Lakehouse,
     OpenCredentials,
     OpenDatabase,
@@ -76,6 +77,13 @@ def stores(config: WorkerConfig) -> Stores:
 
     properties = config.complete_properties()
     return KafkaStores(properties) if config.distributed else StandaloneStores(properties)
+
+
+def status_topic(config: WorkerConfig) -> CompactedLog | None:
+    """Return the status topic of the worker's cluster, for a command; None if the worker file names none."""
+    from headrace_connectors.kafka.stores import KafkaStores
+
+    return KafkaStores(config.complete_properties()).statuses if config.storage.status_topic else None
 
 
 def lakehouse(config: WorkerConfig) -> Lakehouse:

@@ -26,8 +26,8 @@ DESCRIPTION = """\
 Checks a connector's topics, source database and lake, and prints what will go wrong, the worst first: the consequence,
 the evidence, and the statement or setting to copy. It changes nothing at the source. Run it before the connector is
 created, and when something is strange. The database is the one of reselect.database.*, PostgreSQL only; tables are
-those that the topics are named after. With --debezium it also checks the settings and the release of the source
-connector.
+those that the topics are named after. It also checks the settings and the release of the source connector, if
+source.connector.url or --debezium names it.
 
 To try the lake, it creates a table headrace_doctor_... in the connector's namespace, writes to it, and drops it again.
 """
@@ -53,7 +53,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--debezium",
         metavar="URL_OR_FILE",
-        help="the source connector: http://host:port/connectors/NAME of its Connect worker, or a file with its JSON",
+        help="the source connector: http://host:port/connectors/NAME of its Connect worker, or a file with its JSON "
+        "(default: as source.connector.url in the connector file)",
     )
     parser.add_argument("--no-lake", action="store_true", help="try no table in the lake, so that Spark does not start")
     parser.add_argument("--json", action="store_true", help="print JSON: findings, and what could not be checked")
@@ -70,18 +71,23 @@ def doctor(
 ) -> int:
     """Print the diagnosis, and return the exit status. Raises ConfigError for an invalid connector.
 
-    ``debezium`` is where the source connector is read from: a URL or a file. With ``try_lake`` a table is created in
-    the lake and dropped again.
+    ``debezium`` is where the source connector is read from, in place of ``source.connector.url``: a URL or a file.
+    With ``try_lake`` a table is created in the lake and dropped again.
     """
     out = out or sys.stdout
     checked = checked_connector(config, connector)
     print(f"doctor: checking the topics, the database and the lake of {checked.name}", file=sys.stderr)
     lakehouse = composition.small_lakehouse(config) if try_lake else None
     memory = memory_plan(config.lake.memory, composition.lakehouse(config).memory())
-    examined = Doctor(composition.stores(config), lambda _, options: composition.row_source(options), lakehouse, memory)
-    read = partial(read_source_connector, debezium) if debezium else None
+    examined = Doctor(
+        composition.stores(config),
+        lambda _, options: composition.row_source(options),
+        partial(read_source_connector, debezium or None),
+        lakehouse,
+        memory,
+    )
     try:
-        found = asyncio.run(examined.diagnose(checked, read))
+        found = asyncio.run(examined.diagnose(checked))
     finally:
         if lakehouse is not None:
             lakehouse.close()

@@ -12,11 +12,13 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TextIO
 
 from headrace.config import SinkConnectorConfig, WorkerConfig
-from headrace.core.connect.dead_letters import LetterCounts
+from headrace.core.connect.dead_letters import LetterCounts, replay_text
+from headrace.core.connect.timeline import Kind
 from headrace.core.model.errors import ConfigError
 from headrace.ports import ErrantRecord, Lakehouse, ReplayFeeds
 from headrace.runtime.dead_letters.letters import check_queue, letters_to_send, oldest, survey
@@ -26,6 +28,7 @@ from headrace.runtime.verify.connector_rest import connector_rest
 from headrace.runtime.verify.table_verifier import Clock
 from headrace.service import checked_connector
 from headrace_app import composition
+from headrace_app.command_events import CommandEvents
 
 DESCRIPTION = """\
 Sends a connector's dead letters through transforms, decoding, reselect and merge again, as the original records, with
@@ -79,11 +82,15 @@ def replay_dlq(config: WorkerConfig, connector: Path, *, dry_run: bool, old: boo
     if dry_run or not letters.count:
         return int(not letters.complete)
     lakehouse = composition.lakehouse(config)
+    events = CommandEvents(sink.name, "headrace replay-dlq")
     try:
         with rest.paused():
             refused = asyncio.run(write(feeds, sink, since, _edges(lakehouse), report))
     finally:
         lakehouse.close()
+        if report.written:
+            events.add(Kind.LETTERS_REPLAYED, replay_text(report.written, letters.count, report.refused))
+        events.write(partial(composition.status_topic, config), sys.stderr)
     return report.end(letters, refused)
 
 
@@ -94,6 +101,7 @@ class ReplayReport:
     out: TextIO
     err: TextIO
     written: int = 0
+    refused: int = 0
 
     def found(self, letters: LetterCounts, connector: str) -> None:
         """Print the number of letters in the queue, by topic and reason."""
@@ -115,9 +123,10 @@ class ReplayReport:
             print(f"{count:,} letters of connector {other} are ignored", file=self.out)
         print(f"{letters.count:,} dead letters of connector {connector}", file=self.out)
 
-    def progress(self, count: int) -> None:
+    def progress(self, count: int, refused: Sequence[ErrantRecord]) -> None:
         """Print the number of letters written so far, with ``count`` more."""
         self.written += count
+        self.refused = len(refused)
         print(f"{self.written:,} letters sent", file=self.err)
 
     def end(self, letters: LetterCounts, refused: Sequence[ErrantRecord]) -> int:

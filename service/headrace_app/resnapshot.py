@@ -20,11 +20,13 @@ from typing import TextIO
 from headrace.config import SinkConnectorConfig, WorkerConfig
 from headrace.config.source_connector import URL
 from headrace.core.connect.problems import age_text
+from headrace.core.connect.resnapshots import ResnapshotState
+from headrace.core.connect.timeline import Kind
 from headrace.core.model.errors import ConfigError
 from headrace.core.resnapshot.signals import new_id
 from headrace.core.resnapshot.source_connector import SignalSettings
 from headrace.rest.client import ConnectClient, Credentials
-from headrace.rest.resnapshots import configured_source_connector
+from headrace.rest.source_connector import configured_source_connector
 from headrace.runtime.resnapshot.snapshot_target import signal_channel, snapshot_target, source_database
 from headrace.runtime.resnapshot.source_connector import SourceConnector
 from headrace.runtime.resnapshot.table_snapshot import Progress, TableSnapshot
@@ -32,6 +34,7 @@ from headrace.runtime.verify.connector_rest import connector_rest
 from headrace.runtime.verify.kafka_offsets import KafkaOffsets
 from headrace.service import checked_connector
 from headrace_app import composition, verify
+from headrace_app.command_events import CommandEvents
 
 DESCRIPTION = """\
 Fills one lake table again from its source, while all tables are written. Debezium reads the source table in chunks, by
@@ -61,6 +64,12 @@ exit status: 0 the table equals its source, or the request was cancelled; 1 rows
 work (usage, configuration, a system that does not answer); 130 interrupted
 """
 INTERRUPTED = 130
+_STATES = {
+    verify.EQUAL: ResnapshotState.EQUAL,
+    verify.DIFFERENT: ResnapshotState.DIFFERS,
+    verify.NOT_COMPARED: ResnapshotState.FAILED,
+}
+"""The result of a resnapshot by the exit status of its comparison."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -122,6 +131,21 @@ def resnapshot(
     """Fill the table again, and return the exit status. Raises HeadraceError if that is not possible."""
     out, err = out or sys.stdout, err or sys.stderr
     connector = checked_connector(config, given.connector)
+    events = CommandEvents(connector.name, "headrace resnapshot")
+    try:
+        return _resnapshot(config, connector, given, events, out, err)
+    finally:
+        events.write(partial(composition.status_topic, config), err)
+
+
+def _resnapshot(
+    config: WorkerConfig,
+    connector: SinkConnectorConfig,
+    given: ResnapshotArguments,
+    events: CommandEvents,
+    out: TextIO,
+    err: TextIO,
+) -> int:
     source_connector = _source_connector(connector, given)
     report = Report(given.table, out, err)
     with asyncio.Runner() as runner:
@@ -144,8 +168,12 @@ def resnapshot(
                 partial(report.progress, target.settings),
                 given.wait,
             )
+            name = target.table.lake_table
             if given.cancel:
-                report.notice("cancelled" if snapshot.cancel() else "nothing to cancel: no request is open")
+                is_cancelled = snapshot.cancel()
+                report.notice("cancelled" if is_cancelled else "nothing to cancel: no request is open")
+                if is_cancelled:
+                    events.add(Kind.RESNAPSHOT_ENDED, ResnapshotState.CANCELLED, name)
                 return 0
             snapshot.follow()
             if not offsets.ends(topic := target.table.topic):
@@ -155,9 +183,10 @@ def resnapshot(
                 )
             report.notice("the lake table contains what was read; compares it with the source")
             comparison = verify.VerifyArguments(given.connector, [given.table], repair=True, wait=given.wait)
-            status = verify.verify(config, comparison, out, err)
+            status = verify.compare(config, connector, comparison, events, out, err)
             if status == verify.EQUAL:
                 snapshot.finish()
+            events.add(Kind.RESNAPSHOT_ENDED, _STATES[status], name)
             return status
         except KeyboardInterrupt:
             report.notice(

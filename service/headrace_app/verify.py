@@ -13,10 +13,12 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TextIO
 
 from headrace.config import SinkConnectorConfig, WorkerConfig
+from headrace.core.connect.timeline import Kind
 from headrace.core.model.errors import ConfigError, HeadraceError
 from headrace.core.model.events import TableId
 from headrace.core.verify.verification import Verdict, Where
@@ -29,6 +31,7 @@ from headrace.runtime.verify.table_comparison import TableComparison
 from headrace.runtime.verify.table_verifier import Clock, Difference, cell_text
 from headrace.service import checked_connector
 from headrace_app import composition
+from headrace_app.command_events import CommandEvents
 
 DESCRIPTION = """\
 Compares the tables of a connector's source database with their tables in the lake, while both change. Prints the rows
@@ -92,9 +95,25 @@ class VerifyArguments:
 def verify(config: WorkerConfig, arguments: VerifyArguments, out: TextIO = sys.stdout, err: TextIO = sys.stderr) -> int:
     """Compare the connector's tables, and return the exit status. Raises HeadraceError if that is not possible."""
     connector = checked_connector(config, arguments.connector)
+    events = CommandEvents(connector.name, "headrace verify --repair")
+    try:
+        return compare(config, connector, arguments, events, out, err)
+    finally:
+        events.write(partial(composition.status_topic, config), err)
+
+
+def compare(
+    config: WorkerConfig,
+    connector: SinkConnectorConfig,
+    arguments: VerifyArguments,
+    events: CommandEvents,
+    out: TextIO,
+    err: TextIO,
+) -> int:
+    """Compare, and return the exit status; each repaired table is one of the ``events``. Raises HeadraceError."""
     report = Report(out, err, show_values=arguments.show_values)
     with tempfile.TemporaryDirectory(prefix="headrace-verify-") as folder, asyncio.Runner() as runner:
-        verification = Verification(config, connector, arguments, report, runner, Path(folder))
+        verification = Verification(config, connector, arguments, report, events, runner, Path(folder))
         try:
             verification.run()
         finally:
@@ -111,6 +130,7 @@ class Verification:
         connector: SinkConnectorConfig,
         arguments: VerifyArguments,
         report: Report,
+        events: CommandEvents,
         runner: asyncio.Runner,
         folder: Path,
     ) -> None:
@@ -122,6 +142,7 @@ class Verification:
         self._connector = connector
         self._arguments = arguments
         self._report = report
+        self._events = events
         self._offsets = KafkaOffsets(composition.stores(config), connector, runner.run)
         self._comparison = TableComparison(
             self._tables_of_topics,
@@ -146,6 +167,10 @@ class Verification:
                 self._report.failed(str(error))
             else:
                 self._report.end(compared.rows, compared.only_in_lake)
+            finally:
+                if repaired := self._report.repaired:
+                    name = self._tables_of_topics.task.naming.name(topic, table)
+                    self._events.add(Kind.ROWS_REPAIRED, f"{repaired:,} row(s)", name)
 
     def close(self) -> None:
         """Close Spark and the database connections."""
@@ -216,6 +241,11 @@ class Report:
         self._print(f"{self._table} {_key(difference)}: {_what(difference)}{_REMARKS[difference.verdict]}")
         for column, (source, lake) in difference.values.items() if self._show_values else ():
             self._print(f"    {column}: source {source}, lake {lake}")
+
+    @property
+    def repaired(self) -> int:
+        """The repaired rows of the table."""
+        return self._here["repaired"]
 
     def on_repair(self, difference: Difference) -> None:
         """Print and count a repaired difference."""

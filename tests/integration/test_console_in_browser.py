@@ -164,6 +164,34 @@ def test_no_violation_of_accessibility(name: str, opened: Callable[..., Page]) -
             screenshot(page, f"{name}-{width}-{scheme}")
 
 
+BROKEN_WORDS = """() => {
+  const broken = [], cells = document.querySelectorAll(".scroll td, .scroll tbody th, .letter summary");
+  for (const cell of cells) {
+    const texts = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+    while (texts.nextNode()) {
+      for (const word of texts.currentNode.data.matchAll(/\\S+/g)) {
+        const range = document.createRange();
+        range.setStart(texts.currentNode, word.index);
+        range.setEnd(texts.currentNode, word.index + word[0].length);
+        if (range.getClientRects().length > 1) broken.push(word[0]);
+      }
+    }
+  }
+  return [cells.length, broken];
+}"""
+"""The number of cells that have names or reasons, and the words that lie on several lines."""
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", ["dead-letters", "timeline"])
+def test_names_and_reasons_break_between_words(name: str, width: int, opened: Callable[..., Page]) -> None:
+    page = opened(OTHERS[name], width)
+    expect(page.locator(LOADED).first).to_be_visible()
+    cells, broken = page.evaluate(BROKEN_WORDS)
+    assert cells > 0
+    assert broken == []
+
+
 def test_the_busiest_step_of_a_connector_is_marked(opened: Callable[..., Page]) -> None:
     """A merge that runs keeps a thread busy, also before it ends."""
     page = opened(PAGES["connector"])

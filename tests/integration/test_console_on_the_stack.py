@@ -178,3 +178,21 @@ def test_a_wrong_cell_is_shown_under_proof_and_repaired(lane: Lane, stack: Stack
     expect(page.locator("main")).not_to_contain_text("DIFFERENT")
     page.context.close()
     lane.end_load()
+
+
+def test_the_timeline_shows_what_was_done(lane: Lane, browser: Browser) -> None:
+    """By which request, in each width and scheme."""
+    table = f"{NAME}_public_orders"
+    for verb in ("pause", "resume"):
+        lane.worker.call("PUT", f"/connectors/{NAME}/tables/{table}/{verb}")
+    for width in WIDTHS:
+        for scheme in ("light", "dark"):
+            page = opened(lane, browser, "/ui/timeline", width, scheme)
+            resumed = page.locator("tbody tr", has_text="Table resumed").first
+            expect(resumed).to_contain_text(f"PUT /connectors/{NAME}/tables/{table}/resume")
+            found = Axe().run(page)
+            assert found.violations_count == 0, (width, scheme, found.generate_report())
+            assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), width
+            if folder := os.environ.get("HEADRACE_SCREENSHOTS"):
+                page.screenshot(path=Path(folder, f"timeline-{width}-{scheme}.png"))
+            page.context.close()

@@ -1,11 +1,14 @@
 """Dead letters of a real worker over REST: shown, counted and replayed, also if the worker is killed meanwhile.
 
+A replay can be cancelled.
+
 A transform that cannot be applied makes the letters; the operator removes it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +17,7 @@ import pytest
 from pyiceberg.table import StaticTable
 from recordings.records import RecordedRecord, publish
 from support.records.envelopes import change, key
+from support.repository.headrace_command import headrace
 
 from headrace.runtime.failpoints import AFTER_TABLE_COMMIT
 from headrace_dev.kafka import Kafka
@@ -24,6 +28,8 @@ pytestmark = [pytest.mark.stack, pytest.mark.spark]
 
 SECONDS = 60
 LETTERS, REPLAY = "/connectors/shop/dead-letters", "/connectors/shop/dead-letters/replay"
+MANY = 6_000
+"""Letters that several reads of the queue bring."""
 NOT_APPLICABLE = {
     "transforms": "number",
     "transforms.number.type": "org.apache.kafka.connect.transforms.Cast$Value",
@@ -96,6 +102,13 @@ class Shop:
         document: dict[str, Any] = self.worker.call("GET", REPLAY)
         return document
 
+    def replay_dlq(self) -> int:
+        """Replay the letters by the command, and return its exit status."""
+        connector = self._folder / "shop.json"
+        connector.write_text(json.dumps({"name": "shop", "config": self.worker.call("GET", "/connectors/shop/config")}))
+        status, _ = headrace(self._folder, "replay-dlq", self._folder / "second" / "worker.properties", connector)
+        return status
+
     def table(self) -> Path:
         return self._folder / "warehouse" / "shop" / self.topic.replace(".", "_")
 
@@ -149,3 +162,37 @@ def test_letters_become_rows_also_if_the_worker_is_killed_meanwhile(
         assert shop.rows() == [(1, "hidden c"), (2, "hidden b")]
         shop.publish((2, change("u", {"id": 2, "name": "later"}, 20)))
         wait_until(lambda: shop.rows() == [(1, "hidden c"), (2, "later")], "a later change", SECONDS)
+        assert shop.replay_dlq() == 1
+        sent = "4 of 4 letters sent, 1 cannot be used"
+        [by_command, by_request, failed] = worker.call("GET", "/connectors/shop/timeline?kind=LETTERS_REPLAYED")
+        assert (by_command["text"], by_command["by"]) == (sent, {"type": "command", "path": "headrace replay-dlq"})
+        assert (by_request["text"], by_request["by"]["method"]) == (f"DONE: {sent}", "POST")
+        assert failed["text"].startswith("FAILED: ")
+        assert shop.rows() == [(1, "hidden c"), (2, "later")]
+
+
+def test_a_replay_is_cancelled(stack_kafka: Kafka, tmp_path: Path, unique: Callable[[str], str]) -> None:
+    """The write in flight ends first. What was sent is in the table, and the next replay writes the others."""
+    shop = Shop(stack_kafka, tmp_path, unique("cancelled"))
+    shop.publish(*((row, change("c", {"id": row, "name": "a"}, 10 + row)) for row in range(MANY)))
+    with shop.running("worker", f"{AFTER_TABLE_COMMIT}=hold:2") as worker:
+        shop.configure(**NOT_APPLICABLE)
+        wait_until(lambda: worker.committed("shop").get((shop.topic, 0)) == MANY, "letters", SECONDS)
+        shop.configure()
+        worker.call("POST", REPLAY)
+        wait_until(shop.marker.exists, "the second commit of the replay", SECONDS)
+        before = shop.replay()["sent"]
+        assert worker.call("DELETE", REPLAY)["state"] == "RUNNING"
+        assert worker.states("shop") == ["RUNNING", "PAUSED"]
+        shop.publish((MANY, change("c", {"id": MANY, "name": "later"}, 20 + MANY)), mark=False)
+        shop.marker.unlink()
+        wait_until(lambda: shop.replay()["state"] != "RUNNING", "the end of the replay", SECONDS)
+        wait_until(lambda: worker.states("shop") == ["RUNNING", "RUNNING"], "running task", SECONDS)
+        cancelled = shop.replay()
+        assert (cancelled["state"], cancelled["pauses"]) == ("CANCELLED", False)
+        assert 0 < before < cancelled["sent"] < cancelled["counts"]["letters"] == MANY
+        wait_until(lambda: (MANY, "later") in shop.rows(), "a later change", SECONDS)
+        assert len(shop.rows()) == cancelled["sent"] + 1
+        done = shop.replayed()
+        assert (done["state"], done["sent"]) == ("DONE", MANY)
+        assert [row for row, _ in shop.rows()] == list(range(MANY + 1))

@@ -1,17 +1,19 @@
-"""``headrace doctor --debezium`` on a real Connect worker: bad settings are found, and good ones are silent."""
+"""The doctor on a real Connect worker, by command and by REST: bad settings are found, and good ones are silent."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from support.repository.headrace_command import headrace
+from support.rest.worker_api import Api
 
+from headrace.config.source_connector import SourceConnectorSettings
 from headrace.core.doctor.debezium import SinkOptions, findings
 from headrace.core.doctor.source_connector import SourceConnector
-from headrace_app.source_connector import read_source_connector
+from headrace.rest.source_connector import examined_source_connector
 from headrace_dev.connect import debezium_postgres
 from headrace_dev.demo import show
 from headrace_dev.server import LOOPBACK, wait_until
@@ -104,7 +106,9 @@ def test_bad_settings(pipeline: tuple[str, Run], stack: Stack) -> None:
         "debezium-snapshot-mode",
         "debezium-values-rounded",
     ]
-    assert read_source_connector(f"{stack.connect.url}/connectors/{name}").version == "3.7.0.Final"
+    source = examined_source_connector(SourceConnectorSettings(url=f"{stack.connect.url}/connectors/{name}"))
+    assert source is not None
+    assert source.version == "3.7.0.Final"
 
 
 def test_a_connector_that_does_not_exist(pipeline: tuple[str, Run], stack: Stack, tmp_path: Path) -> None:
@@ -116,4 +120,25 @@ def test_a_connector_that_does_not_exist(pipeline: tuple[str, Run], stack: Stack
         tmp_path, "doctor", tmp_path / "worker.properties", tmp_path / "connector.json", "--debezium", wrong
     )
     assert status == 3
-    assert lines[0] == f"not checked: debezium: {wrong}: Kafka Connect has no such connector; correct --debezium"
+    reason = "not checked: debezium: source connector nothing: Connector nothing not found; check --debezium"
+    assert lines[0] == reason
+
+
+@pytest.mark.anyio
+async def test_over_rest(pipeline: tuple[str, Run], stack: Stack) -> None:
+    """The worker looks at ``source.connector.url``: it finds the same as the command, and its page shows it."""
+    name, run = pipeline
+    found = json.loads("\n".join(run("--json", **BAD)[1]))["findings"]
+    api = Api()
+    await api.worker.start()
+    await api.create(**{"source.connector.url": f"{stack.connect.url}/connectors/{name}"})
+    answer = (await api.call("GET", "/connectors/shop/doctor")).json()
+
+    def of_debezium(findings: Sequence[dict[str, str]]) -> list[str]:
+        return [finding["rule"] for finding in findings if finding["rule"].startswith("debezium-")]
+
+    assert of_debezium(answer["findings"]) == of_debezium(found)
+    page = (await api.call("GET", "/ui/connectors/shop/doctor")).body.decode()
+    assert "debezium-deletes-dropped" in page
+    assert "was not checked" not in page
+    await api.worker.stop()

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from support.servers.unconditional_store import UnconditionalStore
 
 from headrace.core.doctor.findings import Severity
 from headrace.core.doctor.lake import LakeTrial, Transactions, findings
@@ -94,20 +95,16 @@ def test_a_catalog_that_makes_other_tables_and_drops_none(
     assert all(f"DROP TABLE `lake`.`{NAMESPACE}`.`{table}` PURGE;" in left.remedy for table in tables)
 
 
-WITHOUT_METADATA = "versitygw --nometa ignores If-None-Match, and cannot read what Delta's DELETE needs: use a proxy"
-
-
-@pytest.mark.parametrize(
-    "conditional", [True, pytest.param(False, marks=pytest.mark.xfail(reason=WITHOUT_METADATA, strict=True))]
-)
+@pytest.mark.parametrize("conditional", [True, False])
 def test_entries_of_the_log_of_delta(tmp_path: Path, conditional: bool) -> None:
     """A store that ignores ``If-None-Match`` is an error."""
-    store = ObjectStore(tmp_path, conditional=conditional)
+    store = ObjectStore(tmp_path)
     store.start()
+    unconditional = UnconditionalStore(store)
     s3a = "spark.hadoop.fs.s3a"
     spark = {
         "spark.sql.catalog.lake.warehouse": str(tmp_path / "no-tables"),
-        f"{s3a}.endpoint": store.endpoint,
+        f"{s3a}.endpoint": store.endpoint if conditional else unconditional.endpoint,
         f"{s3a}.endpoint.region": REGION,
         f"{s3a}.path.style.access": "true",
         f"{s3a}.access.key": ACCESS_KEY,
@@ -117,7 +114,9 @@ def test_entries_of_the_log_of_delta(tmp_path: Path, conditional: bool) -> None:
         with lakehouse(f"s3a://{store.bucket}/delta", spark, "lakehouse-delta-aws") as tried:
             trial = tried.try_out(NAMESPACE, TableOptions(format="delta"))
     finally:
+        unconditional.close()
         store.stop()
     assert (trial.failed_step, trial.cause, trial.examined.creates_once) == ("", "", conditional)
     assert rules(trial, None) == ([] if conditional else [("lake-files-replaced", Severity.ERROR)])
+    assert unconditional.ignored == (0 if conditional else 1)
     assert store.objects("delta/**/*") == set()

@@ -283,6 +283,119 @@ async def test_a_deleted_connector_ends_its_replay(api: Api) -> None:
     assert (await api.call("GET", REPLAY)).status == 404
 
 
+async def test_a_replay_is_cancelled_before_it_sends(api: Api) -> None:
+    """The tasks resume, the letters stay, and the next replay sends them. A second request changes nothing."""
+    await add_change(api, 3, "row")
+    run = (await replay(api))["run"]
+    await api.until("RUNNING", "PAUSED")
+    for _ in range(2):
+        answer = await api.call("DELETE", REPLAY)
+        assert (answer.status, answer.json()["run"]) == (202, run)
+    await api.until("RUNNING", "RUNNING")
+    await eventually(lambda: not api.worker.replays)
+    document = (await api.call("GET", REPLAY)).json()
+    assert (document["run"], document["state"], document["error"]) == (run, "CANCELLED", None)
+    assert (document["counts"]["letters"], document["sent"], document["pauses"]) == (1, 0, False)
+    assert document["ended"] is not None
+    assert (await api.call("DELETE", REPLAY)).json() == document
+    assert names(api) == []
+    assert (await replayed(api))["state"] == "DONE"
+    assert names(api) == ["row"]
+
+
+async def test_a_replay_is_cancelled_at_once(api: Api) -> None:
+    """Before it has done anything, as a request that follows the first one without a pause."""
+    await add_change(api, 3, "row")
+    feeds(api).go_on.set()
+    letters = api.parts.dead_letters
+    began = await letters.begin("shop", dry_run=False, old=False)
+    letters.cancel("shop")
+    await eventually(lambda: state_of(api) == "CANCELLED")
+    stored = api.worker.configs.state.replay("shop")
+    assert stored is not None
+    assert (stored.run, stored.counts) == (began.run, None)
+    await eventually(lambda: not api.worker.replays)
+    assert (await replayed(api))["state"] == "DONE"
+
+
+async def test_a_long_queue_is_replayed_in_parts() -> None:
+    """A part is durable before the next one is sent."""
+    api = Api(feeds=HeldFeeds(first=2))
+    await api.worker.start()
+    await api.create(**QUEUE)
+    await api.until("RUNNING", "RUNNING")
+    for row in range(3):
+        await add_change(api, row, f"row {row}", row=row)
+    document = await replayed(api)
+    assert (document["state"], document["sent"]) == ("DONE", 3)
+    assert sorted(names(api)) == ["row 0", "row 1", "row 2"]
+    await api.worker.stop()
+
+
+async def test_what_was_applied_before_the_cancellation_stays() -> None:
+    """The progress says how many letters that are, and names those that could not be used."""
+    api = Api(feeds=HeldFeeds(first=2))
+    await api.worker.start()
+    await api.create(**QUEUE)
+    await api.until("RUNNING", "RUNNING")
+    await add_change(api, 3, "first")
+    await add_letter(api, 4, b"{broken")
+    await add_change(api, 5, "second")
+    await replay(api)
+
+    await eventually(lambda: (shown := api.parts.dead_letters.replay("shop")) is not None and shown.sent == 2)
+    assert (await api.call("DELETE", REPLAY)).status == 202
+    await api.until("RUNNING", "RUNNING")
+    await eventually(lambda: not api.worker.replays)
+    document = (await api.call("GET", REPLAY)).json()
+    assert (document["state"], document["counts"]["letters"], document["sent"]) == ("CANCELLED", 3, 2)
+    assert [letter["offset"] for letter in document["refused"]] == [4]
+    assert names(api) == ["first"]
+    page = (await api.call("GET", f"/ui{LETTERS}")).body.decode()
+    assert "2 of 3 letters sent, 1 cannot be used" in page
+    assert "stays applied" in page
+    assert [text for text, _ in await replays(api)] == ["CANCELLED: 2 of 3 letters sent, 1 cannot be used"]
+    await api.worker.stop()
+
+
+async def replays(api: Api) -> list[tuple[str, dict[str, str]]]:
+    """Text and trigger of the replays in the timeline, newest first."""
+    events = (await api.call("GET", "/connectors/shop/timeline?kind=LETTERS_REPLAYED")).json()
+    return [(event["text"], event["by"]) for event in events]
+
+
+async def test_the_timeline_has_replays(api: Api) -> None:
+    """Also those that fail; a dry run is none."""
+    await add_change(api, 3, "row")
+    await add_letter(api, 8, b"{broken")
+    await replayed(api, "?dry_run=true")
+    assert await replays(api) == []
+    await replayed(api)
+    by = {"type": "request", "method": "POST", "path": REPLAY}
+    done = "DONE: 2 of 2 letters sent, 1 cannot be used", by
+    assert await replays(api) == [done]
+    feeds(api).outage = "the brokers do not answer"
+    await replayed(api)
+    [failed, former] = await replays(api)
+    assert failed[0].startswith("FAILED: 0 letters sent, 0 cannot be used: ")
+    assert failed[0].endswith("the brokers do not answer")
+    assert (failed[1], former) == (by, done)
+
+
+async def test_no_replay_to_cancel(api: Api) -> None:
+    """404 for an unknown connector, without a replay, and after the end of the last one, which stays as it is."""
+    assert (await api.call("DELETE", "/connectors/no/dead-letters/replay")).status == 404
+    assert (await api.call("DELETE", REPLAY)).status == 404
+    await add_change(api, 3, "row")
+    done = await replayed(api)
+    answer = await api.call("DELETE", REPLAY)
+    assert (answer.status, answer.json()["message"]) == (
+        404,
+        "No replay of the dead letters of connector shop is running",
+    )
+    assert (await api.call("GET", REPLAY)).json() == done
+
+
 async def test_after_the_death_of_the_worker_the_connector_is_not_paused() -> None:
     """The next run of the worker ends the replay of the process that is gone, and says so."""
     first = Api()
@@ -298,6 +411,9 @@ async def test_after_the_death_of_the_worker_the_connector_is_not_paused() -> No
     document = (await second.call("GET", REPLAY)).json()
     assert document["state"] == "FAILED"
     assert document["error"].startswith("worker worker:8083 stopped during the replay")
+    [(text, by)] = await replays(second)
+    assert text.startswith("FAILED: 0 letters sent, 0 cannot be used: worker worker:8083 stopped")
+    assert by == {"type": "worker"}
     await second.worker.stop()
 
 
@@ -337,6 +453,7 @@ async def test_requests_of_a_replay_are_forwarded_to_the_leader() -> None:
         assert (document["run"], document["worker_id"]) == (run, leader.worker.worker_id)
         assert names(leader) == ["row"]
         assert "1 of 1 letters sent" in (await follower.call("GET", f"/ui{LETTERS}")).body.decode()
+        assert "is running" in (await follower.call("DELETE", REPLAY)).json()["message"]  # by the leader: it has ended
 
 
 async def test_a_reader_sees_letters_and_no_buttons(tmp_path: Path) -> None:
@@ -352,8 +469,10 @@ async def test_a_reader_sees_letters_and_no_buttons(tmp_path: Path) -> None:
         assert (await request(api.app, "GET", LETTERS, header)).status == 200
         html = (await request(api.app, "GET", f"/ui{LETTERS}", header)).body.decode()
         shown[role] = re.findall(r'<button id="([a-z-]+)"', html)
-    assert shown == {"reader": [], "operator": ["dry-run", "replay"]}
-    assert (await request(api.app, "POST", REPLAY, EVE)).status == 403
+    assert shown == {"reader": [], "operator": ["dry-run", "replay", "cancel-replay"]}
+    for method in ("POST", "DELETE"):
+        assert (await request(api.app, method, REPLAY, EVE)).status == 403
+    assert (await request(api.app, "DELETE", REPLAY, BOB)).status == 404
     assert (await request(api.app, "POST", REPLAY, BOB)).status == 202
     await eventually(lambda: state_of(api) == "DONE")
     await api.worker.stop()
@@ -366,7 +485,7 @@ async def test_the_page_shows_letters_and_the_replay(api: Api) -> None:
     assert '/dead-letters">Dead letters</a>' in (await api.call("GET", "/ui/connectors/shop")).body.decode()
     html = (await api.call("GET", f"/ui{LETTERS}")).body.decode()
     assert "have not been replayed yet" in html
-    assert re.findall(r'<button id="([a-z-]+)"', html) == ["dry-run", "replay", "replay-old"]
+    assert re.findall(r'<button id="([a-z-]+)"', html) == ["dry-run", "replay", "cancel-replay", "replay-old"]
     assert HOSTILE not in html
     assert "not JSON" in html
     await replayed(api)

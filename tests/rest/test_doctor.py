@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 from support.rest.worker_api import Api
+from support.servers.http_registry import Server
 from support.sources.oracle_tables import orders_server, row_source
 
 from headrace.ports import TopicPartition
@@ -104,6 +105,75 @@ async def test_a_clock_that_is_not_reported(api: Api) -> None:
     await api.create(**{"topics": "", "topics.regex": "shop.*", **DATABASE})
     answer = (await api.call("GET", "/connectors/shop/doctor")).json()
     assert answer == {"findings": [], "not_checked": ["clock of Kafka: these brokers do not report a time"]}
+
+
+PLUGIN = "io.debezium.connector.postgresql.PostgresConnector"
+
+
+@pytest.fixture
+def connect() -> Iterator[Server]:
+    """The REST API of the source connector's worker."""
+    server = Server()
+    config = {"connector.class": PLUGIN, "skipped.operations": "d", "database.password": "secret"}
+    server.answers["/connectors/shop-source"] = 200, {"name": "shop-source", "config": config}
+    server.answers["/connector-plugins"] = 200, [{"class": PLUGIN, "type": "source", "version": "3.7.0.Final"}]
+    yield server
+    server.close()
+
+
+async def test_the_source_connector(api: Api, connect: Server) -> None:
+    """Its settings and its release are read with the connector's credentials; the page says whether it is checked."""
+    await api.create(**{"topics": "", "topics.regex": "shop.*", **DATABASE})
+    page = (await api.call("GET", "/ui/connectors/shop/doctor")).body.decode()
+    assert "Debezium's connector was not checked" in page
+    named = {"source.connector.url": f"{connect.url}/connectors/shop-source"}
+    login = {"source.connector.user": "ann", "source.connector.password": "s"}
+    await api.create("named", **{"topics": "", "topics.regex": "shop.*", **DATABASE, **named, **login})
+    answer = (await api.call("GET", "/connectors/named/doctor")).json()
+    assert answer["not_checked"] == []
+    assert answer["findings"][0]["rule"] == "debezium-operations-skipped"
+    assert "secret" not in str(answer)
+    assert {headers["Authorization"] for _, headers in connect.asked} == {"Basic YW5uOnM="}
+    page = (await api.call("GET", "/ui/connectors/named/doctor")).body.decode()
+    assert "debezium-operations-skipped" in page
+    assert "was not checked" not in page
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        ((404, {"message": "Connector shop-source not found"}), "Connector shop-source not found; check "),
+        ((401, {}), "refused (401); set source.connector.user and source.connector.password, or "),
+        ((500, {"message": "broken"}), "debezium: source connector shop-source: broken"),
+        ((200, ["no connector"]), "has no connector.class, so it describes no connector"),
+        ((200, {"config": {"connector.class": "io.confluent.Jdbc"}}), "io.confluent.Jdbc is not a connector of "),
+        ((200, b"<html>"), "the answer is not JSON"),
+    ],
+    ids=["unknown", "refused", "error", "no connector", "no Debezium", "no JSON"],
+)
+async def test_a_source_connector_that_cannot_be_checked(
+    api: Api, connect: Server, answer: tuple[int, object], reason: str
+) -> None:
+    """The other parts are checked all the same."""
+    connect.answers["/connectors/shop-source"] = answer
+    url = f"{connect.url}/connectors/shop-source"
+    await api.create(topics="shop.public.orders", **{"source.connector.url": url}, **DATABASE)
+    api.stores.topics.offsets[TopicPartition("shop.public.orders", 0)] = 1
+    found = (await api.call("GET", "/connectors/shop/doctor")).json()
+    [not_checked] = found["not_checked"]
+    assert not_checked.startswith("debezium: ")
+    assert reason in not_checked
+    assert [finding["rule"] for finding in found["findings"]] == ["missing"]
+
+
+async def test_a_release_that_is_not_known(api: Api, connect: Server) -> None:
+    """Any answer about the plug-ins is possible: the address may be another program's."""
+    url = f"{connect.url}/connectors/shop-source"
+    await api.create(**{"topics": "", "topics.regex": "shop.*", "source.connector.url": url}, **DATABASE)
+    for plugins in ({}, [PLUGIN], [{"class": PLUGIN}], [{"class": "other", "version": "1"}]):
+        connect.answers["/connector-plugins"] = 200, plugins
+        answer = (await api.call("GET", "/connectors/shop/doctor")).json()
+        assert answer["not_checked"] == ["debezium: known defects: no version of shop-source is no release"]
 
 
 async def test_a_database_of_which_only_the_clock_is_checked() -> None:

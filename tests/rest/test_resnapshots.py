@@ -166,6 +166,8 @@ async def test_a_table_is_filled_again_and_compared(api: Api, source: MemoryRowS
     assert request.data["data-collections"] == ["public.item"]
     assert [signal.request for signal in sent(source, "log")][-1] == request.id, "the request has ended"
     assert source.closed
+    [event] = (await api.call("GET", "/connectors/shop/timeline?kind=RESNAPSHOT_ENDED")).json()
+    assert (event["table"], event["text"]) == (TABLE, "EQUAL: 3 rows compared, 3 repaired, 0 differ")
     assert (await api.call("DELETE", PATH)).status == 404, "it has ended"
     assert (await api.call("POST", PATH)).status == 202, "another one may begin"
     await eventually(lambda: len(sent(source, "execute-snapshot")) == 2)

@@ -17,8 +17,9 @@ from support.rest.worker_api import SHOP, Api, failed_table, leader_and_follower
 
 from headrace import __version__
 from headrace.core.connect.lifecycle import TableState
-from headrace.core.connect.timeline import Kind
+from headrace.core.connect.timeline import Kind, TimelineEvent, Trigger, TriggerType
 from headrace.core.model.errors import Fatal, Retriable
+from headrace.runtime.worker.timeline import append_events
 from headrace_dev.memory.stores import MemoryStores
 
 pytestmark = pytest.mark.anyio
@@ -260,6 +261,20 @@ async def test_connectors_as_code_name_their_file(tmp_path: Path) -> None:
     [created] = await timeline(api)
     assert (created["kind"], created["by"]) == ("CONNECTOR_CREATED", {"type": "file", "path": "shop.json"})
     await api.worker.stop()
+
+
+async def test_a_repair_by_a_command(api: Api) -> None:
+    """A command writes to the status topic of the worker that runs, which shows the event at once."""
+    command = Trigger(TriggerType.COMMAND, path="headrace verify --repair")
+    repaired = TimelineEvent(
+        Kind.ROWS_REPAIRED, 1_700_000_000_000, "db, process 7", "shop", None, "orders", "3 row(s)", command
+    )
+    await append_events(MemoryStores(shared=api.stores).statuses, [repaired])
+    [event] = await timeline(api, "/connectors/shop/timeline?kind=ROWS_REPAIRED")
+    assert (event["table"], event["text"], event["worker_id"]) == ("orders", "3 row(s)", "db, process 7")
+    assert event["by"] == {"type": "command", "path": "headrace verify --repair"}
+    page = (await api.call("GET", "/ui/timeline?kind=ROWS_REPAIRED")).body.decode()
+    assert "command <code>headrace verify --repair</code>" in page
 
 
 async def test_the_pages_show_events_as_text(api: Api) -> None:

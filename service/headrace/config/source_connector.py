@@ -29,8 +29,11 @@ class SourceConnectorAddress:
     name: str
 
 
-def source_connector_address(url: str) -> SourceConnectorAddress:
-    """Return the parts of ``http://host:port/connectors/NAME``. Raises ConfigError, without the text of the URL."""
+def source_connector_address(url: str, option: str = URL) -> SourceConnectorAddress:
+    """Return the parts of ``http://host:port/connectors/NAME``. Raises ConfigError, without the text of the URL.
+
+    ``option`` is where the URL is from.
+    """
     try:
         parts = urlsplit(url)
         has_host = bool(parts.hostname) and (parts.port is None or parts.port > 0)
@@ -38,9 +41,12 @@ def source_connector_address(url: str) -> SourceConnectorAddress:
         has_host = False
     base, found, name = url.rstrip("/").rpartition("/connectors/")
     if not has_host or parts.scheme not in ("http", "https") or not found or not name or {"/", "?", "#"} & set(name):
-        raise ConfigError(f"{URL}: is not the address of a connector; set it to {_FORM}", URL)
+        raise ConfigError(f"{option}: is not the address of a connector; set it to {_FORM}", option)
     if parts.username is not None:
-        raise ConfigError(f"{URL}: contains credentials; set source.connector.user and source.connector.password", URL)
+        raise ConfigError(
+            f"{option}: contains credentials; set source.connector.user and source.connector.password, with {URL}",
+            option,
+        )
     return SourceConnectorAddress(base, unquote(name))
 
 
@@ -61,8 +67,9 @@ class SourceConnectorSettings:
         Type.STRING,
         "",
         f"The Debezium connector that writes the topics, in the REST API of its Kafka Connect worker: {_FORM}. POST "
-        "/connectors/<name>/tables/<table>/resnapshot needs it, and reads configuration, status and offsets there. It "
-        "is an option because a request must not choose which addresses the worker contacts.",
+        "/connectors/<name>/tables/<table>/resnapshot needs it, and reads configuration, status and offsets there; the "
+        "doctor checks its settings and release. It is an option because a request must not choose which addresses the "
+        "worker contacts.",
         validator=_check_url,
     )
     user: str = option("source.connector.user", Type.STRING, "", "User of that REST API.", _LOW)

@@ -48,7 +48,7 @@ _OPERATIONS = (
         r"/connectors/[^/]+/(?:restart|tasks/[^/]+/restart|tables/[^/]+/(?:restart|resnapshot)|dead-letters/replay)",
     ),
     ("PATCH", r"/connectors/[^/]+/offsets"),
-    ("DELETE", r"/connectors/[^/]+/(?:offsets|tables/[^/]+/resnapshot)"),
+    ("DELETE", r"/connectors/[^/]+/(?:offsets|tables/[^/]+/resnapshot|dead-letters/replay)"),
 )
 """The requests that change the state of a connector, but not what it does."""
 

@@ -70,6 +70,7 @@ class ConnectClient:
         credentials: Credentials,
         option: str = "--url",
         login: str = "--user and HEADRACE_PASSWORD, or HEADRACE_TOKEN",
+        answer_seconds: float = _ANSWER_SECONDS,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -90,7 +91,7 @@ class ConnectClient:
                     tls.load_cert_chain(credentials.certificate)
             except (OSError, ssl.SSLError) as error:
                 raise ConfigError(f"--ca, --cert: cannot be read: {error.strerror or error}") from error
-        self._http = HttpClient(_ANSWER_SECONDS, tls, max_bytes=_MAX_ANSWER_BYTES)
+        self._http = HttpClient(answer_seconds, tls, max_bytes=_MAX_ANSWER_BYTES)
         self._base = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
         self._headers = {"Accept": "application/json", **credentials.header()}
         self._url, self._option, self._login = url, option, login

@@ -70,6 +70,10 @@ def router(letters: DeadLetters) -> APIRouter:
         replay = await letters.begin(name, dry_run=dry_run, old=old)
         return JSONResponse(_document(name, replay), HTTPStatus.ACCEPTED)
 
+    @routes.delete("/replay")
+    async def cancel_replay(name: str) -> Response:
+        return JSONResponse(_document(name, letters.cancel(name)), HTTPStatus.ACCEPTED)
+
     return routes
 
 

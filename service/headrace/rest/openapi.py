@@ -256,7 +256,8 @@ OPERATIONS: Mapping[str, RestOperation] = {
     ),
     "get /connectors/{name}/doctor": RestOperation(
         Tag.CONNECTORS,
-        "What will go wrong with the connector, the worst first: checks its topics and source database",
+        "What will go wrong with the connector, the worst first: checks its topics, its source database and, with "
+        "source.connector.url, Debezium's connector",
         {200: ("Diagnosis", ref("Diagnosis"))},
     ),
     "get /connectors/{name}/dead-letters": RestOperation(
@@ -287,6 +288,12 @@ OPERATIONS: Mapping[str, RestOperation] = {
         Tag.DEAD_LETTERS,
         "Progress or result of the connector's last replay; 404 if there was none",
         {200: ("The replay", ref("Replay"))},
+    ),
+    "delete /connectors/{name}/dead-letters/replay": RestOperation(
+        Tag.DEAD_LETTERS,
+        "Cancel the replay: it ends when the write in flight has ended, and the connector resumes; what was written "
+        "stays; 404 if none is running",
+        {202: ("The replay, which ends", ref("Replay"))},
     ),
     "get /connectors/{name}/timeline": RestOperation(
         Tag.CONNECTORS,

@@ -358,6 +358,9 @@ ANSWERS: Mapping[str, Mapping[int, Any]] = {
     "get /connectors/{name}/dead-letters": {200: _LETTERS},
     "post /connectors/{name}/dead-letters/replay": {202: _REPLAY},
     "get /connectors/{name}/dead-letters/replay": {200: _REPLAYED},
+    "delete /connectors/{name}/dead-letters/replay": {
+        202: {**_REPLAY, "pauses": True, "counts": _LETTER_COUNTS, "sent": 1}
+    },
     "get /timeline": {200: [_EVENT]},
     "get /connectors/{name}/timeline": {200: [_EVENT]},
     "get /connectors-directory": {200: _DIRECTORY},

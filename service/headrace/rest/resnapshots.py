@@ -8,54 +8,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection
 from http import HTTPStatus
-from pathlib import Path
-from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
-from headrace.config.source_connector import URL, SourceConnectorSettings, source_connector_address
-from headrace.core.model.errors import ConfigError, HeadraceError, RestError, Retriable, remedy
+from headrace.core.model.errors import HeadraceError, RestError, remedy
 from headrace.rest.bodies import string_map
-from headrace.rest.client import ConnectClient, Credentials
 from headrace.rest.cluster_tables import ClusterTables
 from headrace.rest.route import ConnectRoute
-from headrace.runtime.resnapshot.source_connector import SourceConnector
 from headrace.runtime.resnapshot.worker_resnapshots import WorkerResnapshots
 from headrace.runtime.worker.herder import Herder
 from headrace.runtime.worker.worker import Worker
 
 SOURCE_TABLE, TOPIC = "source.table", "topic"
-
-
-def configured_source_connector(settings: SourceConnectorSettings) -> SourceConnector:
-    """Return the source connector of ``source.connector.*``. Raises ConfigError if that is not set or not usable.
-
-    It raises Retriable if its worker does not answer, and ConfigError if that worker refuses.
-    """
-    if not settings.url:
-        raise ConfigError(
-            f"{URL}: is not set; set it to the Debezium connector that writes the topics "
-            "(http://host:port/connectors/NAME)",
-            URL,
-        )
-    address = source_connector_address(settings.url)
-    authorities = Path(settings.authorities) if settings.authorities else None
-    credentials = Credentials(settings.user or None, settings.password, settings.token, authorities)
-    login = "source.connector.user and source.connector.password, or source.connector.token"
-    client = ConnectClient(address.base, credentials, URL, login)
-
-    def get(path: str) -> Any:
-        try:
-            return client.get(path)
-        except ConfigError as error:  # it does not answer
-            raise Retriable(str(error)) from error
-        except RestError as error:
-            if error.status >= HTTPStatus.INTERNAL_SERVER_ERROR or error.status == HTTPStatus.CONFLICT:
-                raise Retriable(f"source connector {address.name}: {error}") from error
-            raise ConfigError(f"source connector {address.name}: {error}; check {URL}", URL) from error
-
-    return SourceConnector(address.name, get)
 
 
 def router(worker: Worker, herder: Herder, tables: ClusterTables, resnapshots: WorkerResnapshots) -> APIRouter:

@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from headrace.config import SinkConnectorConfig
+from headrace.config.source_connector import SourceConnectorSettings
 from headrace.core.doctor import clocks, debezium, lake, machine, topics, versions
 from headrace.core.doctor.debezium import SinkOptions
 from headrace.core.doctor.findings import Finding, Severity, by_harm
@@ -31,6 +32,9 @@ from headrace.ports import ClockedSource, ExaminedSource, Lakehouse, OpenRowSour
 from headrace.runtime.task.task_options import sink_task_options, table_options
 from headrace.runtime.verify.source_tables import SourceTables
 from headrace.runtime.worker.memory_plan import MemoryPlan
+
+ReadSourceConnector = Callable[[SourceConnectorSettings], SourceConnector | None]
+"""Returns the source connector, None if none is named. Raises HeadraceError if it cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +63,7 @@ class Doctor:
         self,
         stores: Stores,
         open_source: OpenRowSource,
+        read_source_connector: ReadSourceConnector,
         lakehouse: Lakehouse | None = None,
         memory: MemoryPlan | None = None,
         now: Callable[[], float] = time.time,
@@ -67,12 +72,11 @@ class Doctor:
         self._now = now
         self._stores = stores
         self._open_source = open_source
+        self._read_source_connector = read_source_connector
         self._lakehouse = lakehouse
 
-    async def diagnose(
-        self, connector: SinkConnectorConfig, read_source_connector: Callable[[], SourceConnector] | None = None
-    ) -> Diagnosis:
-        """Check what the connector names, and the source connector if it can be read.
+    async def diagnose(self, connector: SinkConnectorConfig) -> Diagnosis:
+        """Check what the connector names.
 
         A part that does not answer is reported in the diagnosis, not raised.
         """
@@ -95,16 +99,16 @@ class Doctor:
                 not_checked.append(f"clock of Kafka: {state.no_clock}")
         except HeadraceError as error:
             not_checked.append(f"topics: {error}")
-        if read_source_connector is not None:
-            try:
-                source = await asyncio.to_thread(read_source_connector)
+        try:
+            source = await asyncio.to_thread(self._read_source_connector, connector.source_connector)
+            if source is not None:
                 findings += debezium.findings(source, _sink_options(connector))
                 if release(source.version) is None:
                     not_checked.append(
                         f"debezium: known defects: {source.version or 'no version'} of {source.name} is no release"
                     )
-            except HeadraceError as error:
-                not_checked.append(f"debezium: {error}")
+        except HeadraceError as error:
+            not_checked.append(f"debezium: {error}")
         if not databases:
             not_checked.append("source: the connector names no database; set reselect.database.*")
         names = [topic.topic for topic in described]

@@ -3,7 +3,8 @@
 A failpoint has no effect unless the environment variable ``HEADRACE_FAILPOINTS`` names it, as comma-separated
 ``name=action``:
 
-- ``hold``: create the marker file ``$HEADRACE_FAILPOINTS_DIR/<name>`` and block until the test kills the worker;
+- ``hold``: create the marker file ``$HEADRACE_FAILPOINTS_DIR/<name>`` and block until the test removes it, or kills the
+  worker;
 - ``hold:3``: the same at the third call, after two calls without effect;
 - ``error:Retriable``: raise this class of ``headrace.core.model.errors`` at every call;
 - ``error:Retriable:2``: raise it at the first two calls.
@@ -22,6 +23,7 @@ from headrace.core.model import errors
 AFTER_LEDGER = "after-ledger"
 AFTER_TABLE_COMMIT = "after-table-commit"
 BEFORE_OFFSET_COMMIT = "before-offset-commit"
+_LOOK_SECONDS = 0.05
 
 
 @dataclass(slots=True)
@@ -42,15 +44,17 @@ class Failpoints:
         self._lock = threading.Lock()
 
     def reach(self, name: str) -> None:
-        """Run the action of ``name``, if it has one. ``hold`` blocks the calling thread forever."""
+        """Run the action of ``name``, if it has one. ``hold`` blocks the calling thread while the marker exists."""
         point = self._points.get(name)
         if point is None:
             return
         with self._lock:
             point.seen += 1
         if point.action == "hold" and point.seen == point.count:
-            (self._folder / name).touch()
-            threading.Event().wait()
+            marker = self._folder / name
+            marker.touch()
+            while marker.exists():
+                threading.Event().wait(_LOOK_SECONDS)
         if point.error is not None and (point.count == 0 or point.seen <= point.count):
             raise point.error(f"failpoint {name}")
 

@@ -30,10 +30,14 @@ REASON = "VALUE_CONVERTER, headrace.core.model.errors.BadRecord"
 
 
 class HeldFeeds(MemoryFeeds):
-    """Queues whose complete reads wait for ``go_on`` after the first ``free`` ones: a replay counts, then it sends."""
+    """Queues whose complete reads wait for ``go_on`` after the first ``free`` ones: a replay counts, then it sends.
 
-    def __init__(self, free: int = 1) -> None:
+    With ``first`` they wait only when that many records were read.
+    """
+
+    def __init__(self, free: int = 1, first: int = 0) -> None:
         super().__init__(MemoryBroker())
+        self._first = first
         self.go_on = asyncio.Event()
         self.outage: str | None = None
         self._free = free
@@ -43,13 +47,17 @@ class HeldFeeds(MemoryFeeds):
         self, connector: str, settings: KafkaSettings, newest: int | None = None
     ) -> AsyncGenerator[QueuedRecords, None]:
         """As of ``MemoryFeeds``. Raises Retriable with the cause of an outage."""
-        if newest is None:
-            self._reads += 1
-            if self._reads > self._free:
-                await self.go_on.wait()
+        self._reads += newest is None
+        waits = newest is None and self._reads > self._free
+        if waits and not self._first:
+            await self.go_on.wait()
         if self.outage is not None:
             raise Retriable(self.outage)
         async for queued in super().dead_letters(connector, settings, newest):
+            if waits and self._first:
+                yield QueuedRecords(queued.records[: self._first], queued.skipped)
+                await self.go_on.wait()
+                queued = QueuedRecords(queued.records[self._first :], queued.skipped)
             yield queued
 
 

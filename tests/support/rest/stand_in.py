@@ -26,7 +26,7 @@ from headrace.core.connect.paused_tables import PausedTables
 from headrace.core.connect.status import TableReport
 from headrace.ports import EngineState, EngineStatus, OpenRowSource, SignalChannel
 from headrace.rest.app import WorkerParts, create_app
-from headrace.rest.resnapshots import configured_source_connector
+from headrace.rest.source_connector import configured_source_connector, examined_source_connector
 from headrace.runtime.dead_letters.replay import Edges
 from headrace.runtime.dead_letters.replays import DeadLetters, ReplayParts
 from headrace.runtime.doctor import Doctor
@@ -55,7 +55,7 @@ def application(worker: Worker) -> FastAPI:
     """Return the application of a worker without metrics."""
     herder = Herder(worker)
     directory = ConnectorDirectory(worker, herder)
-    doctor = Doctor(worker.stores, lambda database, options: MemoryRowSource())
+    doctor = Doctor(worker.stores, lambda database, options: MemoryRowSource(), examined_source_connector)
     health = health_of(worker)
     letters = dead_letters_of(worker, herder, MemoryFeeds(MemoryBroker()), MemoryLakehouse())
     return create_app(

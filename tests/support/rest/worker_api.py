@@ -27,6 +27,7 @@ from headrace.core.reselect.options import DatabaseOptions, ReselectOptions
 from headrace.ports import EngineStatus, OpenRowSource, RowSource, TopicPartition
 from headrace.rest.app import WorkerParts, create_app
 from headrace.rest.server import Endpoint, RestServer, bind
+from headrace.rest.source_connector import examined_source_connector
 from headrace.runtime.doctor import Doctor
 from headrace.runtime.metrics.metrics import Metrics
 from headrace.runtime.worker.connector_directory import ConnectorDirectory
@@ -100,7 +101,7 @@ class Api:
         self.directory = ConnectorDirectory(self.worker, self.herder)
         self.metrics.watch_directory(self.directory)
         self.metrics.watch_timeline(self.worker.timeline)
-        doctor = Doctor(self.stores, open_source)
+        doctor = Doctor(self.stores, open_source, examined_source_connector)
         self.signals = MemorySignals()
         self.resnapshots = resnapshots_of(self.worker, open_source, self.signals)
         self.parts = WorkerParts(

@@ -16,7 +16,7 @@ def test_nothing_happens_at_a_point_that_is_not_named() -> None:
 
 
 def test_hold_leaves_a_marker_and_blocks(tmp_path: Path) -> None:
-    """The action ``hold`` creates a marker file and blocks the thread at the failpoint."""
+    """The action ``hold`` creates a marker file and blocks the thread at the failpoint until the file is removed."""
     points = Failpoints({"HEADRACE_FAILPOINTS": "after-ledger=hold:2", "HEADRACE_FAILPOINTS_DIR": str(tmp_path)})
     points.reach("after-ledger")
     assert not (tmp_path / "after-ledger").exists()
@@ -24,7 +24,9 @@ def test_hold_leaves_a_marker_and_blocks(tmp_path: Path) -> None:
     held.start()
     held.join(0.2)
     assert held.is_alive()
-    assert (tmp_path / "after-ledger").exists()
+    (tmp_path / "after-ledger").unlink()
+    held.join(10)
+    assert not held.is_alive()
 
 
 def test_error_is_raised_as_often_as_configured() -> None:

@@ -61,11 +61,12 @@ class LetterCounts:
 
 
 class ReplayState(StrEnum):
-    """The state of a replay. It has FAILED if it ended before all letters were sent."""
+    """The state of a replay. It has FAILED, or was CANCELLED by a request, before all letters were sent."""
 
     RUNNING = "RUNNING"
     DONE = "DONE"
     FAILED = "FAILED"
+    CANCELLED = "CANCELLED"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,8 @@ class Replay:
     """A replay of a connector's dead letters, or a dry run. Times in seconds since the epoch.
 
     ``run`` is the name of this replay. ``counts`` is a document of ``LetterCounts``, None until the queue was read.
-    ``refused`` has at most ``MOST_REFUSED`` letters. ``pauses`` is whether the connector's tasks are paused for it.
+    ``sent`` letters are durable. ``refused`` has at most ``MOST_REFUSED`` of those that cannot be used. ``pauses`` is
+    whether the connector's tasks are paused for it.
     """
 
     run: str
@@ -105,9 +107,20 @@ class Replay:
     def is_running(self) -> bool:
         return self.state is ReplayState.RUNNING
 
+    @property
+    def result(self) -> str:
+        """The result as a line, without values of records."""
+        letters = self.counts["letters"] if self.counts else None
+        text = f"{self.state}: {replay_text(self.sent, letters, self.refused_count)}"
+        return f"{text}: {self.error}" if self.error else text
+
     def with_failure(self, now: float, error: str) -> Replay:
         """Return the replay as it has failed."""
         return replace(self, state=ReplayState.FAILED, pauses=False, ended=now, error=error)
+
+    def with_cancellation(self, now: float) -> Replay:
+        """Return the replay as a request has cancelled it."""
+        return replace(self, state=ReplayState.CANCELLED, pauses=False, ended=now)
 
     def with_interruption(self, now: float) -> Replay:
         """Return the replay as it has failed because its worker stopped, or is not the leader any more."""
@@ -134,6 +147,12 @@ class Replay:
             "refused_count": self.refused_count,
             "error": self.error,
         }
+
+
+def replay_text(sent: int, letters: int | None, refused: int) -> str:
+    """Return how many letters were sent, of how many if that is known, and how many of them cannot be used."""
+    of = "" if letters is None else f" of {letters:,}"
+    return f"{sent:,}{of} letters sent, {refused:,} cannot be used"
 
 
 def replay_of(document: Mapping[str, Any]) -> Replay:

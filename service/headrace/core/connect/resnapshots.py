@@ -112,6 +112,14 @@ def state_of(request: ResnapshotRequest, progress: ResnapshotProgress | None) ->
     return progress.state
 
 
+def result_text(progress: ResnapshotProgress) -> str:
+    """Return the result of a resnapshot as a line, without values of cells."""
+    text = str(progress.state)
+    if progress.state in (ResnapshotState.EQUAL, ResnapshotState.DIFFERS):
+        text += f": {progress.compared:,} rows compared, {progress.repaired:,} repaired, {progress.differing:,} differ"
+    return f"{text}: {progress.error}" if progress.error else text
+
+
 def resnapshot_document(
     table: str, request: ResnapshotRequest, progress: ResnapshotProgress | None
 ) -> Mapping[str, Any]:

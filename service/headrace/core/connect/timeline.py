@@ -58,6 +58,8 @@ class Kind(StrEnum):
     TABLE_FAILED = "TABLE_FAILED"
     SCHEMA_CHANGED = "SCHEMA_CHANGED"
     ROWS_REPAIRED = "ROWS_REPAIRED"
+    RESNAPSHOT_ENDED = "RESNAPSHOT_ENDED"
+    LETTERS_REPLAYED = "LETTERS_REPLAYED"
     TASKS_MOVED = "TASKS_MOVED"
     WORKER_STARTED = "WORKER_STARTED"
     WORKER_STOPPED = "WORKER_STOPPED"
@@ -74,14 +76,16 @@ class TriggerType(StrEnum):
 
     REQUEST = "request"
     FILE = "file"
+    COMMAND = "command"
     WORKER = "worker"
 
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """A request of the REST API, a file of connectors as code, or the worker without either.
+    """A request of the REST API, a file of connectors as code, a command, or the worker without any of them.
 
-    ``path`` is that of the request, without its query, or that of the file. ``user`` is "" without authentication.
+    ``path`` is that of the request, without its query, or that of the file; of a command it is what was called.
+    ``user`` is "" without authentication.
     """
 
     type: TriggerType = TriggerType.WORKER
@@ -101,6 +105,8 @@ BY_WORKER = Trigger()
 @dataclass(frozen=True, slots=True)
 class TimelineEvent:
     """An event. ``time`` is in milliseconds since the epoch; no two events of a worker have the same.
+
+    ``worker_id`` is the worker that has recorded it, or the process of a command.
 
     ``connector``, ``table`` and ``task`` are None for an event that concerns none. ``text`` has no value of a cell,
     or of an option that was changed. ``count`` is how often it has happened since ``since``, in milliseconds as well.

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import total_ordering
 
+from headrace.core.model.errors import ConfigError
+
 _CLASS = re.compile(r"io\.debezium\.connector\.(\w+)\.")
 _RELEASE = re.compile(r"(\d+)\.(\d+)\.(\d+)\.(Alpha|Beta|CR|Final)(\d*)")
 _STAGES = ("Alpha", "Beta", "CR", "Final")
@@ -79,6 +81,25 @@ class SourceConnector:
             if self.config.get(f"{prefix}type") == class_name:
                 own = {key.removeprefix(prefix): text for key, text in self.config.items() if key.startswith(prefix)}
                 yield name.strip(), own
+
+
+def source_connector(document: object, default_name: str) -> SourceConnector:
+    """Return the connector in the answer of ``GET /connectors/{name}``, or in a configuration alone.
+
+    ``version`` beside the configuration is the version of the plug-in. Raises ConfigError if the connector is none of
+    Debezium's.
+    """
+    fields: Mapping[str, object] = document if isinstance(document, dict) else {}
+    config = fields.get("config", fields)
+    if not isinstance(config, dict) or not isinstance(config.get("connector.class"), str):
+        raise ConfigError("has no connector.class, so it describes no connector")
+    texts = {str(key): str(value) for key, value in config.items() if value is not None}
+    version = fields.get("version") if "config" in fields else None
+    name = str(fields.get("name") or texts.get("name") or default_name)
+    connector = SourceConnector(name, texts, str(version) if version else None)
+    if not connector.system:
+        raise ConfigError(f"{texts['connector.class']} is not a connector of Debezium")
+    return connector
 
 
 def setting(config: Mapping[str, str], option: str, default: str = "") -> str | None:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from fastapi import APIRouter, FastAPI, Request, Response
 from starlette.staticfiles import StaticFiles
 
+from headrace.config.source_connector import URL
 from headrace.core.connect.config_def import HIDDEN
 from headrace.core.connect.timeline import Kind
 from headrace.core.model.errors import RestError
@@ -192,7 +193,8 @@ class Console:
                 diagnosis = await self._documents.doctor.diagnose(name)
             except RestError as error:
                 return self._renderer.problem(request, _NOT_FOUND, error)
-            shown = {"title": f"Doctor of {name}", "name": name, "diagnosis": diagnosis}
+            names_source = bool(self._herder.config(name).get(URL))
+            shown = {"title": f"Doctor of {name}", "name": name, "diagnosis": diagnosis, "names_source": names_source}
             return self._renderer.page(request, "doctor.html", shown)
 
     def _dead_letters(self, routes: APIRouter) -> None:

@@ -60,6 +60,7 @@ class Renderer:
         )
         self._templates.filters["segment"] = lambda name: quote(name, safe="")
         self._templates.filters["age"] = views.age
+        self._templates.filters["pieces"] = views.pieces
         self._templates.filters["moment"] = views.moment
         self._templates.filters["phrase"] = views.phrase
         self._templates.filters["size"] = views.size

@@ -6,6 +6,7 @@ Tests: ``tests/rest/test_console.py``, ``tests/rest/test_stages.py``.
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -207,6 +208,14 @@ def _reselect(use: Json) -> Json:
 
 def _words(name: str) -> str:
     return name.replace("_", " ")
+
+
+_BREAKS = re.compile(r"(?<=\w[._,:;/=-])(?=\w)")
+
+
+def pieces(text: str) -> list[str]:
+    """Return the pieces of a name or a reason between which a line may end: behind punctuation, not inside of words."""
+    return _BREAKS.split(text)
 
 
 def size(number: int) -> str:

@@ -10,7 +10,9 @@ Tests: ``tests/unit/test_replay_dlq.py``, ``tests/integration/test_replay_dlq.py
 
 from __future__ import annotations
 
+import asyncio
 import time
+from bisect import bisect_left
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
@@ -52,7 +54,9 @@ class ReplayFeed:
         self._epoch = 0
         self._partitions: Collection[TopicPartition] = ()
         self._put: set[TopicPartition] = set()
-        self._waits: dict[TopicPartition, int] = {}
+        self._waits: dict[TopicPartition, Sequence[int]] = {}
+        self.durable = 0
+        """The number of letters of the last ``play`` that are durable."""
 
     async def start(self, listener: FeedListener) -> None:
         self._listener = listener
@@ -73,8 +77,11 @@ class ReplayFeed:
         """Do nothing: ``play`` receives few letters at a time."""
 
     async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Remove the partitions whose letters are durable."""
-        self._waits = {partition: end for partition, end in self._waits.items() if offsets.get(partition, 0) < end}
+        """Remove the letters that are durable."""
+        for partition, waiting in list(self._waits.items()):
+            count = bisect_left(waiting, offsets.get(partition, 0))
+            self.durable += count
+            self._waits[partition] = waiting[count:]
 
     def committed(self) -> Mapping[TopicPartition, OffsetNote]:
         """Return offset 0 for each partition: letters belong to no group."""
@@ -102,7 +109,7 @@ class ReplayFeed:
     @property
     def is_settled(self) -> bool:
         """Whether all letters played are durable."""
-        return not self._waits
+        return not any(self._waits.values())
 
     async def play(self, letters: Sequence[DeadLetter]) -> None:
         """Bring letters in the order of their offsets, each coordinate once, as an assignment of their own."""
@@ -112,12 +119,13 @@ class ReplayFeed:
         self._epoch += 1
         self._partitions = list(partitions)
         self._put.clear()
+        self._waits = {partition: sorted(at) for partition, at in partitions.items()}
+        self.durable = 0
         await self._listener.on_partitions_assigned(self._epoch, list(partitions))
         for sequence, (partition, at) in enumerate(partitions.items()):
-            records = [at[offset] for offset in sorted(at)]
-            self._waits[partition] = records[-1].offset + 1
-            end = self._waits[partition]
-            await self._listener.put([Chunk(self._epoch, sequence, partition, records, records[0].offset, end)])
+            offsets = sorted(at)
+            records, begin, end = [at[offset] for offset in offsets], offsets[0], offsets[-1] + 1
+            await self._listener.put([Chunk(self._epoch, sequence, partition, records, begin, end)])
             self._put.add(partition)
 
 
@@ -182,13 +190,15 @@ async def replay(
     letters: AsyncIterator[Sequence[DeadLetter]],
     edges: Edges,
     threads: WorkerThreads,
-    progress: Callable[[int], None] = lambda count: None,
+    progress: Callable[[int, Sequence[ErrantRecord]], None] = lambda count, refused: None,
     memory: MemoryBudget | None = None,
 ) -> list[ErrantRecord]:
     """Write the letters to their tables; those that cannot be used are returned. Raises what ends a task.
 
-    ``progress`` is called with the number of letters that have become durable since its last call; what it raises ends
-    the replay. ``memory`` is that of a worker, for letters that are not durable; without it there is no limit.
+    ``progress`` is called with the number of letters that have become durable since its last call, and with all those
+    that cannot be used until then; what it raises ends the replay. A cancellation ends the replay as well, when the
+    write in flight has ended and ``progress`` was called. ``memory`` is that of a worker, for letters that are not
+    durable; without it there is no limit.
     """
     feeds, failures = _ReplayFeeds(), list[BaseException]()
     factory = SinkTaskFactory(
@@ -211,16 +221,29 @@ async def replay(
         sources=edges.sources,
     )
     task = await factory(config.name, 0, config, failures.append)
+    is_sending = False
     try:
         await task.start()
         async for some in letters:
+            is_sending = True
             await feeds.feed.play(some)
             await task.pause()  # what was brought is written
             if failures:
                 raise failures[0]
             if not feeds.feed.is_settled:
                 raise Fatal("letters were accepted but not written; nothing is lost, replay them again")
-            progress(len(some))
+            is_sending = False
+            progress(len(some), feeds.refused.records)
+            await task.resume()  # else it would write nothing of the next letters
     finally:
-        await task.stop()
+        # The tasks of the connector resume afterwards, and must not meet a write of this one.
+        stopping = asyncio.ensure_future(task.stop())
+        try:
+            await asyncio.shield(stopping)
+        except asyncio.CancelledError:
+            await stopping
+            raise
+        finally:
+            if is_sending:
+                progress(feeds.feed.durable, feeds.refused.records)
     return feeds.refused.records

@@ -18,6 +18,20 @@ class SourceConnector:
         self._path = f"/connectors/{quote(name, safe='')}"
         self._get = get
 
+    def document(self) -> object:
+        """Return name and configuration. They may contain passwords: never print them."""
+        return self._get(self._path)
+
+    def plugin_version(self, class_name: str) -> str | None:
+        """Return the version of a class of its worker, None if the worker does not show one."""
+        plugins = self._get("/connector-plugins")
+        versions = {
+            plugin.get("class"): plugin.get("version")
+            for plugin in (plugins if isinstance(plugins, list) else ())
+            if isinstance(plugin, dict)
+        }
+        return versions.get(class_name)
+
     def config(self) -> Mapping[str, str]:
         """Return the configuration. It may contain passwords: never print it."""
         config: Mapping[str, str] = self._get(f"{self._path}/config")

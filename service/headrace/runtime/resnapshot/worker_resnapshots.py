@@ -22,7 +22,14 @@ from contextlib import closing
 from dataclasses import replace
 
 from headrace.config import SinkConnectorConfig
-from headrace.core.connect.resnapshots import ResnapshotProgress, ResnapshotRequest, ResnapshotState, state_of
+from headrace.core.connect.resnapshots import (
+    ResnapshotProgress,
+    ResnapshotRequest,
+    ResnapshotState,
+    result_text,
+    state_of,
+)
+from headrace.core.connect.timeline import Kind
 from headrace.core.model.errors import ConfigError, HeadraceError
 from headrace.runtime.resnapshot.resnapshot_run import ResnapshotParts, ResnapshotRun, WorkerTables
 from headrace.runtime.resnapshot.snapshot_target import SnapshotTarget, snapshot_target, source_database
@@ -202,6 +209,8 @@ class WorkerResnapshots:
         has_ended = stored is not None and stored.request == progress.request and not stored.state.is_open
         if request is not None and request.id == progress.request and not has_ended:
             self._worker.statuses.put_resnapshot(name, table, progress)
+            if not progress.state.is_open:
+                self._worker.timeline.record(Kind.RESNAPSHOT_ENDED, name, result_text(progress), table=table)
 
     def _now(self) -> float:
         return self._worker.now().timestamp()

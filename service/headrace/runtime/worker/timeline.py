@@ -1,7 +1,8 @@
 """The timeline of a worker: records events, and writes them behind to the status topic (``core/connect/timeline.py``).
 
 An event never delays or fails what it reports. It waits in memory until it is written, and is dropped if too many wait.
-All methods except ``record_soon`` are called on the worker's event loop.
+A command, which is no worker, appends its events when it ends. All methods except ``record_soon`` are called on the
+worker's event loop.
 
 Tests: ``tests/unit/runtime/worker/test_timeline.py``, ``tests/rest/test_timeline.py``.
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import replace
@@ -26,12 +27,15 @@ from headrace.core.connect.timeline import (
     encode_event,
     short,
 )
+from headrace.core.model.errors import Retriable
 from headrace.ports import CompactedLog
 from headrace.runtime.worker.write_behind import RECORDS_PER_WRITE, WriteBehind
 
 log = logging.getLogger(__name__)
 _MOST_WAITING = 2000
 """Records that wait to be written. An outage of the brokers must not fill the memory."""
+
+_APPEND_SECONDS = 60.0
 
 _trigger: ContextVar[Trigger] = ContextVar("timeline_trigger", default=BY_WORKER)
 
@@ -120,3 +124,18 @@ class Timeline:
         if value is None:
             self.state.apply(key, None)
         self._drops = False
+
+
+async def append_events(statuses: CompactedLog, events: Sequence[TimelineEvent]) -> None:
+    """Append events of a process that is no worker to the status log, which is not open. Raises HeadraceError.
+
+    The workers read them, and remove what is outside of the bound with their next event.
+    """
+    try:
+        async with asyncio.timeout(_APPEND_SECONDS):
+            await statuses.start(lambda key, value: None)
+            await statuses.append([(event.key, encode_event(event)) for event in events])
+    except TimeoutError as error:
+        raise Retriable(f"the status topic could not be written within {_APPEND_SECONDS:g} s") from error
+    finally:
+        await statuses.close()

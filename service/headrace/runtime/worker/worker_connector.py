@@ -236,6 +236,8 @@ class WorkerConnector:
                 ended = replay.with_interruption(utc_now().timestamp())
                 log.warning("Connector %s: the replay of its dead letters has failed: %s", self.name, ended.error)
                 await self._context.cluster.write(configs.put_replay(self.name, ended))
+                if not ended.dry_run:
+                    self._context.timeline.record(Kind.LETTERS_REPLAYED, self.name, ended.result)
 
     async def _lead(self, config: Mapping[str, str], target: TargetState) -> None:
         """Run the connector's instance: write its task configurations. Raises ConfigError and Retriable."""
