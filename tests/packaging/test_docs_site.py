@@ -146,7 +146,7 @@ def test_the_search_needs_no_server(site: Path, browser: Browser) -> None:
     page.goto((site / "index.html").as_uri())
     page.get_by_role("textbox", name="Search").fill("freshness.target.ms")
     found = page.locator(".md-search-result__link")
-    expect(found.filter(has_text="Freshness targets").first).to_be_attached(timeout=20_000)
+    expect(found.filter(has_text="Freshness targets").first).to_be_attached(timeout=90_000)
     page.close()
     assert [url for url in requests if re.match(r"https?:", url)] == []
 

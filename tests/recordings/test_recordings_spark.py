@@ -34,6 +34,8 @@ from headrace_dev.worker import SHORT_LIVED, Worker
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
 VARYING = ("public.all_types", "public.array_types", "public.toast_t", "public.toast_life", "public.key_num")
 OTHERS = (*MARIADB, "ora-bytes", "orans-bytes", "sqlserver", "mysqlns")
+SHORT_FORM = ("a", "b", "c1", "c2", "my", "ora-bytes", "sqlserver", "mysqlns")
+"""One of each source and of each form: `make soak` has the others, which ``test_recordings_memory.py`` has as well."""
 MINUTES = 4
 KEPT = {"retention.ms": "-1"}
 """The records have the times of their recordings. A broker's first check would remove them before they are read."""
@@ -80,7 +82,10 @@ def connectors(worker: Worker, stack_kafka: Kafka, request: pytest.FixtureReques
             worker.start()
 
 
-@pytest.mark.parametrize("recording", [*VARIANTS, *OTHERS])
+@pytest.mark.parametrize(
+    "recording",
+    [pytest.param(name, marks=[] if name in SHORT_FORM else pytest.mark.long) for name in (*VARIANTS, *OTHERS)],
+)
 @pytest.mark.usefixtures("connectors")
 def test_recording(recording: str, worker: Worker) -> None:
     """The tables in the lake equal the dump, except for the named differences."""
