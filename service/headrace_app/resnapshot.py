@@ -182,7 +182,8 @@ def _resnapshot(
                     "connector renames its topic: set --topic"
                 )
             report.notice("the lake table contains what was read; compares it with the source")
-            comparison = verify.VerifyArguments(given.connector, [given.table], repair=True, wait=given.wait)
+            repair = not connector.tables.history
+            comparison = verify.VerifyArguments(given.connector, [given.table], repair=repair, wait=given.wait)
             status = verify.compare(config, connector, comparison, events, out, err)
             if status == verify.EQUAL:
                 snapshot.finish()

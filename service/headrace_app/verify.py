@@ -39,7 +39,8 @@ that differ, with table, key and columns. Prints values of cells with --show-val
 
 The command reads each side once. It reads differing rows again until they are equal, or proven different: the lake must
 have passed the position at which the source was read. A proof requires that the source connector confirms its progress.
-If it does not (Debezium is stopped, or an idle database has no heartbeat), the output says so after --wait seconds.
+If it does not (Debezium is stopped, an idle database has no heartbeat, it is Oracle), the output says so after
+--wait seconds. Of a history (insert.mode=insert) it compares the last state of each key, and never repairs it.
 """
 EPILOG = """\
 examples:
@@ -95,6 +96,11 @@ class VerifyArguments:
 def verify(config: WorkerConfig, arguments: VerifyArguments, out: TextIO = sys.stdout, err: TextIO = sys.stderr) -> int:
     """Compare the connector's tables, and return the exit status. Raises HeadraceError if that is not possible."""
     connector = checked_connector(config, arguments.connector)
+    if arguments.repair and connector.tables.history:
+        raise ConfigError(
+            "--repair: a history (insert.mode=insert) contains the events that arrived and is never repaired; compare "
+            "without --repair, and fill a table that differs with headrace resnapshot"
+        )
     events = CommandEvents(connector.name, "headrace verify --repair")
     try:
         return compare(config, connector, arguments, events, out, err)

@@ -80,6 +80,22 @@ class LakeSourcesSuite(LakeFixtures):
         assert table.proof() == lake.open(name).proof() == Proof("postgresql:8", 1_700_000_000.0, 8)
         table.merge(items(item(2, position=12)), commit(2, **{TOPIC: 41}))
         assert lake.open(name).proof() == Proof("postgresql:8", 1_700_000_000.0, 8)
+        with_digest = Proof("postgresql:9", 1_700_000_000.0, 9, "00c0ffee00c0ffee", "5903478123")
+        for proof in (with_digest, Proof("postgresql:10", 1_700_000_000.0, 10)):
+            table.record_proof(proof)
+            assert lake.open(name).proof() == proof  # nothing is left of the one before
+
+    def test_a_snapshot_is_read_after_later_commits(self, lake: LakeHarness, name: str, table: LakeTable) -> None:
+        """Whatever has changed since, and with the columns that it had."""
+        assert lake.open("missing").snapshot(["id"]) is None
+        before = table.snapshot(["id", "name"])
+        assert before is not None
+        rows = [row for piece in table.scan(["id", "name"], before) for row in piece.to_pylist()]
+        table.merge(items(item(1, "changed", position=11), item(2, position=12)), commit(1, **{TOPIC: 40}))
+        assert [row for piece in table.scan(["id", "name"], before) for row in piece.to_pylist()] == rows
+        assert sum(len(piece) for piece in table.scan(["id", "name"], table.snapshot(["id"]))) == 2
+        table.evolve(pa.schema([*ITEM, ("more", pa.string())]), ["id"])
+        assert table.snapshot(["id", "more"]) is None or sum(map(len, table.scan(["more"]))) == 2
 
     def test_a_table_that_another_handle_has_created_is_not_written(self, lake: LakeHarness, name: str) -> None:
         """Of two writers that begin to write one new table, the other one fails and sees whose table it is."""

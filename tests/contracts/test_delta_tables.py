@@ -62,6 +62,7 @@ class TestDeltaTable(LakeTableSuite):
         # SELECT
         "test_a_scan_brings_every_row_once",
         "test_reading_by_key_brings_rows_with_their_versions",
+        "test_a_snapshot_is_read_after_later_commits",
         # properties of commits and of the table
         "test_a_commit_contains_its_metadata",
         "test_a_commit_without_a_group_carries_the_offsets_before_it",

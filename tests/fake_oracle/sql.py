@@ -87,7 +87,10 @@ class _Select:
         assert isinstance(tree, exp.Select), type(tree)
         found = [row for row in self._joined(tree) if self._holds(tree.args.get("where"), row)]
         for key in reversed(tree.args["order"].expressions if tree.args.get("order") else []):
-            found.sort(key=lambda row, key=key: self.value(key.this, row))
+            found.sort(key=lambda row, key=key: sort_key(self.value(key.this, row)))
+        if (limit := tree.args.get("limit")) is not None:
+            assert isinstance(limit, exp.Fetch), type(limit)
+            found = found[: int(limit.args["count"].name)]
         return [self._projected(tree, row, names) for row in found]
 
     def _joined(self, tree: exp.Select) -> Iterator[Bindings]:
@@ -121,11 +124,17 @@ class _Select:
     def _true(self, node: exp.Expression, row: Bindings) -> bool:
         if isinstance(node, exp.And):
             return self._true(node.left, row) and self._true(node.right, row)
-        assert isinstance(node, exp.EQ | exp.NEQ), type(node)
+        if isinstance(node, exp.Or):
+            return self._true(node.left, row) or self._true(node.right, row)
+        if isinstance(node, exp.Paren):
+            return self._true(node.this, row)
+        assert isinstance(node, exp.EQ | exp.NEQ | exp.GT | exp.GTE), type(node)
         left, right = self.value(node.left, row), self.value(node.right, row)
         if left is None or right is None:
             return False
-        return equal(left, right) is isinstance(node, exp.EQ)
+        if isinstance(node, exp.GT | exp.GTE) and not equal(left, right):
+            return bool(sort_key(left) > sort_key(right))
+        return equal(left, right) is not isinstance(node, exp.NEQ | exp.GT)
 
     # -- values -------------------------------------------------------------------------------------------------------
 
@@ -202,6 +211,15 @@ def equal(left: Any, right: Any) -> bool:
         return months(left) == months(right)
     assert isinstance(left, str) == isinstance(right, str), "ORA-00932: inconsistent datatypes"
     return bool(left == right)
+
+
+def sort_key(value: Any) -> Any:
+    """The value by which ``value`` is ordered: texts by their bytes, without the blanks of a CHAR."""
+    if isinstance(value, Char):
+        return value.rstrip(" ").encode()
+    if isinstance(value, str):
+        return instant(value) if _TIME.fullmatch(value) else value.encode()
+    return value
 
 
 def cast(value: Any, to: exp.DataType) -> Any:

@@ -14,7 +14,10 @@ from typing import Any
 
 import pytest
 from chaos.lane import Lane
+from pyiceberg.table import StaticTable
 
+from headrace.core.model.events import OWN_PREFIX
+from headrace.core.verify.table_digest import TableDigest
 from headrace_dev.server import wait_until
 from headrace_dev.stack import Stack
 
@@ -49,6 +52,15 @@ def verification(lane: Lane, table: str = "customers") -> dict[str, Any]:
     return report
 
 
+def digest_in_the_lake(lane: Lane, snapshot: str) -> str:
+    """Return the digest of the customers in a snapshot, as PyIceberg reads it."""
+    table = StaticTable.from_metadata(str(lane.warehouse / "headrace" / f"{lane.name}_public_customers"))
+    rows = table.scan(snapshot_id=int(snapshot)).to_arrow()
+    digest = TableDigest()
+    digest.add(rows.select([name for name in rows.column_names if not name.startswith(OWN_PREFIX)]))
+    return digest.text
+
+
 def fill(stack: Stack, lane: Lane, rows: int) -> None:
     """Insert customers that the load leaves alone."""
     values = f"{FIRST} + n, 'name ' || n, NULL, n / 100.0, n % 2 = 0, '{{}}', '2026-01-01Z'"
@@ -63,6 +75,8 @@ def test_a_wrong_cell_is_found_repaired_and_proven_equal(lane: Lane, stack: Stac
     fill(stack, lane, 5000)
     wait_until(lambda: verification(lane).get("proof"), "the first proof", 180)
     wait_until(lambda: verification(lane)["proof"]["rows"] >= 5000, "a proof of all rows", 180)
+    proof = verification(lane)["proof"]
+    assert proof["digest"] == digest_in_the_lake(lane, proof["snapshot"])
 
     lane.change_unseen(f"UPDATE customers SET name = 'unseen' WHERE id = {FIRST + 7}")
     wait_until(lambda: verification(lane)["differing"], "the wrong cell", 180)

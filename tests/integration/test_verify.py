@@ -126,6 +126,29 @@ def test_a_table_whose_name_a_topic_cannot_have_is_compared(lane: Lane, stack: S
         lane.worker.call("DELETE", f"/connectors/{name}")
 
 
+def test_the_last_states_of_a_history_are_compared(lane: Lane, stack: Stack, tmp_path: Path) -> None:
+    """Under load the command names the one key whose last event is not the source's row, and refuses to repair it."""
+    topic, rows = f"{lane.name}.public.customers", range(2 * FIRST, 2 * FIRST + 500)
+    history = {"topics": topic, "insert__mode": "insert", "collection__name__format": "history of ${source.table}"}
+    with stack.postgres.connect(lane.name) as connection:
+        values = "n, 'name ' || n, NULL, 0, false, '{}', '2026-01-01Z'"
+        new = f"INSERT INTO customers SELECT {values} FROM generate_series({rows[0]}, {rows[-1]}) AS n"
+        connection.execute(new.encode())
+        connection.execute(f"UPDATE customers SET balance = 7 WHERE id >= {rows[0]} AND id % 2 = 0".encode())
+        connection.execute(f"DELETE FROM customers WHERE id >= {rows[0]} AND id % 5 = 0".encode())
+    lane.worker.put_connector("history", lane.sink_config(**history))
+    try:
+        lane.change_unseen(f"UPDATE customers SET name = 'unseen' WHERE id = {rows[42]}")
+        lane.begin_load(20)
+        begun = lane.worker.committed(lane.name).get((topic, 0), 0)
+        wait_until(lambda: lane.worker.committed("history").get((topic, 0), 0) > begun, "the history", 120)
+        status, lines = verify(lane, tmp_path, "--table", "public.customers", name="history", **history)
+        assert (status, lines[0], len(lines)) == (1, f"public.customers id={rows[42]}: name differs", 2)
+        assert verify(lane, tmp_path, "--repair", name="history", **history) == (2, [])
+    finally:
+        lane.worker.call("DELETE", "/connectors/history")
+
+
 @pytest.mark.long
 def test_what_a_new_column_did_not_send_is_filled(lane: Lane, stack: Stack, tmp_path: Path) -> None:
     """ADD COLUMN with a default sends no events for existing rows; later events contain the column."""

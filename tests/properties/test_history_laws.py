@@ -1,9 +1,12 @@
-"""The property of histories: each event is stored once, for any batches, kills and restarts of workers."""
+"""The properties of histories, for any batches, kills and restarts of workers.
+
+Each event is stored once, and the last states of all keys are the rows of the table that merges the same events.
+"""
 
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -20,6 +23,7 @@ from headrace.ports import Commit, TableOptions
 from headrace.runtime.pipeline.history_pipeline import HistoryPipeline
 from headrace.runtime.pipeline.pipeline_parts import PipelineOptions
 from headrace.runtime.pipeline.reselect import Reselect
+from headrace.runtime.pipeline.table_pipeline import TablePipeline
 from headrace.runtime.task.task_options import sink_task_options
 from headrace_dev.memory import MemoryLakehouse
 
@@ -146,3 +150,61 @@ def test_each_cell_is_that_of_its_moment_or_marked(
         for name, value in row.items():
             marked = name in (found["__headrace_unavailable"] or ())
             assert found.get(name) == (None if marked else value)
+
+
+TRANSACTIONS = st.lists(
+    st.tuples(
+        st.sampled_from(["insert", "update", "update", "delete", "read"]),
+        st.integers(0, 2),
+        st.tuples(st.sampled_from([0, 1, 2, None]), st.sampled_from([0, 1, 2, None])),
+        st.integers(0, 4),
+    ),
+    min_size=1,
+    max_size=20,
+)
+"""The changes of a table, and after each how many of the last changes the source connector sends again."""
+
+
+@given(TRANSACTIONS, st.lists(st.integers(1, 6), min_size=1, max_size=10))
+def test_the_last_states_are_the_rows_of_the_merged_table(
+    transactions: list[tuple[str, int, tuple[int | None, int | None], int]], sizes: list[int]
+) -> None:
+    """Also if cells are omitted, changes are sent again and reads correct rows, and both equal the source."""
+    source, sent = Source({}, [], []), []
+    for number, (what, key, changed, again) in enumerate(transactions):
+        if what == "delete" and source.now.pop(key, None) is not None:
+            version = RowVersion(b"00000.%020d" % (number + 1), "t", 0, number, number)
+            source.events.append(Event(Operation.DELETE, key, version))
+        elif what == "read" and key in source.now:
+            cells = dict(zip("ab", changed, strict=True))  # changed without an event before
+            source.now[key] = {name: cells[name] or value for name, value in source.now[key].items()}
+            values = {name: _known(value) for name, value in source.now[key].items()}
+            source.events.append(Event(Operation.READ, key, RowVersion(b"", "t", 0, number, number), values))
+        elif (what == "insert" and key not in source.now) or (what == "update" and key in source.now):
+            source.change(number, what, key, changed)
+        else:
+            continue
+        sent.append(source.events[-1])
+        sent += [event for event in sent[-again:] if again and event.version.position]
+    sent = [replace(event, version=replace(event.version, offset=offset)) for offset, event in enumerate(sent)]
+
+    lakehouse, done = MemoryLakehouse(), 0
+    merged = lakehouse.table("n", "merged", TableOptions())
+    reselect = Reselect(ReselectOptions())
+    merging = TablePipeline("n.merged", merged, reselect, PipelineOptions(), lambda: 0, lambda stage: nullcontext())
+    appending = started(lakehouse)
+    while done < len(sent):
+        size = sizes[done % len(sizes)]
+        for pipeline in (merging, appending):
+            pipeline.write(changes_of(sent[done : done + size]), Commit(0, "c", "g", {}))
+        done += size
+    columns = ["id", "a", "b"]
+    history = lakehouse.table("n", "t", TableOptions(history=True))
+    states = [row for piece in history.last_states(["id"], columns) for row in piece.to_pylist()]
+    found = {row["id"]: {name: row[name] for name in columns} for row in states}
+    assert found == {row["id"]: row for row in merged.rows().values()}
+    assert found == {key: {"id": key, **row} for key, row in source.now.items()}
+
+
+def _known(value: int | None) -> tuple[CellState, int | None]:
+    return (CellState.NULL if value is None else CellState.VALUE), value

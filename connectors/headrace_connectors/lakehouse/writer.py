@@ -266,7 +266,7 @@ class SparkTable:
         if self.schema() is not None:
             self._look = None
             with self._commit_lock:
-                self._format.set_properties(self._session, self._path, proof.properties())
+                self._format.set_properties(self._session, self._path, *proof.properties())
 
     def _refuse_unregistered(self) -> None:
         """Raise Conflict if another handle has created the table since ``register``: it may be of another writer."""
@@ -509,11 +509,21 @@ class SparkTable:
         """Return the topics in the versions of the rows."""
         return [] if self.schema() is None else reader.topics(self._session, self._live())
 
-    def scan(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+    def snapshot(self, columns: Sequence[str]) -> str | None:
+        """Return the id of the newest commit, if it has these columns."""
+        if self.schema() is None:
+            return None
+        version = self._format.version(self._session, self._path)
+        if not version.isdigit():  # there is no commit yet
+            return None
+        stored = self._session.arrow(f"SELECT * FROM {self._table} VERSION AS OF {version} LIMIT 0")
+        return version if set(columns) <= set(stored.column_names) else None
+
+    def scan(self, columns: Sequence[str], snapshot: str | None = None) -> Iterator[pa.Table]:
         """Yield these columns of every row."""
         if self.schema() is not None:
             with self._naming_the_file():
-                yield from reader.scan(self._session, self._live(), columns)
+                yield from reader.scan(self._session, self._live(snapshot), columns)
 
     def read(self, keys: pa.Table) -> pa.Table:
         """Return the rows under the keys, with Headrace's own columns."""
@@ -523,8 +533,20 @@ class SparkTable:
         with self._naming_the_file():
             return reader.read(self._session, self._live(), [*schema.names, *VERSION_COLUMNS.names], keys)
 
-    def _live(self) -> str:
-        return live_sql(self._table) if self._soft else self._table
+    def last_states(
+        self, key_fields: Sequence[str], columns: Sequence[str], keys: pa.Table | None = None
+    ) -> Iterator[pa.Table]:
+        """Yield the last state of each key of a history, or of some keys. Raises Fatal for events without a key."""
+        if self.schema() is not None:
+            with self._naming_the_file():
+                if keys is None:
+                    yield from reader.last_states(self._session, self._table, columns, key_fields)
+                else:
+                    yield reader.last_states_of(self._session, self._table, columns, keys)
+
+    def _live(self, snapshot: str | None = None) -> str:
+        table = self._table if snapshot is None else f"{self._table} VERSION AS OF {snapshot}"
+        return live_sql(table) if self._soft else table
 
     def maintenance_due(self, now: int) -> bool:
         """Return whether files or ledger entries have added up, or snapshots may have expired."""

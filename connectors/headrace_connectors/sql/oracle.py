@@ -4,8 +4,7 @@ Rows are read as of the highest commit SCN of the requesting events, so that the
 state is not available any more (undo, DDL), the current state is read instead, and counted. Large objects are fetched
 completely in the same scope, because they fail first. Sessions only read; no transaction is ever open.
 
-`headrace verify` reads a complete table by one statement, which reads one state, regardless of how long its rows are
-fetched; if undo does not last, ORA-01555 ends it.
+`oracle_tables.py` reads complete tables for `headrace verify`.
 
 Tests: tests/unit/sql/test_oracle_row_source.py, tests/integration/test_oracle_row_source.py.
 """
@@ -16,6 +15,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any, TypeVar
 
 import oracledb
@@ -27,7 +27,7 @@ from headrace.core.model.events import TableId
 from headrace.core.model.schema import Field, Schema
 from headrace.core.reselect.options import ReselectOptions
 from headrace.core.reselect.rows import RowAnswer, RowRequest
-from headrace.ports import Connections, LogPosition
+from headrace.ports import Connections, LogPosition, TablePart
 from headrace_connectors.sql.cells import FoundRows, ReadableColumns, Wanted, key_column
 from headrace_connectors.sql.oracle_catalog import check_flashback, connect_schema, read_catalog
 from headrace_connectors.sql.oracle_errors import SCN_INVALID, UNDO_GONE, error_codes
@@ -44,8 +44,9 @@ from headrace_connectors.sql.oracle_query import (
     slots_for,
 )
 from headrace_connectors.sql.oracle_server import OracleServer, bind_type
+from headrace_connectors.sql.oracle_tables import Rows, TableParts, log_position, table_values
 from headrace_connectors.sql.oracle_values import KNOWN_TYPES, reader
-from headrace_connectors.sql.query import masks, quoted
+from headrace_connectors.sql.query import masks
 
 log = logging.getLogger(__name__)
 
@@ -102,6 +103,21 @@ class OracleRowSource:
         with self._ask(self._usable).connection() as connection:
             for given in table_values(connection, catalog, readable):
                 yield readable.values(given, len(given[0]))
+
+    def scan_in_parts(self, catalog: CatalogTable, columns: Sequence[Field]) -> Iterator[TablePart]:
+        """Yield some rows at a time in the order of the primary key; those of a table without one as ``scan`` does."""
+        readable = readable_columns(catalog, columns, self._options.modes)
+        parts = TableParts.of(catalog, readable)
+        if parts is None:
+            for values in self.scan(catalog, columns):
+                yield TablePart(len(values[0]), partial(list, values))
+            return
+        while True:
+            with self._ask(self._usable).connection() as connection:
+                rows = parts.next(connection)
+            if not rows:
+                return
+            yield TablePart(len(rows), partial(_values, readable, rows))
 
     def log_position(self) -> LogPosition:
         """Return the current SCN of the primary, or of the standby that is read."""
@@ -193,6 +209,12 @@ class OracleRowSource:
                     raise
             log.info("%s: the current rows are read instead of those as of the events' SCN (%s)", read.where, code)
             return _select(connection, read, as_of_scn=False), {code: 1}
+
+
+def _values(readable: ReadableColumns, rows: Rows) -> Sequence[Sequence[object]]:
+    """Convert rows, which also have the columns of the key behind the readable ones."""
+    columns = list(zip(*rows, strict=True))[: len(readable.columns)]
+    return readable.values(columns, len(rows))
 
 
 def _select(connection: Any, read: OracleRead, *, as_of_scn: bool) -> FoundRows:
@@ -290,32 +312,4 @@ class OracleRead:
             yield Statement(begin, slots, text, binds, types)
 
 
-FETCH_ROWS = 500
 CLOCK = "SELECT TO_CHAR(SYS_EXTRACT_UTC(SYSTIMESTAMP), 'SYYYY-MM-DD HH24:MI:SS.FF9') FROM DUAL"
-CURRENT_SCN = "SELECT current_scn FROM v$database"
-"""The connector's own user may read it; other sources of the exact SCN need a grant."""
-
-
-def table_values(connection: Any, catalog: CatalogTable, readable: ReadableColumns) -> Iterator[list[Sequence[object]]]:
-    """Yield the driver's values of every row, column by column, some hundred rows at a time."""
-    cells = (
-        ", ".join(cell_expression(column.catalog.name, column.catalog.type.name) for column in readable.columns)
-        or "NULL"
-    )
-    with connection.cursor() as cursor:
-        cursor.arraysize = FETCH_ROWS
-        cursor.execute(
-            f"SELECT {cells} FROM {quoted(catalog.table.schema, catalog.table.table)} t",
-            fetch_lobs=False,
-            fetch_decimals=True,
-        )
-        while rows := cursor.fetchmany():
-            yield list(zip(*rows, strict=True))
-
-
-def log_position(connection: Any) -> LogPosition:
-    """Return the next SCN: every commit that a reader saw has a lower one. The connector's progress is unknown."""
-    with connection.cursor() as cursor:
-        cursor.execute(CURRENT_SCN)
-        (scn,) = cursor.fetchone()
-    return LogPosition("oracle", (int(scn) + 1, 0))

@@ -20,7 +20,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.core.model.catalog import CatalogColumn, HandlingModes
+from headrace.core.model.catalog import CatalogColumn, CatalogTable, HandlingModes
 from headrace.core.model.events import Column
 from headrace_connectors.sql.cells import EXACT_DIGITS, bytes_of, inexact_key
 from headrace_connectors.sql.civil import DAY_MICROS, MONTH_MICROS, CivilDate, clock
@@ -34,9 +34,10 @@ SCN = "scn"
 
 @dataclass(frozen=True, slots=True)
 class KeyBind:
-    """How one key column is compared: its name, and the SQL that converts a bind to the column's type."""
+    """How one key column is compared: its name, its type, and the SQL that converts a bind to the type."""
 
     name: str
+    type_name: str
     template: str
 
 
@@ -70,6 +71,40 @@ def select_rows(
         selects.append(f"SELECT {', '.join(texts)} FROM DUAL")
     rows = " UNION ALL ".join(selects)
     return f"SELECT {', '.join(['k.ord', *wanted])} FROM ({rows}) k JOIN {source} ON {' AND '.join(matches)}"
+
+
+def part_key(catalog: CatalogTable) -> Sequence[KeyBind] | None:
+    """Return the columns of the primary key by which a table is read in parts.
+
+    None without a primary key, and for one whose order is not that of its bytes (a collation), or that has a type whose
+    values, as ``cell_expression`` reads them, are no binds.
+    """
+    types = {column.name: column.type.name for column in catalog.columns}
+    names = [column.name for column in catalog.key]
+    if not catalog.primary_key or not all(column.deterministic for column in catalog.key):
+        return None
+    if not all(types[name] in _TEMPLATES and not types[name].startswith("INTERVAL") for name in names):
+        return None
+    return [KeyBind(name, types[name], _TEMPLATES[types[name]]) for name in names]
+
+
+def select_part(table: tuple[str, str], key: Sequence[KeyBind], cells: Sequence[str], rows: int, *, after: bool) -> str:
+    """Return the SELECT of ``cells`` and of the key for the next ``rows`` rows in the order of the key.
+
+    With ``after``, the rows behind the key in the binds of slot 1. The first condition is the range that the server
+    reads of the key's index.
+    """
+    names = [f"t.{quoted(column.name)}" for column in key]
+    binds = [column.template.format(f":{key_bind(number, 1)}") for number, column in enumerate(key, 1)]
+    behind = ""
+    for name, bind in reversed(list(zip(names, binds, strict=True))):
+        behind = f"({name} > {bind} OR ({name} = {bind} AND {behind}))" if behind else f"{name} > {bind}"
+    where = f" WHERE {names[0]} >= {binds[0]} AND {behind}" if after else ""
+    order, last = ", ".join(names), [cell_expression(column.name, column.type_name) for column in key]
+    return (
+        f"SELECT {', '.join([*cells, *last])} FROM {quoted(*table)} t{where} ORDER BY {order} "
+        f"FETCH FIRST {rows} ROWS ONLY"
+    )
 
 
 def key_bind(number: int, slot: int) -> str:
@@ -154,7 +189,7 @@ def key_bind_sql(column: Column, catalog: CatalogColumn) -> KeyBind:
     template = _TEMPLATES.get(catalog.type.name)
     if template is None:
         raise inexact_key(column.name, column.schema, catalog)
-    return KeyBind(catalog.name, template)
+    return KeyBind(catalog.name, catalog.type.name, template)
 
 
 def key_values(column: Column, catalog: CatalogColumn, modes: HandlingModes) -> list[object]:

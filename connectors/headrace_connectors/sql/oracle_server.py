@@ -146,8 +146,8 @@ IDLE_SECONDS, LIFETIME_SECONDS = 300, 3600
 STATEMENTS = 40
 """Statements that a connection keeps open: a few tables with their column sets and numbers of slots."""
 
-SETTINGS = "ALTER SESSION SET TIME_ZONE = '+00:00' NLS_CALENDAR = 'GREGORIAN' NLS_COMP = 'BINARY'"
-"""Local time zones are UTC, times print in the calendar of the events, and keys are equal if their bytes are."""
+SETTINGS = "ALTER SESSION SET TIME_ZONE = '+00:00' NLS_CALENDAR = 'GREGORIAN' NLS_COMP = 'BINARY' NLS_SORT = 'BINARY'"
+"""Local time zones are UTC, times print in the calendar of the events, and keys compare and sort as their bytes do."""
 
 BIND_TYPES: Mapping[str, oracledb.DbType] = {
     **dict.fromkeys(("NUMBER", "FLOAT"), oracledb.DB_TYPE_NUMBER),

@@ -47,6 +47,7 @@ from headrace_connectors.lakehouse.table_properties import (
     stored_sources,
 )
 from headrace_dev.memory.lake_rows import Batch, Cells, Row
+from headrace_dev.memory.last_states import last_states
 
 _SCANNED_AT_ONCE = 7
 
@@ -179,6 +180,7 @@ class MemoryTable:
         self._own = HISTORY_COLUMNS if options.history else SOFT_COLUMNS if self._soft else VERSION_COLUMNS
         self._recordings: int | None = None
         self._entries = MemoryEntries()
+        self._snapshots: dict[str, pa.Table] = {}
         self._first_sources: Sequence[TableSource] = ()
 
     @property
@@ -208,14 +210,7 @@ class MemoryTable:
             {name: cells.get(name, pa.scalar(None, schema.field(name).type)) for name in schema.names}
             for cells in self._stored.history
         ]
-        columns = []
-        for column in schema:
-            cells = [row[column.name] for row in rows]
-            if pa.types.is_nested(column.type) and cells:  # pyarrow cannot build arrays from scalars with nested nulls
-                columns.append(pa.concat_arrays([pa.repeat(cell, 1) for cell in cells]))
-            else:
-                columns.append(pa.array(cells, column.type))
-        return pa.table(columns, schema)
+        return pa.table([_array([row[column.name] for row in rows], column.type) for column in schema], schema)
 
     def create_otherwise(self, schema: pa.Schema) -> None:
         """Simulate a table that another writer has created."""
@@ -299,7 +294,10 @@ class MemoryTable:
     def record_proof(self, proof: Proof) -> None:
         """Store a proof in the properties of the table."""
         if self.schema() is not None:
-            self._stored.properties |= proof.properties()
+            known, removed = proof.properties()
+            for name in removed:
+                self._stored.properties.pop(name, None)
+            self._stored.properties |= known
 
     def _refuse_unregistered(self) -> None:
         """Raise Retriable if another handle has created the table since ``register``."""
@@ -441,12 +439,19 @@ class MemoryTable:
         """Return the offsets in the versions of the rows."""
         return {row.version.topic for row in self._live().values() if row.version is not None}
 
-    def scan(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+    def snapshot(self, columns: Sequence[str]) -> str | None:
+        """Return the number of commits, and keep the rows of the newest one."""
+        if self._stored.schema is None or not self._stored.commits:
+            return None
+        snapshot = str(len(self._stored.commits))
+        self._snapshots[snapshot] = self._visible_rows()
+        return snapshot
+
+    def scan(self, columns: Sequence[str], snapshot: str | None = None) -> Iterator[pa.Table]:
         """Yield the rows, a few at a time."""
         if self._stored.schema is not None:
-            yield from (
-                pa.table(batch) for batch in self._visible_rows().select(list(columns)).to_batches(_SCANNED_AT_ONCE)
-            )
+            rows = self._visible_rows() if snapshot is None else self._snapshots[snapshot]
+            yield from (pa.table(batch) for batch in rows.select(list(columns)).to_batches(_SCANNED_AT_ONCE))
 
     def read(self, keys: pa.Table) -> pa.Table:
         """Return the rows under the keys."""
@@ -455,6 +460,26 @@ class MemoryTable:
         rows = self._visible_rows()
         wanted, found = set(_key_rows(keys)), _key_rows(rows.select(keys.column_names))
         return rows.filter(pa.array([key in wanted for key in found], pa.bool_()))
+
+    def last_states(
+        self, key_fields: Sequence[str], columns: Sequence[str], keys: pa.Table | None = None
+    ) -> Iterator[pa.Table]:
+        """Yield the last states of a history, whose events are stored in the order of their arrival."""
+        if self._stored.schema is None:
+            return
+        names = list(dict.fromkeys([*key_fields, *columns, *VERSION_COLUMNS.names, HISTORY_COLUMNS.names[-1]]))
+        rows = self.to_arrow()
+        wanted = None if keys is None else set(_key_rows(keys))
+        types = [rows.schema.field(name).type for name in names]
+        found = last_states(self._stored.history, key_fields)
+        states = [state for key, state in found.items() if wanted is None or key in wanted]
+        if keys is None and any(not state[name].is_valid for state in states for name in key_fields):
+            raise Fatal(f"{self._name}: its last state is not known: no value in {', '.join(key_fields)}")
+        arrays = [
+            _array([state.get(name, pa.scalar(None, kind)) for state in states], kind)
+            for name, kind in zip(names, types, strict=True)
+        ]
+        yield pa.table(arrays, names)
 
     def upkeep(self) -> UpkeepReport:
         """Return nothing: a table in memory has no files."""
@@ -484,6 +509,12 @@ class MemoryTable:
         if schema is None:
             raise Fatal(f"{self._name}: the table does not exist; evolve it first")
         return schema
+
+
+def _array(cells: Sequence[pa.Scalar], kind: pa.DataType) -> pa.Array:
+    if pa.types.is_nested(kind) and cells:  # pyarrow cannot build arrays from scalars with nested nulls
+        return pa.concat_arrays([pa.repeat(cell, 1) for cell in cells])
+    return pa.array(cells, kind)
 
 
 def _grown(cell: pa.Scalar, wider: pa.DataType) -> pa.Scalar:

@@ -46,7 +46,7 @@ from headrace.config.transforms import (
     transform_problems,
 )
 from headrace.config.values import trim_values
-from headrace.config.verify_options import INTERVAL, VerifySettings
+from headrace.config.verify_options import INTERVAL, REPAIR, VerifySettings
 from headrace.config.worker import option_of_worker
 from headrace.core.connect.config_def import (
     HIDDEN,
@@ -311,12 +311,17 @@ def _check_kind(tables: TableSettings) -> None:
 
 
 def _check_verification(given: Mapping[str, str], tables: TableSettings) -> None:
-    if not parse_options(VerifySettings, given).interval:
-        return
-    if tables.history or given.get("transforms", "").strip():
+    verify = parse_options(VerifySettings, given)
+    if verify.repairs and tables.history:
         raise ConfigError(
-            f"{INTERVAL}: histories and transformed records equal no source table; remove {INTERVAL}", INTERVAL
+            f"{REPAIR}=auto: a history (insert.mode=insert) contains the events that arrived and is never repaired; "
+            f"remove {REPAIR}, and use a resnapshot",
+            REPAIR,
         )
+    if not verify.interval:
+        return
+    if given.get("transforms", "").strip():
+        raise ConfigError(f"{INTERVAL}: transformed records equal no source table; remove {INTERVAL}", INTERVAL)
     reselect = reselect_options(given)
     if not (reselect.databases or reselect.database):
         raise ConfigError(f"{INTERVAL} needs a database to compare with; set reselect.database.*", INTERVAL)

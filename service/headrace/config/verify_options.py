@@ -11,6 +11,7 @@ from headrace.core.connect.config_def import Importance, Type, any_case, at_leas
 from headrace.core.connect.typed_options import equal_to, option, seconds
 
 INTERVAL = "verify.interval.ms"
+REPAIR = "verify.repair"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +23,9 @@ class VerifySettings:
         Type.LONG,
         0,
         "Time after which a table is compared with its source table again, row by row, while both change, as by "
-        "headrace verify. 0 is never. Needs reselect.database.*; compares no histories and no transformed tables. The "
-        "result is in GET /connectors/<name>/tables, in the metrics headrace_verify_*, and in the properties "
-        "headrace.verified.* of a table that is equal.",
+        "headrace verify. 0 is never. Needs reselect.database.*; compares no transformed tables, and of a history the "
+        "last state of each key. The result is in GET /connectors/<name>/tables, in the metrics headrace_verify_*, and "
+        "in the properties headrace.verified.* of a table that is equal.",
         validator=at_least(0),
         read=seconds,
     )
@@ -46,11 +47,11 @@ class VerifySettings:
         at_least(1),
     )
     repairs: bool = option(
-        "verify.repair",
+        REPAIR,
         Type.STRING,
         "none",
         "auto writes rows that differ again, as headrace verify --repair does, and compares them once more. none only "
-        "reports them.",
+        "reports them. A history is never repaired.",
         validator=any_case("none", "auto"),
         read=equal_to("auto"),
     )

@@ -108,8 +108,28 @@ class TableReader(Protocol):
         If several rows have a key, all are returned. Empty without a table.
         """
 
-    def scan(self, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """These columns of every row, in pieces that fit memory and in any order; nothing without a table."""
+    def snapshot(self, columns: Sequence[str]) -> str | None:
+        """The id of the newest commit, by which readers of any engine find its rows.
+
+        None if there is no commit yet, or if a column of ``columns`` is younger than the commit.
+        """
+
+    def scan(self, columns: Sequence[str], snapshot: str | None = None) -> Iterator[pa.Table]:
+        """These columns of every row, in pieces that fit memory and in any order; nothing without a table.
+
+        As of a ``snapshot``, or of a commit that is the newest one during the scan.
+        """
+
+    def last_states(
+        self, key_fields: Sequence[str], columns: Sequence[str], keys: pa.Table | None = None
+    ) -> Iterator[pa.Table]:
+        """The last state of each key of a history, or of ``keys``, in pieces that fit memory; nothing without a table.
+
+        Each row has the ``key_fields`` and ``columns``, the version of the state, and in ``__headrace_unavailable`` the
+        columns that its last event omits. Their cells have the value of the last event of the row that contains them,
+        and are null if there is none. Nothing is returned for a key whose last event is a delete or a truncate. Raises
+        Fatal if an event has no value in a column of the key.
+        """
 
     def proof(self) -> Proof | None:
         """The last verification that found the table equal to its source, as ``record_proof`` has stored it."""

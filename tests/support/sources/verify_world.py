@@ -15,7 +15,9 @@ from typing import Any
 import pyarrow as pa
 from support.lake.lake_actions import SOURCE, TOPIC, Row, actions, commit, delete
 
+from headrace.core.merge.history import History
 from headrace.core.model.catalog import CatalogColumn, CatalogTable, KeyColumn, SqlType
+from headrace.core.model.events import Column, Versions
 from headrace.core.model.schema import Field, Schema
 from headrace.core.reselect.rows import RowAnswer, RowRequest
 from headrace.core.verify.verification import comparison
@@ -28,9 +30,10 @@ from headrace.runtime.verify.table_verifier import (
     Difference,
     LakeProgress,
     TableVerifier,
-    VerifiedTable,
     VerifyOptions,
 )
+from headrace.runtime.verify.verified_table import VerifiedTable
+from headrace_connectors.lakehouse.schema import HISTORY_COLUMNS
 from headrace_dev.memory import MemoryLakehouse, MemoryRowSource
 
 INT, TEXT = SqlType(20, "pg_catalog", "int8"), SqlType(25, "pg_catalog", "text")
@@ -44,6 +47,7 @@ CATALOG = CatalogTable(
 SCHEMA = Schema("struct", fields=(Field("id", Schema("int64")), Field("name", Schema("string", True))))
 LAKE = pa.schema([("id", pa.int64()), ("name", pa.string())])
 PLACE = TopicPartition(TOPIC, 0)
+OPERATION, UNAVAILABLE = HISTORY_COLUMNS.names[-2:]
 
 
 @dataclass
@@ -66,7 +70,7 @@ class World:
     plan: list[tuple[str, int, str | None]] = field(default_factory=list)
     keys: int = 4
     confirms: bool = True
-    rows: dict[int, str] = field(default_factory=dict)
+    rows: dict[int, str | None] = field(default_factory=dict)
     log: list[Event] = field(default_factory=list)
     open: list[Event] = field(default_factory=list)
     published: int = 0
@@ -140,10 +144,14 @@ class World:
         """Apply some of the published events to the lake."""
         for event in self.log[self.applied : min(self.applied + count, self.published)]:
             if self.lake.schema() is None:
-                self.lake.evolve(LAKE, ["id"])
+                self.lake.evolve(LAKE, () if self.options.history else ["id"])
             cells = {"id": event.key, "name": event.name}
             how: dict[str, Any] = {"position": event.position, "at": self.applied}
             row = delete(cells, **how) if event.name is None else Row(cells, **how)
+            if self.options.history:
+                self.lake.append(_appended(row), commit())
+                self.applied += 1
+                continue
             if event.name is None:
                 self.lake.record_tombstones({f"={event.key}": row.last_version}, now=0)
             self.lake.merge(replace(actions(LAKE, [row]), key=pa.array([f"={event.key}"])), commit())
@@ -179,7 +187,8 @@ class World:
     def table(self, *, in_parts: bool = False) -> VerifiedTable:
         wanted = comparison(SCHEMA, self.lake.schema(), ["id"])
         paced = PacedSource(self.source, Pace(10**9, 60_000, lambda: self.time))
-        return VerifiedTable(SOURCE, CATALOG, wanted, paced if in_parts else self.source, _Moving(self))
+        source = paced if in_parts else self.source
+        return VerifiedTable(SOURCE, CATALOG, wanted, source, _Moving(self), self.options.history)
 
     def verifier(
         self, folder: Path, *, show: bool = False, timeout: float = 60.0, in_parts: bool = False
@@ -201,17 +210,44 @@ class World:
         return TableRepair(self.table(), self.verifier(folder), sink, self, clock, lambda: 10**15, paused)
 
     def corrupt(self, key: int, name: str | None) -> None:
-        """Change a stored cell without a commit; its stored version remains."""
-        cells = self.lake._stored.rows[f"={key}"].cells
+        """Change a stored cell without a commit, of a history that of the last event; its stored version remains."""
+        cells = self._events(key)[-1] if self.options.history else self.lake._stored.rows[f"={key}"].cells
         cells["name"] = pa.scalar(name, pa.string())
 
     def lose(self, key: int) -> None:
-        """Remove a stored row without a commit."""
-        del self.lake._stored.rows[f"={key}"]
+        """Remove a stored row without a commit, of a history all of its events."""
+        if self.options.history:
+            for event in self._events(key):
+                self.lake._stored.history.remove(event)
+        else:
+            del self.lake._stored.rows[f"={key}"]
 
-    def stored(self) -> dict[int, str]:
+    def omit(self, key: int, value: str | None) -> None:
+        """Make the last event of a key one that omits the name, which was ``value`` at the event before it, if any."""
+        *before, last = self._events(key)
+        for event in before:
+            event["name"] = pa.scalar(value, pa.string())
+        last["name"] = pa.scalar(None, pa.string())
+        last[UNAVAILABLE] = pa.scalar(["name"], last[UNAVAILABLE].type)
+        last[OPERATION] = pa.scalar("u", pa.string())
+
+    def _events(self, key: int) -> list[dict[str, pa.Scalar]]:
+        return [event for event in self.lake._stored.history if event["id"].as_py() == key]
+
+    def stored(self) -> dict[int, str | None]:
         """Return the rows of the lake."""
         return {row["id"]: row["name"] for row in self.lake.rows().values()}
+
+
+def _appended(row: Row) -> History:
+    """Return the event of a row as the row of a history."""
+    columns = [
+        Column(field.name, field.schema, pa.array([row.cells[field.name]], LAKE.field(field.name).type))
+        for field in SCHEMA.fields
+    ]
+    operation = pa.array(["d" if row.delete else "c"])
+    nothing = pa.nulls(1, pa.list_(pa.string()))
+    return History(SOURCE, operation, Versions.of(TOPIC, [row.last_version]), tuple(columns), nothing)
 
 
 class WorldSource(MemoryRowSource):
@@ -258,6 +294,6 @@ class _Moving:
         self._world = world
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("scan", "read", "ledger", "stored", "merge"):
+        if name in ("scan", "read", "last_states", "ledger", "stored", "merge"):
             self._world.before(name)
         return getattr(self._world.lake, name)

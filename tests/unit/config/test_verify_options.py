@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from headrace.config.validation import WorkerDefaults, sink_connector_config, validate
-from headrace.config.verify_options import INTERVAL
+from headrace.config.verify_options import INTERVAL, REPAIR
 
 DEFAULTS = WorkerDefaults({"key.converter": "JsonConverter", "value.converter": "JsonConverter"}, "1.0")
 MINIMAL = {"name": "shop", "connector.class": "LakehouseSink", "topics": "a", INTERVAL: "60000"}
@@ -33,18 +31,20 @@ def test_a_verification_needs_a_database() -> None:
     assert "reselect.database" in errors()[INTERVAL][0]
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"insert__mode": "insert"},
-        {
-            "transforms": "t",
-            "transforms__t__type": "org.apache.kafka.connect.transforms.RegexRouter",
-            "transforms__t__regex": "a",
-            "transforms__t__replacement": "b",
-        },
-    ],
-)
-def test_what_equals_no_source_table_is_not_verified(changes: dict[str, str]) -> None:
-    """Histories and transformed records are refused when the connector is created, not when it runs."""
-    assert list(errors(**DATABASE, **changes)) == [INTERVAL]
+def test_transformed_records_are_not_verified() -> None:
+    """They equal no source table, and are refused when the connector is created, not when it runs."""
+    transforms = {
+        "transforms": "t",
+        "transforms__t__type": "org.apache.kafka.connect.transforms.RegexRouter",
+        "transforms__t__regex": "a",
+        "transforms__t__replacement": "b",
+    }
+    assert list(errors(**DATABASE, **transforms)) == [INTERVAL]
+
+
+def test_a_history_is_verified_and_not_repaired() -> None:
+    """The last states of its keys are compared. It contains events, and nothing else is written to it."""
+    assert errors(**DATABASE, insert__mode="insert") == {}
+    found = errors(**DATABASE, insert__mode="insert", verify__repair="auto")
+    assert list(found) == [REPAIR]
+    assert "resnapshot" in found[REPAIR][0]

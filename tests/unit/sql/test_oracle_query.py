@@ -24,7 +24,7 @@ KINDS = ("NUMBER", "CLOB", "TIMESTAMP WITH TIME ZONE", "DATE", "XMLTYPE", "JSON"
 @given(NAMES, NAMES, st.lists(st.tuples(NAMES, st.sampled_from(KINDS)), max_size=4), st.booleans())
 def test_names_are_quoted(owner: str, table: str, columns: list[tuple[str, str]], as_of_scn: bool) -> None:
     """Every identifier is quoted, with and without AS OF SCN, and parsed as the same name."""
-    key = [KeyBind(name, "CAST({} AS NUMBER)") for name in (owner, table)]
+    key = [KeyBind(name, "NUMBER", "CAST({} AS NUMBER)") for name in (owner, table)]
     cells = [cell_expression(name, kind) for name, kind in columns]
     tree = sql.parse(select_rows((owner, table), key, cells, 1, as_of_scn=as_of_scn))
     (source,) = [node for node in tree.find_all(exp.Table) if node.db]
@@ -36,7 +36,7 @@ def test_names_are_quoted(owner: str, table: str, columns: list[tuple[str, str]]
 def test_every_slot_has_its_binds() -> None:
     """Each slot has a bind for its key and one for each mask of columns; the statement has one for the SCN."""
     cells = [cell_expression(f"C{number}", "NUMBER") for number in range(63)]
-    tree = sql.parse(select_rows(("O", "T"), [KeyBind("K", "CAST({} AS NUMBER)")], cells, 8, as_of_scn=True))
+    tree = sql.parse(select_rows(("O", "T"), [KeyBind("K", "NUMBER", "CAST({} AS NUMBER)")], cells, 8, as_of_scn=True))
     slots = range(1, 9)
     expected = {key_bind(1, slot) for slot in slots} | {need_bind(n, slot) for n in (1, 2) for slot in slots}
     assert sql.bind_names(tree) == expected | {"scn"}

@@ -24,8 +24,9 @@ from headrace.core.reselect.options import ReselectOptions
 from headrace.core.reselect.rows import UNREADABLE
 from headrace.ports import Connections
 from headrace_connectors.sql import OracleRowSource, oracle_catalog
-from headrace_connectors.sql.oracle import CLOCK, CURRENT_SCN
+from headrace_connectors.sql.oracle import CLOCK
 from headrace_connectors.sql.oracle_server import ROLE, SETTINGS
+from headrace_connectors.sql.oracle_tables import CURRENT_SCN
 
 ORDER = {"Id": Decimal(1), "region": "nord", "blob": None, "price": None}
 

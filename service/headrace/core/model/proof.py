@@ -5,7 +5,7 @@ Tests: ``tests/unit/core/model/test_proof.py``, ``tests/contracts/lake_sources_s
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 from headrace.core.model.instants import iso_text
 
 PREFIX = "headrace.verified."
+_MEMBERS = ("position", "at", "rows", "digest", "snapshot")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,38 +22,55 @@ class Proof:
 
     ``position`` is how far the source's log was before its rows were read, as ``connector:part``: the comparison
     includes every change up to it, and may include later ones. ``at`` is when that was, in seconds since the epoch.
-    ``rows`` is how many rows the source had.
+    ``rows`` is how many rows the source had. ``digest`` is that of the lake table (``core/verify/table_digest.py``) at
+    the commit ``snapshot``, which was compared; both are empty if no digest is known.
     """
 
     position: str
     at: float
     rows: int
+    digest: str = ""
+    snapshot: str = ""
 
-    def properties(self) -> Mapping[str, str]:
-        """Return the proof as properties of the lake table, for readers of any engine."""
-        return {f"{PREFIX}position": self.position, f"{PREFIX}at": iso_text(self.at), f"{PREFIX}rows": str(self.rows)}
+    def properties(self) -> tuple[Mapping[str, str], Collection[str]]:
+        """Return the properties of the lake table for readers of any engine, and the names of those to remove."""
+        names = [f"{PREFIX}{name}" for name in _MEMBERS]
+        texts = [self.position, iso_text(self.at), str(self.rows), self.digest, self.snapshot]
+        known = {name: text for name, text in zip(names, texts, strict=True) if text}
+        return known, [name for name in names if name not in known]
 
     def document(self) -> Mapping[str, Any]:
         """Return the proof as JSON."""
-        return {"position": self.position, "at": iso_text(self.at), "rows": self.rows}
+        digest = {"digest": self.digest, "snapshot": self.snapshot} if self.digest else {}
+        return {"position": self.position, "at": iso_text(self.at), "rows": self.rows, **digest}
 
 
 def stored_proof(properties: Mapping[str, str]) -> Proof | None:
     """Return the proof in the properties of a table; None if there is none, or another program has changed it."""
     try:
         at = datetime.fromisoformat(properties[f"{PREFIX}at"]).timestamp()
-        return Proof(properties[f"{PREFIX}position"], at, int(properties[f"{PREFIX}rows"]))
+        digest, snapshot = (properties.get(f"{PREFIX}{name}", "") for name in ("digest", "snapshot"))
+        return Proof(properties[f"{PREFIX}position"], at, int(properties[f"{PREFIX}rows"]), digest, snapshot)
     except (KeyError, ValueError):
         return None
 
 
 @dataclass(frozen=True, slots=True)
 class DifferingRow:
-    """A row that differs: its key as texts by column, the side that has it, and the columns that differ."""
+    """A row that differs: its key as texts by column, the side that has it, and the columns that differ.
+
+    Not proven is a row that stays as it is on both sides while the source connector confirms no progress.
+    """
 
     key: Mapping[str, str]
     where: str
     columns: Sequence[str] = ()
+    proven: bool = True
+
+    def document(self) -> Mapping[str, Any]:
+        """Return the row as JSON."""
+        proven: Mapping[str, Any] = {} if self.proven else {"proven": False}
+        return {"key": dict(self.key), "where": self.where, "columns": list(self.columns), **proven}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +94,9 @@ class VerificationReport:
 
     ``interval`` is in seconds, ``topic`` that of the rows, ``since`` when the task began to verify the table, in
     seconds since the epoch. ``proof`` is the last one at which it was equal, also if that was in an earlier run of the
-    task. Of the last verification, ``differing`` rows stayed different, of which ``rows`` are some, ``undecided`` ones
-    changed at each comparison or could not be proven, and ``repaired`` ones were written again. ``error`` is why it
+    task. Of the last verification, ``differing`` rows stayed different, ``undecided`` ones changed at each comparison
+    or could not be proven, and ``repaired`` ones were written again. ``rows`` are some of the differing rows, then of
+    those that could not be proven. ``error`` is why it
     could not compare the table; ``ended`` is when it ended. ``reading`` is how many rows of the source the verification
     that runs now has read. ``contradiction`` is why the last verification, or the one that runs, began before the
     interval had passed; None if it began because of the interval.
@@ -123,9 +142,7 @@ class VerificationReport:
             "repaired": self.repaired,
         }
         if self.rows:
-            answer["rows"] = [
-                {"key": dict(row.key), "where": row.where, "columns": list(row.columns)} for row in self.rows
-            ]
+            answer["rows"] = [row.document() for row in self.rows]
         if self.contradiction is not None:
             answer["contradiction"] = self.contradiction.document()
         if self.error is not None:

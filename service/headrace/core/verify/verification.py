@@ -27,6 +27,7 @@ POSITION, TOPIC, PARTITION, OFFSET, SOURCE_TIME = (
     OWN_PREFIX + name for name in ("position", "topic", "partition", "offset", "source_time")
 )
 VERSION = (POSITION, TOPIC, PARTITION, OFFSET, SOURCE_TIME)
+UNAVAILABLE = OWN_PREFIX + "unavailable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +82,15 @@ def comparison(schema: Schema, stored: pa.Schema | None, key_fields: Sequence[st
 class Rows:
     """Rows of one side: the compared columns in lake types, and for the lake the columns of the stored version.
 
-    ``key`` and ``cells`` are the digests of each row's key and of its compared cells.
+    ``key`` and ``cells`` are the digests of each row's key and of its compared cells. ``unavailable`` are, for a
+    history, the columns that the last event of each row omits.
     """
 
     columns: Mapping[str, pa.Array]
     key: Digests
     cells: Digests
     version: Mapping[str, pa.Array] = field(default_factory=dict)
+    unavailable: pa.Array | None = None
 
     def __len__(self) -> int:
         return len(self.key)
@@ -121,7 +124,8 @@ def lake_rows(wanted: Comparison, table: pa.Table) -> Rows:
         values = table[name].combine_chunks() if name in table.column_names else pa.nulls(len(table), kind)
         columns[name] = values if values.type == kind else values.cast(kind)
     version = {name: table[name].combine_chunks() for name in VERSION if name in table.column_names}
-    return replace(_rows(wanted, columns), version=version)
+    unavailable = table[UNAVAILABLE].combine_chunks() if UNAVAILABLE in table.column_names else None
+    return replace(_rows(wanted, columns), version=version, unavailable=unavailable)
 
 
 def source_array(schema: Schema, values: Sequence[object]) -> pa.Array:
@@ -188,14 +192,29 @@ def sightings(wanted: Comparison, source: Rows, lake: Rows) -> dict[int, Sightin
         elif at_source is None:
             differing[key] = Sighting(Where.LAKE, None, states[index], position=_position(lake, index))
         elif source.cells[at_source] != lake.cells[index]:
+            unavailable = () if lake.unavailable is None else lake.unavailable[index].as_py() or ()
             columns = tuple(
                 name
                 for name in wanted.names
-                if cell_digests(source.columns[name][at_source : at_source + 1])
-                != cell_digests(lake.columns[name][index : index + 1])
+                if _differ(
+                    source.columns[name][at_source : at_source + 1],
+                    lake.columns[name][index : index + 1],
+                    is_available=name not in unavailable,
+                )
             )
-            differing[key] = Sighting(Where.BOTH, source_state, states[index], columns, _position(lake, index))
+            if columns:
+                differing[key] = Sighting(Where.BOTH, source_state, states[index], columns, _position(lake, index))
     return differing
+
+
+def _differ(source: pa.Array, lake: pa.Array, *, is_available: bool) -> bool:
+    """Return whether two cells differ, for certain if the last event of a history omits the cell.
+
+    The lake then has the last known value, or null if there is none. A null of the source may be what the event omits.
+    """
+    if not is_available and (source.null_count or lake.null_count):
+        return False
+    return bool(cell_digests(source) != cell_digests(lake))
 
 
 def _index_by_key(rows: Rows) -> dict[int, int]:

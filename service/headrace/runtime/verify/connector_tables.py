@@ -17,14 +17,12 @@ from headrace.core.verify.verification import comparison
 from headrace.ports import Lakehouse, LakeTable, OpenRowSource, TableSource
 from headrace.runtime.task.task_options import SinkTaskOptions, sink_task_options
 from headrace.runtime.verify.source_tables import SourceTables, refuse_shared_table
-from headrace.runtime.verify.table_verifier import VerifiedTable
+from headrace.runtime.verify.verified_table import VerifiedTable
 
 
 def comparable_task(connector: SinkConnectorConfig) -> SinkTaskOptions:
     """Return the options of the connector's tasks. Raises ConfigError if its tables equal no source tables."""
     task = sink_task_options(connector)
-    if task.tables.history:
-        raise ConfigError("insert.mode: a history has a row for every event and equals no table", "insert.mode")
     if task.transforms:
         raise ConfigError(
             "transforms: transformed records equal no source table; to rename tables, set collection.name.format",
@@ -84,15 +82,18 @@ class ConnectorTables:
         key_fields = self.task.envelope.key_fields or lake.key_fields() or tuple(part.name for part in catalog.key)
         schema = source.schema(catalog)
         stored = lake.schema()
-        # The lake has a generated column only if snapshot reads contained it, which streamed events do not.
-        optional = {column.name for column in catalog.columns if column.generated} - set(stored.names if stored else ())
+        # The lake has a generated column only if snapshot reads contained it, which streamed events do not. In a
+        # history the cells of these are null.
+        history = self.task.tables.history
+        optional = {column.name for column in catalog.columns if column.generated}
+        optional -= set(stored.names if stored and not history else ())
         fields = tuple(
             column
             for column in schema.fields
             if column.name not in optional and self.task.fields.wants(topic, column.name, key_fields)
         )
         wanted = comparison(replace(schema, fields=fields), stored, key_fields)
-        return VerifiedTable(id, catalog, wanted, source, lake), name
+        return VerifiedTable(id, catalog, wanted, source, lake, history), name
 
     def _stored(self, name: str) -> Sequence[StoredSource]:
         """Return the sources that a lake table stores. An error is reported when the table is compared."""

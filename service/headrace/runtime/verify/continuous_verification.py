@@ -47,10 +47,10 @@ from headrace.runtime.verify.table_verifier import (
     LakeProgress,
     Offsets,
     TableVerifier,
-    VerifiedTable,
     VerifyOptions,
     cell_text,
 )
+from headrace.runtime.verify.verified_table import VerifiedTable
 
 log = logging.getLogger(__name__)
 
@@ -206,6 +206,7 @@ class ContinuousVerification:
         """Compare a table once, repair what may be repaired, and store a proof if all rows are equal."""
         began, position = time.time(), table.source.log_position()
         left: list[Difference] = []
+        unproven: list[Difference] = []
         undecided = repaired = 0
         with tempfile.TemporaryDirectory(prefix="headrace-verify-") as folder:
             verifier = self._verifier(topic, name, table, Path(folder))
@@ -213,6 +214,7 @@ class ContinuousVerification:
             while (group := list(islice(found, KEYS_AT_ONCE))) and len(left) < MOST_DIFFERENCES:
                 different = [row for row in group if row.verdict is Verdict.DIFFERENT]
                 undecided += len(group) - len(different)
+                unproven += [row for row in group if row.verdict is Verdict.UNPROVEN][: _ROWS_SHOWN - len(unproven)]
                 if different and self._may_repair(name, len(different)):
                     sink = Sink(self._connector, topic, full_name, self._tables.task.pipeline, self._timeout)
                     repair = TableRepair(table, verifier, sink, self._offsets, self._clock, micros)
@@ -230,6 +232,8 @@ class ContinuousVerification:
             self._warn(name, left, undecided)
         else:
             proof = Proof(_position(position), began, verifier.rows)
+            if verifier.digest is not None and not repaired:  # the repair is a later commit than the digest
+                proof = replace(proof, digest=verifier.digest.text, snapshot=verifier.digest.snapshot)
             table.lake.record_proof(proof)
         self._reports[name] = replace(
             self._reports[name],
@@ -237,7 +241,7 @@ class ContinuousVerification:
             differing=len(left),
             undecided=undecided,
             repaired=repaired,
-            rows=tuple(map(_differing_row, left[:_ROWS_SHOWN])),
+            rows=tuple(map(_differing_row, [*left, *unproven][:_ROWS_SHOWN])),
             ended=time.time(),
             error=None,
             reading=None,
@@ -246,7 +250,7 @@ class ContinuousVerification:
     def _verifier(self, topic: str, name: str, table: VerifiedTable, folder: Path) -> TableVerifier:
         clock = self._clock
         progress = LakeProgress(table.source, self._offsets, topic, clock.now, clock.sleep)
-        options = VerifyOptions(self._timeout, self._tables.task.envelope.position_epoch)
+        options = VerifyOptions(self._timeout, self._tables.task.envelope.position_epoch, digest=True)
         paced = replace(table, source=PacedSource(table.source, self._pace))
         read = 0
 
@@ -278,10 +282,11 @@ class ContinuousVerification:
         """Log how many rows differ, and in which columns. Keys are in the status only: they may be personal data."""
         columns = sorted({column for row in left for column in row.columns})
         what = f" in {', '.join(columns)}" if columns else ""
+        way = "a resnapshot" if self._tables.task.tables.history else "headrace verify --repair"
         log.warning(
             "%s: table %s: %d row(s) differ from the source%s, %d could not be decided; GET "
-            "/connectors/%s/tables/%s shows their keys, headrace verify --repair repairs them",
-            *(self._connector, name, len(left), what, undecided, self._connector, name),
+            "/connectors/%s/tables/%s shows their keys, %s repairs them",
+            *(self._connector, name, len(left), what, undecided, self._connector, name, way),
         )
 
 
@@ -291,4 +296,4 @@ def _position(position: LogPosition) -> str:
 
 def _differing_row(row: Difference) -> DifferingRow:
     key = {name: cell_text(row.key[name][0]) for name in row.key.column_names}
-    return DifferingRow(key, row.where.value, row.columns)
+    return DifferingRow(key, row.where.value, row.columns, row.verdict is not Verdict.UNPROVEN)

@@ -30,10 +30,10 @@ from headrace.runtime.verify.table_verifier import (
     LakeProgress,
     Offsets,
     TableVerifier,
-    VerifiedTable,
     VerifyOptions,
     key_digests,
 )
+from headrace.runtime.verify.verified_table import VerifiedTable
 
 
 class ComparisonReport(Protocol):

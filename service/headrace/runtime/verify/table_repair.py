@@ -38,10 +38,10 @@ from headrace.runtime.verify.table_verifier import (
     Difference,
     Offsets,
     TableVerifier,
-    VerifiedTable,
     key_digests,
     under,
 )
+from headrace.runtime.verify.verified_table import VerifiedTable
 
 
 class _Overtaken(Retriable):
@@ -89,12 +89,13 @@ class TableRepair:
     def repair(self, differences: Sequence[Difference]) -> int:
         """Read the rows that differ again and write them; returns the number of chosen rows.
 
-        Does not choose a row that is stored twice (a merge by key cannot select one of them), or one that may still
-        wait for its delete (changes before that delete would not find it). Raises Fatal if the topic does not exist,
-        Retriable after the timeout, and the errors of reads and writes.
+        Chooses no row of a history, which contains events and nothing else. Does not choose a row that is stored twice
+        (a merge by key cannot select one of them), or one that may still wait for its delete (changes before that
+        delete would not find it). Raises Fatal if the topic does not exist, Retriable after the timeout, and the errors
+        of reads and writes.
         """
         chosen = [difference for difference in differences if _is_repairable(difference)]
-        if not chosen:
+        if not chosen or self._table.history:
             return 0
         surplus = {key for row in chosen if row.where is Where.LAKE for key in key_digests(row.key)}
         keys = pa.concat_tables([row.key for row in chosen]).combine_chunks()

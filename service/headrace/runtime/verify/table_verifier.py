@@ -13,90 +13,30 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from headrace.core.model.arrow_columns import arrow_type
-from headrace.core.model.catalog import CatalogTable
-from headrace.core.model.events import Column, TableId
+from headrace.core.model.events import Column
 from headrace.core.model.positions import position_format, positions
 from headrace.core.reselect.rows import RowRequest
-from headrace.core.verify.digest import (
-    Digests,
-    Ints,
-    RangeChecksums,
-    differing_ranges,
-    find_unmatched,
-    portions,
-    range_of,
-    row_digests,
-)
+from headrace.core.verify.digest import differing_ranges, find_unmatched, portions, row_digests
+from headrace.core.verify.table_digest import TableDigest
 from headrace.core.verify.verification import (
-    Comparison,
     Rows,
     Sighting,
     Verdict,
     Where,
     judge,
     judge_at_the_end,
-    lake_rows,
     sightings,
     source_rows,
 )
-from headrace.ports import LakeTable, LogPosition, TableSource, TopicPartition
-
-KEY, ROW, RANGE = "__key", "__row", "__range"
-
-
-class DigestFile:
-    """Stores rows once and finds them by range. A context manager that removes its file."""
-
-    def __init__(self, path: Path, keys: pa.Schema) -> None:
-        self.checksums = RangeChecksums()
-        self.rows = 0
-        self._path = path
-        self._names = keys.names
-        self._schema = pa.schema([*keys, (KEY, pa.uint64()), (ROW, pa.uint64()), (RANGE, pa.int16())])
-        self._writer: pa.RecordBatchStreamWriter | None = pa.ipc.new_stream(str(path), self._schema)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._finish()
-        self._path.unlink(missing_ok=True)
-
-    def add(self, rows: Rows) -> None:
-        """Add rows, before the first ``select``."""
-        if self._writer is None:
-            raise ValueError("rows cannot be added after a select")
-        self.checksums.add(rows.key, rows.cells)
-        self.rows += len(rows)
-        digest_arrays = [pa.array(rows.key), pa.array(rows.cells), pa.array(range_of(rows.key).astype(np.int16))]
-        arrays = [*rows.keys(self._names).columns, *digest_arrays]
-        self._writer.write_table(pa.table(arrays, self._schema))
-
-    def select(self, ranges: Ints) -> pa.Table:
-        """Return the rows of some ranges."""
-        self._finish()
-        wanted = pa.array(ranges.astype(np.int16))
-        with pa.memory_map(str(self._path)) as source, pa.ipc.open_stream(source) as reader:
-            batches = [batch.filter(pc.is_in(batch.column(RANGE), wanted)) for batch in reader]
-            # Copied, because the memory of the batches ends with the mapping.
-            return pa.concat_tables([pa.Table.from_batches(batches, self._schema)]).combine_chunks()
-
-    def _finish(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
-
-
-def digests(rows: pa.Table, name: str) -> Digests:
-    return np.asarray(rows[name].combine_chunks())
-
+from headrace.ports import LogPosition, TableSource, TopicPartition
+from headrace.runtime.verify.digest_file import KEY, ROW, DigestFile, digests
+from headrace.runtime.verify.verified_table import VerifiedTable
 
 POLL_SECONDS = 0.5
 
@@ -159,12 +99,13 @@ PAUSE_SECONDS = 1.0
 class VerifyOptions:
     """``timeout``: seconds to wait for the lake to pass a position. ``epoch``: ``source.position.epoch``.
 
-    ``keep_values`` adds cell values to differences.
+    ``keep_values`` adds cell values to differences, ``digest`` computes the digest of the lake table.
     """
 
     timeout: float = 180.0
     epoch: int = 0
     keep_values: bool = False
+    digest: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,17 +131,6 @@ class Round:
     position: LogPosition
     passed: bool
     sightings: Mapping[int, Sighting]
-
-
-@dataclass(frozen=True, slots=True)
-class VerifiedTable:
-    """A table of the catalog with its compared columns, and the lake table of its topic."""
-
-    id: TableId
-    catalog: CatalogTable
-    wanted: Comparison
-    source: TableSource
-    lake: LakeTable
 
 
 class Clock:
@@ -233,6 +163,7 @@ class TableVerifier:
         self._folder = folder
         self._report_progress = report_progress
         self.rows = 0
+        self.digest: TableDigest | None = None
 
     def differences(self) -> Iterator[Difference]:
         """Yield the rows that differ as they are found. Raises Retriable, ConfigError or Fatal."""
@@ -246,7 +177,7 @@ class TableVerifier:
         """The keys (columns in lake types) of rows that differed when each side was read once."""
         wanted = self._table.wanted
         keys = pa.schema([(name, wanted.types[wanted.names.index(name)]) for name in wanted.key_fields])
-        table, lake_names = self._table, wanted.lake_names
+        table = self._table
         with (
             DigestFile(self._folder / "source.digests", keys) as source,
             DigestFile(self._folder / "lake.digests", keys) as lake,
@@ -254,8 +185,9 @@ class TableVerifier:
             for values in table.source.scan(table.catalog, wanted.fields):
                 source.add(source_rows(wanted, values))
                 self._report_progress("source", source.rows)
-            for piece in table.lake.scan(lake_names) if lake_names else ():
-                lake.add(lake_rows(wanted, piece))
+            self.digest = table.new_digest() if self._options.digest else None
+            for rows in table.lake_rows(self.digest):
+                lake.add(rows)
                 self._report_progress("lake", lake.rows)
             self.rows = source.rows
             ranges = differing_ranges(source.checksums, lake.checksums)
@@ -300,7 +232,7 @@ class TableVerifier:
         source = self.fetch(keys)
         position = self._table.source.log_position()
         passed = deadline is not None and self._progress.wait(position, deadline)
-        lake = lake_rows(self._table.wanted, self._table.lake.read(keys))
+        lake = self._table.lake_rows_under(keys)
         return Round(source, lake, position, passed, sightings(self._table.wanted, source, lake))
 
     def fetch(self, keys: pa.Table) -> Rows:

@@ -11,14 +11,29 @@ PROOF = Proof("postgresql:123", 1_700_000_000.0, 7)
 
 def test_a_stored_proof_is_the_one_that_was_recorded() -> None:
     """The properties are texts that any engine shows. What another program has damaged is no proof."""
-    assert PROOF.properties() == {
+    properties, removed = PROOF.properties()
+    assert properties == {
         "headrace.verified.position": "postgresql:123",
         "headrace.verified.at": "2023-11-14T22:13:20Z",
         "headrace.verified.rows": "7",
     }
-    assert stored_proof(PROOF.properties()) == PROOF
+    assert stored_proof(properties) == PROOF
     assert stored_proof({}) is None
-    assert stored_proof({**PROOF.properties(), "headrace.verified.at": "yesterday"}) is None
+    assert stored_proof({**properties, "headrace.verified.at": "yesterday"}) is None
+    with_digest = replace(PROOF, digest="00c0ffee00c0ffee", snapshot="5903478123")
+    assert stored_proof(with_digest.properties()[0]) == with_digest
+    assert with_digest.properties() == (
+        {**properties, "headrace.verified.digest": "00c0ffee00c0ffee", "headrace.verified.snapshot": "5903478123"},
+        [],
+    )
+    assert removed == ["headrace.verified.digest", "headrace.verified.snapshot"]  # of the proof before
+
+
+def test_a_document_has_a_digest_if_one_is_known() -> None:
+    """It names the commit that it is of."""
+    assert "digest" not in PROOF.document()
+    document = replace(PROOF, digest="00c0ffee00c0ffee", snapshot="5903478123").document()
+    assert (document["digest"], document["snapshot"]) == ("00c0ffee00c0ffee", "5903478123")
 
 
 def test_a_table_is_equal_only_by_its_last_verification() -> None:

@@ -19,12 +19,13 @@ from headrace.core.model.errors import Fatal, HeadraceError, Retriable
 from headrace.core.model.events import TableId
 from headrace.core.model.instants import iso_text
 from headrace.core.model.proof import Proof, VerificationReport
+from headrace.core.verify.table_digest import TableDigest
 from headrace.ports import TableSource
 from headrace.runtime.task.task_options import sink_task_options
 from headrace.runtime.verify.connector_tables import ConnectorTables
 from headrace.runtime.verify.continuous_verification import ContinuousVerification
 from headrace.runtime.verify.paced_source import Pace
-from headrace.runtime.verify.table_verifier import VerifiedTable
+from headrace.runtime.verify.verified_table import VerifiedTable
 
 DEFAULTS = WorkerDefaults({"key.converter": "JsonConverter", "value.converter": "JsonConverter"}, "1.0")
 PROPERTIES = {"name": "shop", "connector.class": "LakehouseSink", "topics": TOPIC}
@@ -148,7 +149,11 @@ def test_an_equal_table_gets_a_proof(world: World) -> None:
     assert report.is_equal
     assert report.proof is not None
     assert (report.proof.rows, report.proof.position) == (30, f"{world.source.position.connector}:{world.end}")
-    assert world.lake.proof() is not None
+    stored = world.lake.proof()
+    assert stored is not None
+    digest = TableDigest()
+    digest.add(world.lake.to_arrow().select(["id", "name"]))
+    assert (stored.digest, stored.snapshot) == (digest.text, str(len(world.lake.commits)))
     with verification(tables) as next_task:
         assert next_task._verify_topic(TOPIC) - time.monotonic() == pytest.approx(3600.0, abs=SECONDS)
         inherited = next_task.reports([TOPIC])[NAME]
@@ -181,6 +186,8 @@ def test_a_repair_proves_the_table_equal(world: World) -> None:
     with verification(WorldTables(world), repairs=True) as running:
         report = asyncio.run(report_after(running, repaired=lambda *repair: repaired.append(repair)))
     assert (report.is_equal, report.repaired, repaired) == (True, 3, [(SOURCE, NAME, 3)])
+    assert report.proof is not None
+    assert report.proof.digest == ""  # it would be that of the wrong rows
     assert world.stored() == world.rows
 
 

@@ -338,3 +338,22 @@ def test_a_source_without_published_positions_is_waited_for_once() -> None:
     assert connector.time == 5.0
     assert not progress.wait(LogPosition("postgresql", (1,)), 60.0)
     assert connector.time == 5.0
+
+
+@pytest.mark.parametrize(
+    ("known", "source", "differs"),
+    [("known", "known", False), ("known", "other", True), ("known", None, False), (None, "other", False)],
+)
+def test_omitted_cells_of_a_history(known: str | None, source: str | None, differs: bool, tmp_path: Path) -> None:
+    """A cell that the last event omits has its last known value.
+
+    Nothing is known without such a value, and a null of the source may be what the event has omitted.
+    """
+    world = World(options=TableOptions(history=True))
+    for key in range(3):
+        world.change(key, "first")
+        world.change(key, "second")
+    world.settle()
+    world.omit(1, known)
+    world.rows[1] = source
+    assert [each.columns for each in world.differences(tmp_path)] == ([("name",)] if differs else [])
