@@ -27,7 +27,7 @@ from headrace.runtime.verify.connector_rest import connector_rest
 from headrace.runtime.verify.connector_tables import ConnectorTables
 from headrace.runtime.verify.kafka_offsets import KafkaOffsets
 from headrace.runtime.verify.source_tables import topic_form
-from headrace.runtime.verify.table_comparison import TableComparison
+from headrace.runtime.verify.table_comparison import Compared, TableComparison
 from headrace.runtime.verify.table_verifier import Clock, Difference, cell_text
 from headrace.service import checked_connector
 from headrace_app import composition
@@ -172,10 +172,10 @@ class Verification:
             except HeadraceError as error:
                 self._report.failed(str(error))
             else:
-                self._report.end(compared.rows, compared.only_in_lake)
+                self._report.end(compared)
             finally:
                 if repaired := self._report.repaired:
-                    name = self._tables_of_topics.task.naming.name(topic, table)
+                    name = self._tables_of_topics.transformed.name(topic, table)
                     self._events.add(Kind.ROWS_REPAIRED, f"{repaired:,} row(s)", name)
 
     def close(self) -> None:
@@ -264,14 +264,23 @@ class Report:
         self._print(f"{self._table}: not compared: {reason}")
         self._all.update(self._here)
 
-    def end(self, rows: int, only_in_lake: Sequence[str]) -> None:
+    def end(self, compared: Compared) -> None:
         """Print the result of the table's comparison."""
+        if compared.left_out:
+            self._print(
+                f"{self._table}: {compared.left_out:,} row(s) that only the source has are not repaired, because the "
+                f"connector's transforms make {', '.join(compared.changed)}; resnapshot the table (headrace resnapshot)"
+            )
         left = self._here["different"] - self._here["repaired"]
         verdict = f"{left:,} differ" if left else "equal"
         notes = [f"{self._here[name]:,} {name}" for name in ("repaired", "explained") if self._here[name]]
-        if only_in_lake:
-            notes.append(f"not compared, because the source lacks them: {', '.join(only_in_lake)}")
-        self._print(f"{self._table}: {rows:,} rows, {verdict}" + (f" ({'; '.join(notes)})" if notes else ""))
+        for columns, why in (
+            (compared.only_in_lake, "the source lacks them"),
+            (compared.changed, "transforms change them"),
+        ):
+            if columns:
+                notes.append(f"not compared, because {why}: {', '.join(columns)}")
+        self._print(f"{self._table}: {compared.rows:,} rows, {verdict}" + (f" ({'; '.join(notes)})" if notes else ""))
         self._all.update(self._here)
         self._all["tables"] += 1
 

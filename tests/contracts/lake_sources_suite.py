@@ -75,9 +75,10 @@ class LakeSourcesSuite(LakeFixtures):
         lake.open("missing").record_proof(Proof("postgresql:1", NOW / 1_000_000, 1))
         assert lake.open("missing").schema() is None
         table.merge(items(item(1, position=11)), commit(1, **{TOPIC: 40}))
-        for rows in (7, 8):
-            table.record_proof(Proof(f"postgresql:{rows}", 1_700_000_000.0, rows))
-        assert table.proof() == lake.open(name).proof() == Proof("postgresql:8", 1_700_000_000.0, 8)
+        for rows, not_compared in ((7, ("it's", 'a, "b"')), (8, ())):
+            proof = Proof(f"postgresql:{rows}", 1_700_000_000.0, rows, not_compared)
+            table.record_proof(proof)
+            assert table.proof() == lake.open(name).proof() == proof
         table.merge(items(item(2, position=12)), commit(2, **{TOPIC: 41}))
         assert lake.open(name).proof() == Proof("postgresql:8", 1_700_000_000.0, 8)
         with_digest = Proof("postgresql:9", 1_700_000_000.0, 9, "00c0ffee00c0ffee", "5903478123")

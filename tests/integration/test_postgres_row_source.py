@@ -144,7 +144,8 @@ def test_catalog_contains_what_may_be_omitted(
 ) -> None:
     """Storage, replica identity, generated columns, domains and the order of the key come from the catalog."""
     stack_postgres.execute(
-        "CREATE DOMAIN app.short AS varchar(5); CREATE TABLE app.facts (b int, a int, t text, p text, s app.short, "
+        "CREATE DOMAIN app.short AS varchar(5); "
+        "CREATE TABLE app.facts (b int, a int, t text DEFAULT 'x', p text, s app.short, "
         "g int GENERATED ALWAYS AS (b + 1) STORED, PRIMARY KEY (a, b)); "
         "ALTER TABLE app.facts ALTER p SET STORAGE PLAIN",
         database,
@@ -156,6 +157,7 @@ def test_catalog_contains_what_may_be_omitted(
     assert [part.name for part in catalog.key] == ["a", "b"]
     assert [column.name for column in catalog.columns if column.omittable] == ["t", "s"]
     assert [column.name for column in catalog.columns if column.generated] == ["g"]
+    assert [column.name for column in catalog.columns if column.has_default] == ["t", "g"]
     assert [member.name for member in source.schema(catalog).fields] == ["b", "a", "t", "p", "s", "g"]
     stack_postgres.execute("ALTER TABLE app.facts REPLICA IDENTITY FULL", database)
     again = source.catalog(table)

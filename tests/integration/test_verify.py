@@ -149,6 +149,71 @@ def test_the_last_states_of_a_history_are_compared(lane: Lane, stack: Stack, tmp
         lane.worker.call("DELETE", "/connectors/history")
 
 
+BEHIND = {
+    "transforms": "unwrap,rename,mask,made,route",
+    "transforms__unwrap__type": "io.debezium.transforms.ExtractNewRecordState",
+    "transforms__unwrap__delete__tombstone__handling__mode": "rewrite",
+    "transforms__rename__type": "org.apache.kafka.connect.transforms.ReplaceField$Value",
+    "transforms__rename__renames": "name:title",
+    "transforms__rename__exclude": "note",
+    "transforms__mask__type": "org.apache.kafka.connect.transforms.MaskField$Value",
+    "transforms__mask__fields": "mail",
+    "transforms__mask__replacement": "hidden",
+    "transforms__made__type": "org.apache.kafka.connect.transforms.InsertField$Value",
+    "transforms__made__static__field": "origin",
+    "transforms__made__static__value": "shop",
+    "transforms__route__type": "org.apache.kafka.connect.transforms.RegexRouter",
+    "transforms__route__regex": r"(.*)\.people",
+    "transforms__route__replacement": "$1.shown",
+}
+"""Transforms that rename, remove, mask and insert columns, and rename the topic."""
+
+
+def test_behind_transforms_the_copied_columns_are_compared(lane: Lane, stack: Stack, tmp_path: Path) -> None:
+    """A wrong cell of a renamed column and a row that was deleted unseen are repaired; a masked cell stays masked.
+
+    The worker's own verification names the columns that it does not compare, in its report and in the proof.
+    """
+    topic = f"{lane.name}.public.people"
+    with stack.postgres.connect(lane.name) as connection:
+        connection.execute("CREATE TABLE people (id int PRIMARY KEY, name text, mail text, note text)")
+        connection.execute(
+            "INSERT INTO people SELECT n, 'name ' || n, n || '@shop', 'n' FROM generate_series(1, 5) AS n"
+        )
+    wait_until(lambda: topic in stack.kafka.topics(), "topic of the table", 60)
+    changes = {**BEHIND, "topics": topic, "verify__interval__ms": "2000"}
+    lane.worker.put_connector("behind", lane.sink_config(**changes))
+    lane.change_unseen("UPDATE people SET name = 'unseen', mail = 'unseen', note = 'unseen' WHERE id = 2")
+    lane.change_unseen("DELETE FROM people WHERE id = 4")
+    lane.begin_load(20)  # an idle source confirms no progress, and without that nothing is proven
+    wait_until(lambda: lane.worker.committed("behind").get((topic, 0), 0) >= 5, "rows in the lake", 120)
+    status, lines = verify(lane, tmp_path, "--repair", name="behind", **changes)
+    assert (status, sorted(lines[:-1])) == (
+        0,
+        [
+            "public.people id=2: repaired",
+            "public.people id=2: title differs",
+            "public.people id=4: only in the lake",
+            "public.people id=4: repaired",
+        ],
+    )
+    assert lines[-1] == (
+        "public.people: 4 rows, equal (2 repaired; not compared, because transforms change them: mail, origin)"
+    )
+    rows = {row["id"]: row for row in lane.rows("shown")}
+    assert rows[2] == {"id": 2, "title": "unseen", "mail": "hidden", "origin": "shop"}
+    assert rows.keys() == {1, 2, 3, 5}
+
+    def proven() -> bool:
+        [table] = lane.worker.call("GET", "/connectors/behind/tables")
+        return table["verification"].get("equal") and table["verification"]["not_compared"] == ["mail", "origin"]
+
+    wait_until(proven, "a proof of the worker", 60)
+    [table] = lane.worker.call("GET", "/connectors/behind/tables")
+    assert table["verification"]["proof"]["not_compared"] == ["mail", "origin"]
+    lane.worker.call("DELETE", "/connectors/behind")
+
+
 @pytest.mark.long
 def test_what_a_new_column_did_not_send_is_filled(lane: Lane, stack: Stack, tmp_path: Path) -> None:
     """ADD COLUMN with a default sends no events for existing rows; later events contain the column."""

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from headrace.core.verify.verification import Verdict, Where
+from headrace.runtime.verify.table_comparison import Compared
 from headrace.runtime.verify.table_verifier import Difference
 from headrace_app.command import main
 from headrace_app.verify import Report
@@ -47,16 +48,19 @@ def test_another_connectors_file_is_refused(tmp_path: Path, capsys: pytest.Captu
     assert "connector.class" in error
 
 
-def test_a_history_cannot_be_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The command refuses ``insert.mode=insert``, because a history has a row for every event."""
+def test_a_history_of_transformed_records_cannot_be_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The command refuses it before it connects to the database."""
     database = {
         "reselect.database.hostname": "127.0.0.1",
         "reselect.database.dbname": "shop",
         "reselect.database.user": "u",
     }
-    status, error = called(tmp_path, {**SINK, **database, "insert.mode": "insert"}, capsys)
+    hoist = {"transforms": "t", "transforms.t.type": "HoistField$Value", "transforms.t.field": "f"}
+    status, error = called(tmp_path, {**SINK, **database, **hoist, "insert.mode": "insert"}, capsys)
     assert status == 2
-    assert "a row for every event" in error
+    assert "a history of transformed records" in error
 
 
 def test_a_call_without_files_prints_the_usage(capsys: pytest.CaptureFixture[str]) -> None:
@@ -77,7 +81,12 @@ def difference(
     return Difference(verdict, where, key, columns, values or {"name": ("'secret'", "null")})
 
 
-def printed(*found: Difference, show: bool = False, repaired: bool = False) -> tuple[list[str], int]:
+def printed(
+    *found: Difference,
+    show: bool = False,
+    repaired: bool = False,
+    compared: Compared = Compared(1200, ("old",)),  # noqa: B008 - a value
+) -> tuple[list[str], int]:
     """Return the lines for one table, and the exit status."""
     out = io.StringIO()
     report = Report(out, io.StringIO(), show_values=show)
@@ -86,7 +95,7 @@ def printed(*found: Difference, show: bool = False, repaired: bool = False) -> t
         report.on_difference(each)
         if repaired:
             report.on_repair(each)
-    report.end(1200, ("old",))
+    report.end(compared)
     return out.getvalue().splitlines(), report.finish()
 
 
@@ -96,6 +105,18 @@ def test_a_difference_is_named_by_key_and_column() -> None:
     assert lines == [
         "public.item id=7, part=01: name, qty differ",
         "public.item: 1,200 rows, 1 differ (not compared, because the source lacks them: old)",
+    ]
+    assert status == 1
+
+
+def test_columns_that_transforms_change_are_named() -> None:
+    """The report says which columns were not compared, and which rows a repair leaves out because of them."""
+    compared = Compared(1200, (), ("name", "made"), 1)
+    lines, status = printed(difference(where=Where.SOURCE), compared=compared)
+    assert lines[1:] == [
+        "public.item: 1 row(s) that only the source has are not repaired, because the connector's transforms make "
+        "name, made; resnapshot the table (headrace resnapshot)",
+        "public.item: 1,200 rows, 1 differ (not compared, because transforms change them: name, made)",
     ]
     assert status == 1
 

@@ -41,7 +41,7 @@ the plug-in is unknown; a standby does not show the slots of its primary.
 """
 _COLUMNS: LiteralString = """
 SELECT attname AS name, attnum AS number, atttypid AS type, atttypmod AS typmod, attlen, attstorage::text,
-       attnotnull AS not_null, attgenerated <> '' AS generated
+       attnotnull AS not_null, attgenerated <> '' AS generated, atthasdef AS has_default
 FROM pg_catalog.pg_attribute WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped ORDER BY attnum
 """
 _TYPES: LiteralString = """
@@ -96,6 +96,7 @@ def read_catalog(connection: Connection, table: TableId) -> CatalogTable | None:
             not_null=row.not_null,
             generated=row.generated,
             recoverable=entry.identity == "f",
+            has_default=row.has_default,
         )
         for row in rows
     )

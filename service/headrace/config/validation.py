@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
@@ -320,8 +321,17 @@ def _check_verification(given: Mapping[str, str], tables: TableSettings) -> None
         )
     if not verify.interval:
         return
-    if given.get("transforms", "").strip():
-        raise ConfigError(f"{INTERVAL}: transformed records equal no source table; remove {INTERVAL}", INTERVAL)
+    if tables.history and given.get("transforms", "").strip():
+        raise ConfigError(f"{INTERVAL}: a history of transformed records is not compared; remove {INTERVAL}", INTERVAL)
+    varying: Sequence[str] = ()
+    with suppress(ConfigError):  # of a wrong chain, which is reported as such
+        varying = registry.chain(given).varying
+    if varying:
+        raise ConfigError(
+            f"{INTERVAL}: {'; '.join(varying)}: the tables cannot be compared with their source; remove {INTERVAL}, or "
+            "replace the transform (docs/transforms.md)",
+            INTERVAL,
+        )
     reselect = reselect_options(given)
     if not (reselect.databases or reselect.database):
         raise ConfigError(f"{INTERVAL} needs a database to compare with; set reselect.database.*", INTERVAL)

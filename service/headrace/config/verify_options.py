@@ -23,9 +23,9 @@ class VerifySettings:
         Type.LONG,
         0,
         "Time after which a table is compared with its source table again, row by row, while both change, as by "
-        "headrace verify. 0 is never. Needs reselect.database.*; compares no transformed tables, and of a history the "
-        "last state of each key. The result is in GET /connectors/<name>/tables, in the metrics headrace_verify_*, and "
-        "in the properties headrace.verified.* of a table that is equal.",
+        "headrace verify. 0 is never. Needs reselect.database.*; compares of transformed tables the columns that "
+        "transforms copy, and of a history the last state of each key. The result is in GET /connectors/<name>/tables, "
+        "in the metrics headrace_verify_*, and in the properties headrace.verified.* of a table that is equal.",
         validator=at_least(0),
         read=seconds,
     )

@@ -246,6 +246,7 @@ SCHEMAS: Mapping[str, Json] = {
             **dict.fromkeys(("updated", "step", "waits_for", "error", "estimated_end"), TEXT),
             **dict.fromkeys(("rows", "total_rows", "chunks", "total_chunks", "records_left"), NUMBER),
             **dict.fromkeys(("compared_rows", "differing_rows", "repaired_rows"), NUMBER),
+            "not_compared": list_of(TEXT),
         },
     ),
     "PluginInfo": object_of({"class": TEXT, "type": TEXT}, {"version": TEXT}),

@@ -176,5 +176,5 @@ def _tables(
     """Return the tables of this database that the topics have by their names."""
     if not isinstance(source, TableSource):
         return []
-    tables = SourceTables([(database, source)], sink_task_options(connector).naming, lambda _: ())
+    tables = SourceTables([(database, source)], sink_task_options(connector).naming.name, lambda _: ())
     return list(dict.fromkeys(table for name in names for table, _ in tables.of(name)))

@@ -31,7 +31,9 @@ from headrace.transforms.options import (
     Make,
     PluginClass,
     Values,
+    Varies,
     a_regex,
+    alike,
     not_empty_list,
     option,
     replace_null,
@@ -47,12 +49,14 @@ _PACKAGE = "org.apache.kafka.connect.transforms."
 _MARKS = "With ! behind it the field is required, with ? or without a mark optional."
 
 
-def _plugin(name: str, make: Make, *options: ConfigKey, keeps_cells: bool = False) -> PluginClass:
-    return PluginClass(f"{_PACKAGE}{name}", ConfigDef(options), make, keeps_cells=keeps_cells)
+def _plugin(name: str, make: Make, *options: ConfigKey, varies: Varies, keeps_cells: bool = False) -> PluginClass:
+    return PluginClass(f"{_PACKAGE}{name}", ConfigDef(options), make, keeps_cells=keeps_cells, varies=varies)
 
 
-def _sides(name: str, make: Callable[[Side, Values], Any], *options: ConfigKey) -> Iterator[PluginClass]:
-    return sides(f"{_PACKAGE}{name}", ConfigDef(options), make)
+def _sides(
+    name: str, make: Callable[[Side, Values], Any], *options: ConfigKey, varies: Varies
+) -> Iterator[PluginClass]:
+    return sides(f"{_PACKAGE}{name}", ConfigDef(options), make, varies)
 
 
 def _regex_router(values: Values) -> RegexRouter:
@@ -130,17 +134,19 @@ PREDICATES = (
         "predicates.TopicNameMatches",
         lambda v: TopicNameMatches(v["pattern"]),
         required("pattern", Type.STRING, "Regular expression for the whole name of the topic.", MEDIUM, a_regex),
+        varies=alike,
     ),
     _plugin(
         "predicates.HasHeaderKey",
         lambda v: HasHeaderKey(v["name"]),
         required("name", Type.STRING, "The header's name.", MEDIUM, _not_empty),
+        varies=lambda _: "the headers of a record decide whether the transform applies",
     ),
-    _plugin("predicates.RecordIsTombstone", lambda _: RecordIsTombstone()),
+    _plugin("predicates.RecordIsTombstone", lambda _: RecordIsTombstone(), varies=alike),
 )
 
 TRANSFORMS = (
-    _plugin("Filter", lambda _: drop, keeps_cells=True),
+    _plugin("Filter", lambda _: drop, keeps_cells=True, varies=alike),  # its predicate has a declaration of its own
     # Topics.
     _plugin(
         "RegexRouter",
@@ -148,6 +154,7 @@ TRANSFORMS = (
         required("regex", Type.STRING, "Regular expression for the whole name of the topic.", validator=a_regex),
         required("replacement", Type.STRING, "The new name; $1 is the first group."),
         keeps_cells=True,
+        varies=alike,  # the topic decides
     ),
     _plugin(
         "TimestampRouter",
@@ -155,6 +162,7 @@ TRANSFORMS = (
         option("topic.format", default="${topic}-${timestamp}", doc="The new name.", importance=HIGH),
         option("timestamp.format", default="yyyyMMdd", doc="The format of ${timestamp}, in UTC.", importance=HIGH),
         keeps_cells=True,
+        varies=lambda _: "the timestamp of a record decides its topic",
     ),
     # Headers.
     _plugin(
@@ -163,12 +171,14 @@ TRANSFORMS = (
         required("header", Type.STRING, "The header's name.", validator=_not_null),
         required("value.literal", Type.STRING, "The header's value.", validator=_not_null),
         keeps_cells=True,
+        varies=alike,  # no header decides anything: see HasHeaderKey, HeaderToValue and drop.fields.header.name
     ),
     _plugin(
         "DropHeaders",
         lambda v: DropHeaders(v["headers"]),
         required("headers", Type.LIST, "Names of headers to remove.", validator=not_empty_list),
         keeps_cells=True,
+        varies=alike,  # as InsertHeader
     ),
     *_sides(
         "HeaderFrom",
@@ -177,6 +187,7 @@ TRANSFORMS = (
         required("headers", Type.LIST, "The headers' names, in the order of the fields.", validator=not_empty_list),
         required("operation", Type.STRING, "move or copy.", validator=word("move", "copy")),
         replace_null(),
+        varies=alike,  # the options name the fields
     ),
     # Fields.
     *_sides(
@@ -192,6 +203,7 @@ TRANSFORMS = (
         option("include", Type.LIST, "", "Fields to keep, if set; all others are removed."),
         option("renames", Type.LIST, "", "New names, as old:new.", validator=_check_renames),
         replace_null(),
+        varies=alike,  # the options name the fields
     ),
     *_sides(
         "MaskField",
@@ -199,6 +211,7 @@ TRANSFORMS = (
         required("fields", Type.LIST, "Fields to mask.", validator=not_empty_list),
         option("replacement", doc="A text or number that replaces the value, instead of 0 or ''.", importance=LOW),
         replace_null(),
+        varies=alike,  # the options name the fields
     ),
     *_sides(
         "InsertField",
@@ -210,17 +223,20 @@ TRANSFORMS = (
         option("static.field", doc=f"Name of a field for a fixed text. {_MARKS}"),
         option("static.value", doc="The fixed text."),
         replace_null(),
+        varies=alike,  # the options name the fields
     ),
     _plugin(
         "ValueToKey",
         lambda v: ValueToKey(v["fields"], v[REPLACE_NULL]),
         required("fields", Type.LIST, "Fields of the value for the key.", validator=not_empty_list),
         replace_null(),
+        varies=alike,  # the options name the fields
     ),
     *_sides(
         "Flatten",
         lambda side, v: Flatten(side, v["delimiter"]),
         option("delimiter", default=".", doc="The separator of the joined names."),
+        varies=alike,  # the schema has the structs
     ),
     # Values.
     *_sides(
@@ -228,6 +244,7 @@ TRANSFORMS = (
         lambda side, v: Cast(side, parse_spec(v["spec"]), v[REPLACE_NULL]),
         required("spec", Type.LIST, "field:type pairs, or one type for the whole value.", validator=_check_cast_spec),
         replace_null(),
+        varies=alike,  # the options name the fields
     ),
     *_sides(
         "ExtractField",
@@ -242,11 +259,13 @@ TRANSFORMS = (
             _check_syntax_version,
         ),
         replace_null(),
+        varies=alike,  # the options name the field
     ),
     *_sides(
         "HoistField",
         lambda side, v: HoistField(side, v["field"]),
         required("field", Type.STRING, "The name of the field to wrap the value into.", MEDIUM),
+        varies=alike,  # every record
     ),
     *_sides(
         "SetSchemaMetadata",
@@ -254,6 +273,7 @@ TRANSFORMS = (
         option("schema.name", doc="The schema's new name.", importance=HIGH),
         option("schema.version", Type.INT, doc="The schema's new version.", importance=HIGH),
         replace_null(),
+        varies=alike,  # every record
     ),
     *_sides(
         "TimestampConverter",
@@ -269,5 +289,6 @@ TRANSFORMS = (
             validator=word("nanoseconds", "microseconds", "milliseconds", "seconds"),
         ),
         replace_null(),
+        varies=alike,  # the options name the field
     ),
 )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from headrace.core.model.errors import BadRecord, Stage
 from headrace.transforms.java_formats import compile_pattern
@@ -32,6 +32,8 @@ class Chain:
     ``keeps_cells`` is whether none of them changes the values of a row, so that an unavailable value may be read again
     from the database. ``prefixes`` are the prefixes of ExtractNewRecordState for names of fields and headers.
     ``defaulting`` are the aliases of transforms that replace a null by its column's default: a table would differ.
+    ``varying`` are the reasons why records of one topic and schema are not transformed alike (``PluginClass.varies``).
+    ``properties`` is the configuration of the chain. Transforms cache schemas, so another thread makes its own chain.
     """
 
     links: Sequence[Link] = ()
@@ -39,6 +41,8 @@ class Chain:
     keeps_cells: bool = True
     prefixes: tuple[str, str] | None = None
     defaulting: tuple[str, ...] = ()
+    varying: tuple[str, ...] = ()
+    properties: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def __bool__(self) -> bool:
         return bool(self.links)

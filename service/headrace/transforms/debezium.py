@@ -28,7 +28,7 @@ from headrace.transforms.columns import (
     swap_geometry_coordinates,
 )
 from headrace.transforms.java_formats import check_replacement, compile_pattern
-from headrace.transforms.options import HIGH, LOW, REPLACE_NULL, Make, PluginClass, Values, option, word
+from headrace.transforms.options import HIGH, LOW, REPLACE_NULL, Make, PluginClass, Values, Varies, alike, option, word
 from headrace.transforms.routing import ByLogicalTableRouter, KeyField
 from headrace.transforms.timestamps import Rules, TimezoneConverter, time_zone
 
@@ -71,8 +71,10 @@ NOT_FOR_SINKS = {
 """Transforms of Debezium that are rejected, and the remedy."""
 
 
-def _plugin(name: str, make: Make, *options: ConfigKey, merges: bool = False, keeps_cells: bool = False) -> PluginClass:
-    return PluginClass(name, ConfigDef(options), make, merges, keeps_cells)
+def _plugin(
+    name: str, make: Make, *options: ConfigKey, varies: Varies, merges: bool = False, keeps_cells: bool = False
+) -> PluginClass:
+    return PluginClass(name, ConfigDef(options), make, merges, keeps_cells, varies)
 
 
 def _unwrap(values: Values) -> ExtractNewRecordState:
@@ -95,6 +97,15 @@ def _unwrap(values: Values) -> ExtractNewRecordState:
     return ExtractNewRecordState(
         deletes, fields, headers, route, drop, default=values[REPLACE_NULL], keep_tombstones=keep_tombstones
     )
+
+
+def _varies_by_row(values: Values) -> str | None:
+    """Every envelope becomes its row, unless options refer to a value or to a header of the record."""
+    if values["route.by.field"]:
+        return "route.by.field: a value of the row decides its topic"
+    if values["drop.fields.header.name"]:
+        return "drop.fields.header.name: a header of the record decides which fields it has"
+    return None
 
 
 def _require(values: Values, *names: str) -> None:
@@ -128,6 +139,7 @@ def _router(name: str, key_field: str) -> PluginClass:
         ),
         *(option(cache, Type.INT, "16", "Accepted without effect: cache sizes are fixed.", LOW) for cache in caches),
         merges=True,
+        varies=alike,  # the topic decides; rows of several source tables are refused by the table that has them
     )
 
 
@@ -251,6 +263,7 @@ TRANSFORMS = (
             validator=lambda name, value: None if value is None else word("none", "drop", "rewrite")(name, value),
         ),
         keeps_cells=True,
+        varies=_varies_by_row,
     ),
     _router("ByLogicalTableRouter", "__dbz__physicalTableIdentifier"),
     _router("ToLogicalTopicRouter", "__dbz__sourceIdentifier"),
@@ -260,6 +273,7 @@ TRANSFORMS = (
         option("header.changed.name", doc="The header that lists changed columns.", importance=LOW),
         option("header.unchanged.name", doc="The header that lists unchanged columns.", importance=LOW),
         keeps_cells=True,
+        varies=alike,  # it adds headers only
     ),
     _plugin(
         f"{_PACKAGE}TimezoneConverter",
@@ -267,6 +281,7 @@ TRANSFORMS = (
         option("converted.timezone", doc="A zone, such as Europe/Rome or +02:00.", importance=HIGH),
         option("include.list", Type.LIST, None, f"Fields to convert, each as {_RULES}.", HIGH),
         option("exclude.list", Type.LIST, None, f"Fields not to convert, each as {_RULES}.", HIGH),
+        varies=alike,  # options, topic and source table decide; the schema has the types of times
     ),
     _plugin(
         f"{_PACKAGE}HeaderToValue",
@@ -280,6 +295,7 @@ TRANSFORMS = (
             HIGH,
         ),
         option("operation", doc="move or copy.", importance=HIGH, validator=word("move", "copy")),
+        varies=lambda _: "the headers of a record decide which fields it gets",
     ),
     _plugin(
         f"{_PACKAGE}SchemaChangeEventFilter",
@@ -291,6 +307,7 @@ TRANSFORMS = (
             validator=_event_types,
         ),
         keeps_cells=True,
+        varies=alike,  # no change of a row is such an event
     ),
     _plugin(
         f"{_PACKAGE}SwapGeometryCoordinates",
@@ -301,6 +318,7 @@ TRANSFORMS = (
             importance=LOW,
             validator=_srids,
         ),
+        varies=alike,  # it makes every struct anew, also one that it does not change
     ),
     _plugin(
         f"{_PACKAGE}GeometryFormatTransformer",
@@ -311,18 +329,25 @@ TRANSFORMS = (
             doc="wkb: add the SRID to plain geometries and remove it from extended ones. ewkb: only remove it.",
             importance=LOW,
         ),
+        varies=alike,  # it makes every struct anew, also one that it does not change
     ),
-    _plugin(f"{_PACKAGE}VectorToJsonConverter", lambda _: VectorToJsonConverter()),
+    _plugin(
+        f"{_PACKAGE}VectorToJsonConverter",
+        lambda _: VectorToJsonConverter(),
+        varies=alike,  # the schema has the vectors
+    ),
     _plugin(
         f"{_JDBC}CollectionNameTransformation",
         lambda v: CollectionNameTransformation(_style("collection", v)),
         *_naming("collection", "a topic's name"),
         keeps_cells=True,
+        varies=alike,  # the topic decides
     ),
     _plugin(
         f"{_JDBC}FieldNameTransformation",
         lambda v: FieldNameTransformation(_style("column", v)),
         *_naming("column", "a column's name"),
+        varies=alike,  # the names decide
     ),
 )
 """Debezium's transforms for sinks, and those of its JDBC sink."""

@@ -188,7 +188,7 @@ class TransformingDecoder:
             return None
         after = self._key_completion.complete(after)
         headers = []
-        if _is_event(value) and not _is_event(after.value):  # the chain has converted an envelope to a row
+        if is_change_event(value) and not is_change_event(after.value):  # the chain has converted an envelope to a row
             headers.append((f"{self._prefix}op", msgspec.json.encode(value.value.get("op"))))
             for name, field in (value.value.get("source") or {}).items():
                 if name in self._source_fields and field is not None:
@@ -207,7 +207,7 @@ class TransformingDecoder:
             raise
 
 
-def _is_event(data: SchemaAndValue) -> bool:
+def is_change_event(data: SchemaAndValue) -> bool:
     """Whether a value is a change event with its envelope, with a schema or without."""
     if data.schema is not None or not isinstance(data.value, dict):
         return is_envelope(data.schema) and data.value is not None

@@ -16,7 +16,20 @@ Values = Mapping[str, Any]
 Make = Callable[[Values], Any]
 """Creates a transform or predicate. Raises ValueError, with Connect's message, for contradictory values."""
 
+Varies = Callable[[Values], "str | None"]
+"""Returns what of a record decides its result, in words; None if all records of a topic and a schema are alike."""
+
 REPLACE_NULL = "replace.null.with.default"
+
+
+def alike(_values: Values) -> None:
+    """Declare that topic, schemas and options alone decide which fields, key and topic the records get."""
+    return
+
+
+def undeclared(_values: Values) -> str:
+    """The declaration of a class without one."""
+    return "its class does not declare that it treats all records of a topic alike"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +37,10 @@ class PluginClass:
     """A class of transforms or predicates.
 
     ``merges`` is whether it merges several source tables, with keys that are unique across them. ``keeps_cells`` is
-    whether it does not change the values of rows.
+    whether it does not change the values of rows. ``varies`` declares whether values, headers or the timestamp of a
+    record decide that it is dropped, where it is routed, or which of its cells are copied. If not, ``headrace verify``
+    finds out with a few synthetic records what the class does with all of them (``column_probe.py``). That a record has
+    no value, as tombstones, does not count.
     """
 
     class_name: str
@@ -32,6 +48,7 @@ class PluginClass:
     make: Make
     merges: bool = False
     keeps_cells: bool = False
+    varies: Varies = undeclared
 
     @property
     def simple_name(self) -> str:
@@ -86,10 +103,12 @@ def replace_null() -> ConfigKey:
     )
 
 
-def sides(class_name: str, options: ConfigDef, make: Callable[[Side, Values], Any]) -> Iterator[PluginClass]:
+def sides(
+    class_name: str, options: ConfigDef, make: Callable[[Side, Values], Any], varies: Varies
+) -> Iterator[PluginClass]:
     """Return the two classes of a transform, for keys and for values."""
     for side in Side:
-        yield PluginClass(f"{class_name}${side}", options, partial(make, side))
+        yield PluginClass(f"{class_name}${side}", options, partial(make, side), varies=varies)
 
 
 def a_regex(name: str, value: Any) -> None:

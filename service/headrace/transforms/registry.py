@@ -78,11 +78,15 @@ def find(name: str, classes: Mapping[str, PluginClass]) -> PluginClass | None:
 def chain(properties: Mapping[str, str]) -> Chain:
     """Create the chain of a connector's configuration. Raises ConfigError, which names the option."""
     chosen: dict[str, Predicate] = {}
+    varying: dict[str, str] = {}  # by prefix
     for alias in aliases(properties, "predicates"):
         prefix = f"predicates.{alias}."
         plugin_class = _plugin_class(properties, prefix, predicates())
-        chosen[alias] = _create(plugin_class, plugin_class.options.parse(below(properties, prefix)), prefix)
-    links, classes, prefixes, defaulting = [], [], None, []
+        values = plugin_class.options.parse(below(properties, prefix))
+        chosen[alias] = _create(plugin_class, values, prefix)
+        if (reason := plugin_class.varies(values)) is not None:
+            varying[prefix] = f"predicates.{alias} ({plugin_class.simple_name}): {reason}"
+    links, classes, prefixes, defaulting, reasons = [], [], None, [], []
     for alias in aliases(properties, "transforms"):
         prefix = f"transforms.{alias}."
         plugin_class = _plugin_class(properties, prefix, transforms())
@@ -104,8 +108,14 @@ def chain(properties: Mapping[str, str]) -> Chain:
             prefixes = values["add.fields.prefix"], values["add.headers.prefix"]
         if values.get(REPLACE_NULL):
             defaulting.append(alias)
+        if (reason := plugin_class.varies(values)) is not None:
+            reasons.append(f"transforms.{alias} ({plugin_class.simple_name}): {reason}")
+        if (reason := varying.get(f"predicates.{selection.predicate}.")) is not None:
+            reasons.append(reason)
     merges, keeps_cells = any(plugin.merges for plugin in classes), all(plugin.keeps_cells for plugin in classes)
-    return Chain(tuple(links), merges, keeps_cells, prefixes, tuple(defaulting))
+    own = {name: text for name, text in properties.items() if name.startswith(("transforms", "predicates"))}
+    unequal = tuple(dict.fromkeys(reasons))
+    return Chain(tuple(links), merges, keeps_cells, prefixes, tuple(defaulting), unequal, own)
 
 
 def aliases(properties: Mapping[str, str | None], option_name: str) -> list[str]:

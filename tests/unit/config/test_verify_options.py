@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from headrace.config.validation import WorkerDefaults, sink_connector_config, validate
 from headrace.config.verify_options import INTERVAL, REPAIR
 
@@ -31,15 +33,30 @@ def test_a_verification_needs_a_database() -> None:
     assert "reselect.database" in errors()[INTERVAL][0]
 
 
-def test_transformed_records_are_not_verified() -> None:
-    """They equal no source table, and are refused when the connector is created, not when it runs."""
-    transforms = {
-        "transforms": "t",
-        "transforms__t__type": "org.apache.kafka.connect.transforms.RegexRouter",
-        "transforms__t__regex": "a",
-        "transforms__t__replacement": "b",
-    }
-    assert list(errors(**DATABASE, **transforms)) == [INTERVAL]
+ROUTED = {
+    "transforms": "t",
+    "transforms__t__type": "org.apache.kafka.connect.transforms.RegexRouter",
+    "transforms__t__regex": "a",
+    "transforms__t__replacement": "b",
+}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        ROUTED | {"insert__mode": "insert"},
+        {"transforms": "t", "transforms__t__type": "org.apache.kafka.connect.transforms.TimestampRouter"},
+    ],
+)
+def test_what_equals_no_source_table_is_not_verified(changes: dict[str, str]) -> None:
+    """Transforms that look at single records, and transformed histories, are refused when the connector is created."""
+    assert list(errors(**DATABASE, **changes)) == [INTERVAL]
+
+
+def test_transforms_that_copy_columns_may_be_verified() -> None:
+    """A wrong transform is an error of its own."""
+    assert errors(**DATABASE, **ROUTED) == {}
+    assert INTERVAL not in errors(**DATABASE, **(ROUTED | {"transforms__t__regex": "("}))
 
 
 def test_a_history_is_verified_and_not_repaired() -> None:

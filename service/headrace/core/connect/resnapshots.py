@@ -56,7 +56,8 @@ class ResnapshotProgress:
 
     ``rows`` of ``total`` (0: unknown) are in the lake table; ``left`` records of the topic are to be applied.
     ``signal`` is the id of the signal, and ``is_read`` whether the source connector has begun to read for it.
-    ``differing`` rows differ at the end, after ``repaired`` ones were written again.
+    ``differing`` rows differ at the end, after ``repaired`` ones were written again; ``not_compared`` are the columns
+    whose cells the connector's transforms make.
     """
 
     request: str
@@ -74,6 +75,7 @@ class ResnapshotProgress:
     compared: int = 0
     differing: int = 0
     repaired: int = 0
+    not_compared: tuple[str, ...] = ()
     error: str = ""
 
     def document(self) -> Mapping[str, Any]:
@@ -94,6 +96,7 @@ class ResnapshotProgress:
             document["compared_rows"] = self.compared
         if self.state in (ResnapshotState.EQUAL, ResnapshotState.DIFFERS):
             document |= {"differing_rows": self.differing, "repaired_rows": self.repaired}
+            document |= {"not_compared": list(self.not_compared)} if self.not_compared else {}
         return document
 
     def _chunks(self, rows: int) -> int:
@@ -178,6 +181,8 @@ def progress_document(progress: ResnapshotProgress) -> Mapping[str, Any]:
     optional = {name: value for name in (*_TEXTS, *_NUMBERS, "is_read") if (value := getattr(progress, name))}
     if progress.estimated_end is not None:
         optional["estimated_end"] = iso_text(progress.estimated_end)
+    if progress.not_compared:
+        optional["not_compared"] = list(progress.not_compared)
     return {
         "request": progress.request,
         "state": progress.state,
@@ -195,4 +200,5 @@ def resnapshot_progress(document: Mapping[str, Any]) -> ResnapshotProgress:
     values |= {name: int(document[name]) for name in _NUMBERS if name in document}
     if "estimated_end" in document:
         values["estimated_end"] = seconds_of(document["estimated_end"])
+    values["not_compared"] = tuple(map(text_of, document.get("not_compared", ())))
     return replace(progress, is_read=bool(document.get("is_read", False)), **values)

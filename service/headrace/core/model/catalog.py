@@ -10,7 +10,7 @@ Tests: ``tests/contracts/row_source_suite.py``, ``tests/recordings/test_reselect
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
@@ -83,6 +83,7 @@ class CatalogColumn:
 
     ``recoverable`` is whether the log contains the old value (REPLICA IDENTITY FULL), so that it is never omitted.
     Oracle has ``precision`` and ``scale`` (of a time: its fraction digits) instead of ``typmod``; None if undeclared.
+    ``has_default`` is whether a default may be declared.
     """
 
     name: str
@@ -96,6 +97,7 @@ class CatalogColumn:
     recoverable: bool = False
     precision: int | None = None
     scale: int | None = None
+    has_default: bool = field(default=True, compare=False)  # no event depends on it
 
     @property
     def omittable(self) -> bool:

@@ -5,6 +5,7 @@ Tests: ``tests/unit/core/model/test_proof.py``, ``tests/contracts/lake_sources_s
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -13,17 +14,18 @@ from typing import Any
 from headrace.core.model.instants import iso_text
 
 PREFIX = "headrace.verified."
-_MEMBERS = ("position", "at", "rows", "digest", "snapshot")
+_MEMBERS = ("position", "at", "rows", "digest", "snapshot", "not.compared")
 
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """All rows of a table were equal to those of its source.
+    """All rows of a table were equal to those of its source, in the columns that can be compared.
 
     ``position`` is how far the source's log was before its rows were read, as ``connector:part``: the comparison
     includes every change up to it, and may include later ones. ``at`` is when that was, in seconds since the epoch.
     ``rows`` is how many rows the source had. ``digest`` is that of the lake table (``core/verify/table_digest.py``) at
-    the commit ``snapshot``, which was compared; both are empty if no digest is known.
+    the commit ``snapshot``, which was compared; both are empty if no digest is known. ``not_compared`` are columns
+    whose cells the connector's transforms make.
     """
 
     position: str
@@ -31,18 +33,24 @@ class Proof:
     rows: int
     digest: str = ""
     snapshot: str = ""
+    not_compared: Sequence[str] = ()
 
     def properties(self) -> tuple[Mapping[str, str], Collection[str]]:
-        """Return the properties of the lake table for readers of any engine, and the names of those to remove."""
+        """Return the properties of the lake table for readers of any engine, and the names of those to remove.
+
+        The columns that were not compared are a list in JSON.
+        """
         names = [f"{PREFIX}{name}" for name in _MEMBERS]
-        texts = [self.position, iso_text(self.at), str(self.rows), self.digest, self.snapshot]
+        not_compared = json.dumps(list(self.not_compared), ensure_ascii=False) if self.not_compared else ""
+        texts = [self.position, iso_text(self.at), str(self.rows), self.digest, self.snapshot, not_compared]
         known = {name: text for name, text in zip(names, texts, strict=True) if text}
         return known, [name for name in names if name not in known]
 
     def document(self) -> Mapping[str, Any]:
         """Return the proof as JSON."""
         digest = {"digest": self.digest, "snapshot": self.snapshot} if self.digest else {}
-        return {"position": self.position, "at": iso_text(self.at), "rows": self.rows, **digest}
+        not_compared = {"not_compared": list(self.not_compared)} if self.not_compared else {}
+        return {"position": self.position, "at": iso_text(self.at), "rows": self.rows, **digest, **not_compared}
 
 
 def stored_proof(properties: Mapping[str, str]) -> Proof | None:
@@ -50,8 +58,10 @@ def stored_proof(properties: Mapping[str, str]) -> Proof | None:
     try:
         at = datetime.fromisoformat(properties[f"{PREFIX}at"]).timestamp()
         digest, snapshot = (properties.get(f"{PREFIX}{name}", "") for name in ("digest", "snapshot"))
-        return Proof(properties[f"{PREFIX}position"], at, int(properties[f"{PREFIX}rows"]), digest, snapshot)
-    except (KeyError, ValueError):
+        not_compared = tuple(map(str, json.loads(properties.get(f"{PREFIX}not.compared", "[]"))))
+        rows = int(properties[f"{PREFIX}rows"])
+        return Proof(properties[f"{PREFIX}position"], at, rows, digest, snapshot, not_compared)
+    except (KeyError, TypeError, ValueError):
         return None
 
 
@@ -96,7 +106,8 @@ class VerificationReport:
     seconds since the epoch. ``proof`` is the last one at which it was equal, also if that was in an earlier run of the
     task. Of the last verification, ``differing`` rows stayed different, ``undecided`` ones changed at each comparison
     or could not be proven, and ``repaired`` ones were written again. ``rows`` are some of the differing rows, then of
-    those that could not be proven. ``error`` is why it
+    those that could not be proven. ``not_compared`` are the columns that it did not compare, because the connector's
+    transforms make their cells. ``error`` is why it
     could not compare the table; ``ended`` is when it ended. ``reading`` is how many rows of the source the verification
     that runs now has read. ``contradiction`` is why the last verification, or the one that runs, began before the
     interval had passed; None if it began because of the interval.
@@ -110,6 +121,7 @@ class VerificationReport:
     undecided: int = 0
     repaired: int = 0
     rows: Sequence[DifferingRow] = field(default_factory=tuple)
+    not_compared: Sequence[str] = ()
     error: str | None = None
     ended: float | None = None
     reading: int | None = None
@@ -143,6 +155,8 @@ class VerificationReport:
         }
         if self.rows:
             answer["rows"] = [row.document() for row in self.rows]
+        if self.not_compared:
+            answer["not_compared"] = list(self.not_compared)
         if self.contradiction is not None:
             answer["contradiction"] = self.contradiction.document()
         if self.error is not None:

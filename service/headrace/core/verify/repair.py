@@ -12,10 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from headrace.core.model.absent_columns import untyped_fields
 from headrace.core.model.arrow_columns import arrow_type
 from headrace.core.model.events import (
     NO_POSITION,
     UNVERSIONED,
+    CellState,
     Changes,
     Column,
     Operation,
@@ -47,7 +49,8 @@ def repair_changes(wanted: Comparison, source: Rows, deleted_keys: pa.Table, rep
     """Return updates for the rows of ``source`` and deletes for ``deleted_keys`` (key columns in lake types).
 
     They are updates rather than new images, so that columns that only the lake has are kept. The columns have the types
-    of events, which the writer converts as it always does.
+    of events, which the writer converts as it always does. The cells of ``wanted.changed`` count as unchanged, because
+    only an event has what the transforms make of it. So an update never creates a row that lacks them.
     """
     columns = []
     for member in wanted.fields:
@@ -59,6 +62,12 @@ def repair_changes(wanted: Comparison, source: Rows, deleted_keys: pa.Table, rep
             else pa.nulls(len(deleted_keys), event_type)
         )
         columns.append(Column(member.name, member.schema, pa.concat_arrays([updated, deleted])))
+    states = np.full(len(source) + len(deleted_keys), CellState.UNCHANGED, np.uint8)
+    states[len(source) :] = CellState.NULL
+    columns += [
+        Column(member.name, member.schema, pa.nulls(len(states), arrow_type(member.schema)), states)
+        for member in untyped_fields(wanted.changed)
+    ]
     by_name = {column.name: column.values for column in columns}
     key = canonical_keys([by_name[name] for name in wanted.key_fields])
     operations = [Operation.UPDATE] * len(source) + [Operation.TOMBSTONE] * len(deleted_keys)

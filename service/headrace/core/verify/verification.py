@@ -35,7 +35,8 @@ class Comparison:
     """The compared columns of a table: ``fields`` of the source and their types in the lake, including the row key.
 
     ``missing`` are fields without a column in the lake: their cells count as null there. ``kept`` are columns that only
-    the lake has; they are not compared.
+    the lake has; they are not compared. ``fields`` have the names of the lake, ``sources`` those of the source.
+    ``changed`` are columns of the lake whose cells the connector's transforms make; they are not compared either.
     """
 
     fields: tuple[Field, ...]
@@ -43,6 +44,14 @@ class Comparison:
     key_fields: tuple[str, ...]
     missing: frozenset[str] = frozenset()
     kept: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+
+    @property
+    def source_fields(self) -> tuple[Field, ...]:
+        """The columns to read from the source. Two columns of the lake may be copies of one."""
+        schemas = {name: member.schema for name, member in zip(self.sources, self.fields, strict=True)}
+        return tuple(Field(name, schema) for name, schema in schemas.items())
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -53,10 +62,17 @@ class Comparison:
         return tuple(name for name in self.names if name not in self.missing)
 
 
-def comparison(schema: Schema, stored: pa.Schema | None, key_fields: Sequence[str]) -> Comparison:
+def comparison(
+    schema: Schema,
+    stored: pa.Schema | None,
+    key_fields: Sequence[str],
+    sources: Mapping[str, str] | None = None,
+    changed: Sequence[str] = (),
+) -> Comparison:
     """Return the comparable columns of a table whose events have ``schema`` and whose lake columns are ``stored``.
 
-    Raises Fatal where the table has no key.
+    Raises Fatal where the table has no key. ``sources`` are the source columns by column of the events, if transforms
+    have renamed them. ``changed`` are columns that transforms have changed.
     """
     names = [member.name for member in schema.fields]
     absent = [name for name in key_fields if name not in names]
@@ -71,7 +87,9 @@ def comparison(schema: Schema, stored: pa.Schema | None, key_fields: Sequence[st
         types=tuple(lake.get(member.name, arrow_type(member.schema)) for member in schema.fields),
         key_fields=tuple(key_fields),
         missing=frozenset(name for name in names if name not in lake),
-        kept=tuple(name for name in lake if name not in names),
+        kept=tuple(name for name in lake if name not in names and name not in changed),
+        sources=tuple(names if sources is None else (sources[name] for name in names)),
+        changed=tuple(name for name in changed if stored is None or name in lake),
     )
 
 
@@ -100,13 +118,14 @@ class Rows:
 
 
 def source_rows(wanted: Comparison, values: Sequence[Sequence[object]]) -> Rows:
-    """Convert Connect values, by column of ``wanted``, to the form in which the lake stores them.
+    """Convert Connect values, by column of ``wanted.source_fields``, to the form in which the lake stores them.
 
     Raises Fatal, naming the column, where a value of the source does not fit the lake's type.
     """
     columns = {}
-    for member, lake_type, cells in zip(wanted.fields, wanted.types, values, strict=True):
-        array = source_array(member.schema, cells)
+    by_source = dict(zip((member.name for member in wanted.source_fields), values, strict=True))
+    for member, lake_type, source in zip(wanted.fields, wanted.types, wanted.sources, strict=True):
+        array = source_array(member.schema, by_source[source])
         try:
             columns[member.name] = array if array.type == lake_type else array.cast(lake_type)
         except pa.ArrowException as error:

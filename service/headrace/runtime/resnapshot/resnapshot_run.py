@@ -245,6 +245,7 @@ class ResnapshotRun:
             "compared": compared.rows,
             "differing": left,
             "repaired": counts.repairs,
+            "not_compared": tuple(compared.changed),
         }
 
     def _report_compared(self, side: str, rows: int) -> None:

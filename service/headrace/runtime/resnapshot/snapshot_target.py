@@ -20,6 +20,7 @@ from headrace.runtime.resnapshot.source_connector import SourceConnector
 from headrace.runtime.resnapshot.table_snapshot import SnapshotTable
 from headrace.runtime.verify.connector_tables import comparable_task, primaries
 from headrace.runtime.verify.source_tables import topic_form
+from headrace.runtime.verify.transformed_tables import TransformedTables
 
 OpenSignalTopic = Callable[
     [SinkConnectorConfig, str, str, Callable[[Coroutine[Any, Any, Any]], Any]],
@@ -80,7 +81,7 @@ def snapshot_target(
         )
     id = TableId(settings.prefix, source_config.get("database.dbname", ""), schema, table)
     _check_table(database, id)
-    lake_table = comparable_task(connector).naming.name(topic, id)
+    lake_table = TransformedTables(comparable_task(connector)).name(topic, id)
     return SnapshotTarget(settings, SnapshotTable(name, topic, lake_table, connector.name), id)
 
 

@@ -98,7 +98,7 @@ class WorkerResnapshots:
                 (f"{id.schema}.{id.table}", topic)
                 for topic in sorted(topics)
                 for id, _ in tables.of(topic)
-                if tables.task.naming.name(topic, id) == table
+                if tables.transformed.name(topic, id) == table
             ]
         if len(sources) != 1:
             found = f"has the source tables {', '.join(name for name, _ in sources)}" if sources else "is not known"

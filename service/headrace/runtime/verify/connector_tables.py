@@ -11,23 +11,21 @@ from dataclasses import replace
 from headrace.config import SinkConnectorConfig
 from headrace.core.model.errors import ConfigError, HeadraceError
 from headrace.core.model.events import TableId
+from headrace.core.model.schema import Field
 from headrace.core.reselect.options import DatabaseOptions, ReselectOptions
 from headrace.core.tables.table_sources import TableSource as StoredSource
 from headrace.core.verify.verification import comparison
 from headrace.ports import Lakehouse, LakeTable, OpenRowSource, TableSource
 from headrace.runtime.task.task_options import SinkTaskOptions, sink_task_options
 from headrace.runtime.verify.source_tables import SourceTables, refuse_shared_table
+from headrace.runtime.verify.transformed_tables import TransformedTables, check_transforms
 from headrace.runtime.verify.verified_table import VerifiedTable
 
 
 def comparable_task(connector: SinkConnectorConfig) -> SinkTaskOptions:
-    """Return the options of the connector's tasks. Raises ConfigError if its tables equal no source tables."""
+    """Return the options of the connector's tasks. Raises ConfigError if its tables cannot be compared."""
     task = sink_task_options(connector)
-    if task.transforms:
-        raise ConfigError(
-            "transforms: transformed records equal no source table; to rename tables, set collection.name.format",
-            "transforms",
-        )
+    check_transforms(task)
     return task
 
 
@@ -48,7 +46,8 @@ class ConnectorTables:
         self.task = comparable_task(connector)
         self._databases = primaries(connector.reselect, open_source)
         self._lakehouse = lakehouse
-        self._sources = SourceTables(self._databases, self.task.naming, self._stored, named)
+        self.transformed = TransformedTables(self.task)
+        self._sources = SourceTables(self._databases, self.transformed.name, self._stored, named)
 
     def check(self) -> None:
         """Raise ConfigError or Retriable with the cause if a source database cannot be used."""
@@ -62,7 +61,7 @@ class ConnectorTables:
 
     def of(self, topic: str) -> Sequence[tuple[TableId, TableSource]]:
         """Return the source tables of a topic, with their database; nothing if it has no table."""
-        return self._sources.of(topic)
+        return () if self.transformed.drop(topic) else self._sources.of(topic)
 
     def open(self, topic: str, id: TableId, source: TableSource) -> tuple[VerifiedTable, str]:
         """Return a source table with its lake table, and the lake table's name.
@@ -76,23 +75,27 @@ class ConnectorTables:
                 "table whose name a topic cannot have, name the table with --table SCHEMA.TABLE, or let the connector "
                 "write a batch of it first: the lake table then stores its source table"
             )
-        name = self.task.naming.name(topic, id)
+        name = self.transformed.name(topic, id)
         lake = self._lake_table(name)
         refuse_shared_table(name, topic, id, lake.sources())
-        key_fields = self.task.envelope.key_fields or lake.key_fields() or tuple(part.name for part in catalog.key)
         schema = source.schema(catalog)
         stored = lake.schema()
+        stored_names = stored.names if stored else []
+        made = self.transformed.columns(topic, catalog, schema, stored_names, lake.key_fields())
+        key_fields = self.task.envelope.key_fields or lake.key_fields() or made.key
         # The lake has a generated column only if snapshot reads contained it, which streamed events do not. In a
         # history the cells of these are null.
         history = self.task.tables.history
-        optional = {column.name for column in catalog.columns if column.generated}
-        optional -= set(stored.names if stored and not history else ())
+        generated = {column.name for column in catalog.columns if column.generated}
         fields = tuple(
-            column
-            for column in schema.fields
-            if column.name not in optional and self.task.fields.wants(topic, column.name, key_fields)
+            Field(column, types)
+            for column, source_name in made.sources.items()
+            if (types := schema.field(source_name)) is not None
+            and (source_name not in generated or (column in stored_names and not history))
+            and self.task.fields.wants(topic, column, key_fields)
         )
-        wanted = comparison(replace(schema, fields=fields), stored, key_fields)
+        changed = [column for column in made.changed if self.task.fields.wants(topic, column, key_fields)]
+        wanted = comparison(replace(schema, fields=fields), stored, key_fields, made.sources, changed)
         return VerifiedTable(id, catalog, wanted, source, lake, history), name
 
     def _stored(self, name: str) -> Sequence[StoredSource]:

@@ -39,7 +39,7 @@ from headrace.runtime.threads import run_in
 from headrace.runtime.trace import summary
 from headrace.runtime.verify.connector_tables import ConnectorTables
 from headrace.runtime.verify.paced_source import Pace, PacedSource, Stopped
-from headrace.runtime.verify.table_repair import Sink, TableRepair
+from headrace.runtime.verify.table_repair import Sink, TableRepair, is_left_out
 from headrace.runtime.verify.table_verifier import (
     KEYS_AT_ONCE,
     Clock,
@@ -161,7 +161,7 @@ class ContinuousVerification:
 
     def _verify_if_due(self, topic: str, id: TableId, source: TableSource) -> float:
         """Verify a table, unless it is not due. Return when it is due again. Raises Stopped."""
-        name = self._tables.task.naming.name(topic, id)
+        name = self._tables.transformed.name(topic, id)
         if (contradiction := self._contradictions.pop((topic, id.schema, id.table), None)) is not None:
             self._causes[name] = contradiction
             self._due_tables[name] = 0.0
@@ -187,7 +187,7 @@ class ContinuousVerification:
         table, full_name = self._tables.open(topic, id, source)
         proof = table.lake.proof()
         if proof is not None and report.ended is None:
-            self._reports[name] = replace(report, proof=proof)
+            self._reports[name] = replace(report, proof=proof, not_compared=proof.not_compared)
             age = time.time() - proof.at
             if 0 <= age < interval and cause is None:  # an earlier run of the task, or another worker, has verified it
                 return interval - age
@@ -215,10 +215,11 @@ class ContinuousVerification:
                 different = [row for row in group if row.verdict is Verdict.DIFFERENT]
                 undecided += len(group) - len(different)
                 unproven += [row for row in group if row.verdict is Verdict.UNPROVEN][: _ROWS_SHOWN - len(unproven)]
-                if different and self._may_repair(name, len(different)):
+                repairable = [row for row in different if not is_left_out(row, table.wanted)]
+                if repairable and self._may_repair(name, len(repairable)):
                     sink = Sink(self._connector, topic, full_name, self._tables.task.pipeline, self._timeout)
                     repair = TableRepair(table, verifier, sink, self._offsets, self._clock, micros)
-                    written = repair.repair(different)
+                    written = repair.repair(repairable)
                     self._on_repair(table.id, name, written)
                     self._repairs[name].append((time.monotonic(), written))
                     repaired += written
@@ -229,9 +230,9 @@ class ContinuousVerification:
                 left += different
         proof = self._reports[name].proof
         if left or undecided:
-            self._warn(name, left, undecided)
+            self._warn(name, left, undecided, any(is_left_out(row, table.wanted) for row in left))
         else:
-            proof = Proof(_position(position), began, verifier.rows)
+            proof = Proof(_position(position), began, verifier.rows, not_compared=table.wanted.changed)
             if verifier.digest is not None and not repaired:  # the repair is a later commit than the digest
                 proof = replace(proof, digest=verifier.digest.text, snapshot=verifier.digest.snapshot)
             table.lake.record_proof(proof)
@@ -242,6 +243,7 @@ class ContinuousVerification:
             undecided=undecided,
             repaired=repaired,
             rows=tuple(map(_differing_row, [*left, *unproven][:_ROWS_SHOWN])),
+            not_compared=table.wanted.changed,
             ended=time.time(),
             error=None,
             reading=None,
@@ -278,15 +280,16 @@ class ContinuousVerification:
             log.warning("%s: table %s cannot be verified: %s", self._connector, name, text)
         self._reports[name] = replace(self._reports[name], error=text, ended=time.time(), reading=None)
 
-    def _warn(self, name: str, left: Sequence[Difference], undecided: int) -> None:
+    def _warn(self, name: str, left: Sequence[Difference], undecided: int, needs_snapshot: bool) -> None:
         """Log how many rows differ, and in which columns. Keys are in the status only: they may be personal data."""
         columns = sorted({column for row in left for column in row.columns})
         what = f" in {', '.join(columns)}" if columns else ""
         way = "a resnapshot" if self._tables.task.tables.history else "headrace verify --repair"
         log.warning(
             "%s: table %s: %d row(s) differ from the source%s, %d could not be decided; GET "
-            "/connectors/%s/tables/%s shows their keys, %s repairs them",
+            "/connectors/%s/tables/%s shows their keys, %s repairs them%s",
             *(self._connector, name, len(left), what, undecided, self._connector, name, way),
+            ", and headrace resnapshot adds those that the lake lacks" if needs_snapshot else "",
         )
 
 

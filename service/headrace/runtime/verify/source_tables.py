@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Sequence
 from headrace.core.model.errors import ConfigError
 from headrace.core.model.events import TableId
 from headrace.core.reselect.options import DatabaseOptions
-from headrace.core.tables.naming import TableNaming, table_of_topic
+from headrace.core.tables.naming import table_of_topic
 from headrace.core.tables.table_sources import TableSource as StoredSource
 from headrace.ports import TableSource
 
@@ -24,18 +24,19 @@ _REPLACED = re.compile(r"[^A-Za-z0-9._-]")
 class SourceTables:
     """``named`` are source tables that the operator names (``schema.table``), each of them perhaps of another topic.
 
+    ``lake_name`` returns the lake table of a source table in a topic, by name. It raises ConfigError if there is none.
     ``stored`` returns the sources that a lake table stores, by its name; none for a table that does not exist.
     """
 
     def __init__(
         self,
         databases: Sequence[tuple[DatabaseOptions, TableSource]],
-        naming: TableNaming,
+        lake_name: Callable[[str, TableId], str],
         stored: Callable[[str], Sequence[StoredSource]],
         named: Collection[str] = (),
     ) -> None:
         self._databases = databases
-        self._naming = naming
+        self._lake_name = lake_name
         self._stored = stored
         self._named = [(schema, table) for schema, dot, table in (name.partition(".") for name in named) if dot]
 
@@ -57,7 +58,7 @@ class SourceTables:
         if by_topic := table_of_topic(topic, database.source_db or database.dbname):
             guesses = [*guesses, by_topic]
         try:
-            lake_names = list(dict.fromkeys(self._naming.name(topic, guess) for guess in guesses))
+            lake_names = list(dict.fromkeys(self._lake_name(topic, guess) for guess in guesses))
         except ConfigError:  # the connector cannot write a table of such a name either
             return []
         sources = (source for name in lake_names for source in self._stored(name))

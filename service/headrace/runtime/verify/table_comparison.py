@@ -22,7 +22,7 @@ from headrace.ports import TableSource
 from headrace.runtime.clock import now as micros
 from headrace.runtime.verify.connector_tables import ConnectorTables
 from headrace.runtime.verify.paced_source import Pace, PacedSource
-from headrace.runtime.verify.table_repair import Sink, TableRepair
+from headrace.runtime.verify.table_repair import Sink, TableRepair, is_left_out
 from headrace.runtime.verify.table_verifier import (
     KEYS_AT_ONCE,
     Clock,
@@ -51,10 +51,16 @@ class ComparisonReport(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """The rows of the source, and the columns that only the lake table has."""
+    """The rows of the source, and the columns that only the lake table has.
+
+    ``changed`` are columns that are not compared, because the connector's transforms make their cells. ``left_out`` is
+    the number of rows that were not repaired, because the lake lacks them and the source lacks these cells.
+    """
 
     rows: int
     only_in_lake: Sequence[str]
+    changed: Sequence[str] = ()
+    left_out: int = 0
 
 
 class TableComparison:
@@ -90,10 +96,13 @@ class TableComparison:
         sink = Sink(self._tables.task.connector, topic, name, self._tables.task.pipeline, self._options.timeout)
         repair = TableRepair(table, verifier, sink, self._offsets, self._clock, micros, self._paused)
         differences = self._report_each(verifier.differences())
+        left_out = 0
         while group := list(islice(differences, KEYS_AT_ONCE)):  # as many as are repaired together
-            if self._repairs and repair.repair(group):
-                self._compare_again(topic, table, group)
-        return Compared(verifier.rows, table.wanted.kept)
+            if self._repairs:
+                left_out += sum(is_left_out(difference, table.wanted) for difference in group)
+                if repair.repair(group):
+                    self._compare_again(topic, table, group)
+        return Compared(verifier.rows, table.wanted.kept, table.wanted.changed, left_out)
 
     def _report_each(self, differences: Iterator[Difference]) -> Iterator[Difference]:
         """Report the differences, and yield those that no later change explains."""

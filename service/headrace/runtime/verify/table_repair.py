@@ -6,6 +6,9 @@ source; the gates of the merge prefer every event after that read. They cannot d
 upsert would create it again. The ledger gets its tombstone before the table gets the delete. So the repair reads the
 ledger after the write, and reads the rows again if the ledger contains such a tombstone.
 
+If transforms change columns of the table, a repair writes the others of stored rows. It does not write a row that the
+lake lacks: only an event of it, as a new snapshot sends it, has what the transforms make of it.
+
 Tests: ``tests/unit/runtime/verify/test_table_verifier.py``.
 """
 
@@ -27,7 +30,7 @@ from headrace.core.model.keys import canonical_keys
 from headrace.core.reselect.options import ReselectOptions
 from headrace.core.reselect.unresolved import NO_DATABASE, Resolved
 from headrace.core.verify.repair import Repair, find_overtaken, repair_changes
-from headrace.core.verify.verification import VERSION, Verdict, Where
+from headrace.core.verify.verification import VERSION, Comparison, Verdict, Where
 from headrace.ports import Commit
 from headrace.runtime.pipeline.pipeline_parts import PipelineOptions
 from headrace.runtime.pipeline.reconciliation import UnexplainedCounts
@@ -81,7 +84,8 @@ class TableRepair:
         self._now = now
         self._paused = paused
         self._busy = False
-        options = replace(sink.options, unresolved_insert_mode="fail")  # no record exists for a dead letter
+        # No record exists for a dead letter. A row that would lack cells which transforms make is omitted.
+        options = replace(sink.options, unresolved_insert_mode="dlq" if table.wanted.changed else "fail")
         self._pipeline = TablePipeline(
             sink.table_name, table.lake, _CompleteRows(), options, now, lambda stage: nullcontext()
         )
@@ -90,11 +94,12 @@ class TableRepair:
         """Read the rows that differ again and write them; returns the number of chosen rows.
 
         Chooses no row of a history, which contains events and nothing else. Does not choose a row that is stored twice
-        (a merge by key cannot select one of them), or one that may still wait for its delete (changes before that
-        delete would not find it). Raises Fatal if the topic does not exist, Retriable after the timeout, and the errors
-        of reads and writes.
+        (a merge by key cannot select one of them), one that may still wait for its delete (changes before that delete
+        would not find it), or one that ``is_left_out``. Raises Fatal if the topic does not exist, Retriable after the
+        timeout, and the errors of reads and writes.
         """
-        chosen = [difference for difference in differences if _is_repairable(difference)]
+        wanted = self._table.wanted
+        chosen = [row for row in differences if _is_repairable(row) and not is_left_out(row, wanted)]
         if not chosen or self._table.history:
             return 0
         surplus = {key for row in chosen if row.where is Where.LAKE for key in key_digests(row.key)}
@@ -165,6 +170,11 @@ class TableRepair:
             if topic is not None:  # a row of another writer has no version
                 versions[key] = RowVersion((position or "").encode(), topic, partition, offset, at)
         return versions
+
+
+def is_left_out(difference: Difference, wanted: Comparison) -> bool:
+    """Whether a row is not repaired because the lake lacks it, and transforms make some of its cells."""
+    return difference.where is Where.SOURCE and bool(wanted.changed)
 
 
 def _is_repairable(difference: Difference) -> bool:

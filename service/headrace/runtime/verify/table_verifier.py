@@ -182,7 +182,7 @@ class TableVerifier:
             DigestFile(self._folder / "source.digests", keys) as source,
             DigestFile(self._folder / "lake.digests", keys) as lake,
         ):
-            for values in table.source.scan(table.catalog, wanted.fields):
+            for values in table.source.scan(table.catalog, wanted.source_fields):
                 source.add(source_rows(wanted, values))
                 self._report_progress("source", source.rows)
             self.digest = table.new_digest() if self._options.digest else None
@@ -237,22 +237,23 @@ class TableVerifier:
 
     def fetch(self, keys: pa.Table) -> Rows:
         """Return the current rows of the source under ``keys``."""
-        table = self._table
-        schemas = {member.name: member.schema for member in table.wanted.fields}
+        table, wanted = self._table, self._table.wanted
+        schemas = {member.name: member.schema for member in wanted.source_fields}
+        sources = dict(zip(wanted.names, wanted.sources, strict=True))
         key = tuple(
-            Column(name, schemas[name], keys[name].combine_chunks().cast(arrow_type(schemas[name])))
-            for name in table.wanted.key_fields
+            Column(sources[name], schema, keys[name].combine_chunks().cast(arrow_type(schema)))
+            for name, schema in ((name, schemas[sources[name]]) for name in wanted.key_fields)
         )
         columns = tuple(Column(name, schema, pa.nulls(0, arrow_type(schema))) for name, schema in schemas.items())
         needs = np.ones((len(keys), len(columns)), np.bool_)
         request = RowRequest(table.id, key, columns, needs, np.full(len(keys), -1, np.int64))
         size = max(1, KEYS_AT_ONCE // 4)
-        values: list[list[object]] = [[] for _ in table.wanted.names]
+        values: list[list[object]] = [[] for _ in columns]
         for begin in range(0, len(keys), size):
             answer = table.source.fetch(table.catalog, request.slice(begin, begin + size))
             for column, cells in zip(values, answer.values, strict=True):
                 column += [cells[row] for row in np.flatnonzero(answer.found).tolist()]
-        return source_rows(table.wanted, values)
+        return source_rows(wanted, values)
 
 
 def _differing(source: pa.Table, lake: pa.Table) -> pa.Table:

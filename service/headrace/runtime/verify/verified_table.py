@@ -66,4 +66,4 @@ class VerifiedTable:
 
     @property
     def _all_names(self) -> Sequence[str]:
-        return [*self.wanted.lake_names, *self.wanted.kept]
+        return [*self.wanted.lake_names, *self.wanted.kept, *self.wanted.changed]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -34,6 +35,7 @@ PROGRESS = ResnapshotProgress(
     compared=1,
     differing=2,
     repaired=3,
+    not_compared=("mail",),
     error="the cause",
 )
 
@@ -59,7 +61,9 @@ def test_a_request_that_is_not_usable_is_refused(changed: Any) -> None:
         resnapshot_requests({"tables": {"orders": entry}})
 
 
-@pytest.mark.parametrize("changed", [{"state": "later"}, {"error": 1}, {"rows": "many"}, {"step": "\ud800"}])
+@pytest.mark.parametrize(
+    "changed", [{"state": "later"}, {"error": 1}, {"rows": "many"}, {"step": "\ud800"}, {"not_compared": [1]}]
+)
 def test_progress_that_is_not_usable_is_refused(changed: Any) -> None:
     """It is as if nothing had been stored."""
     with pytest.raises((TypeError, ValueError)):
@@ -76,6 +80,12 @@ def test_a_document_has_what_is_known() -> None:
         **{"rows": 2_049, "chunks": 3, "total_rows": 10_000, "total_chunks": 10},
         **{"records_left": 3, "estimated_end": "2023-11-14T22:18:20Z", "compared_rows": 1},
     }
+
+
+def test_a_result_names_the_columns_that_were_not_compared() -> None:
+    """Together with the rows that differ."""
+    document = replace(PROGRESS, state=ResnapshotState.DIFFERS).document()
+    assert (document["differing_rows"], document["not_compared"]) == (2, ["mail"])
 
 
 def test_the_progress_of_an_earlier_request_is_not_that_of_this_one() -> None:

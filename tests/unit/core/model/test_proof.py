@@ -18,15 +18,20 @@ def test_a_stored_proof_is_the_one_that_was_recorded() -> None:
         "headrace.verified.rows": "7",
     }
     assert stored_proof(properties) == PROOF
+    some = replace(PROOF, not_compared=("a,b", "ö"))
+    assert some.properties()[0]["headrace.verified.not.compared"] == '["a,b", "ö"]'
+    assert stored_proof(some.properties()[0]) == some
     assert stored_proof({}) is None
     assert stored_proof({**properties, "headrace.verified.at": "yesterday"}) is None
     with_digest = replace(PROOF, digest="00c0ffee00c0ffee", snapshot="5903478123")
     assert stored_proof(with_digest.properties()[0]) == with_digest
     assert with_digest.properties() == (
         {**properties, "headrace.verified.digest": "00c0ffee00c0ffee", "headrace.verified.snapshot": "5903478123"},
-        [],
+        ["headrace.verified.not.compared"],
     )
-    assert removed == ["headrace.verified.digest", "headrace.verified.snapshot"]  # of the proof before
+    assert removed == [
+        f"headrace.verified.{name}" for name in ("digest", "snapshot", "not.compared")
+    ]  # of the proof before
 
 
 def test_a_document_has_a_digest_if_one_is_known() -> None:
@@ -43,6 +48,8 @@ def test_a_table_is_equal_only_by_its_last_verification() -> None:
     proven = replace(report, proof=PROOF, ended=PROOF.at)
     assert proven.document(PROOF.at + 5)["equal"] is True
     assert proven.document(PROOF.at + 5)["age_seconds"] == 5.0
+    partial = replace(proven, proof=replace(PROOF, not_compared=("name",)), not_compared=("name",)).document(PROOF.at)
+    assert (partial["not_compared"], partial["proof"]["not_compared"]) == (["name"], ["name"])
     for later in ({"differing": 1}, {"undecided": 1}, {"error": "no answer"}):
         assert replace(proven, **later).document(PROOF.at)["equal"] is False
 

@@ -42,6 +42,7 @@ class WorldTables:
     def __init__(self, world: World, *others: TableId) -> None:
         properties = {**PROPERTIES, "collection.name.format": "${source.table}" if others else "${topic}"}
         self.task = sink_task_options(sink_connector_config(properties, DEFAULTS))
+        self.transformed = self.task.naming
         self.world = world
         self.others = others
         self.error: Exception | None = None

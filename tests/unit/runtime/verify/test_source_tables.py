@@ -33,7 +33,7 @@ def found(
     database: DatabaseOptions = SHOP,
 ) -> list[TableId]:
     """The source tables of a topic, if the lake tables store ``lake``."""
-    tables = SourceTables([(database, MemoryRowSource())], naming, lambda name: lake.get(name, ()), named)
+    tables = SourceTables([(database, MemoryRowSource())], naming.name, lambda name: lake.get(name, ()), named)
     return [table for table, _ in tables.of(topic)]
 
 
@@ -74,9 +74,9 @@ def test_the_stored_database_counts_before_the_order_of_databases() -> None:
     """The topic does not name its database."""
     first, second = MemoryRowSource(), MemoryRowSource()
     databases = [(replace(SHOP, dbname="first"), first), (SHOP, second)]
-    tables = SourceTables(databases, BY_TOPIC, lambda _: [stored(ODD_TOPIC, ODD)])
+    tables = SourceTables(databases, BY_TOPIC.name, lambda _: [stored(ODD_TOPIC, ODD)])
     assert tables.of(ODD_TOPIC) == [(ODD, second)]
-    assert SourceTables(databases, BY_TOPIC, lambda _: ()).of(ODD_TOPIC) == [
+    assert SourceTables(databases, BY_TOPIC.name, lambda _: ()).of(ODD_TOPIC) == [
         (TableId("p", "first", "public", "Gr__en___Ma_e"), first)
     ]
 
