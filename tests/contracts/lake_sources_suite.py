@@ -76,7 +76,7 @@ class LakeSourcesSuite(LakeFixtures):
         assert lake.open("missing").schema() is None
         table.merge(items(item(1, position=11)), commit(1, **{TOPIC: 40}))
         for rows, not_compared in ((7, ("it's", 'a, "b"')), (8, ())):
-            proof = Proof(f"postgresql:{rows}", 1_700_000_000.0, rows, not_compared)
+            proof = Proof(f"postgresql:{rows}", 1_700_000_000.0, rows, not_compared=not_compared)
             table.record_proof(proof)
             assert table.proof() == lake.open(name).proof() == proof
         table.merge(items(item(2, position=12)), commit(2, **{TOPIC: 41}))
