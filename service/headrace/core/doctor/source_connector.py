@@ -13,6 +13,14 @@ from functools import total_ordering
 from headrace.core.model.errors import ConfigError
 
 _CLASS = re.compile(r"io\.debezium\.connector\.(\w+)\.")
+_BY_ALIAS = {
+    "Postgres": "postgresql",
+    "MySql": "mysql",
+    "MariaDb": "mariadb",
+    "Oracle": "oracle",
+    "SqlServer": "sqlserver",
+}
+"""By the short name of a class, without ``Connector``: Kafka Connect accepts both (``PluginUtils.aliases``)."""
 _RELEASE = re.compile(r"(\d+)\.(\d+)\.(\d+)\.(Alpha|Beta|CR|Final)(\d*)")
 _STAGES = ("Alpha", "Beta", "CR", "Final")
 
@@ -57,8 +65,9 @@ class SourceConnector:
     @property
     def system(self) -> str:
         """The database system as in the source block (``postgresql``); empty if the class is not Debezium's."""
-        found = _CLASS.match(self.config.get("connector.class", ""))
-        return found[1] if found else ""
+        name = self.config.get("connector.class", "")
+        found = _CLASS.match(name)
+        return found[1] if found else _BY_ALIAS.get(name.removesuffix("Connector"), "")
 
     def value(self, option: str, default: str = "") -> str | None:
         """Return the value in lower case; None if a config provider inserts it (``${file:…}``), so it is unknown."""

@@ -153,6 +153,21 @@ def test_a_transform_that_removes_what_orders_the_changes() -> None:
         assert list(findings(SourceConnector("source", config | {"transforms.flat.add.fields": text}), sink)) == []
 
 
+@pytest.mark.parametrize(
+    ("class_name", "system"),
+    [
+        ("io.debezium.connector.postgresql.PostgresConnector", "postgresql"),
+        ("PostgresConnector", "postgresql"),
+        ("SqlServer", "sqlserver"),
+        ("org.example.PostgresConnector", ""),
+        ("", ""),
+    ],
+)
+def test_a_connector_may_have_the_short_name_of_its_class(class_name: str, system: str) -> None:
+    """Kafka Connect accepts a class by its short name, with and without ``Connector``."""
+    assert SourceConnector("source", {"connector.class": class_name}).system == system
+
+
 def test_schema_changes_that_headrace_does_not_read() -> None:
     config = GOOD | MYSQL
     [finding] = findings(SourceConnector("source", config), SinkOptions(pattern=r"shop\..*"))
