@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -143,7 +144,9 @@ def test_the_last_states_of_a_history_are_compared(lane: Lane, stack: Stack, tmp
         begun = lane.worker.committed(lane.name).get((topic, 0), 0)
         wait_until(lambda: lane.worker.committed("history").get((topic, 0), 0) > begun, "the history", 120)
         status, lines = verify(lane, tmp_path, "--table", "public.customers", name="history", **history)
-        assert (status, lines[0], len(lines)) == (1, f"public.customers id={rows[42]}: name differs", 2)
+        # Those of another test were changed unseen too, and are repaired in the merged table only.
+        named = [line for line in lines[:-1] if not re.search(r" id=1\d{9}:", line)]
+        assert (status, named) == (1, [f"public.customers id={rows[42]}: name differs"])
         assert verify(lane, tmp_path, "--repair", name="history", **history) == (2, [])
     finally:
         lane.worker.call("DELETE", "/connectors/history")
