@@ -123,7 +123,7 @@ def test_a_dropped_table_is_filled_again_after_an_interruption(lane: Lane, stack
     assert lines[-1].startswith("public.customers: ")
     assert "equal" in lines[-1]
     assert state(lane, "customers") == "RUNNING"
-    [ended] = lane.worker.call("GET", f"/connectors/{lane.name}/timeline?kind=RESNAPSHOT_ENDED")
+    ended = lane.worker.call("GET", f"/connectors/{lane.name}/timeline?kind=RESNAPSHOT_ENDED")[0]
     assert (ended["table"], ended["text"]) == (f"{lane.name}_public_customers", "EQUAL")
     assert ended["by"] == {"type": "command", "path": "headrace resnapshot"}
     assert lane.prove() > ROWS
