@@ -321,6 +321,23 @@ def test_a_failed_table_is_restarted(served: Served, opened: Callable[..., Page]
     assert served.api.tasks.tasks["shop-0"].calls[-1] == "restart items"
 
 
+def test_a_live_part_is_not_replaced_between_press_and_release(served: Served, opened: Callable[..., Page]) -> None:
+    """A link that was replaced meanwhile would get no click."""
+    page = opened(PAGES["overview"])
+    page.evaluate("document.body.addEventListener('htmx:sseBeforeMessage', () => { document.body.id = 'arrived' })")
+    place = page.get_by_role("link", name="items").first.bounding_box()
+    assert place is not None
+    page.mouse.move(place["x"] + 4, place["y"] + 4)
+    page.mouse.down()
+    try:
+        served.run(served.api.call("PUT", "/connectors/shop/pause"))
+        expect(page.locator("#arrived")).to_be_attached()
+        page.mouse.up()
+        expect(page.locator("#restart")).to_be_visible()
+    finally:
+        served.run(served.api.call("PUT", "/connectors/shop/resume"))
+
+
 def test_the_timeline_is_live_and_chosen_by_kind(served: Served, opened: Callable[..., Page]) -> None:
     """The links of a connector and a table lead to their events."""
     page = opened(PAGES["connector"])

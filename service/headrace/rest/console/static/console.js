@@ -23,6 +23,24 @@ document.body.addEventListener("htmx:afterRequest", (event) => {
   show(`${elt.textContent.trim()}: ${cause}`, true);
 });
 
+// A link or button that is replaced between press and release gets no click: a live part waits until the release.
+let pressed = false;
+const waiting = new Map(); // by live part, its newest state
+document.addEventListener("pointerdown", () => { pressed = true; });
+for (const end of ["pointerup", "pointercancel"]) {
+  document.addEventListener(end, () => window.setTimeout(() => { // behind the click
+    pressed = false;
+    waiting.forEach((state, part) => htmx.swap(part, state, { swapStyle: "innerHTML" }));
+    waiting.clear();
+  }));
+}
+document.body.addEventListener("htmx:sseBeforeMessage", (event) => {
+  if (pressed) {
+    waiting.set(event.target, event.detail.data);
+    event.preventDefault();
+  }
+});
+
 const MOST_POINTS = 1800; // an hour, with one every two seconds
 const chart = document.getElementById("freshness-chart");
 if (chart) {
