@@ -325,9 +325,7 @@ def test_a_live_part_is_not_replaced_between_press_and_release(served: Served, o
     """A link that was replaced meanwhile would get no click."""
     page = opened(PAGES["overview"])
     page.evaluate("document.body.addEventListener('htmx:sseBeforeMessage', () => { document.body.id = 'arrived' })")
-    place = page.get_by_role("link", name="items").first.bounding_box()
-    assert place is not None
-    page.mouse.move(place["x"] + 4, place["y"] + 4)
+    page.get_by_role("link", name="items").first.hover()
     page.mouse.down()
     try:
         served.run(served.api.call("PUT", "/connectors/shop/pause"))
