@@ -33,6 +33,16 @@ def test_a_correct_lake_is_never_accused(
     assert [each for each in found if each.verdict is not Verdict.EXPLAINED] == []
 
 
+def damage(world: World, key: int, wrong: str) -> None:
+    """Let the lake lose a row, or keep one that the source does not have any more, or give it a wrong cell."""
+    if wrong == "lost":
+        world.lose(key)
+    elif wrong == "left":
+        del world.rows[key]
+    else:
+        world.corrupt(key, None if wrong == "null" else "wrong")
+
+
 @given(meanwhile=SCRIPTS, wrong=st.sampled_from(["cell", "null", "lost"]), in_parts=st.booleans())
 def test_a_wrong_row_is_found_while_others_change(meanwhile: list[int], wrong: str, in_parts: bool) -> None:
     """A row that no change repairs is reported, and no other row; after the repair there is no difference."""
@@ -40,10 +50,7 @@ def test_a_wrong_row_is_found_while_others_change(meanwhile: list[int], wrong: s
     for key in range(4):
         world.change(key, "right")
     world.settle()
-    if wrong == "lost":
-        world.lose(3)
-    else:
-        world.corrupt(3, None if wrong == "null" else "wrong")
+    damage(world, 3, wrong)
     world.script = list(meanwhile)
     with tempfile.TemporaryDirectory() as folder:
         found = world.differences(Path(folder), timeout=10_000.0, in_parts=in_parts)
@@ -64,12 +71,7 @@ def test_a_wrong_last_state_of_a_history_is_found(meanwhile: list[int], wrong: s
         for key in range(4):
             world.change(key, name)
     world.settle()
-    if wrong == "lost":
-        world.lose(3)
-    elif wrong == "left":
-        del world.rows[3]
-    else:
-        world.corrupt(3, None if wrong == "null" else "wrong")
+    damage(world, 3, wrong)
     world.script = list(meanwhile)
     with tempfile.TemporaryDirectory() as folder:
         found = world.differences(Path(folder), timeout=10_000.0, in_parts=in_parts)
@@ -89,12 +91,7 @@ def test_a_repair_undoes_no_change(meanwhile: list[int], wrong: str) -> None:
         world.change(key, "right")
     world.settle()
     with tempfile.TemporaryDirectory() as folder:
-        if wrong == "lost":
-            world.lose(0)
-        elif wrong == "cell":
-            world.corrupt(0, "wrong")
-        else:
-            del world.rows[0]
+        damage(world, 0, wrong)
         found = world.differences(Path(folder))
         world.script = list(meanwhile)
         world.repair(Path(folder), found)

@@ -104,7 +104,7 @@ class IcebergTable:
         self._calling = session.calling
         self._jvm, spark = session.java
         with self._calling():
-            self.java = _found(java_member(self._jvm, f"{_JAVA_CLASS}.find")(spark, *name), name)
+            self.java = _require_table(java_member(self._jvm, f"{_JAVA_CLASS}.find")(spark, *name), name)
             """The object of the class in Java."""
 
     @staticmethod
@@ -112,7 +112,7 @@ class IcebergTable:
         """Return ``head`` of a table by one call."""
         jvm, spark = session.java
         with session.calling():
-            return _head(json.loads(_found(java_member(jvm, f"{_JAVA_CLASS}.load")(spark, *name), name)))
+            return _head(json.loads(_require_table(java_member(jvm, f"{_JAVA_CLASS}.load")(spark, *name), name)))
 
     @cached_property
     def loaded(self) -> Any:
@@ -272,7 +272,7 @@ class IcebergTable:
         return False
 
 
-def _found(answer: Any, name: IcebergName) -> Any:
+def _require_table(answer: Any, name: IcebergName) -> Any:
     if answer is None:
         raise NotThere(f"{name}: {NO_TABLE}")
     return answer

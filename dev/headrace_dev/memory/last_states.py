@@ -72,7 +72,3 @@ def _version(cells: Mapping[str, pa.Scalar]) -> RowVersion:
     position, topic, partition, offset, source_time = (cells[name] for name in VERSION_COLUMNS.names)
     time: Any = source_time.cast(pa.int64()).as_py()
     return RowVersion((position.as_py() or "").encode(), topic.as_py(), partition.as_py(), offset.as_py(), time)
-
-
-def _null(cell: pa.Scalar) -> pa.Scalar:
-    return pa.scalar(None, cell.type)

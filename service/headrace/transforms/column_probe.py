@@ -99,7 +99,7 @@ class ColumnProbe:
         self._defaulted = frozenset(defaulted)
         self._key_completion = KeyCompletion(options.key_fields)
 
-    def transformed(self, key: Sequence[str], form: Form) -> TransformedTable:
+    def result(self, key: Sequence[str], form: Form) -> TransformedTable:
         """Return what the chain makes of records in ``form``, whose key is the columns ``key``.
 
         Raises ConfigError if the chain cannot transform them, or drops them.
@@ -266,10 +266,10 @@ def transformed_table(
 
 
 def _with_stored_key(probe: ColumnProbe, key: Sequence[str], stored_key: Sequence[str], form: Form) -> TransformedTable:
-    """Return the result for a key that becomes ``stored_key``. Raises ConfigError as ``ColumnProbe.transformed``."""
-    made = probe.transformed(key, form)
+    """Return the result for a key that becomes ``stored_key``. Raises ConfigError as ``ColumnProbe.result``."""
+    made = probe.result(key, form)
     if stored_key and set(made.key) != set(stored_key):
-        made = probe.transformed([made.sources[name] for name in stored_key if name in made.sources], form)
+        made = probe.result([made.sources[name] for name in stored_key if name in made.sources], form)
         if set(made.key) != set(stored_key):
             problem = (
                 f"its rows cannot be matched: the lake table has the key {', '.join(stored_key)}, but the connector's "

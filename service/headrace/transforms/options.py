@@ -27,7 +27,7 @@ def alike(_values: Values) -> None:
     return
 
 
-def undeclared(_values: Values) -> str:
+def without_declaration(_values: Values) -> str:
     """The declaration of a class without one."""
     return "its class does not declare that it treats all records of a topic alike"
 
@@ -48,7 +48,7 @@ class PluginClass:
     make: Make
     merges: bool = False
     keeps_cells: bool = False
-    varies: Varies = undeclared
+    varies: Varies = without_declaration
 
     @property
     def simple_name(self) -> str:

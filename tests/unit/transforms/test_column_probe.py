@@ -70,7 +70,7 @@ def probed(
 ) -> TransformedTable:
     made = chain(configured(*links) | others)
     probe = ColumnProbe(made, TOPIC, TABLE, ROW, options or EnvelopeOptions(), defaulted)
-    found = probe.transformed(columns, form)
+    found = probe.result(columns, form)
     if found.problem:
         raise ConfigError(f"{probe.name}: {found.problem}")
     return found
@@ -423,7 +423,7 @@ def test_a_decoded_record_has_the_columns_that_the_probe_finds(links: list[dict[
     row = Schema("struct", fields=tuple(Field(name, Schema(kinds[type(cell)], True)) for name, cell in CELLS.items()))
     made = chain(configured(*links))
     try:
-        found = ColumnProbe(made, TOPIC, TABLE, row, EnvelopeOptions()).transformed(["id"], Form.ENVELOPES)
+        found = ColumnProbe(made, TOPIC, TABLE, row, EnvelopeOptions()).result(["id"], Form.ENVELOPES)
     except ConfigError:
         return
     if found.problem:

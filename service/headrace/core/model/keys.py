@@ -47,7 +47,9 @@ def is_table_entry(ledger_key: str) -> bool:
 
 def canonical_keys(columns: Sequence[pa.Array]) -> pa.StringArray:
     """Return the canonical text per row of the key columns, in key order. Null where any key column is null."""
-    if len(columns) == 1 and len(columns[0]) <= FEW and _has_plain_texts(columns[0].type):
+    kind = columns[0].type
+    if len(columns) == 1 and len(columns[0]) <= FEW and (pa.types.is_integer(kind) or pa.types.is_string(kind)):
+        # Their texts, as below, are what Python prints.
         values = columns[0].to_pylist()
         return pa.array([None if value is None else f"{_TAG}{value}" for value in values], pa.string())
     texts = [_text(column) for column in columns]
@@ -84,11 +86,6 @@ def _reorder_key(key: str, order: Sequence[int]) -> str:
         parts.append(rest[: int(length)])
         rest = rest[int(length) + 1 :]
     return b",".join(b"%d:%s" % (len(parts[index]), parts[index]) for index in order).decode()
-
-
-def _has_plain_texts(kind: pa.DataType) -> bool:
-    """Return whether ``_text`` of such a column is what Python prints."""
-    return bool(pa.types.is_integer(kind) or pa.types.is_string(kind))
 
 
 def _text(column: pa.Array) -> pa.Array:

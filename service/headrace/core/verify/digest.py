@@ -49,7 +49,7 @@ def _value_digests(column: pa.Array) -> Digests:
         words = np.frombuffer(column.buffers()[1], np.uint64, 2 * len(column), 16 * column.offset).reshape(-1, 2)
         return _mix(_mix(words[:, 0]) + words[:, 1])
     if pa.types.is_nested(kind):
-        counted = _with_counts(kind)  # as counts: Python's date and time types end at the year 9999
+        counted = type_with_counts(kind)  # as counts: Python's date and time types end at the year 9999
         cells = (column if counted == kind else column.cast(counted)).to_pylist()
         return _hash([None if cell is None else repr(_plain(kind, cell)) for cell in cells])
     if isinstance(column, pa.StringArray | pa.LargeStringArray | pa.BinaryArray | pa.LargeBinaryArray):
@@ -70,16 +70,16 @@ def _count_type(arrow_type: pa.DataType) -> pa.DataType:
     return pa.int32() if arrow_type.bit_width == 32 else pa.int64()
 
 
-def _with_counts(arrow_type: pa.DataType) -> pa.DataType:
-    """Return a nested type with integers instead of dates and times."""
+def type_with_counts(arrow_type: pa.DataType) -> pa.DataType:
+    """Return a type with integers instead of dates and times, also within it."""
     if pa.types.is_temporal(arrow_type):
         return _count_type(arrow_type)
     if pa.types.is_list(arrow_type):
-        return pa.list_(_with_counts(arrow_type.value_type))
+        return pa.list_(type_with_counts(arrow_type.value_type))
     if pa.types.is_map(arrow_type):
-        return pa.map_(_with_counts(arrow_type.key_type), _with_counts(arrow_type.item_type))
+        return pa.map_(type_with_counts(arrow_type.key_type), type_with_counts(arrow_type.item_type))
     if pa.types.is_struct(arrow_type):
-        return pa.struct([(member.name, _with_counts(member.type)) for member in arrow_type])
+        return pa.struct([(member.name, type_with_counts(member.type)) for member in arrow_type])
     return arrow_type
 
 

@@ -1,23 +1,8 @@
 """The digest of a table that any engine can recompute: ``headrace.verified.digest`` (``docs/operations.md``).
 
 The digest is the sum, modulo 2**64, of the first 8 bytes of the MD5 of each row's text. So neither the order of rows
-counts nor how they are divided. MD5 serves as a hash that every engine has, not as protection against an attacker. A
-row's text consists of its cells in the order of the columns' names (code points): ``-`` for a null, and otherwise the
-number of bytes of the cell's text, a colon and the text.
-
-| type | text |
-|---|---|
-| BOOLEAN | ``true`` or ``false`` |
-| INT, BIGINT | decimal digits |
-| FLOAT, DOUBLE | C's ``%.17g`` of the value as a double; ``nan``, ``inf``, ``-inf`` |
-| DECIMAL | with all digits of the scale, without an exponent |
-| STRING | the text in UTF-8 |
-| BINARY | hexadecimal digits in lower case |
-| DATE | days since 1970-01-01 |
-| TIMESTAMP, TIMESTAMP_NTZ | microseconds since 1970-01-01 00:00:00 |
-| ARRAY | the cells of its elements, as in a row |
-| STRUCT | the cells of its members, in their order |
-| MAP | the cells of its keys and values, sorted by the bytes of each pair |
+counts nor how they are divided. MD5 serves as a hash that every engine has, not as protection against an attacker. The
+documentation defines the text of a row and of a cell of each type.
 
 Tests: ``tests/unit/core/verify/test_table_digest.py``, ``tests/contracts/lake_sources_suite.py``.
 """
@@ -31,6 +16,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from headrace.core.verify.digest import type_with_counts
 
 _WORD = np.dtype(">u8")
 
@@ -92,20 +79,8 @@ def _decimal_texts(column: pa.Array) -> pa.Array:
 
 def _with_counts(column: pa.Array) -> pa.Array:
     """Return integers instead of dates and times: Python's types end at the year 9999."""
-    kind = _counted(column.type)
+    kind = type_with_counts(column.type)
     return column if kind == column.type else column.cast(kind)
-
-
-def _counted(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_temporal(kind):
-        return pa.int32() if kind.bit_width == 32 else pa.int64()
-    if pa.types.is_list(kind):
-        return pa.list_(_counted(kind.value_type))
-    if pa.types.is_map(kind):
-        return pa.map_(_counted(kind.key_type), _counted(kind.item_type))
-    if pa.types.is_struct(kind):
-        return pa.struct([(member.name, _counted(member.type)) for member in kind])
-    return kind
 
 
 def _text(kind: pa.DataType, cell: Any) -> bytes:

@@ -175,9 +175,8 @@ class TableVerifier:
 
     def _survey(self) -> Iterator[pa.Table]:
         """The keys (columns in lake types) of rows that differed when each side was read once."""
-        wanted = self._table.wanted
+        table, wanted = self._table, self._table.wanted
         keys = pa.schema([(name, wanted.types[wanted.names.index(name)]) for name in wanted.key_fields])
-        table = self._table
         with (
             DigestFile(self._folder / "source.digests", keys) as source,
             DigestFile(self._folder / "lake.digests", keys) as lake,

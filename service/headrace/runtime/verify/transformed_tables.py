@@ -40,14 +40,14 @@ class TransformedTables:
 
     def name(self, topic: str, table: TableId) -> str:
         """Return the name of the lake table of a topic that the connector reads. Raises ConfigError if it has none."""
-        routed = self._routed(topic)
+        routed = self._topic_of_rows(topic)
         if routed is None:
             raise ConfigError(f"topic {topic}: the connector's transforms drop all of its records")
         return self._naming.name(routed, table)
 
     def drop(self, topic: str) -> bool:
         """Return whether the transforms drop all records of a topic."""
-        return self._routed(topic) is None
+        return self._topic_of_rows(topic) is None
 
     def columns(
         self, topic: str, catalog: CatalogTable, row: Schema, stored: Sequence[str], stored_key: Sequence[str]
@@ -67,5 +67,5 @@ class TransformedTables:
         probe = ColumnProbe(self._chain, topic, catalog.table, row, self._envelope, defaulted)
         return transformed_table(probe, key, () if self._envelope.key_fields else stored_key, stored)
 
-    def _routed(self, topic: str) -> str | None:
+    def _topic_of_rows(self, topic: str) -> str | None:
         return routed_topic(self._chain, topic) if self._chain else topic
