@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pytest
@@ -14,6 +14,8 @@ from support.lake.spark_harness import DeltaHarness, IcebergHarness
 
 from headrace.core.model.events import RowVersion
 from headrace_connectors.lakehouse import ledger as ledger_module
+from headrace_connectors.lakehouse.direct import stored_rows
+from headrace_connectors.lakehouse.iceberg import IcebergFormat
 from headrace_connectors.lakehouse.ledger import SUFFIX
 from headrace_connectors.lakehouse.table_session import TableSession
 from headrace_connectors.lakehouse.writer import SparkTable
@@ -46,16 +48,24 @@ def _run(warehouse: Warehouse, statement: str) -> None:
 
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Collects the number of rows of each result that a table reads."""
+    """Collects the number of rows of each result that a table reads, by Spark or without it."""
     counts: list[int] = []
-    arrow = TableSession.arrow
+    arrow, scan = TableSession.arrow, IcebergFormat.scan
 
     def counted(session: TableSession, query: str) -> pa.Table:
         rows = arrow(session, query)
         counts.append(len(rows))
         return rows
 
+    def counted_scan(*arguments: Any) -> Iterator[pa.Table]:
+        found = scan(*arguments)
+        assert found is not None
+        parts = list(found)
+        counts.append(sum(map(len, parts)))
+        return iter(parts)
+
     monkeypatch.setattr(TableSession, "arrow", counted)
+    monkeypatch.setattr(IcebergFormat, "scan", counted_scan)
     return counts
 
 
@@ -116,6 +126,7 @@ def test_entries_that_are_moved_before_they_are_read_are_not_missed(
     """A compaction between the search for new files and their read makes the handle read all entries."""
     name = unique("ledger")
     table, other = opened(lake, name), opened(lake, name)
+    other.record_tombstones({"=0": VERSION}, NOW)  # without any commit before, all entries are read at once
     entries = table.ledger()
     for key in ("=1", "=2"):
         other.record_tombstones({key: VERSION}, NOW)
@@ -165,6 +176,7 @@ def test_a_large_ledger_is_read_in_parts(
     name = unique("ledger")
     opened(lake, name).record_tombstones({f"={key}": VERSION for key in range(100)}, NOW)
     monkeypatch.setattr(ledger_module, "_SIZE_AT_ONCE", 10)
+    monkeypatch.setattr(stored_rows, "ROWS_AT_ONCE", 7)
     table = opened(lake, name)
     assert table.ledger() == {f"={key}": VERSION for key in range(100)}
     table.maintain(NOW + 8 * DAY, 7 * DAY)

@@ -176,6 +176,9 @@ class DeltaFormat:
             session.run(f"INSERT INTO {self.sql_name(path)} ({names}) SELECT {names} FROM {view}")
         return self.head(session, path)
 
+    def scan(self, session: TableSession, path: TablePath, schema: pa.Schema) -> Iterator[pa.Table] | None:
+        return None
+
     def head(self, session: TableSession, path: TablePath) -> Head:
         """Return the version in the log, with the id of the table."""
         snapshot = self._snapshot(session, path)

@@ -172,9 +172,10 @@ class TombstoneLedger:
             nonlocal oldest
             if (size := self._format.size(self._session, self._path)) == 0:
                 return
-            query = f"SELECT {_NAMES} FROM {rows}"
-            is_small = size <= _SIZE_AT_ONCE
-            for part in [self._session.arrow(query)] if is_small else reader.scan(self._session, rows, _SCHEMA.names):
+            stored = None if condition else self._format.scan(self._session, self._path, _SCHEMA)
+            if stored is None and size <= _SIZE_AT_ONCE:
+                stored = iter([self._session.arrow(f"SELECT {_NAMES} FROM {rows}")])
+            for part in stored or reader.scan(self._session, rows, _SCHEMA.names):
                 oldest = min(oldest, _oldest(part))
                 yield part
 

@@ -190,6 +190,12 @@ class TableFormat(Protocol):
     def append_to_ledger(self, session: TableSession, path: TablePath, rows: pa.Table) -> Head:
         """Add ``rows``, recorded at one time, to the ledger in one durable commit. Returns its newest commit."""
 
+    def scan(self, session: TableSession, path: TablePath, schema: pa.Schema) -> Iterator[pa.Table] | None:
+        """Return the rows of the newest commit in these columns, in parts, read without Spark; None if only Spark can.
+
+        ``schema`` has the types that the columns have.
+        """
+
     def head(self, session: TableSession, path: TablePath) -> Head:
         """Return the newest commit of a table. It is cheap."""
 

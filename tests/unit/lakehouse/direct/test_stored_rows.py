@@ -8,9 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyroaring import BitMap64
 
 from headrace_connectors.lakehouse.direct import stored_rows
-from headrace_connectors.lakehouse.direct.stored_rows import Columns, read_rows
+from headrace_connectors.lakehouse.direct.stored_rows import Columns, live_rows, read_rows
 from headrace_connectors.lakehouse.table_format import Declined
 
 ROWS = 1000
@@ -42,6 +43,20 @@ def test_rows_are_in_the_order_of_the_request(rows_per_group: int) -> None:
     parquet = parquet_file(rows_per_group, n=pa.array(range(ROWS)))
     for wanted in ([999, 0, 300, 299, 5], [601], [7, 7, 6]):
         assert read_rows(parquet, np.array(wanted), LONGS)["n"].to_pylist() == wanted
+
+
+@pytest.mark.parametrize(("rows_per_group", "at_once"), [(1, 7), (7, 300), (300, 7), (ROWS, 99)])
+def test_live_rows_are_all_but_the_deleted(monkeypatch: pytest.MonkeyPatch, rows_per_group: int, at_once: int) -> None:
+    """In parts of a limited size, which may contain deleted rows only. Columns that were added later are null."""
+    monkeypatch.setattr(stored_rows, "ROWS_AT_ONCE", at_once)
+    deleted = BitMap64([0, 298, *range(300, 420), 999])
+    columns = {"later": column(9, "int", pa.int32()), **LONGS}
+    parts = list(live_rows(parquet_file(rows_per_group, n=pa.array(range(ROWS))), deleted, columns))
+    assert max(map(len, parts)) <= at_once
+    rows = pa.concat_tables(parts)
+    assert rows["n"].to_pylist() == [number for number in range(ROWS) if number not in deleted]
+    assert rows.schema == pa.schema([("later", pa.int32()), ("n", pa.int64())])
+    assert rows["later"].null_count == len(rows)
 
 
 def test_only_row_groups_with_these_rows_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
