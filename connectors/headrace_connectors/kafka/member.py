@@ -18,7 +18,7 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from math import inf
+from math import ceil, inf
 from typing import Protocol
 
 import aiokafka
@@ -38,14 +38,17 @@ from headrace_connectors.kafka.aiokafka_patches import (
 )
 from headrace_connectors.kafka.assignor import topic_assignor
 from headrace_connectors.kafka.errors import FENCED, headrace_error
+from headrace_connectors.kafka.held_records import TICK_SECONDS, Fetched, HeldRecords
 from headrace_connectors.kafka.lag import GroupLag
 from headrace_connectors.kafka.log_truncation import LogTruncation
-from headrace_connectors.kafka.records import ChunkNumbering, FetchedRecord, PollSize, use_fetched_records
+from headrace_connectors.kafka.records import ChunkNumbering, PollSize, use_fetched_records
 from headrace_connectors.kafka.settings import ConsumerSettings
 
 log = logging.getLogger(__name__)
 
 POLL_MS = 200
+FETCH_WAIT_MS = 500
+"""The default of ``fetch.max.wait.ms``."""
 GATE_SECONDS = 1.0
 WATCH_SECONDS = 2.0
 STALL_SECONDS = 180.0
@@ -105,7 +108,7 @@ class GroupMember(Service):
         """The topics that do not exist (``ports.Feed.absent``)."""
         self.caught_up: dict[TopicPartition, float] = {}
         """When (monotonic) each assigned partition was last at its end, with all of its records delivered."""
-        self._undelivered: set[TopicPartition] = set()
+        self._delivering: set[TopicPartition] = set()
         self._notes: dict[TopicPartition, str] = {}
         self._may_note = True
         self._settings = settings
@@ -113,6 +116,7 @@ class GroupMember(Service):
         self._clock = clock
         self._numbering = ChunkNumbering()
         self._size = PollSize(settings.arguments["max_poll_records"])
+        self._held = HeldRecords(settings.arguments.get("fetch_max_wait_ms", FETCH_WAIT_MS) / 1000, clock)
         self._assigned = asyncio.Event()
         self._gate_moved = asyncio.Event()
         self._paused = False
@@ -244,7 +248,8 @@ class GroupMember(Service):
             return
 
         epoch = self._numbering.epoch
-        polled = await self._consumer.getmany(*partitions, timeout_ms=POLL_MS, max_records=self._size.records)
+        wait = min(POLL_MS, 1000 * max(0.0, self._held.seconds_left(self._size.records)))
+        polled = await self._consumer.getmany(*partitions, timeout_ms=ceil(wait), max_records=self._size.records)
         if epoch != self._numbering.epoch:  # of an assignment whose first positions are not decided yet
             for client_partition in polled.keys() & self._consumer.assignment():
                 self._consumer.seek(client_partition, polled[client_partition][0].offset)
@@ -256,36 +261,48 @@ class GroupMember(Service):
             partition, end = TopicPartition(*client_partition), await self._consumer.position(client_partition)
             # The highwater is that of the newest fetch; offsets of transaction markers before it have no records.
             behind = max(0, (self._consumer.highwater(client_partition) or 0) - end)
-            fetched.append((partition, records, end, behind, self._fetched_at(client_partition)))
-
+            at = self._fetched_at(client_partition)
+            fetched.append(Fetched(partition, records, end, behind, self._clock(), at))
         self._idle = not fetched
-        self._undelivered = {partition for partition, *_ in fetched}
+
+        for of_partition in fetched:
+            self._size.observe(of_partition.records)
+            self._lag.read(of_partition.partition, of_partition.records[0].offset, of_partition.end)
+            self._held.hold(of_partition)
+        while (left := self._held.seconds_left(self._size.records)) <= 0:
+            await self._deliver(self._held.take(self._size.records))
+        if left < inf:  # a poll returns with the first record, and others come soon
+            await asyncio.sleep(min(left, TICK_SECONDS))
+
+    async def _deliver(self, fetched: Sequence[Fetched]) -> None:
+        """Deliver records of the current assignment, one chunk of each partition."""
+        epoch = self._numbering.epoch
+        self._delivering = {of_partition.partition for of_partition in fetched}
         chunks, caught_up = [], {}
-        for partition, records, end, behind, fetched_at in fetched:
-            if partition.topic in self._failed_topics or partition.topic in self._failing:
+        for of_partition in fetched:
+            topic = of_partition.partition.topic
+            if topic in self._failed_topics or topic in self._failing:
                 continue
-            chunk = await self._next_chunk(partition, records, end, behind)
+            chunk = await self._next_chunk(of_partition)
             if epoch != self._numbering.epoch:
                 break
             if chunk is not None:
                 chunks.append(chunk)
-            if not behind:
-                caught_up[partition] = fetched_at
+            if not of_partition.behind:
+                caught_up[of_partition.partition] = of_partition.at
         if chunks and epoch == self._numbering.epoch:
             await self._listener.deliver(chunks)
         if epoch == self._numbering.epoch:
             self.caught_up |= caught_up
-        self._undelivered = set()
+        self._delivering = set()
 
-    async def _next_chunk(
-        self, partition: TopicPartition, records: Sequence[FetchedRecord], end: int, behind: int
-    ) -> Chunk | None:
+    async def _next_chunk(self, fetched: Fetched) -> Chunk | None:
         """Return a chunk of fetched records that belong to the log that was read before, or None without any.
 
         If the log is another one, the next poll reports the topic as failed.
         """
-        epoch = self._numbering.epoch
-        records, problem = await self._logs.check(partition, records)
+        epoch, partition, end = self._numbering.epoch, fetched.partition, fetched.end
+        records, problem = await self._logs.check(partition, fetched.records)
         if epoch != self._numbering.epoch:
             return None
         if problem is not None:
@@ -297,10 +314,8 @@ class GroupMember(Service):
             self._failing.setdefault(partition.topic, reason)
         if not records:
             return None
-        self._lag.read(partition, records[0].offset, end)
-        chunk = self._numbering.chunk(partition, records, end, behind)
+        chunk = self._numbering.chunk(partition, records, end, fetched.behind, fetched.since)
         self._logs.read(partition, records[-1], end)
-        self._size.observe(chunk.records)
         if chunk.records[0].offset > chunk.begin:
             # The client skips lost records without an error, like transaction markers. The log must report them: they
             # count as lost if Kafka does not answer.
@@ -341,6 +356,7 @@ class GroupMember(Service):
 
     async def _end_assignment(self, partitions: Collection[TopicPartition]) -> None:
         self._numbering.next_epoch()  # before the first await, as the module's docstring explains
+        self._held.clear()
         self._assigned.clear()
         self._unassigned_since = self._clock()
         self._lag.end()
@@ -437,7 +453,8 @@ class GroupMember(Service):
                     if epoch != self._numbering.epoch:
                         return
                     partition = TopicPartition(*client_partition)
-                    if end >= highwater and partition not in self._undelivered:
+                    is_delivered = partition not in self._held.partitions and partition not in self._delivering
+                    if end >= highwater and is_delivered:
                         self.caught_up[partition] = self._fetched_at(client_partition)
 
     async def _refresh_lag(self, assigned: Collection[aiokafka.TopicPartition]) -> None:

@@ -17,6 +17,7 @@ import gzip
 import io
 import struct
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import Any
 
 import aiokafka
@@ -250,12 +251,14 @@ class ChunkNumbering:
         self._sequence = 0
         self._ends.clear()
 
-    def chunk(self, partition: TopicPartition, records: Sequence[Record], end: int, behind: int = 0) -> Chunk:
+    def chunk(
+        self, partition: TopicPartition, records: Sequence[Record], end: int, behind: int = 0, since: float = inf
+    ) -> Chunk:
         """Return the next chunk. ``end`` is the fetch position after ``records``, gaps and transaction markers."""
         begin = self._ends.get(partition, records[0].offset)
         self._ends[partition] = end
         sequence, self._sequence = self._sequence, self._sequence + 1
-        return Chunk(self.epoch, sequence, partition, records, begin, end, behind)
+        return Chunk(self.epoch, sequence, partition, records, begin, end, behind, since=since)
 
 
 class PollSize:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import NamedTuple, Protocol, TypeVar
 
 from headrace.config.kafka import KafkaSettings
@@ -49,7 +50,8 @@ class Chunk:
 
     ``epoch`` counts assignments, ``sequence`` counts chunks of all partitions from 0 within an epoch. ``behind`` is how
     many offsets of the partition follow this chunk in Kafka, as far as the feed knows. ``gone`` is whether Kafka may
-    have removed records between ``begin`` and the first of ``records`` before they were read.
+    have removed records between ``begin`` and the first of ``records`` before they were read. ``since`` is when the
+    first of them was read (monotonic seconds), infinity for now.
     """
 
     epoch: int
@@ -60,6 +62,7 @@ class Chunk:
     end: int
     behind: int = 0
     gone: bool = False
+    since: float = inf
 
 
 Divide = Callable[[bytes | None], Document | bytes | None]

@@ -137,7 +137,7 @@ class Assignment:
         self._records.keep(chunk)
         now = time.monotonic()
         end = resumable(chunk.end, [content for _, _, content in contents], chunk.behind)
-        origin = self._chunks.begin(chunk.partition, end, now, chunk.behind)
+        origin = self._chunks.begin(chunk.partition, end, min(now, chunk.since), chunk.behind)
         lanes = [lane for table, topic, _ in contents if (lane := await self._lane(table, topic)) is not None]
         if self.is_over:  # while an agent started; what a stopped lane is sent would count in the memory budget
             return
