@@ -27,7 +27,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import ceil, inf
 
-SPARE_SHARE = 0.5
+SPARE_SHARE = 0.6
 """Share of the worker that commits may take before a target is at risk."""
 
 SPARE_SECONDS = 2.0
