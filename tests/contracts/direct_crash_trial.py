@@ -19,6 +19,7 @@ from support.lake.lake_harness import ITEM, apply, item
 from headrace.core.model.errors import HeadraceError
 from headrace.ports import EngineState, TableOptions
 from headrace_connectors.lakehouse import SparkLakehouse
+from headrace_connectors.lakehouse.direct import row_index
 from headrace_connectors.lakehouse.direct.direct_table import DirectTable
 from headrace_connectors.lakehouse.spark_jars import LOCAL_FILES_JAR
 from headrace_dev import java_classes
@@ -30,8 +31,12 @@ ROWS = 20
 
 
 def main() -> None:
-    """Run in the warehouse that the first argument names. The second is the first file before which a JVM ends."""
+    """Run in the warehouse that the first argument names. The second is the first file before which a JVM ends.
+
+    The third is the size of small tables.
+    """
     logging.basicConfig(level=logging.WARNING)
+    row_index.SMALL_BYTES = int(sys.argv[3])
     warehouse, first = Path(sys.argv[1]), int(sys.argv[2])
     jar = Path(tempfile.mkdtemp(dir=warehouse.parent)) / "halting-files.jar"
     jar.write_bytes(java_classes.build([Path(__file__).with_name("HaltingFiles.java")]))

@@ -21,6 +21,7 @@ from support.lake.spark_harness import DeltaHarness, IcebergHarness
 from headrace.core.model.errors import DamagedFile
 from headrace.core.model.events import RowVersion
 from headrace.ports import TopicPartition
+from headrace_connectors.lakehouse.direct import row_index
 from headrace_connectors.lakehouse.failures import WAYS_OUT
 from headrace_connectors.lakehouse.ledger import SUFFIX
 from headrace_connectors.lakehouse.writer import SparkTable
@@ -105,6 +106,14 @@ class Lake:
 
     def read_ledger(self) -> int:
         return len(self.open().ledger())
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _vectors() -> Iterator[None]:
+    """However small an Iceberg table is, changed rows are deleted by vectors."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(row_index, "SMALL_BYTES", 0)
+        yield
 
 
 def lake_of(warehouse: Warehouse, harness: IcebergHarness | DeltaHarness, folder: Path, interval: int = 0) -> Lake:

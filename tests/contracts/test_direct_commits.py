@@ -18,13 +18,14 @@ from support.lake.lake_harness import DAY, ITEM, NOW, apply, item
 from headrace.core.tables.table_layout import table_layout
 from headrace.ports import LakeTable, MergeCounts, TableOptions
 from headrace_connectors.lakehouse import compaction_plan, upkeep
-from headrace_connectors.lakehouse.direct import direct_table, direct_writer, small_files
+from headrace_connectors.lakehouse.direct import direct_table, direct_writer, row_index, small_files
 from headrace_connectors.lakehouse.direct.direct_table import DirectTable
 from headrace_connectors.lakehouse.failures import Conflict
 from headrace_connectors.lakehouse.iceberg_compaction import IcebergCompaction
 
 pytestmark = pytest.mark.spark
 
+VECTORS, SMALL = "vectors", "small"
 KEYS = range(1, 13)
 HOUR = DAY // 24
 TIMES = [("years", "at"), ("days", "at"), ("hours", "zoned"), ("years", "day")]
@@ -54,12 +55,12 @@ class Commits:
 def commits(monkeypatch: pytest.MonkeyPatch) -> Commits:
     found, made = Commits(), DirectTable.commit
 
-    def observed(self: DirectTable, *request: Any) -> Any:
+    def observed(self: DirectTable, *request: Any, **options: Any) -> Any:
         other, found.meanwhile = found.meanwhile, None
         if other is not None:
             other()
         before = self._snapshot
-        result = made(self, *request)
+        result = made(self, *request, **options)
         found.count += 1
         if found.lost:
             self._snapshot, found.lost = before, False
@@ -122,9 +123,17 @@ class Shop:
 
 
 @pytest.fixture
-def shop(warehouse: Warehouse, unique: Callable[[str], str], monkeypatch: pytest.MonkeyPatch) -> Shop:
+def shop(
+    warehouse: Warehouse, unique: Callable[[str], str], monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> Shop:
+    """Tables with deletion vectors, however small they are, or small ones where the test asks for them."""
     monkeypatch.setattr(warehouse.lakehouse.indexes, "limit", 2**20)
+    if getattr(request, "param", VECTORS) == VECTORS:
+        monkeypatch.setattr(row_index, "SMALL_BYTES", 0)
     return Shop(warehouse, unique("direct"))
+
+
+EITHER_WAY = pytest.mark.parametrize("shop", [VECTORS, SMALL], indirect=True)
 
 
 def test_a_commit_needs_no_job(shop: Shop, commits: Commits) -> None:
@@ -153,6 +162,7 @@ def test_a_commit_needs_no_job(shop: Shop, commits: Commits) -> None:
     assert shop.rows() == {1: ("one", "o", 1), 3: ("n", "o", 1), 4: ("n", "o", 1)}
 
 
+@EITHER_WAY
 def test_kept_cells_and_late_changes_need_no_job(shop: Shop, commits: Commits) -> None:
     """Stored cells and versions are read by location: after the row's column was widened, renamed and others added."""
     table = shop.open()
@@ -180,6 +190,62 @@ def test_kept_cells_and_late_changes_need_no_job(shop: Shop, commits: Commits) -
         7: ("6", "note", 70),
     }
     assert commits.count == count + 2
+
+
+@pytest.mark.parametrize("shop", [SMALL], indirect=True)
+def test_a_small_table_has_one_file(shop: Shop, commits: Commits, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each commit replaces it, and writes a manifest, a list and the metadata beside it. Rows keep their lineage."""
+    table = shop.open()
+    table.evolve(ITEM, ["id"])
+    apply(table, *(item(key, position=10) for key in range(1, 6)))
+    lineage = f"SELECT id, _row_id, _last_updated_sequence_number AS at FROM lake.shop.`{shop.name}` ORDER BY id"
+    [*_, first] = before = shop.warehouse.sql(lineage).to_pylist()
+    assert apply(table, item(1, "one", position=11), delete({"id": 2}, position=11), item(9, position=11)) == (2, 1)
+    summary = shop.warehouse.summary("shop", shop.name)
+    changed = ("added-data-files", "deleted-data-files", "added-records", "deleted-records", "total-records")
+    assert [summary[name] for name in changed] == ["1", "1", "5", "5", "5"]
+    assert summary["total-delete-files"] == "0"
+    operations = shop.warehouse.sql(f"SELECT operation FROM lake.shop.`{shop.name}`.snapshots ORDER BY committed_at")
+    assert operations["operation"].to_pylist()[-2:] == ["append", "overwrite"]
+    assert len(shop.warehouse.sql(f"SELECT * FROM lake.shop.`{shop.name}`.manifests")) == 1
+    after = {row["id"]: row for row in shop.warehouse.sql(lineage).to_pylist()}
+    assert [after[row["id"]] for row in before if row["id"] not in (1, 2)] == before[2:]
+    assert (after[1]["_row_id"], after[1]["at"]) == (before[0]["_row_id"], first["at"] + 1)
+    assert (after[9]["_row_id"] > max(row["_row_id"] for row in before), after[9]["at"]) == (True, first["at"] + 1)
+
+    # All rows of a batch are deletes, and then all rows of the table.
+    assert apply(table, delete({"id": 9}, position=12)) == (0, 1)
+    assert apply(table, *(delete({"id": key}, position=13) for key in (1, 3, 4, 5))) == (0, 4)
+    assert (shop.rows(), shop.warehouse.summary("shop", shop.name)["total-data-files"]) == ({}, "0")
+    apply(table, item(1, "again", position=14))
+
+    # Late changes are compared with the rows in memory.
+    monkeypatch.setattr(DirectTable, "open", None)
+    assert apply(table, item(1, "late", position=9), item(2, "two", position=15)) == (1, 0)
+    assert shop.rows() == {1: ("again", "o", 1), 2: ("two", "o", 1)}
+    assert commits.count == 6
+
+
+@pytest.mark.parametrize("shop", [SMALL], indirect=True)
+def test_a_table_that_grows_gets_vectors(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From ``SMALL_BYTES`` on, or where its rows take much memory."""
+    table = shop.open()
+    table.evolve(ITEM, ["id"])
+    apply(table, item(1, position=10))
+    chance = random.Random(1)
+    apply(table, *(item(key, f"{chance.random()} {chance.random()}", position=11) for key in range(1, 2_000)))
+    apply(table, item(1, "one", position=12))
+    summary = shop.warehouse.summary("shop", shop.name)
+    assert (summary["total-data-files"], summary["added-dvs"]) == ("2", "1")
+    other = Shop(shop.warehouse, f"{shop.name}_2")
+    monkeypatch.setattr(row_index, "SMALL_UNPACKED", 10)
+    other_table = other.open()
+    other_table.evolve(ITEM, ["id"])
+    apply(other_table, item(1, position=10), item(2, position=10))
+    other_table = other.open()
+    apply(other_table, item(1, "one", position=12))
+    assert shop.warehouse.summary("shop", other.name)["added-dvs"] == "1"
+    assert (shop.rows()[1], other.rows()[1]) == (("one", "o", 1), ("one", "o", 1))
 
 
 def test_the_metrics_are_those_of_icebergs_writers(
@@ -221,6 +287,7 @@ def test_the_metrics_are_those_of_icebergs_writers(
     assert found[0] == found[1]
 
 
+@EITHER_WAY
 @pytest.mark.parametrize("other", OTHERS)
 def test_a_commit_before_which_somebody_else_commits(shop: Shop, commits: Commits, other: str) -> None:
     """Nothing is doubled or lost: the batch is applied to what the other has written."""
@@ -235,6 +302,7 @@ def test_a_commit_before_which_somebody_else_commits(shop: Shop, commits: Commit
     assert shop.rows() == {1: ("ours", "o", 1), 3: ("three", "o", 1), 4: ("ours", "o", 1), **theirs}
 
 
+@EITHER_WAY
 def test_a_commit_whose_answer_is_lost_counts_once(shop: Shop, commits: Commits) -> None:
     """The commit is found by its write id, and the index learns of it."""
     table = shop.open()
@@ -289,6 +357,7 @@ def test_partitions_are_those_of_icebergs_writers(
     assert commits.count == 2
 
 
+@EITHER_WAY
 def test_files_of_other_storage_are_read_by_iceberg(
     shop: Shop, commits: Commits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -366,6 +435,7 @@ def test_a_large_batch_is_freed_when_it_is_written(shop: Shop, monkeypatch: pyte
         gc.enable()
 
 
+@EITHER_WAY
 def test_a_table_with_two_rows_of_one_key_is_merged(shop: Shop, commits: Commits) -> None:
     """An index could change only one of them; a MERGE changes both."""
     table = shop.open()
@@ -465,7 +535,12 @@ def test_files_that_are_large_in_memory_are_left_to_spark(shop: Shop, monkeypatc
     assert shop.rows() == rows
 
 
-@pytest.mark.parametrize("partition", ["", "bucket(3, id), name"], ids=["", "partitions"])
+@pytest.mark.parametrize(
+    ("shop", "partition"),
+    [(VECTORS, ""), (SMALL, ""), (VECTORS, "bucket(3, id), name")],
+    indirect=["shop"],
+    ids=["", "small", "partitions"],
+)
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 9))])
 def test_mixed_commits_of_two_handles_and_others(
     shop: Shop, commits: Commits, monkeypatch: pytest.MonkeyPatch, seed: int, partition: str
@@ -532,11 +607,16 @@ def test_mixed_commits_of_two_handles_and_others(
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore:Call to to_vector:DeprecationWarning")  # of PyIceberg, by Polars
 @pytest.mark.filterwarnings("ignore:Iceberg scan planning")  # by PyIceberg, which Polars calls slower than its own
-@pytest.mark.parametrize("partition", ["", "bucket(4, id)"], ids=["", "partitions"])
+@pytest.mark.parametrize(
+    ("shop", "partition"),
+    [(VECTORS, ""), (SMALL, ""), (VECTORS, "bucket(4, id)")],
+    indirect=["shop"],
+    ids=["", "small", "partitions"],
+)
 def test_every_reader_after_a_thousand_commits(shop: Shop, commits: Commits, partition: str) -> None:
     """Batches of all sizes, one of 16 by MERGE, with upkeep: each reader gets the rows, which have kept their ids."""
     chance, indexes = random.Random(17), shop.warehouse.lakehouse.indexes
-    keys, limit = range(1, 2_001), indexes.limit
+    keys, limit = range(1, 2_001 if row_index.SMALL_BYTES == 0 else 301), indexes.limit
     shop.options = {"layout": table_layout("iceberg", partition, "")}
     table = shop.open()
     table.evolve(ITEM, ["id"])

@@ -10,17 +10,20 @@ from pathlib import Path
 
 import pytest
 
+from headrace_connectors.lakehouse.direct.row_index import SMALL_BYTES
+
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 
+@pytest.mark.parametrize("small", [0, SMALL_BYTES], ids=["vectors", "small"])
 @pytest.mark.parametrize("first", [6, pytest.param(1, marks=pytest.mark.long)])
-def test_a_jvm_that_ends_before_a_file_of_a_commit(tmp_path: Path, first: int) -> None:
+def test_a_jvm_that_ends_before_a_file_of_a_commit(tmp_path: Path, first: int, small: int) -> None:
     """The batch is repeated, and each change is in the table once, whether the commit had become visible or not.
 
     The short form begins with the last files: the list of manifests, the metadata, its name, the version's hint.
     """
     script = Path(__file__).with_name("direct_crash_trial.py")
-    command = [sys.executable, str(script), str(tmp_path / "warehouse"), str(first)]
+    command = [sys.executable, str(script), str(tmp_path / "warehouse"), str(first), str(small)]
     (tmp_path / "warehouse").mkdir()
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=880)

@@ -20,6 +20,7 @@ from support.lake.spark_harness import IcebergHarness
 
 from headrace.core.tables.table_queries import TablePlace, table_queries
 from headrace.core.verify.table_digest import TableDigest
+from headrace_connectors.lakehouse.direct import row_index
 
 pytestmark = pytest.mark.spark
 
@@ -35,12 +36,13 @@ def _names(rows: pa.Table) -> dict[int, str]:
 
 @pytest.mark.parametrize("version", DELETE_FILES)
 def test_spark_and_pyiceberg_read_updates_and_deletes(
-    warehouse: Warehouse, unique: Callable[[str], str], version: int
+    warehouse: Warehouse, unique: Callable[[str], str], monkeypatch: pytest.MonkeyPatch, version: int
 ) -> None:
     """Of both format versions. Merges mark rows in files of other merges, and the table has no rewritten file.
 
     PyIceberg opens the table by its folder, as in the example of the README.
     """
+    monkeypatch.setattr(row_index, "SMALL_BYTES", 0)
     name = unique(f"read_v{version}")
     table = IcebergHarness(warehouse).open(name, format_version=version)
     table.evolve(ITEM, ["id"])

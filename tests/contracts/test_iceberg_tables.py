@@ -18,6 +18,7 @@ from headrace.core.model.errors import Retriable
 from headrace.core.model.table_files import TableFiles
 from headrace.core.tables.table_layout import table_layout
 from headrace.ports import TopicPartition
+from headrace_connectors.lakehouse.direct import row_index
 
 pytestmark = pytest.mark.spark
 
@@ -29,6 +30,15 @@ def iceberg(warehouse: Warehouse) -> IcebergHarness:
 
 class TestIcebergTable(LakeTableSuite):
     """Iceberg tables whose batches are written without a Spark job pass the suite."""
+
+    @pytest.fixture
+    def lake(self, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> IcebergHarness:
+        monkeypatch.setattr(row_index, "SMALL_BYTES", 0)
+        return IcebergHarness(warehouse)
+
+
+class TestSmallIcebergTable(LakeTableSuite):
+    """Iceberg tables with one file, which each commit replaces, pass the suite."""
 
     @pytest.fixture
     def lake(self, warehouse: Warehouse) -> IcebergHarness:
@@ -46,6 +56,15 @@ class TestMergedIcebergTable(LakeTableSuite):
 
 class TestIcebergSoftDeletes(SoftDeleteSuite):
     """Iceberg tables with soft deletes pass the suite."""
+
+    @pytest.fixture
+    def lake(self, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> IcebergHarness:
+        monkeypatch.setattr(row_index, "SMALL_BYTES", 0)
+        return IcebergHarness(warehouse)
+
+
+class TestSmallIcebergSoftDeletes(SoftDeleteSuite):
+    """Iceberg tables with soft deletes and one file, which each commit replaces, pass the suite."""
 
     @pytest.fixture
     def lake(self, warehouse: Warehouse) -> IcebergHarness:

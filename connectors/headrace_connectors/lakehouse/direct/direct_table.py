@@ -175,17 +175,20 @@ class DirectTable:
         vectors: Sequence[NewVector],
         properties: Mapping[str, str],
         removed: Sequence[str] = (),
+        *,
+        equal: bool = False,
     ) -> NewSnapshot:
         """Add rows and replace vectors in one snapshot, whose parent is the one of the last ``load`` or ``commit``.
 
-        ``removed`` are the paths of files whose rows the new files contain. Raises Conflict if the table has another
-        snapshot, if its schema has changed, or if the result is unknown.
+        ``removed`` are the paths of files that the new ones replace; with ``equal``, by the same rows. Raises Conflict
+        if the table has another snapshot, if its schema has changed, or if the result is unknown.
         """
         header = json.dumps(
             {
                 "properties": dict(properties),
                 "data": [file.header() for file in files],
                 "removed": list(removed),
+                "equal": equal,
                 "vectors": [
                     {"file": vector.path, "rows": vector.rows, "size": len(vector.content)} for vector in vectors
                 ],

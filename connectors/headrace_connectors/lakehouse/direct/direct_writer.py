@@ -5,6 +5,9 @@ vectors, all in one snapshot (``DirectTable.java``). An index (``row_index.py``)
 rows by key, so that a commit reads nothing. The index is valid for one snapshot. A commit on top of another one fails,
 and the index is updated from the files that are new.
 
+A small table (``row_index.py``) has one data file, which each commit replaces by one with all rows: without vectors
+and later merges it writes fewer objects, and readers find one file.
+
 The gate of an action (``core/model/actions.py``) is open if its position is above the highest position of the file that
 contains the stored row. The versions of other rows are read, as after a restart, and so are cells that changes keep
 (``stored_rows.py``). A MERGE writes what is declined.
@@ -23,8 +26,6 @@ from typing import Any, NoReturn
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-from pyroaring import BitMap64
 
 from headrace.core.model.actions import Actions
 from headrace.core.model.events import RowVersion
@@ -35,9 +36,9 @@ from headrace_connectors.lakehouse.direct.data_file import ROW_ID, data_columns,
 from headrace_connectors.lakehouse.direct.direct_table import DirectTable, NewFile, NewVector, TableState, Unavailable
 from headrace_connectors.lakehouse.direct.index_memory import IndexMemory
 from headrace_connectors.lakehouse.direct.key_index import ABSENT
-from headrace_connectors.lakehouse.direct.partitions import divide
-from headrace_connectors.lakehouse.direct.row_index import IndexedFile, RowIndex, Unsuitable
-from headrace_connectors.lakehouse.iceberg_table import DELETED_ROWS, UPSERTED, IcebergName, commit_result
+from headrace_connectors.lakehouse.direct.partitions import Ints, Partition, divide
+from headrace_connectors.lakehouse.direct.row_index import RowIndex, Survivors, Unsuitable
+from headrace_connectors.lakehouse.iceberg_table import DELETED_ROWS, UPSERTED, IcebergName, Snapshot, commit_result
 from headrace_connectors.lakehouse.table_format import CommitResult, Declined, TakeLoaded
 from headrace_connectors.lakehouse.table_session import TableSession
 
@@ -95,38 +96,58 @@ class IcebergDirectWriter:
                 row_ids = index.row_ids(locations[written])
                 has_ids = row_ids.null_count < len(row_ids)
                 rows = applied.rows(schema, {ROW_ID: row_ids} if has_ids else {})
-                parts = list(divide(rows, state.partitioning, state.names)) if len(written) else []
-                files = []
-                for partition, part in parts:
-                    of_part = rows if len(parts) == 1 else rows.take(pa.array(part))
-                    files.append(
-                        NewFile(partition, write_file(of_part, state.schema, state.metrics, state.compression))
-                    )
-                deleted = index.deleted_with(replaced)
-                vectors = [
-                    NewVector(index.path(number), len(bitmap), deletion_vectors.encode(bitmap))
-                    for number, bitmap in deleted.items()
-                ]
                 counts = {
                     UPSERTED: str((applied.applies & ~actions.delete).sum()),
                     DELETED_ROWS: str((applied.applies & actions.delete).sum()),
                 }
-
                 self._state = None  # until the index contains the commit
-                commit = self._table.commit(files, vectors, {**properties, **counts})
+                if (survivors := index.survivors(replaced)) is not None:
+                    new, snapshot = self._replace_files(state, rows, survivors, {**properties, **counts})
+                else:
+                    new, snapshot = self._add_files(state, rows, replaced, {**properties, **counts})
                 new_locations = np.full(len(actions), ABSENT, np.int64)
-                for file, (_, part) in zip(commit.files, parts, strict=True):
-                    highest = max(applied.version.position[part].tolist())
-                    ids = pc.fill_null(row_ids.take(pa.array(part)), -1).to_numpy() if has_ids else None
-                    marks = BitMap64(np.flatnonzero(actions.delete[written[part]]).tolist())
-                    new_locations[written[part]] = index.add_file(IndexedFile(file, highest, ids, marked=marks))
+                new_locations[written] = new
                 index.store(keys.filter(pa.array(applied.applies)), new_locations[applied.applies])
-                for (number, bitmap), vector in zip(deleted.items(), commit.vectors, strict=True):
-                    index.store_vector(number, vector, bitmap)
                 self._state = state
-                return commit_result(commit.snapshot)
+                return commit_result(snapshot)
         except Declined as declined:
             return CommitResult(MergeCounts(0, 0), made=False, declined=str(declined))
+
+    def _add_files(
+        self, state: TableState, rows: pa.Table, replaced: Ints, properties: Mapping[str, str]
+    ) -> tuple[Ints, Snapshot]:
+        """Commit a file for each partition of ``rows``, and vectors for the rows at ``replaced``.
+
+        Return the locations of ``rows``, whose keys are stored next.
+        """
+        index = self._index
+        parts = [
+            (partition, part, rows if len(part) == len(rows) else rows.take(pa.array(part)))
+            for partition, part in _partitions(rows, state)
+        ]
+        files = [_new_file(partition, of_part, state) for partition, _, of_part in parts]
+        deleted = index.deleted_with(replaced)
+        vectors = [
+            NewVector(index.path(number), len(bitmap), deletion_vectors.encode(bitmap))
+            for number, bitmap in deleted.items()
+        ]
+        commit = self._table.commit(files, vectors, properties)
+        locations = np.full(len(rows), ABSENT, np.int64)
+        for file, (_, part, of_part) in zip(commit.files, parts, strict=True):
+            locations[part] = index.add_file(file, of_part)
+        for (number, bitmap), vector in zip(deleted.items(), commit.vectors, strict=True):
+            index.store_vector(number, vector, bitmap)
+        return locations, commit.snapshot
+
+    def _replace_files(
+        self, state: TableState, rows: pa.Table, survivors: Survivors, properties: Mapping[str, str]
+    ) -> tuple[Ints, Snapshot]:
+        """Commit one file with ``rows`` and the survivors in place of all files. Otherwise like ``_add_files``."""
+        every = pa.concat_tables([rows, survivors.rows], promote_options="default").combine_chunks()
+        files = [_new_file((), every, state)] if len(every) else []
+        commit = self._table.commit(files, [], properties, self._index.paths)
+        file = commit.files[0] if commit.files else None
+        return self._index.replace_files(file, every, survivors), commit.snapshot
 
     def versions(self, actions: Actions, schema: pa.Schema) -> Mapping[str, RowVersion]:
         """Read the versions in the newest snapshot."""
@@ -197,3 +218,13 @@ class IcebergDirectWriter:
     def _drop(self) -> None:
         self._index.clear()
         self._state = None
+
+
+def _new_file(partition: Partition, rows: pa.Table, state: TableState) -> NewFile:
+    return NewFile(partition, write_file(rows, state.schema, state.metrics, state.compression))
+
+
+def _partitions(rows: pa.Table, state: TableState) -> Iterator[tuple[Partition, Ints]]:
+    """Yield the partitions of the rows with the indexes of theirs."""
+    if len(rows):
+        yield from divide(rows, state.partitioning, state.names)

@@ -104,6 +104,16 @@ class KeyIndex:
             raise DuplicateKey
         self.put(keys, locations)
 
+    def move(self, before: Ints, after: Ints) -> None:
+        """Store that the rows at the locations ``before``, which are sorted, are at ``after``."""
+        if not len(before):
+            return
+        slots = np.minimum(np.searchsorted(before, self._locations), len(before) - 1)
+        found = before[slots] == self._locations
+        self._locations[found] = after[slots[found]]
+        moved = dict(zip(before.tolist(), after.tolist(), strict=True))
+        self._new = {key: moved.get(location, location) for key, location in self._new.items()}
+
     def remove_file(self, file: int) -> None:
         """Remove all rows of a file."""
         self._locations[file_numbers(self._locations) == file] = ABSENT

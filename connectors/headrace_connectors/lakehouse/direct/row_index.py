@@ -2,6 +2,9 @@
 
 It is valid for one snapshot. ``synchronize`` brings it up to date with another one, from the files that are new.
 
+A *small* table has few bytes of rows. Its rows are in memory, because each commit writes all of them again
+(``direct_writer.py``).
+
 Tests: ``tests/contracts/test_direct_commits.py``.
 """
 
@@ -9,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +24,13 @@ from pyroaring import BitMap64
 from headrace.core.model.actions import Actions
 from headrace.core.model.events import NO_POSITION, Bools
 from headrace.core.model.keys import canonical_keys
-from headrace_connectors.lakehouse.direct.data_file import ROW_ID_FIELD, column_names
+from headrace_connectors.lakehouse.direct.data_file import (
+    ROW_ID,
+    ROW_ID_FIELD,
+    SEQUENCE,
+    SEQUENCE_FIELD,
+    column_names,
+)
 from headrace_connectors.lakehouse.direct.direct_table import DirectTable, StoredFile, TableState, VectorFile
 from headrace_connectors.lakehouse.direct.key_index import (
     ABSENT,
@@ -35,6 +45,14 @@ from headrace_connectors.lakehouse.direct.key_index import (
 from headrace_connectors.lakehouse.direct.stored_rows import Columns, read_rows
 from headrace_connectors.lakehouse.schema import DELETED, SOFT_COLUMNS, VERSION_COLUMNS
 from headrace_connectors.lakehouse.staging import in_lake_type
+from headrace_connectors.lakehouse.table_format import Declined
+
+SMALL_BYTES = 16 * 2**10
+"""Bytes of the files of a small table: roughly those of the two manifests, the vector and the share of a later merge
+that a commit of another table writes."""
+
+SMALL_UNPACKED = 2**20
+"""Bytes of its rows in memory: texts that repeat are compressed to a hundredth."""
 
 _POSITION = VERSION_COLUMNS.names[0]
 
@@ -51,7 +69,8 @@ class IndexedFile:
 
     ``highest`` is the highest position of its rows (b"" if none has one), ``row_ids`` are the ids that the file
     contains (-1 for a row whose id follows from its position), and ``deleted`` are the rows that its vector deletes.
-    ``marked`` are the rows that stay, and are marked as deleted.
+    ``marked`` are the rows that stay, and are marked as deleted. ``content`` are all rows of a file of a small table,
+    in all columns of the table, with their lineage.
     """
 
     stored: StoredFile
@@ -59,6 +78,7 @@ class IndexedFile:
     row_ids: Ints | None = None
     deleted: BitMap64 = field(default_factory=BitMap64)
     marked: BitMap64 = field(default_factory=BitMap64)
+    content: pa.Table | None = None
 
     def ids(self, rows: Ints) -> Ints:
         places = self.stored.first_row_id + rows
@@ -66,6 +86,13 @@ class IndexedFile:
             return places
         stored = self.row_ids[rows]
         return np.where(stored < 0, places, stored)
+
+
+class Survivors(NamedTuple):
+    """The rows of a small table that a commit does not change: with their lineage, and where they were."""
+
+    rows: pa.Table
+    locations: Ints
 
 
 class RowIndex:
@@ -86,11 +113,26 @@ class RowIndex:
         self._files: dict[int, IndexedFile] = {}
         self._next_number = 0
         self._columns: Columns = {}
+        self._is_partitioned = self._only_spark_reads = False
 
     @property
     def nbytes(self) -> int:
-        row_ids = (file.row_ids for file in self._files.values())
-        return self._keys.nbytes + sum(ids.nbytes for ids in row_ids if ids is not None)
+        files = self._files.values()
+        return self._keys.nbytes + sum(
+            part.nbytes for file in files for part in (file.row_ids, file.content) if part is not None
+        )
+
+    @property
+    def is_small(self) -> bool:
+        """Whether a commit writes all rows again."""
+        if self._is_partitioned or self._only_spark_reads:
+            return False
+        size = 0
+        for file in self._files.values():  # of which a large table may have thousands
+            size += file.stored.size
+            if size > SMALL_BYTES:
+                return False
+        return True
 
     def clear(self) -> None:
         self._files, self._keys = {}, KeyIndex(integers=self._integers)
@@ -105,7 +147,9 @@ class RowIndex:
         types = {field.name: field.type for field in [*schema, *SOFT_COLUMNS]}
         self._columns = {column["name"]: (column, types[column["name"]]) for column in state.schema["fields"]}
         files = {file.path: file for file in state.files}
+        self._is_partitioned, self._only_spark_reads = bool(state.partitioning), False
         for number, indexed in list(self._files.items()):
+            indexed.content = None  # the columns may have changed
             file = files.get(indexed.stored.path)
             vector = indexed.deleted
             if file is not None and file.vector != indexed.stored.vector:
@@ -145,7 +189,7 @@ class RowIndex:
         keys = self._in_index_type([rows[name].combine_chunks() for name in key])
         live = keys.is_valid().to_numpy(zero_copy_only=False)  # no change has a key with a null
         live[_positions(deleted)] = False
-        locations = self.add_file(indexed)
+        locations = self._locations_in(indexed)
         try:
             self._keys.add(keys.filter(pa.array(live)), locations[live])
         except DuplicateKey:
@@ -153,8 +197,30 @@ class RowIndex:
 
     # -- a commit -----------------------------------------------------------------------------------------------------
 
-    def add_file(self, file: IndexedFile) -> Ints:
-        """Return the locations of a new file's rows, whose keys are stored next."""
+    def add_file(self, file: StoredFile, rows: pa.Table) -> Ints:
+        """Return the locations of a new file's ``rows``, whose keys are stored next."""
+        indexed = IndexedFile(file, (pc.max(rows[_POSITION]).as_py() or "").encode())
+        if ROW_ID in rows.column_names:
+            indexed.row_ids = pc.fill_null(rows[ROW_ID], -1).to_numpy()
+        if self._soft:
+            indexed.marked = BitMap64(np.flatnonzero(pc.fill_null(rows[DELETED], fill_value=False).to_numpy()).tolist())
+        locations = self._locations_in(indexed)
+        if self.is_small and rows.nbytes <= SMALL_UNPACKED:
+            indexed.content = _with_lineage(rows, indexed)
+        return locations
+
+    def replace_files(self, file: StoredFile | None, rows: pa.Table, survivors: Survivors) -> Ints:
+        """Replace all files by one with ``rows``, the last of which are the survivors; None if there are no rows.
+
+        Return the locations of the other rows, whose keys are stored next.
+        """
+        self._files = {}
+        locations = self.add_file(file, rows) if file is not None else np.empty(0, np.int64)
+        first = len(locations) - len(survivors.locations)
+        self._keys.move(survivors.locations, locations[first:])
+        return locations[:first]
+
+    def _locations_in(self, file: IndexedFile) -> Ints:
         number, self._next_number = self._next_number, self._next_number + 1
         self._files[number] = file
         return row_locations(number, np.arange(file.stored.rows))
@@ -222,13 +288,64 @@ class RowIndex:
         chosen = {name: self._columns[name] for name in columns}
         parts, places = [], []
         for number, index in _by_file(locations):
-            with self._table.open(self._files[number].stored) as parquet:
-                parts.append(read_rows(parquet, rows_in_file(locations[index]), chosen))
+            file, rows = self._files[number], rows_in_file(locations[index])
+            if file.content is not None:
+                parts.append(file.content.select(columns).take(pa.array(rows)))
+            else:
+                with self._table.open(file.stored) as parquet:
+                    parts.append(read_rows(parquet, rows, chosen))
             places.append(index)
         return pa.concat_tables(parts).take(pa.array(np.argsort(np.concatenate(places))))
 
+    def survivors(self, replaced: Ints) -> Survivors | None:
+        """Return the rows of a small table without those at ``replaced``; None if the table has no rows, or many."""
+        if not self._files or not self.is_small:
+            return None
+        parts, locations = [], []
+        try:
+            for number, file in self._files.items():
+                gone = file.deleted | BitMap64(rows_in_file(replaced[file_numbers(replaced) == number]).tolist())
+                rows = np.setdiff1d(np.arange(file.stored.rows), _positions(gone), assume_unique=True)
+                parts.append(self._content(file).take(pa.array(rows)))
+                locations.append(row_locations(number, rows))
+        except Declined:
+            self._only_spark_reads = True
+            for file in self._files.values():
+                file.content = None
+            return None
+        return Survivors(pa.concat_tables(parts), np.concatenate(locations))
+
+    def _content(self, file: IndexedFile) -> pa.Table:
+        """Return all rows of a file with their lineage. Raises Declined."""
+        if file.content is None:
+            with self._table.open(file.stored) as parquet:
+                rows = read_rows(parquet, np.arange(file.stored.rows), self._columns)
+                if number := column_names(parquet).get(SEQUENCE_FIELD):
+                    rows = rows.append_column(SEQUENCE, parquet.read([number])[number])
+            if rows.nbytes > SMALL_UNPACKED:
+                raise Declined("the rows of the table take much memory")
+            file.content = _with_lineage(rows, file)
+        return file.content
+
+    @property
+    def paths(self) -> Sequence[str]:
+        return [file.stored.path for file in self._files.values()]
+
     def _in_index_type(self, columns: Sequence[pa.Array]) -> Keys:
         return columns[0].cast(pa.int64()) if self._integers else canonical_keys(columns)
+
+
+def _with_lineage(rows: pa.Table, file: IndexedFile) -> pa.Table:
+    """Return the rows of a file with the ids and numbers that they have where the file has none."""
+    lineage = {ROW_ID: pa.array(file.ids(np.arange(len(rows))))}
+    if SEQUENCE in rows.column_names:
+        lineage[SEQUENCE] = pc.fill_null(rows[SEQUENCE], file.stored.sequence)
+    else:
+        lineage[SEQUENCE] = pa.repeat(pa.scalar(file.stored.sequence, pa.int64()), len(rows))
+    for name, values in lineage.items():
+        rows = rows.drop_columns([name]) if name in rows.column_names else rows
+        rows = rows.append_column(name, values)
+    return rows
 
 
 def _by_file(locations: Ints) -> Iterator[tuple[int, Ints]]:

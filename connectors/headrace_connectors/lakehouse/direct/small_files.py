@@ -130,7 +130,7 @@ class SmallFiles:
                 state.compression,
             )
             new = [NewFile(files[0].partition, merged)] if merged.rows else []
-            table.commit(new, [], properties, [file.path for file in files])
+            table.commit(new, [], properties, [file.path for file in files], equal=True)
         return True
 
 

@@ -313,8 +313,8 @@ public final class DirectTable {
      * files with the first row id of the first.
      *
      * <p>The request is the length of a header (four bytes), the header as JSON, the data files without those that are
-     * files of this machine, and the vectors. Files that the header names as "removed" are replaced by the data files, with
-     * equal rows. Throws CommitFailedException if the table is not as known, and CommitStateUnknownException.
+     * files of this machine, and the vectors. Files that the header names as "removed" are replaced by the data files,
+     * which have "equal" rows if the header says so. Throws CommitFailedException if the table is not as known, and CommitStateUnknownException.
      */
     public String commit(byte[] request) throws IOException, ReflectiveOperationException {
         int length = ByteBuffer.wrap(request).getInt();
@@ -376,13 +376,10 @@ public final class DirectTable {
         void write() throws IOException, ReflectiveOperationException {
             Set<String> replaced = new HashSet<>(); // manifests
             JsonNode data = header.get("data");
-            if (!data.isEmpty()) {
-                manifests.add(writeData(data));
-            }
             Set<String> removed = new HashSet<>();
             header.get("removed").forEach(path -> removed.add(path.asText()));
-            if (!removed.isEmpty()) {
-                manifests.add(writeWithout(removed, replaced));
+            if (!data.isEmpty() || !removed.isEmpty()) {
+                manifests.add(writeData(data, removed, replaced));
             }
             if (!header.get("vectors").isEmpty() || removed.stream().anyMatch(vectors::containsKey)) {
                 manifests.add(writeVectors(removed, replaced));
@@ -401,45 +398,18 @@ public final class DirectTable {
             snapshot = SnapshotParser.fromJson(snapshotJson(list, rows));
         }
 
-        /** Write the files, and one manifest. Iceberg numbers its rows in the order of the files. */
-        private ManifestFile writeData(JsonNode data) throws IOException {
-            ArrayNode locations = result.putArray("files");
-            result.put("first-row-id", base.nextRowId());
-            OutputFile output = manifest(0);
-            ManifestWriter<DataFile> writer = ManifestFiles.write(base.formatVersion(), spec, output, id);
-            try (writer) {
-                for (JsonNode entry : data) {
-                    PartitionData partition = partition(entry.get("partition"), spec);
-                    String file = name + (locations.isEmpty() ? "" : "-" + locations.size()) + ".parquet";
-                    String location = spec.isPartitioned()
-                            ? table.locationProvider().newDataLocation(spec, partition, file)
-                            : table.locationProvider().newDataLocation(file);
-                    store(location, entry);
-                    DataFile added = DataFiles.builder(spec)
-                            .withPath(location)
-                            .withFormat(FileFormat.PARQUET)
-                            .withFileSizeInBytes(entry.get("size").asLong())
-                            .withPartition(partition)
-                            .withMetrics(metrics(entry))
-                            .withSplitOffsets(JSON.convertValue(entry.get("row-groups"), OFFSETS))
-                            .build();
-                    summary.addedFile(spec, added);
-                    locations.add(location);
-                    listed.put(location, new Listed(output.location(), partition));
-                    writer.add(added);
-                }
-            }
-            return writer.toManifestFile();
-        }
-
-        /** Write one manifest in place of those that contain the removed files. */
-        private ManifestFile writeWithout(Set<String> removed, Set<String> replaced) throws IOException {
+        /**
+         * Write the files, and one manifest with them, in place of those that contain the removed files. Iceberg numbers the
+         * rows of the files in their order; the other rows of the manifest have their numbers.
+         */
+        private ManifestFile writeData(JsonNode data, Set<String> removed, Set<String> replaced) throws IOException {
             for (String path : removed) {
                 replaced.add(listed.remove(path).manifest());
             }
-            OutputFile output = manifest(2);
+            OutputFile output = manifest(0);
             ManifestWriter<DataFile> writer = ManifestFiles.write(base.formatVersion(), spec, output, id);
             try (writer) {
+                writeFiles(data, writer, output.location());
                 for (ManifestFile manifest : DirectTable.this.manifests) {
                     if (replaced.contains(manifest.path())) {
                         copy(manifest, removed, writer, output.location());
@@ -447,6 +417,31 @@ public final class DirectTable {
                 }
             }
             return writer.toManifestFile();
+        }
+
+        private void writeFiles(JsonNode data, ManifestWriter<DataFile> writer, String output) throws IOException {
+            ArrayNode locations = result.putArray("files");
+            result.put("first-row-id", base.nextRowId());
+            for (JsonNode entry : data) {
+                PartitionData partition = partition(entry.get("partition"), spec);
+                String file = name + (locations.isEmpty() ? "" : "-" + locations.size()) + ".parquet";
+                String location = spec.isPartitioned()
+                        ? table.locationProvider().newDataLocation(spec, partition, file)
+                        : table.locationProvider().newDataLocation(file);
+                store(location, entry);
+                DataFile added = DataFiles.builder(spec)
+                        .withPath(location)
+                        .withFormat(FileFormat.PARQUET)
+                        .withFileSizeInBytes(entry.get("size").asLong())
+                        .withPartition(partition)
+                        .withMetrics(metrics(entry))
+                        .withSplitOffsets(JSON.convertValue(entry.get("row-groups"), OFFSETS))
+                        .build();
+                summary.addedFile(spec, added);
+                locations.add(location);
+                listed.put(location, new Listed(output, partition));
+                writer.add(added);
+            }
         }
 
         private void copy(ManifestFile manifest, Set<String> removed, ManifestWriter<DataFile> writer, String output)
@@ -592,10 +587,10 @@ public final class DirectTable {
         }
 
         private String operation() {
-            if (!header.get("removed").isEmpty()) {
+            if (header.get("equal").asBoolean()) {
                 return DataOperations.REPLACE;
             }
-            if (header.get("vectors").isEmpty()) {
+            if (header.get("vectors").isEmpty() && header.get("removed").isEmpty()) {
                 return DataOperations.APPEND;
             }
             return header.get("data").isEmpty() ? DataOperations.DELETE : DataOperations.OVERWRITE;

@@ -19,7 +19,7 @@ from support.lake.lake_harness import ITEM
 from headrace.core.model.actions import CarriedCells
 from headrace.ports import MergeCounts, TableOptions
 from headrace_connectors.lakehouse import deletion_vectors
-from headrace_connectors.lakehouse.direct import direct_writer
+from headrace_connectors.lakehouse.direct import direct_writer, row_index
 from headrace_connectors.lakehouse.direct.data_file import ROW_ID
 from headrace_connectors.lakehouse.direct.direct_table import (
     NewFile,
@@ -38,7 +38,8 @@ from headrace_dev.memory.lakehouse import MemoryLakehouse
 KEYS = range(1, 5)
 NARROW = pa.schema([ITEM.field("id"), ITEM.field("name")])
 TYPES = {pa.int64(): "long", pa.int32(): "int", pa.string(): "string", pa.bool_(): "boolean"}
-PARTITIONS = {"none": [], "buckets": [{"source-id": 1, "transform": "bucket[2]"}]}
+PARTITIONS = {"none": [], "small": [], "buckets": [{"source-id": 1, "transform": "bucket[2]"}]}
+"""Of tables with vectors, of one whose file each commit replaces, and of one with partitions."""
 
 
 @dataclass
@@ -65,9 +66,15 @@ class Table:
         return TableState(None, {"fields": fields}, self.partitioning, {}, "zstd", list(self.files.values()))
 
     def commit(
-        self, files: Sequence[NewFile], vectors: Sequence[NewVector], properties: Mapping[str, str]
+        self,
+        files: Sequence[NewFile],
+        vectors: Sequence[NewVector],
+        properties: Mapping[str, str],
+        removed: Sequence[str] = (),
     ) -> NewSnapshot:
         self.sequence += 1
+        for path in removed:
+            del self.files[path]
         new, places = [], []
         for file in files:
             path, content = f"{len(self.contents)}", file.rows.content
@@ -157,7 +164,14 @@ def batches(draw: st.DrawFn) -> tuple[pa.Schema, list[Row], bool, bool]:
 @pytest.mark.parametrize("soft", [False, True], ids=["removes", "marks"])
 @given(history=st.lists(batches(), min_size=1, max_size=6))
 def test_batches_do_what_they_do_to_a_memory_table(soft: bool, partitions: str, history: list[Any]) -> None:
-    """Rows with their versions and marks, counts, stored versions and row ids are as expected after each batch."""
+    """Rows with their versions and marks, counts, stored versions and lineage are as expected after each batch."""
+    with pytest.MonkeyPatch.context() as patch:
+        if partitions != "small":
+            patch.setattr(row_index, "SMALL_BYTES", 0)
+        prove(soft, partitions, history)
+
+
+def prove(soft: bool, partitions: str, history: list[Any]) -> None:
     memory = MemoryLakehouse().table("shop", "item", TableOptions(soft_delete=soft))
     memory.evolve(ITEM, ["id"])
     table = Table(pa.schema([*ITEM, *(SOFT_COLUMNS if soft else VERSION_COLUMNS)]), PARTITIONS[partitions])
@@ -180,6 +194,9 @@ def test_batches_do_what_they_do_to_a_memory_table(soft: bool, partitions: str, 
         assert len(set(now.values())) == len(now)
         assert all(ids.get(key, now[key]) == now[key] for key in now)  # an updated row keeps its id
         ids = now
+        if partitions == "small":
+            assert len(table.files) <= 1
+            assert not table.vectors
 
 
 def test_a_batch_in_order_reads_nothing() -> None:

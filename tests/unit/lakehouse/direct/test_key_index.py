@@ -26,8 +26,8 @@ def have_own_rows(put: dict[int, int | None]) -> bool:
 
 
 PUT = st.dictionaries(KEYS, st.one_of(st.none(), st.integers(0, 2**31)), max_size=6).filter(have_own_rows)
-STEPS = st.lists(st.one_of(PUT, st.lists(KEYS, max_size=4), st.integers(0, 4)), max_size=12)
-"""Puts by key, keys whose rows are removed, and a file that is removed."""
+STEPS = st.lists(st.one_of(PUT, st.lists(KEYS, max_size=4), st.integers(0, 4), st.just("move")), max_size=12)
+"""Puts by key, keys whose rows are removed, a file that is removed, and a move of most rows to a new file."""
 
 
 def array(keys: list[int], integers: bool) -> pa.Array:
@@ -47,7 +47,7 @@ def test_an_index_finds_what_a_dictionary_finds(
     integers: bool,
     hash_of: Callable[[str], int],
     merge_from: int,
-    steps: list[dict[int, int | None] | list[int] | int],
+    steps: list[dict[int, int | None] | list[int] | int | str],
 ) -> None:
     """After any puts and removals, also of keys that are not there, with equal hashes and merged at any time."""
     with pytest.MonkeyPatch.context() as patch:
@@ -59,6 +59,12 @@ def test_an_index_finds_what_a_dictionary_finds(
                 index.put(array(list(step), integers), np.array(put, np.int64))
                 model = {key: row for key, row in model.items() if key not in step}
                 model |= {key: (file, row) for key, row in step.items() if row is not None}
+            elif step == "move":
+                before = sorted(model, key=lambda key: model[key])[1:]
+                after = {key: (file, number) for number, key in enumerate(before)}
+                places = [[int(row_locations(*map(np.int64, of[key]))) for key in before] for of in (model, after)]
+                index.move(*(np.array(each, np.int64) for each in places))
+                model |= after
             elif isinstance(step, int):
                 index.remove_file(step)
                 model = {key: location for key, location in model.items() if location[0] != step}
