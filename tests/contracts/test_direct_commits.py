@@ -248,6 +248,24 @@ def test_a_table_that_grows_gets_vectors(shop: Shop, monkeypatch: pytest.MonkeyP
     assert (shop.rows()[1], other.rows()[1]) == (("one", "o", 1), ("one", "o", 1))
 
 
+@EITHER_WAY
+def test_cells_that_only_spark_reads_are_kept_by_a_merge(shop: Shop, commits: Commits) -> None:
+    """A struct from before it got another member."""
+    narrow, wide = (
+        pa.schema([("id", pa.int64()), ("name", pa.string()), ("s", pa.struct([(name, pa.int64()) for name in names]))])
+        for names in ("a", "ab")
+    )
+    table = shop.open()
+    table.evolve(narrow, ["id"])
+    table.merge(actions(narrow, [Row({"id": 1, "name": "n", "s": {"a": 1}}, position=1)]), commit())
+    table.evolve(wide, ["id"])
+    table.merge(actions(wide, [Row({"id": 1, "name": "new", "s": KEEP}, position=2)]), commit())
+    table.merge(actions(wide, [Row({"id": 1, "name": "newer", "s": KEEP}, position=3)]), commit())
+    [row] = shop.warehouse.read("shop", shop.name).select(wide.names).to_pylist()
+    assert row == {"id": 1, "name": "newer", "s": {"a": 1, "b": None}}
+    assert commits.count == 2
+
+
 def test_the_metrics_are_those_of_icebergs_writers(
     shop: Shop, commits: Commits, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,11 +16,19 @@ from support.lake.spark_harness import IcebergHarness
 from headrace.core.tables.table_layout import table_layout
 from headrace_connectors.lakehouse import compaction_plan, upkeep
 from headrace_connectors.lakehouse.compaction_plan import DataFile
+from headrace_connectors.lakehouse.direct import row_index
 from headrace_connectors.lakehouse.failures import Conflict
 from headrace_connectors.lakehouse.iceberg_compaction import IcebergCompaction, RewriteResult
 from headrace_connectors.lakehouse.iceberg_table import IcebergName
 
 pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(autouse=True)
+def _vectors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is nothing to compact in small tables."""
+    monkeypatch.setattr(row_index, "SMALL_BYTES", 0)
+
 
 Stored = dict[int, str]
 

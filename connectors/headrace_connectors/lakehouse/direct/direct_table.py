@@ -22,6 +22,7 @@ from headrace_connectors.lakehouse.direct.data_file import ParquetFile
 from headrace_connectors.lakehouse.direct.partitions import Partition
 from headrace_connectors.lakehouse.failures import DAMAGED, MISSING, Damage, without_values
 from headrace_connectors.lakehouse.iceberg_table import IcebergName, IcebergTable, Snapshot
+from headrace_connectors.lakehouse.table_format import Declined
 from headrace_connectors.lakehouse.table_session import TableSession, java_member
 
 _JAVA_CLASS = "headrace.DirectTable"
@@ -218,7 +219,11 @@ class DirectTable:
 
     @contextmanager
     def open(self, file: StoredFile, metadata: pq.FileMetaData | None = None) -> Iterator[pq.ParquetFile]:
-        """Open a data file. ``metadata`` is its footer, if that is known."""
+        """Open a data file. ``metadata`` is its footer, if that is known.
+
+        Errors of the block are those of Spark or of the file, except Declined.
+        """
+        declined: Declined | None = None
         with self._calling(), _damage_of(file.path, self._name):
             source = (
                 pa.memory_map("/" + file.path.removeprefix("file:").lstrip("/"))
@@ -226,7 +231,12 @@ class DirectTable:
                 else pa.PythonFile(_JavaFile(self._table.loaded.io().newInputFile(file.path).newStream(), file.size))
             )
             with closing(source), pq.ParquetFile(source, metadata=metadata) as parquet:
-                yield parquet
+                try:
+                    yield parquet
+                except Declined as raised:
+                    declined = raised
+        if declined is not None:
+            raise declined
 
 
 @contextmanager

@@ -306,14 +306,16 @@ class RowIndex:
             for number, file in self._files.items():
                 gone = file.deleted | BitMap64(rows_in_file(replaced[file_numbers(replaced) == number]).tolist())
                 rows = np.setdiff1d(np.arange(file.stored.rows), _positions(gone), assume_unique=True)
-                parts.append(self._content(file).take(pa.array(rows)))
-                locations.append(row_locations(number, rows))
+                if len(rows):
+                    parts.append(self._content(file).take(pa.array(rows)))
+                    locations.append(row_locations(number, rows))
         except Declined:
             self._only_spark_reads = True
             for file in self._files.values():
                 file.content = None
             return None
-        return Survivors(pa.concat_tables(parts), np.concatenate(locations))
+        no_rows = pa.table({}), np.empty(0, np.int64)
+        return Survivors(pa.concat_tables(parts), np.concatenate(locations)) if parts else Survivors(*no_rows)
 
     def _content(self, file: IndexedFile) -> pa.Table:
         """Return all rows of a file with their lineage. Raises Declined."""
