@@ -33,7 +33,7 @@ from headrace_dev.kafka import Kafka
 
 COMMIT = DirectTable.commit
 HAND_OVER = asyncio.run_coroutine_threadsafe
-POLL = ("headrace_connectors/kafka/member.py", "GroupMember._poll")
+DELIVER = ("headrace_connectors/kafka/member.py", "GroupMember._deliver")
 JSON = {
     "key.converter": "org.apache.kafka.connect.json.JsonConverter",
     "value.converter": "org.apache.kafka.connect.json.JsonConverter",
@@ -48,9 +48,9 @@ class Way:
         self.committed = False
 
     def note(self, called: Callable[..., Any]) -> None:
-        """Add the stack of the caller, outermost first, from the poll on, and the called function."""
-        frames = [*ours(called.__code__), *stack(sys._getframe(2), POLL)]
-        if called is HAND_OVER and POLL not in frames:
+        """Add the stack of the caller, outermost first, from the delivery of records on, and the called function."""
+        frames = [*ours(called.__code__), *stack(sys._getframe(2), DELIVER)]
+        if called is HAND_OVER and DELIVER not in frames:
             return  # the offsets of the batch before, on their way to the consumer thread
         if not self.committed:
             self.frames |= dict.fromkeys(reversed(frames))

@@ -155,7 +155,10 @@ class GroupMember(Service):
         except BaseException:
             await stop_client(self._consumer)
             raise
-        self._work = [self.add_future(self._repeat(self._poll)), self.add_future(self._repeat(self._watch))]
+        self._work = [
+            self.add_future(self._repeat(self._poll, self._deliver)),
+            self.add_future(self._repeat(self._watch)),
+        ]
 
     async def on_stop(self) -> None:
         """Stop polling and leave the group, within a time limit if brokers are down."""
@@ -218,10 +221,11 @@ class GroupMember(Service):
         except KafkaError as error:
             raise headrace_error(error, "committing offsets") from error
 
-    async def _repeat(self, work: Callable[[], Awaitable[None]]) -> None:
+    async def _repeat(self, *steps: Callable[[], Awaitable[None]]) -> None:
         try:
             while not self.should_stop:
-                await work()
+                for step in steps:
+                    await step()
         except Exception as error:
             self._fail(error, "fetching")
 
@@ -269,32 +273,32 @@ class GroupMember(Service):
             self._size.observe(of_partition.records)
             self._lag.read(of_partition.partition, of_partition.records[0].offset, of_partition.end)
             self._held.hold(of_partition)
-        while (left := self._held.seconds_left(self._size.records)) <= 0:
-            await self._deliver(self._held.take(self._size.records))
-        if left < inf:  # a poll returns with the first record, and others come soon
-            await asyncio.sleep(min(left, TICK_SECONDS))
 
-    async def _deliver(self, fetched: Sequence[Fetched]) -> None:
-        """Deliver records of the current assignment, one chunk of each partition."""
-        epoch = self._numbering.epoch
-        self._delivering = {of_partition.partition for of_partition in fetched}
-        chunks, caught_up = [], {}
-        for of_partition in fetched:
-            topic = of_partition.partition.topic
-            if topic in self._failed_topics or topic in self._failing:
-                continue
-            chunk = await self._next_chunk(of_partition)
-            if epoch != self._numbering.epoch:
-                break
-            if chunk is not None:
-                chunks.append(chunk)
-            if not of_partition.behind:
-                caught_up[of_partition.partition] = of_partition.at
-        if chunks and epoch == self._numbering.epoch:
-            await self._listener.deliver(chunks)
-        if epoch == self._numbering.epoch:
-            self.caught_up |= caught_up
-        self._delivering = set()
+    async def _deliver(self) -> None:
+        """Deliver the records that are due, as a chunk of each partition. If others are not, wait a moment for more."""
+        while not self._paused and (left := self._held.seconds_left(self._size.records)) < inf:
+            if left > 0:
+                await asyncio.sleep(min(left, TICK_SECONDS))  # a poll returns with the first record
+                return
+            epoch, fetched = self._numbering.epoch, self._held.take(self._size.records)
+            self._delivering = {of_partition.partition for of_partition in fetched}
+            chunks, caught_up = [], {}
+            for of_partition in fetched:
+                topic = of_partition.partition.topic
+                if topic in self._failed_topics or topic in self._failing:
+                    continue
+                chunk = await self._next_chunk(of_partition)
+                if epoch != self._numbering.epoch:
+                    break
+                if chunk is not None:
+                    chunks.append(chunk)
+                if not of_partition.behind:
+                    caught_up[of_partition.partition] = of_partition.at
+            if chunks and epoch == self._numbering.epoch:
+                await self._listener.deliver(chunks)
+            if epoch == self._numbering.epoch:
+                self.caught_up |= caught_up
+            self._delivering = set()
 
     async def _next_chunk(self, fetched: Fetched) -> Chunk | None:
         """Return a chunk of fetched records that belong to the log that was read before, or None without any.

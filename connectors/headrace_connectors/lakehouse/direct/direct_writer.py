@@ -36,9 +36,9 @@ from headrace_connectors.lakehouse.direct.data_file import ROW_ID, data_columns,
 from headrace_connectors.lakehouse.direct.direct_table import DirectTable, NewFile, NewVector, TableState, Unavailable
 from headrace_connectors.lakehouse.direct.index_memory import IndexMemory
 from headrace_connectors.lakehouse.direct.key_index import ABSENT
-from headrace_connectors.lakehouse.direct.partitions import Ints, Partition, divide
-from headrace_connectors.lakehouse.direct.row_index import RowIndex, Survivors, Unsuitable
-from headrace_connectors.lakehouse.iceberg_table import DELETED_ROWS, UPSERTED, IcebergName, Snapshot, commit_result
+from headrace_connectors.lakehouse.direct.partitions import divide
+from headrace_connectors.lakehouse.direct.row_index import RowIndex, Unsuitable
+from headrace_connectors.lakehouse.iceberg_table import DELETED_ROWS, UPSERTED, IcebergName, commit_result
 from headrace_connectors.lakehouse.table_format import CommitResult, Declined, TakeLoaded
 from headrace_connectors.lakehouse.table_session import TableSession
 
@@ -100,54 +100,41 @@ class IcebergDirectWriter:
                     UPSERTED: str((applied.applies & ~actions.delete).sum()),
                     DELETED_ROWS: str((applied.applies & actions.delete).sum()),
                 }
+                survivors = index.survivors(replaced)
+                if survivors is not None:
+                    rows = pa.concat_tables([rows, survivors.rows], promote_options="default").combine_chunks()
+                parts = [
+                    (partition, part, rows if len(part) == len(rows) else rows.take(pa.array(part)))
+                    for partition, part in (divide(rows, state.partitioning, state.names) if len(rows) else ())
+                ]
+                files = [
+                    NewFile(partition, write_file(of_part, state.schema, state.metrics, state.compression))
+                    for partition, _, of_part in parts
+                ]
+                deleted = index.deleted_with(replaced) if survivors is None else {}
+                vectors = [
+                    NewVector(index.path(number), len(bitmap), deletion_vectors.encode(bitmap))
+                    for number, bitmap in deleted.items()
+                ]
+
                 self._state = None  # until the index contains the commit
-                if (survivors := index.survivors(replaced)) is not None:
-                    new, snapshot = self._replace_files(state, rows, survivors, {**properties, **counts})
+                removed = index.paths if survivors is not None else ()
+                commit = self._table.commit(files, vectors, {**properties, **counts}, removed)
+                if survivors is not None:
+                    new = index.replace_files(commit.files[0] if commit.files else None, rows, survivors)
                 else:
-                    new, snapshot = self._add_files(state, rows, replaced, {**properties, **counts})
+                    new = np.full(len(rows), ABSENT, np.int64)
+                    for file, (_, part, of_part) in zip(commit.files, parts, strict=True):
+                        new[part] = index.add_file(file, of_part)
                 new_locations = np.full(len(actions), ABSENT, np.int64)
                 new_locations[written] = new
                 index.store(keys.filter(pa.array(applied.applies)), new_locations[applied.applies])
+                for (number, bitmap), vector in zip(deleted.items(), commit.vectors, strict=True):
+                    index.store_vector(number, vector, bitmap)
                 self._state = state
-                return commit_result(snapshot)
+                return commit_result(commit.snapshot)
         except Declined as declined:
             return CommitResult(MergeCounts(0, 0), made=False, declined=str(declined))
-
-    def _add_files(
-        self, state: TableState, rows: pa.Table, replaced: Ints, properties: Mapping[str, str]
-    ) -> tuple[Ints, Snapshot]:
-        """Commit a file for each partition of ``rows``, and vectors for the rows at ``replaced``.
-
-        Return the locations of ``rows``, whose keys are stored next.
-        """
-        index = self._index
-        parts = [
-            (partition, part, rows if len(part) == len(rows) else rows.take(pa.array(part)))
-            for partition, part in _partitions(rows, state)
-        ]
-        files = [_new_file(partition, of_part, state) for partition, _, of_part in parts]
-        deleted = index.deleted_with(replaced)
-        vectors = [
-            NewVector(index.path(number), len(bitmap), deletion_vectors.encode(bitmap))
-            for number, bitmap in deleted.items()
-        ]
-        commit = self._table.commit(files, vectors, properties)
-        locations = np.full(len(rows), ABSENT, np.int64)
-        for file, (_, part, of_part) in zip(commit.files, parts, strict=True):
-            locations[part] = index.add_file(file, of_part)
-        for (number, bitmap), vector in zip(deleted.items(), commit.vectors, strict=True):
-            index.store_vector(number, vector, bitmap)
-        return locations, commit.snapshot
-
-    def _replace_files(
-        self, state: TableState, rows: pa.Table, survivors: Survivors, properties: Mapping[str, str]
-    ) -> tuple[Ints, Snapshot]:
-        """Commit one file with ``rows`` and the survivors in place of all files. Otherwise like ``_add_files``."""
-        every = pa.concat_tables([rows, survivors.rows], promote_options="default").combine_chunks()
-        files = [_new_file((), every, state)] if len(every) else []
-        commit = self._table.commit(files, [], properties, self._index.paths)
-        file = commit.files[0] if commit.files else None
-        return self._index.replace_files(file, every, survivors), commit.snapshot
 
     def versions(self, actions: Actions, schema: pa.Schema) -> Mapping[str, RowVersion]:
         """Read the versions in the newest snapshot."""
@@ -218,13 +205,3 @@ class IcebergDirectWriter:
     def _drop(self) -> None:
         self._index.clear()
         self._state = None
-
-
-def _new_file(partition: Partition, rows: pa.Table, state: TableState) -> NewFile:
-    return NewFile(partition, write_file(rows, state.schema, state.metrics, state.compression))
-
-
-def _partitions(rows: pa.Table, state: TableState) -> Iterator[tuple[Partition, Ints]]:
-    """Yield the partitions of the rows with the indexes of theirs."""
-    if len(rows):
-        yield from divide(rows, state.partitioning, state.names)
