@@ -301,7 +301,7 @@ class RowIndex:
         """Return the rows of a small table without those at ``replaced``; None if the table has no rows, or many."""
         if not self._files or not self.is_small:
             return None
-        parts, locations = [], []
+        parts, locations = [pa.table({})], [np.empty(0, np.int64)]
         try:
             for number, file in self._files.items():
                 gone = file.deleted | BitMap64(rows_in_file(replaced[file_numbers(replaced) == number]).tolist())
@@ -314,8 +314,7 @@ class RowIndex:
             for file in self._files.values():
                 file.content = None
             return None
-        no_rows = pa.table({}), np.empty(0, np.int64)
-        return Survivors(pa.concat_tables(parts), np.concatenate(locations)) if parts else Survivors(*no_rows)
+        return Survivors(pa.concat_tables(parts, promote_options="default"), np.concatenate(locations))
 
     def _content(self, file: IndexedFile) -> pa.Table:
         """Return all rows of a file with their lineage. Raises Declined."""
