@@ -152,9 +152,14 @@ def test_dead_letters_are_replayed(lane: Lane, stack: Stack, browser: Browser) -
     page.locator("#replay").click()
     expect(replay).to_contain_text("letters sent")
     expect(replay.locator(".state")).to_have_text("DONE")
-    if folder := os.environ.get("HEADRACE_SCREENSHOTS"):
-        page.screenshot(path=Path(folder, "dead-letters-replayed.png"))
     page.context.close()
+    if folder := os.environ.get("HEADRACE_SCREENSHOTS"):  # before the replay the page is empty
+        for width in WIDTHS:
+            for scheme in ("light", "dark"):
+                page = opened(lane, browser, f"/ui/connectors/{NAME}/dead-letters", width, scheme)
+                expect(page.locator(".letter").first).to_be_visible()
+                page.screenshot(path=Path(folder, f"dead-letters-{width}-{scheme}.png"))
+                page.context.close()
     ended = lane.worker.call("GET", f"/connectors/{NAME}/dead-letters/replay")["ended"]
 
     def is_proven() -> bool:
