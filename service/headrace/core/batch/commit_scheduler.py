@@ -7,6 +7,7 @@ has a fixed cost, so a table that waits longer writes more changes at the same c
    its commit. Under overload the tables therefore exceed their targets by equal shares, and none starves.
 2. **Spare capacity.** A table is committed as soon as its changes are due (``batch.linger.ms``) while such commits take
    no more than ``SPARE_SHARE`` of the worker. A few tables are fresh at once, and many tables get larger batches.
+   Of that each table may use an equal part in any case: a table that is filled again does not make the others wait.
 3. **Risk.** If the commits that wait would take one of the tables beyond ``SAFE_SHARE`` of its target, all threads
    write, whatever it costs.
 4. **Contention.** More commits than cores help while they wait for a storage. Where they need cores, or Python's lock,
@@ -178,11 +179,14 @@ class CommitScheduler:
             if self._waiting and not allowed and now < self._limited_until:
                 self.wakes_at = self._limited_until
             return None
-        request = max(due, key=lambda request: request.share(now))
-        if self._spare <= 0 and not request.urgent and not self._is_at_risk(due, now):
+        first = max(due, key=lambda request: request.share(now))
+        if self._spare <= 0 and not first.urgent and not self._is_at_risk(due, now):
+            due = [request for request in due if self._has_part(request, now)]
+        if not due:
             refilled = now - self._spare / self._refill
             self.wakes_at = max(min(refilled, self._risk_at, now + _CHECK_SECONDS), now + _SHORTEST_WAIT)
             return None
+        request = max(due, key=lambda request: request.share(now))
         del self._waiting[request]
         self._running[request] = _Commit(now, self._work, self._busy, request.pace.work)
         self._spare -= request.pace.work
@@ -243,6 +247,11 @@ class CommitScheduler:
         held = Counter(request.connector for request in self._running)
         most = max(1, threads - 1)
         return [request for request in self._waiting if held[request.connector] < most]
+
+    def _has_part(self, request: CommitRequest, now: float) -> bool:
+        """Return whether a commit takes no more than the table's part of the spare capacity since its last one."""
+        tables = len(self._waiting) + len(self._running)
+        return request.pace.work <= (now - request.pace.began) * self._refill / tables
 
     def _is_at_risk(self, due: Sequence[CommitRequest], now: float) -> bool:
         """Return whether a table would exceed its safe share if all waited longer and were committed in their order.
