@@ -15,6 +15,7 @@ from support.lake.spark_harness import DeltaHarness, IcebergHarness
 from headrace.core.model.events import RowVersion
 from headrace_connectors.lakehouse import ledger as ledger_module
 from headrace_connectors.lakehouse.direct import stored_rows
+from headrace_connectors.lakehouse.failures import Declined
 from headrace_connectors.lakehouse.iceberg import IcebergFormat
 from headrace_connectors.lakehouse.ledger import SUFFIX
 from headrace_connectors.lakehouse.table_session import TableSession
@@ -58,9 +59,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return rows
 
     def counted_scan(*arguments: Any) -> Iterator[pa.Table]:
-        found = scan(*arguments)
-        assert found is not None
-        parts = list(found)
+        parts = list(scan(*arguments))
         counts.append(sum(map(len, parts)))
         return iter(parts)
 
@@ -181,3 +180,22 @@ def test_a_large_ledger_is_read_in_parts(
     assert table.ledger() == {f"={key}": VERSION for key in range(100)}
     table.maintain(NOW + 8 * DAY, 7 * DAY)
     assert table.ledger() == {}
+
+
+def test_entries_that_only_spark_reads(
+    warehouse: Warehouse, unique: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark reads all entries, also those that were read before the first one that needs it."""
+    lake, name = IcebergHarness(warehouse), unique("ledger")
+    table = lake.open(name)
+    table.evolve(ITEM, ["id"])
+    for key in range(3):
+        table.record_tombstones({f"={key}": VERSION}, NOW)
+    scan = IcebergFormat.scan
+
+    def declined(*arguments: Any) -> Iterator[pa.Table]:
+        yield next(scan(*arguments))
+        raise Declined("a file has another type")
+
+    monkeypatch.setattr(IcebergFormat, "scan", declined)
+    assert lake.open(name).ledger() == {f"={key}": VERSION for key in range(3)}

@@ -47,8 +47,6 @@ from headrace_connectors.kafka.settings import ConsumerSettings
 log = logging.getLogger(__name__)
 
 POLL_MS = 200
-FETCH_WAIT_MS = 500
-"""The default of ``fetch.max.wait.ms``."""
 GATE_SECONDS = 1.0
 WATCH_SECONDS = 2.0
 STALL_SECONDS = 180.0
@@ -116,7 +114,7 @@ class GroupMember(Service):
         self._clock = clock
         self._numbering = ChunkNumbering()
         self._size = PollSize(settings.arguments["max_poll_records"])
-        self._held = HeldRecords(settings.arguments.get("fetch_max_wait_ms", FETCH_WAIT_MS) / 1000, clock)
+        self._held = HeldRecords(settings.arguments["fetch_max_wait_ms"] / 1000, clock)
         self._assigned = asyncio.Event()
         self._gate_moved = asyncio.Event()
         self._paused = False

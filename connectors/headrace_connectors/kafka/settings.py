@@ -157,6 +157,7 @@ CONSUMER_DEFAULTS: Mapping[str, Any] = {
     "rebalance_timeout_ms": 120_000,
     "request_timeout_ms": 125_000,
     "metadata_max_age_ms": 30_000,
+    "fetch_max_wait_ms": 500,  # for this time, records of many partitions wait for others as well (held_records.py)
     "fetch_max_bytes": 8 * 1024 * 1024,
     "max_partition_fetch_bytes": 1024 * 1024,
     "max_poll_records": 4_000,

@@ -26,7 +26,7 @@ from headrace.core.model.errors import DamagedFile
 from headrace.core.model.table_files import TableFiles
 from headrace.ports import MergeCounts, TableOptions
 from headrace_connectors.lakehouse.compaction_plan import WORN, DataFile, plan
-from headrace_connectors.lakehouse.failures import NO_TABLE, Conflict, Damage, NotThere
+from headrace_connectors.lakehouse.failures import NO_TABLE, Conflict, Damage, Declined, NotThere
 from headrace_connectors.lakehouse.merge import text_literal
 from headrace_connectors.lakehouse.schema import column_list, quoted, sql_type
 from headrace_connectors.lakehouse.spark_settings import LOG_STORE
@@ -176,8 +176,8 @@ class DeltaFormat:
             session.run(f"INSERT INTO {self.sql_name(path)} ({names}) SELECT {names} FROM {view}")
         return self.head(session, path)
 
-    def scan(self, session: TableSession, path: TablePath, schema: pa.Schema) -> Iterator[pa.Table] | None:
-        return None
+    def scan(self, session: TableSession, path: TablePath, schema: pa.Schema) -> Iterator[pa.Table]:
+        raise Declined("only Spark reads Delta tables here")
 
     def head(self, session: TableSession, path: TablePath) -> Head:
         """Return the version in the log, with the id of the table."""

@@ -141,6 +141,10 @@ class Conflict(Retriable):
     """Another writer committed to the table in between: run the statement again."""
 
 
+class Declined(Exception):
+    """Only Spark can do this: write a batch, or read rows. The message says why; nothing was written."""
+
+
 _KNOWN: tuple[tuple[str, type[HeadraceError], str], ...] = (
     (r"No space left on device", Retriable, "no space left on the warehouse's device; free some, the batch is kept"),
     (r"Disk quota exceeded", Retriable, "the warehouse's disk quota is used up; raise it, the batch is kept"),
@@ -195,10 +199,13 @@ _JAVA_CLASS = re.compile(r"\b(?:[a-z_]\w*\.)+([A-Z]\w*(?:Exception|Error))\b")
 
 @contextmanager
 def translate_errors(table: str) -> Iterator[None]:
-    """Raise errors of Spark in the block as those of ``core/model/errors.py``, with the name of ``table``."""
+    """Raise errors of Spark in the block as those of ``core/model/errors.py``, with the name of ``table``.
+
+    Declined passes as it is.
+    """
     try:
         yield
-    except HeadraceError:
+    except (HeadraceError, Declined):
         raise
     except Exception as error:
         raise translate(table, error) from error

@@ -24,7 +24,7 @@ from headrace_connectors.lakehouse.direct.direct_writer import IcebergDirectWrit
 from headrace_connectors.lakehouse.direct.index_memory import IndexMemory
 from headrace_connectors.lakehouse.direct.small_files import SmallFiles
 from headrace_connectors.lakehouse.direct.stored_rows import live_rows
-from headrace_connectors.lakehouse.failures import Conflict, NotThere
+from headrace_connectors.lakehouse.failures import Conflict, Declined, NotThere
 from headrace_connectors.lakehouse.iceberg_compaction import IcebergCompaction
 from headrace_connectors.lakehouse.iceberg_table import IcebergName, IcebergTable, commit_result, files_of
 from headrace_connectors.lakehouse.iceberg_trial import commit_two_tables
@@ -33,7 +33,6 @@ from headrace_connectors.lakehouse.schema import column_list, quoted, sql_type
 from headrace_connectors.lakehouse.table_format import (
     WRITE_ID,
     CommitResult,
-    Declined,
     DirectWriter,
     ExclusiveCommit,
     Head,
@@ -185,29 +184,21 @@ class IcebergFormat:
         day = pc.strftime(rows["recorded_at"][0], "%Y-%m-%d").as_py()
         return self._load(session, path).append(rows, f"recorded_at_day={day}")
 
-    def scan(self, session: TableSession, path: TablePath, schema: pa.Schema) -> Iterator[pa.Table] | None:
+    def scan(self, session: TableSession, path: TablePath, schema: pa.Schema) -> Iterator[pa.Table]:
         try:
             table = DirectTable(session, self._name(path))
-        except Unavailable:
-            return None
+        except Unavailable as error:
+            raise Declined(str(error)) from error
         table.is_current()
         state = table.load()
+        if state.refused is not None:
+            raise Declined(state.refused)
         stored = {column["name"]: column for column in state.schema["fields"]}
-        if state.refused is not None or not set(schema.names) <= stored.keys():
-            return None
         columns = {column.name: (stored[column.name], column.type) for column in schema}
-
-        def rows() -> Iterator[pa.Table]:
-            for file in state.files:
-                deleted = table.read_vector(file.vector)
-                with table.open(file) as parquet:
-                    try:
-                        yield from live_rows(parquet, deleted, columns)
-                    except Declined as declined:
-                        text = f"{self._name(path)}: {declined}; rewrite the files of the table with Spark"
-                        raise Fatal(text) from declined
-
-        return rows()
+        for file in state.files:
+            deleted = table.read_vector(file.vector)
+            with table.open(file) as parquet:
+                yield from live_rows(parquet, deleted, columns)
 
     def head(self, session: TableSession, path: TablePath) -> Head:
         return IcebergTable.load_head(session, self._name(path))

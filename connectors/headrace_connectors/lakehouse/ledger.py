@@ -13,6 +13,7 @@ Tests: ``tests/contracts/lake_ledger_suite.py``.
 from __future__ import annotations
 
 from collections.abc import ItemsView, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -23,7 +24,7 @@ from headrace.core.model.errors import TableMissing
 from headrace.core.model.events import OWN_PREFIX, UNVERSIONED, RowVersion, succeed
 from headrace.core.model.keys import FLOOR_KEY, ORIGINS_PREFIX
 from headrace_connectors.lakehouse import reader
-from headrace_connectors.lakehouse.failures import NotThere, naming_the_file
+from headrace_connectors.lakehouse.failures import Declined, NotThere, naming_the_file
 from headrace_connectors.lakehouse.schema import VERSION_COLUMNS, quoted
 from headrace_connectors.lakehouse.table_format import Head, RowsSince, TableFormat, TablePath
 from headrace_connectors.lakehouse.table_properties import source_properties, stored_sources
@@ -169,18 +170,25 @@ class TombstoneLedger:
         rows = f"(SELECT {_NAMES} FROM {self._table}{f' WHERE {condition}' if condition else ''})"
 
         def parts() -> Iterator[pa.Table]:
-            nonlocal oldest
             if (size := self._format.size(self._session, self._path)) == 0:
                 return
-            stored = None if condition else self._format.scan(self._session, self._path, _SCHEMA)
-            if stored is None and size <= _SIZE_AT_ONCE:
-                stored = iter([self._session.arrow(f"SELECT {_NAMES} FROM {rows}")])
-            for part in stored or reader.scan(self._session, rows, _SCHEMA.names):
+            with suppress(Declined):  # an entry that is added again changes nothing
+                if not condition:
+                    yield from self._format.scan(self._session, self._path, _SCHEMA)
+                    return
+            if size <= _SIZE_AT_ONCE:
+                yield self._session.arrow(f"SELECT {_NAMES} FROM {rows}")
+            else:
+                yield from reader.scan(self._session, rows, _SCHEMA.names)
+
+        def observed() -> Iterator[pa.Table]:
+            nonlocal oldest
+            for part in parts():
                 oldest = min(oldest, _oldest(part))
                 yield part
 
         with naming_the_file(label, lambda: self._format.damaged_file(self._session, self._path)):
-            index.add(parts())
+            index.add(observed())
         return oldest
 
     def append(self, tombstones: Mapping[str, RowVersion], now: int) -> None:

@@ -104,10 +104,6 @@ TakeLoaded = Callable[[], Any]
 """Returns ``Look.loaded`` of the batch that is written, at its first call, and None later or if it is too old."""
 
 
-class Declined(Exception):
-    """The batch has to be written by a MERGE. The message says why; nothing was written."""
-
-
 class DirectWriter(Protocol):
     """Writes small batches without a Spark job."""
 
@@ -190,10 +186,10 @@ class TableFormat(Protocol):
     def append_to_ledger(self, session: TableSession, path: TablePath, rows: pa.Table) -> Head:
         """Add ``rows``, recorded at one time, to the ledger in one durable commit. Returns its newest commit."""
 
-    def scan(self, session: TableSession, path: TablePath, schema: pa.Schema) -> Iterator[pa.Table] | None:
-        """Return the rows of the newest commit in these columns, in parts, read without Spark; None if only Spark can.
+    def scan(self, session: TableSession, path: TablePath, schema: pa.Schema) -> Iterator[pa.Table]:
+        """Read the rows of the newest commit without Spark, in parts, in the columns and types of ``schema``.
 
-        ``schema`` has the types that the columns have.
+        Raises Declined, also after some parts.
         """
 
     def head(self, session: TableSession, path: TablePath) -> Head:

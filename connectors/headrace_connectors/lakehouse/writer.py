@@ -33,7 +33,7 @@ from headrace.ports import Commit, MergeCounts, TableOptions, TopicPartition, Up
 from headrace_connectors.lakehouse import reader
 from headrace_connectors.lakehouse.append import append_history_sql, history_rows, row_offsets_sql
 from headrace_connectors.lakehouse.compaction_plan import WriteBudget
-from headrace_connectors.lakehouse.failures import Conflict, NotThere, naming_the_file
+from headrace_connectors.lakehouse.failures import Conflict, Declined, NotThere, naming_the_file
 from headrace_connectors.lakehouse.ledger import TombstoneLedger, ledger_path, row_versions
 from headrace_connectors.lakehouse.merge import append_sql, fill_sql, live_sql, merge_sql, stored_sql, truncate_sql
 from headrace_connectors.lakehouse.schema import (
@@ -53,7 +53,6 @@ from headrace_connectors.lakehouse.table_format import (
     KEY_FIELDS,
     WRITE_ID,
     CommitResult,
-    Declined,
     DirectWriter,
     Look,
     TableFormat,

@@ -116,6 +116,16 @@ def test_no_chunk_contains_a_gap(held: HeldRecords) -> None:
     assert offsets(held.take(MOST)) == {"t0": [4]}
 
 
+def test_records_behind_several_gaps_stay_in_order(held: HeldRecords, clock: Clock) -> None:
+    """As during a pause, in which nothing is taken."""
+    for begin, end in ((0, 2), (4, 5), (5, 6), (8, 9)):
+        held.hold(fetched(0, begin, end))
+    assert held.seconds_left(5) <= 0
+    clock.now += 1
+    assert [offsets(held.take(MOST))["t0"] for _ in range(3)] == [[0, 1], [4, 5], [8]]
+    assert held.seconds_left(MOST) > 1e9
+
+
 def test_a_position_behind_the_last_record_is_no_gap(held: HeldRecords) -> None:
     before = fetched(0, 0, 2)
     held.hold(Fetched(before.partition, before.records, 4, 0, 0.0, 0.0))  # the fetch ended with two markers

@@ -58,6 +58,7 @@ async def member(request_ms: int) -> AsyncIterator[tuple[GroupMember, Listener]]
             "group_id": "g",
             "request_timeout_ms": request_ms,
             "max_poll_records": 10,
+            "fetch_max_wait_ms": 500,
         }
         listener = Listener()
         joining = GroupMember(ConsumerSettings(arguments, "g", "t", "earliest", TopicSettings(("t",))), listener)

@@ -12,7 +12,9 @@ from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
@@ -22,7 +24,6 @@ from headrace_connectors.lakehouse.direct.data_file import ParquetFile
 from headrace_connectors.lakehouse.direct.partitions import Partition
 from headrace_connectors.lakehouse.failures import DAMAGED, MISSING, Damage, without_values
 from headrace_connectors.lakehouse.iceberg_table import IcebergName, IcebergTable, Snapshot
-from headrace_connectors.lakehouse.table_format import Declined
 from headrace_connectors.lakehouse.table_session import TableSession, java_member
 
 _JAVA_CLASS = "headrace.DirectTable"
@@ -51,6 +52,14 @@ class StoredFile:
     first_row_id: int
     sequence: int
     vector: VectorFile | None
+
+    def lineage(self, ids: pa.ChunkedArray, numbers: pa.ChunkedArray, first: int = 0) -> tuple[Any, Any]:
+        """Return the ids of the rows from position ``first`` on, and the numbers of the snapshots that changed them.
+
+        ``ids`` and ``numbers`` are those that the file contains. Other rows have null in them.
+        """
+        places = pa.array(self.first_row_id + first + np.arange(len(ids)))
+        return pc.coalesce(ids, places), pc.fill_null(numbers, self.sequence)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,11 +228,7 @@ class DirectTable:
 
     @contextmanager
     def open(self, file: StoredFile, metadata: pq.FileMetaData | None = None) -> Iterator[pq.ParquetFile]:
-        """Open a data file. ``metadata`` is its footer, if that is known.
-
-        Errors of the block are those of Spark or of the file, except Declined.
-        """
-        declined: Declined | None = None
+        """Open a data file. ``metadata`` is its footer, if that is known."""
         with self._calling(), _damage_of(file.path, self._name):
             source = (
                 pa.memory_map("/" + file.path.removeprefix("file:").lstrip("/"))
@@ -231,12 +236,7 @@ class DirectTable:
                 else pa.PythonFile(_JavaFile(self._table.loaded.io().newInputFile(file.path).newStream(), file.size))
             )
             with closing(source), pq.ParquetFile(source, metadata=metadata) as parquet:
-                try:
-                    yield parquet
-                except Declined as raised:
-                    declined = raised
-        if declined is not None:
-            raise declined
+                yield parquet
 
 
 @contextmanager

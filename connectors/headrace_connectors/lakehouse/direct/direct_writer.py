@@ -38,8 +38,9 @@ from headrace_connectors.lakehouse.direct.index_memory import IndexMemory
 from headrace_connectors.lakehouse.direct.key_index import ABSENT
 from headrace_connectors.lakehouse.direct.partitions import divide
 from headrace_connectors.lakehouse.direct.row_index import RowIndex, Unsuitable
+from headrace_connectors.lakehouse.failures import Declined
 from headrace_connectors.lakehouse.iceberg_table import DELETED_ROWS, UPSERTED, IcebergName, commit_result
-from headrace_connectors.lakehouse.table_format import CommitResult, Declined, TakeLoaded
+from headrace_connectors.lakehouse.table_format import CommitResult, TakeLoaded
 from headrace_connectors.lakehouse.table_session import TableSession
 
 MOST_ROWS = 200_000

@@ -43,9 +43,9 @@ from headrace_connectors.lakehouse.direct.key_index import (
     rows_in_file,
 )
 from headrace_connectors.lakehouse.direct.stored_rows import Columns, read_rows
+from headrace_connectors.lakehouse.failures import Declined
 from headrace_connectors.lakehouse.schema import DELETED, SOFT_COLUMNS, VERSION_COLUMNS
 from headrace_connectors.lakehouse.staging import in_lake_type
-from headrace_connectors.lakehouse.table_format import Declined
 
 SMALL_BYTES = 16 * 2**10
 """Bytes of the files of a small table: roughly those of the two manifests, the vector and the share of a later merge
@@ -55,6 +55,7 @@ SMALL_UNPACKED = 2**20
 """Bytes of its rows in memory: texts that repeat are compressed to a hundredth."""
 
 _POSITION = VERSION_COLUMNS.names[0]
+_LINEAGE = {ROW_ID: ROW_ID_FIELD, SEQUENCE: SEQUENCE_FIELD}
 
 Ints = npt.NDArray[np.int64]
 
@@ -123,7 +124,7 @@ class RowIndex:
         )
 
     @property
-    def is_small(self) -> bool:
+    def _is_small(self) -> bool:
         """Whether a commit writes all rows again."""
         if self._is_partitioned or self._only_spark_reads:
             return False
@@ -205,8 +206,8 @@ class RowIndex:
         if self._soft:
             indexed.marked = BitMap64(np.flatnonzero(pc.fill_null(rows[DELETED], fill_value=False).to_numpy()).tolist())
         locations = self._locations_in(indexed)
-        if self.is_small and rows.nbytes <= SMALL_UNPACKED:
-            indexed.content = _with_lineage(rows, indexed)
+        if self._is_small and rows.nbytes <= SMALL_UNPACKED:
+            indexed.content = _with_lineage(rows, file)
         return locations
 
     def replace_files(self, file: StoredFile | None, rows: pa.Table, survivors: Survivors) -> Ints:
@@ -299,13 +300,15 @@ class RowIndex:
 
     def survivors(self, replaced: Ints) -> Survivors | None:
         """Return the rows of a small table without those at ``replaced``; None if the table has no rows, or many."""
-        if not self._files or not self.is_small:
+        if not self._files or not self._is_small:
             return None
         parts, locations = [pa.table({})], [np.empty(0, np.int64)]
         try:
             for number, file in self._files.items():
-                gone = file.deleted | BitMap64(rows_in_file(replaced[file_numbers(replaced) == number]).tolist())
-                rows = np.setdiff1d(np.arange(file.stored.rows), _positions(gone), assume_unique=True)
+                live = np.ones(file.stored.rows, np.bool_)
+                live[_positions(file.deleted)] = False
+                live[rows_in_file(replaced[file_numbers(replaced) == number])] = False
+                rows = np.flatnonzero(live)
                 if len(rows):
                     parts.append(self._content(file).take(pa.array(rows)))
                     locations.append(row_locations(number, rows))
@@ -321,11 +324,13 @@ class RowIndex:
         if file.content is None:
             with self._table.open(file.stored) as parquet:
                 rows = read_rows(parquet, np.arange(file.stored.rows), self._columns)
-                if number := column_names(parquet).get(SEQUENCE_FIELD):
-                    rows = rows.append_column(SEQUENCE, parquet.read([number])[number])
+                names = column_names(parquet)
+                for name, field_id in _LINEAGE.items():
+                    if field_id in names:
+                        rows = rows.append_column(name, parquet.read([names[field_id]])[0])
             if rows.nbytes > SMALL_UNPACKED:
                 raise Declined("the rows of the table take much memory")
-            file.content = _with_lineage(rows, file)
+            file.content = _with_lineage(rows, file.stored)
         return file.content
 
     @property
@@ -336,15 +341,11 @@ class RowIndex:
         return columns[0].cast(pa.int64()) if self._integers else canonical_keys(columns)
 
 
-def _with_lineage(rows: pa.Table, file: IndexedFile) -> pa.Table:
+def _with_lineage(rows: pa.Table, file: StoredFile) -> pa.Table:
     """Return the rows of a file with the ids and numbers that they have where the file has none."""
-    lineage = {ROW_ID: pa.array(file.ids(np.arange(len(rows))))}
-    if SEQUENCE in rows.column_names:
-        lineage[SEQUENCE] = pc.fill_null(rows[SEQUENCE], file.stored.sequence)
-    else:
-        lineage[SEQUENCE] = pa.repeat(pa.scalar(file.stored.sequence, pa.int64()), len(rows))
-    for name, values in lineage.items():
-        rows = rows.drop_columns([name]) if name in rows.column_names else rows
+    stored = [rows[name] if name in rows.column_names else pa.nulls(len(rows), pa.int64()) for name in _LINEAGE]
+    rows = rows.drop_columns([name for name in _LINEAGE if name in rows.column_names])
+    for name, values in zip(_LINEAGE, file.lineage(*stored), strict=True):
         rows = rows.append_column(name, values)
     return rows
 

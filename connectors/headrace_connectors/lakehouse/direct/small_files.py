@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from headrace_connectors.lakehouse.compaction_plan import DataFile, Rewrite, plan
@@ -204,8 +203,7 @@ def _live_rows(
         else pa.nulls(count, columns.schema.field(name).type)
         for name, field_id in columns.ids.items()
     ]
-    positions = pa.array(file.first_row_id + first + np.arange(count))
-    arrays += [pc.coalesce(ids, positions), pc.fill_null(numbers, file.sequence)]
+    arrays += file.lineage(ids, numbers, first)
     live = np.ones(count, np.bool_)
     live[deleted[(deleted >= first) & (deleted < first + count)] - np.uint64(first)] = False
     return pa.table(arrays, columns.schema).filter(pa.array(live))

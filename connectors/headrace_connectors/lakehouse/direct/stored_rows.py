@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
 from headrace_connectors.lakehouse.direct.data_file import column_names, is_type
-from headrace_connectors.lakehouse.table_format import Declined
+from headrace_connectors.lakehouse.failures import Declined
 
 MOST_BYTES = 64 * 2**20
 """Of the chunks that are read from one file, uncompressed."""

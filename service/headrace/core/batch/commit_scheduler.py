@@ -181,7 +181,8 @@ class CommitScheduler:
             return None
         first = max(due, key=lambda request: request.share(now))
         if self._spare <= 0 and not first.urgent and not self._is_at_risk(due, now):
-            due = [request for request in due if self._has_part(request, now)]
+            part = self._refill / (len(self._waiting) + len(self._running))  # of each table, since its last commit
+            due = [request for request in due if request.pace.work <= (now - request.pace.began) * part]
         if not due:
             refilled = now - self._spare / self._refill
             self.wakes_at = max(min(refilled, self._risk_at, now + _CHECK_SECONDS), now + _SHORTEST_WAIT)
@@ -247,11 +248,6 @@ class CommitScheduler:
         held = Counter(request.connector for request in self._running)
         most = max(1, threads - 1)
         return [request for request in self._waiting if held[request.connector] < most]
-
-    def _has_part(self, request: CommitRequest, now: float) -> bool:
-        """Return whether a commit takes no more than the table's part of the spare capacity since its last one."""
-        tables = len(self._waiting) + len(self._running)
-        return request.pace.work <= (now - request.pace.began) * self._refill / tables
 
     def _is_at_risk(self, due: Sequence[CommitRequest], now: float) -> bool:
         """Return whether a table would exceed its safe share if all waited longer and were committed in their order.

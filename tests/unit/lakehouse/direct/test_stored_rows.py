@@ -12,7 +12,7 @@ from pyroaring import BitMap64
 
 from headrace_connectors.lakehouse.direct import stored_rows
 from headrace_connectors.lakehouse.direct.stored_rows import Columns, live_rows, read_rows
-from headrace_connectors.lakehouse.table_format import Declined
+from headrace_connectors.lakehouse.failures import Declined
 
 ROWS = 1000
 NESTED = pa.struct([("a", pa.list_(pa.field("element", pa.int32()))), ("m", pa.map_(pa.string(), pa.int64()))])
