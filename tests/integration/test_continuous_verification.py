@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -108,17 +107,15 @@ def test_a_contradiction_has_its_table_verified_at_once(seldom: Lane, stack: Sta
         connection.execute("ALTER TABLE customers ALTER COLUMN preferences SET STORAGE EXTERNAL")
         connection.execute(f"INSERT INTO customers VALUES ({values})".encode())
     wait_until(lambda: any(each["id"] == row for each in lane.rows("customers")), "the row in the lake", 120)
-    wait_until(lambda: verification(lane).get("proof"), "a proof, after which the interval begins", 180)
+    proof = wait_until(lambda: verification(lane).get("proof"), "a proof, after which the interval begins", 180)
     assert "contradiction" not in verification(lane)
     large = """'{"a": "' || repeat('x', 5000) || '"}'"""
     lane.change_unseen(f"UPDATE customers SET preferences = ({large})::jsonb, balance = 7 WHERE id = {row}")
     with stack.postgres.connect(lane.name) as connection:
         connection.execute(f"UPDATE customers SET name = 'another' WHERE id = {row}".encode())
 
-    def is_verified() -> bool:
-        report = verification(lane)
-        found, ended = report.get("contradiction"), report.get("ended")
-        return bool(found and ended and datetime.fromisoformat(ended) > datetime.fromisoformat(found["at"]))
+    def is_verified() -> bool:  # the times of both proofs may be the same second
+        return bool(verification(lane)["proof"]["position"] != proof["position"])
 
     wait_until(is_verified, "the verification because of the contradiction", 120)
     report = verification(lane)
@@ -126,17 +123,17 @@ def test_a_contradiction_has_its_table_verified_at_once(seldom: Lane, stack: Sta
 
 
 @pytest.mark.long
-@pytest.mark.timeout(7200)
-@pytest.mark.parametrize(("rows", "seconds"), [(1_000_000, 0), (100_000, 3600)], ids=["a million rows", "an hour"])
-def test_rows_are_proven_under_load(stack: Stack, tmp_path: Path, rows: int, seconds: int) -> None:
+@pytest.mark.timeout(9000)
+def test_a_million_rows_are_proven_under_load_for_an_hour(stack: Stack, tmp_path: Path) -> None:
     """At the default pace: no row is reported that is right, and a wrong cell is found in one round and repaired."""
+    rows = 1_000_000
     options = {"verify__interval__ms": "5000", "verify__repair": "auto"}
     with Lane(stack, "proven", tmp_path, ("customers", "orders"), **options) as lane:
         fill(stack, lane, rows)
         wait_until(lambda: (verification(lane).get("proof") or {}).get("rows", 0) >= rows, "the first proof", 1800)
         lane.begin_load(100)
         began, transactions, reading = time.monotonic(), lane.transactions, ReadingTime(stack, lane)
-        rounds = count_rounds(lane, reading, seconds)
+        rounds = count_rounds(lane, reading, 3600)
         took, transactions = time.monotonic() - began, lane.transactions - transactions
         print(
             f"{rounds} rounds of {rows:,} rows in {took:.0f} s without a difference, {transactions / took:.0f} "
