@@ -27,7 +27,7 @@ from headrace.core.merge.fold import fold
 from headrace.core.model.events import Changes
 from headrace.core.reselect.options import DatabaseOptions, ReselectOptions
 from headrace.runtime.pipeline.reselect import Reselect
-from headrace.runtime.worker.memory_plan import collect_cycles_rarely
+from headrace_app.interpreter import tune_interpreter
 from headrace_connectors.sql import PostgresRowSource
 from headrace_dev.connect import debezium_postgres
 from headrace_dev.server import wait_until
@@ -106,7 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--logs", type=Path, default=Path(".logs"), help="where logs go if something fails")
     chosen = parser.parse_args(arguments)
     rows, rounds, short = (2_000, 1, 1) if chosen.quick else (20_000, ROUNDS, SHORT_ROUNDS)
-    collect_cycles_rarely()  # as the worker does
+    tune_interpreter()  # as the worker does
     with Stack("kafka", "postgres", "connect", logs=chosen.logs, sustained=True) as stack:
         bench = Benchmark(stack, rows, rounds, short)
         bench.load()

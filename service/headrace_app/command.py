@@ -24,9 +24,9 @@ from headrace.core.model.errors import ConfigError, HeadraceError
 from headrace.rest.worker_resources import KAFKA_VERSION
 from headrace.runtime.worker import log_format
 from headrace.runtime.worker.config_providers import worker_providers
-from headrace.runtime.worker.memory_plan import collect_cycles_rarely
 from headrace.service import exit_after
 from headrace_app import apply, composition, doctor, replay_dlq, resnapshot, status, validate, verify
+from headrace_app.interpreter import tune_interpreter
 
 log = logging.getLogger("headrace")
 
@@ -100,7 +100,7 @@ def _serve(options: argparse.Namespace) -> int:
     try:
         config = worker_config(options.worker, distributed=options.mode == "connect-distributed")
         connectors = getattr(options, "connectors", [])
-        collect_cycles_rarely()
+        tune_interpreter()
         asyncio.run(composition.worker(config).run(connectors))
     except HeadraceError as error:
         log.error("%s", error)

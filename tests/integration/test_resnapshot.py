@@ -39,14 +39,26 @@ def lane(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lan
                 f"'2026-01-01Z' FROM generate_series(1, {ROWS}) AS n"
             )
             connection.execute(statement.encode())
-        settings = {
-            "signal__data__collection": "public.debezium_signal",
-            "incremental__snapshot__chunk__size": "100",
-            "heartbeat__interval__ms": "1000",
-        }
-        stack.connect.put_connector(lane.name, debezium_postgres(stack.postgres, lane.name, lane.name, **settings))
+        configure_source(lane, stack, incremental__snapshot__chunk__size="100")
         wait_until(lambda: lane.applied_by(lane.worker, lane.name), "first rows in the lake", 300)
         yield lane
+
+
+def configure_source(lane: Lane, stack: Stack, **settings: str) -> None:
+    settings |= {"signal__data__collection": "public.debezium_signal", "heartbeat__interval__ms": "1000"}
+    stack.connect.put_connector(lane.name, debezium_postgres(stack.postgres, lane.name, lane.name, **settings))
+
+
+@pytest.fixture
+def prepared(lane: Lane, stack: Stack) -> Iterator[Lane]:
+    """Return the lane with what docs/operations.md advises before a resnapshot, and the default of the column cache."""
+    queue = {"max__queue__size": "512", "max__batch__size": "256"}
+    configure_source(lane, stack, incremental__snapshot__chunk__size="512", **queue)
+    admission = {"post__processors__reselector__reselect__cache__admission": "reuse"}
+    lane.worker.put_connector(lane.name, lane.sink_config(**admission))
+    yield lane
+    lane.worker.put_connector(lane.name, lane.sink_config())
+    configure_source(lane, stack, incremental__snapshot__chunk__size="100")
 
 
 @pytest.fixture(autouse=True)
@@ -209,9 +221,10 @@ def test_a_table_that_was_added_to_the_source_connector(lane: Lane, stack: Stack
 
 
 @pytest.mark.long
-def test_the_other_tables_stay_fresh(lane: Lane, stack: Stack) -> None:
+def test_the_other_tables_stay_fresh(prepared: Lane, stack: Stack) -> None:
     """While one table of five is resnapshotted under load, the 95th percentile of the age of the others at most
     doubles."""
+    lane = prepared
     with stack.postgres.connect(lane.name) as connection:
         statement = (
             f"INSERT INTO customers SELECT {FIRST + 100_000} + n, 'name ' || n, NULL, n / 100.0, true, '{{}}', "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import resource
 from collections.abc import Iterator, Mapping
@@ -119,13 +118,3 @@ def _limit_files(own_cgroups: Path) -> Iterator[Path]:
 
 def _mebibytes(size: int) -> str:
     return f"{size // MEBIBYTE} MiB"
-
-
-def collect_cycles_rarely() -> None:
-    """Raise the thresholds of the cyclic garbage collector, and exclude the objects that exist now.
-
-    Decoding creates a few short-lived objects per record, none of them in a cycle. With Python's default thresholds the
-    collector takes a tenth of the decoding time.
-    """
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 50)
