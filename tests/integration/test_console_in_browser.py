@@ -301,6 +301,10 @@ def test_dead_letters_are_replayed_by_keyboard(served: Served, opened: Callable[
     page.keyboard.press("Enter")
     expect(replay).to_contain_text("3 of 3 letters sent, 2 cannot be used")
     expect(replay.locator(".state")).to_have_text("DONE")
+    cancel = page.locator("#cancel-replay")
+    expect(cancel).to_be_hidden()
+    replay.locator("p").first.evaluate("shown => { shown.dataset.cancellable = '' }")  # as while it runs
+    expect(cancel).to_be_visible()
     assert [question.partition("?")[0] for question in questions] == ["Replay the dead letters of connector shop"]
     assert names(served.api) == ["row"]
     expect(page.locator("tbody")).not_to_have_count(0)

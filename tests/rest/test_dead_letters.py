@@ -207,8 +207,10 @@ async def test_the_connector_pauses_during_a_replay_and_resumes(api: Api) -> Non
     assert task["waits_for"] == "the replay of its dead letters"
     document = (await api.call("GET", REPLAY)).json()
     assert (document["state"], document["pauses"], document["counts"]["letters"]) == ("RUNNING", True, 1)
+    assert "data-cancellable" in (await api.call("GET", f"/ui{LETTERS}")).body.decode()
     feeds(api).go_on.set()
     await api.until("RUNNING", "RUNNING")
+    assert "data-cancellable" not in (await api.call("GET", f"/ui{LETTERS}")).body.decode()
     assert "waits_for" not in (await api.status())["tasks"][0]
     assert api.tasks.tasks["shop-0"].calls == ["start", "pause", "resume"]
     assert state_of(api) == "DONE"

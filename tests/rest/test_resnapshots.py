@@ -230,7 +230,7 @@ async def test_the_page_of_the_table_shows_the_progress(api: Api) -> None:
     api.worker.statuses.put_resnapshot("shop", TABLE, reading)
     html = (await api.call("GET", page)).body.decode()
     assert request["state"] == "WAITING"
-    assert '<span class="state reading">READING</span>' in html
+    assert '<p data-cancellable><span class="state reading">READING</span>' in html
     assert 'max="1000" value="1000"' in html
     assert "2,000 of about 1,000 rows in the lake table, chunk 200 of about 100; 3 records are to be applied" in html
     assert "alert(1)" in html
