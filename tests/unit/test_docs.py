@@ -34,6 +34,8 @@ OF_THE_SITE = sorted((ROOT / "docs").rglob("*.md"))
 MAKEFILE = (ROOT / "Makefile").read_text()
 FOREIGN = (
     "incremental.snapshot.",
+    "max.batch.size",
+    "max.queue.size",
     "read.only",
     "signal.",
     "allowed.paths",

@@ -394,8 +394,12 @@ class DeltaFormat:
                         return str(location.toString())
         return None
 
-    def expire(self, session: TableSession, path: TablePath) -> None:
+    def expire(self, session: TableSession, path: TablePath) -> str:
         """Do nothing: Delta removes old entries of its log itself."""
+        return ""
+
+    def delete(self, session: TableSession, path: TablePath, files: str) -> None:
+        """Do nothing: ``expire`` leaves no files."""
 
     def clean(self, session: TableSession, path: TablePath, now: int) -> None:
         """Delete files that no version within the table's retention refers to."""

@@ -46,6 +46,8 @@ from headrace_connectors.lakehouse.table_properties import FORMAT, FORMAT_VERSIO
 from headrace_connectors.lakehouse.table_session import TableSession, java_member
 
 _SNAPSHOT_PROPERTY = "spark.sql.iceberg.snapshot-property."
+MAX_SNAPSHOTS = "headrace.history.max-snapshots"
+"""The property of a table with the number of snapshots to keep; without it, only their age counts."""
 _CLEANED = "headrace.orphans-removed-at"
 _DAY = 24 * 3600 * 1_000_000
 _CLEANED_EVERY = 7 * _DAY
@@ -55,12 +57,15 @@ _MERGE_ON_READ = {f"write.{operation}.mode": "merge-on-read" for operation in ("
 _DEFAULTS = {
     **_MERGE_ON_READ,
     # A commit every few seconds: old metadata and snapshots would soon be larger than the data. A snapshot takes 1.4 kB
-    # of the metadata that each commit reads and writes, and a query may read one for as long as it is kept.
+    # of the metadata that each commit reads and writes.
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
     "history.expire.max-snapshot-age-ms": "3600000",
     "history.expire.min-snapshots-to-keep": "20",
+    MAX_SNAPSHOTS: "200",
 }
+_RECENT_MS = 300_000
+"""Younger snapshots are kept, however many there are: for readers of changes that come every few minutes."""
 
 
 class IcebergFormat:
@@ -258,11 +263,8 @@ class IcebergFormat:
         return IcebergDirectWriter(session, self._name(path), schema, key_fields, self._indexes, soft=soft)
 
     def find_commit(self, session: TableSession, path: TablePath, write_id: str) -> CommitResult | None:
-        """Read it from the table's snapshots; nearly always from the newest."""
-        for snapshot in self._load(session, path).snapshots():
-            if snapshot.summary.get(WRITE_ID) == write_id:
-                return commit_result(snapshot)
-        return None
+        snapshot = self._load(session, path).snapshot_with(WRITE_ID, write_id)
+        return None if snapshot is None else commit_result(snapshot)
 
     def carry(self, session: TableSession, path: TablePath, properties: Mapping[str, str]) -> bool:
         """Make an empty append: compactions and deletes of complete files do not store the session's properties."""
@@ -347,11 +349,16 @@ class IcebergFormat:
         """Compare the files with the sizes in the manifests, and read their ends and deletion vectors."""
         return self._load(session, path).damaged_file()
 
-    def expire(self, session: TableSession, path: TablePath) -> None:
+    def expire(self, session: TableSession, path: TablePath) -> str:
         """Use the format's own class: the procedure starts jobs. A catalog that keeps the files itself forbids it."""
         table = self._load(session, path)
-        if table.may_delete_files():
-            table.expire()
+        if not table.may_delete_files():
+            return ""
+        most = table.properties().get(MAX_SNAPSHOTS, "")
+        return table.expire(_RECENT_MS, int(most) if most.isdecimal() else 0)
+
+    def delete(self, session: TableSession, path: TablePath, files: str) -> None:
+        self._load(session, path).delete(files)
 
     def clean(self, session: TableSession, path: TablePath, now: int) -> None:
         """Once a week, remove the files that ended workers have left behind; others expire with their snapshots.

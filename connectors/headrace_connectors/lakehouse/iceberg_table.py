@@ -135,10 +135,15 @@ class IcebergTable:
             snapshot = self.loaded.currentSnapshot()
             while snapshot is not None:
                 # As JSON in one call: py4j needs two calls for each entry of a map.
-                stored = json.loads(java_member(self._jvm, "org.apache.iceberg.SnapshotParser.toJson")(snapshot))
-                parent = stored.get("parent-snapshot-id")
-                yield Snapshot(stored["snapshot-id"], parent, stored.get("sequence-number", 0), stored["summary"])
-                snapshot = None if parent is None else self.loaded.snapshot(parent)
+                found = _snapshot(java_member(self._jvm, "org.apache.iceberg.SnapshotParser.toJson")(snapshot))
+                yield found
+                snapshot = None if found.parent is None else self.loaded.snapshot(found.parent)
+
+    def snapshot_with(self, name: str, value: str) -> Snapshot | None:
+        """Return the newest of ``snapshots`` whose summary has this entry. Without a call for each of them."""
+        with self._calling():
+            stored: str | None = self.java.snapshotWith(name, value)
+        return None if stored is None else _snapshot(stored)
 
     def format_version(self) -> int:
         version: int = self._state["format"]
@@ -184,10 +189,20 @@ class IcebergTable:
             convert = java_member(self._jvm, "org.apache.iceberg.spark.SparkSchemaUtil.convert")
             return to_arrow_schema(StructType.fromJson(json.loads(convert(self.loaded.schema()).json())))
 
-    def expire(self) -> None:
-        """Expire snapshots by the table's properties, without a job: files are compared by the manifests alone."""
+    def expire(self, recent_ms: int, most: int) -> str:
+        """Expire snapshots by the properties, and of those older than ``recent_ms`` all but the ``most`` newest.
+
+        Return the files, one a line, that no snapshot refers to any more and queries may still read. No job is
+        started: files are compared by the manifests alone.
+        """
         with self._calling():
-            self.loaded.expireSnapshots().commit()
+            unread: str = self.java.expire(recent_ms, most)
+        return unread
+
+    def delete(self, files: str) -> None:
+        """Delete files, one a line. What cannot be deleted stays."""
+        with self._calling():
+            self.java.delete(files)
 
     def append_nothing(self, properties: Mapping[str, str]) -> None:
         """Create a snapshot with ``properties`` and without changes, by an append without a file."""
@@ -276,6 +291,14 @@ def _require_table(answer: Any, name: IcebergName) -> Any:
     if answer is None:
         raise NotThere(f"{name}: {NO_TABLE}")
     return answer
+
+
+def _snapshot(stored: str) -> Snapshot:
+    """Return a snapshot from Iceberg's JSON."""
+    members = json.loads(stored)
+    return Snapshot(
+        members["snapshot-id"], members.get("parent-snapshot-id"), members.get("sequence-number", 0), members["summary"]
+    )
 
 
 def _head(state: Mapping[str, Any]) -> Head:

@@ -244,8 +244,14 @@ class TableFormat(Protocol):
     def limits(self, session: TableSession, path: TablePath) -> Sequence[str]:
         """Return notes on what the catalog does otherwise than configured. The table has two commits or more."""
 
-    def expire(self, session: TableSession, path: TablePath) -> None:
-        """Expire snapshots by the table's properties, and remove the files that only they refer to."""
+    def expire(self, session: TableSession, path: TablePath) -> str:
+        """Expire snapshots by the table's properties, and remove the files that only they refer to.
+
+        Return those files, one a line, that queries may still read. They are to be deleted later.
+        """
+
+    def delete(self, session: TableSession, path: TablePath, files: str) -> None:
+        """Delete files that ``expire`` has returned."""
 
     def check(self, session: TableSession, path: TablePath) -> None:
         """Raise DamagedFile for a damage of the metadata that the format's own classes would not report."""

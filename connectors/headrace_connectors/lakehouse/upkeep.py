@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import logging
 import threading
+import zlib
+from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 
@@ -29,6 +31,10 @@ COMMITS_UNTIL_COMPACTION = FAN_OUT
 
 LEDGER_COMMITS_UNTIL_COMPACTION = 100
 _EXPIRY_INTERVAL = 600 * 1_000_000
+
+QUERY_TIME = 3600 * 1_000_000
+"""How long a query may read files that no snapshot refers to any more, because their table has many commits."""
+
 _DAY = 24 * 3600 * 1_000_000
 
 
@@ -60,6 +66,9 @@ class Upkeep:
         self._commits = COMMITS_UNTIL_COMPACTION  # since the last compaction
         self._ledger_commits = 0
         self._expired_at: int | None = None
+        # When to delete which files, compressed: 5 files a commit, for an hour. Another handle, after a restart, does
+        # not know them: it removes them with the files of ended workers.
+        self._unread: deque[tuple[int, TablePath, bytes]] = deque()
         self._cleaned_on: int | None = None  # a day
         self._ledger_expired_on: int | None = None
         self._has_commits = False  # of the writer
@@ -126,7 +135,7 @@ class Upkeep:
             ledger, today = ledger_path(self._path), now // _DAY
             if self._expiry_is_due(now):
                 self._expired_at = now
-                self._format.expire(self._session, self._path)
+                self._expire(self._path, now)
                 if self._cleaned_on != today:
                     self._cleaned_on = today
                     self._format.clean(self._session, self._path, now)
@@ -136,12 +145,20 @@ class Upkeep:
                 self._ledger_commits = 0
                 # Without the lock: commits to the ledger have no progress to repeat.
                 self._format.compact(self._session, ledger, float("inf"), lambda: nullcontext({}))
-                self._format.expire(self._session, ledger)
+                self._expire(ledger, now)
             if self._ledger_expired_on != today:
                 self._ledger.expire(self._session, now - tombstone_retention)
                 self._ledger_expired_on = today
         except Conflict as error:
             log.info("Upkeep is repeated later: %s", error)
+
+    def _expire(self, path: TablePath, now: int) -> None:
+        """Expire snapshots, and delete what earlier calls have left to queries."""
+        if unread := self._format.expire(self._session, path):
+            self._unread.append((now + QUERY_TIME, path, zlib.compress(unread.encode())))
+        while self._unread and self._unread[0][0] <= now:
+            _, of, files = self._unread.popleft()
+            self._format.delete(self._session, of, zlib.decompress(files).decode())
 
     @contextmanager
     def _commit_alone(self) -> Iterator[Mapping[str, str]]:

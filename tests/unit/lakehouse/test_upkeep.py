@@ -41,6 +41,7 @@ class RecordedFormat(IcebergFormat):
         self.budgets: list[float] = []
         self.error: Exception | None = None
         self.after_compaction: TableFiles | None = None
+        self.unread = ""
 
     def files(self, session: Any, path: TablePath) -> TableFiles | None:
         """Return the files that a compaction leaves."""
@@ -54,9 +55,14 @@ class RecordedFormat(IcebergFormat):
             raise self.error
         return 500
 
-    def expire(self, session: Any, path: TablePath) -> None:
+    def expire(self, session: Any, path: TablePath) -> str:
         """Record the step."""
         self.steps.append(f"expire {path.name}")
+        return self.unread
+
+    def delete(self, session: Any, path: TablePath, files: str) -> None:
+        """Record the files."""
+        self.steps.append(f"delete {files} of {path.name}")
 
     def clean(self, session: Any, path: TablePath, now: int) -> None:
         """Do nothing."""
@@ -124,6 +130,20 @@ def test_each_part_has_its_own_schedule(lake: RecordedFormat) -> None:
         upkeep.ledger_grew()
     ledger = ledger_path(PATH).name
     assert ran(upkeep, lake, now + DAY) == [f"compact {ledger}", f"expire {ledger}"]
+
+
+def test_files_that_queries_may_read_are_deleted_later(lake: RecordedFormat) -> None:
+    """In the order in which they expired, with the first expiry after their time."""
+    upkeep, now = upkeep_of(lake), 9 * DAY
+    lake.unread = "a"
+    ran(upkeep, lake, now)
+    lake.unread = "b"
+    assert ran(upkeep, lake, now + 30 * MINUTE) == ["expire item"]
+    lake.unread = ""
+    assert ran(upkeep, lake, now + 59 * MINUTE) == ["expire item"]
+    assert ran(upkeep, lake, now + 70 * MINUTE) == ["expire item", "delete a of item"]
+    assert ran(upkeep, lake, now + 100 * MINUTE) == ["expire item", "delete b of item"]
+    assert ran(upkeep, lake, now + 120 * MINUTE) == ["expire item"]
 
 
 def test_a_table_with_few_files_is_not_listed(lake: RecordedFormat) -> None:

@@ -4,13 +4,22 @@ import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.IOException;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.List;
+import java.util.Optional;
 import java.util.UUID;
+import java.util.stream.StreamSupport;
+import org.apache.iceberg.CatalogUtil;
 import org.apache.iceberg.DataFile;
 import org.apache.iceberg.DataFiles;
+import org.apache.iceberg.ExpireSnapshots;
 import org.apache.iceberg.FileFormat;
 import org.apache.iceberg.SchemaParser;
 import org.apache.iceberg.Snapshot;
+import org.apache.iceberg.SnapshotParser;
 import org.apache.iceberg.Table;
+import org.apache.iceberg.TableProperties;
 import org.apache.iceberg.TableUtil;
 import org.apache.iceberg.catalog.TableIdentifier;
 import org.apache.iceberg.exceptions.NoSuchIcebergTableException;
@@ -18,6 +27,8 @@ import org.apache.iceberg.exceptions.NoSuchTableException;
 import org.apache.iceberg.io.PositionOutputStream;
 import org.apache.iceberg.io.SeekableInputStream;
 import org.apache.iceberg.spark.Spark3Util;
+import org.apache.iceberg.util.PropertyUtil;
+import org.apache.iceberg.util.SnapshotUtil;
 import org.apache.spark.sql.SparkSession;
 
 /**
@@ -72,6 +83,49 @@ public final class IcebergTable {
         state.put("format", TableUtil.formatVersion(table));
         state.set("properties", JSON.valueToTree(table.properties()));
         return JSON.writeValueAsString(state);
+    }
+
+    /** Return as JSON the newest snapshot before or at the current one whose summary has this entry; null without one. */
+    public String snapshotWith(String name, String value) {
+        for (Snapshot ancestor : SnapshotUtil.currentAncestors(table)) {
+            if (value.equals(ancestor.summary().get(name))) {
+                return SnapshotParser.toJson(ancestor);
+            }
+        }
+        return null;
+    }
+
+    /**
+     * Expire snapshots by the table's properties, and of those that are older than {@code recentMs} all but the {@code
+     * most} newest; any number with {@code most} 0.
+     *
+     * @return the files, one a line, that no snapshot refers to any more but queries may read. Files of snapshots that
+     *     have reached the age of the properties are deleted.
+     */
+    public String expire(long recentMs, int most) {
+        ExpireSnapshots expiry = table.expireSnapshots();
+        Optional<Snapshot> newestToExpire = most == 0
+                ? Optional.empty()
+                : StreamSupport.stream(SnapshotUtil.currentAncestors(table).spliterator(), false)
+                        .skip(most)
+                        .findFirst();
+        long now = System.currentTimeMillis();
+        long maxAge = PropertyUtil.propertyAsLong(
+                table.properties(), TableProperties.MAX_SNAPSHOT_AGE_MS, TableProperties.MAX_SNAPSHOT_AGE_MS_DEFAULT);
+        long before = newestToExpire
+                .map(snapshot -> Math.min(snapshot.timestampMillis() + 1, now - recentMs))
+                .orElse(Long.MIN_VALUE);
+        List<String> unread = Collections.synchronizedList(new ArrayList<>());
+        if (before > now - maxAge) {
+            expiry.expireOlderThan(before).deleteWith(unread::add);
+        }
+        expiry.commit();
+        return String.join("\n", unread);
+    }
+
+    /** Delete files, one a line. What cannot be deleted stays, as a file of a commit that has failed. */
+    public void delete(String files) {
+        CatalogUtil.deleteFiles(table.io(), List.of(files.split("\n")), "expired", true);
     }
 
     /** Return the schema as JSON. */

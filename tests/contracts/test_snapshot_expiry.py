@@ -1,0 +1,115 @@
+"""Snapshots of a table with many commits: the metadata stays small, and queries that run keep their files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.fix_spark import Warehouse
+from support.lake.lake_harness import DAY, ITEM, NOW, apply, item
+
+from headrace.ports import LakeTable, TableOptions
+from headrace_connectors.lakehouse import iceberg, upkeep
+
+pytestmark = pytest.mark.spark
+
+KEPT, COMMITS = 4, 12
+
+
+@pytest.fixture
+def name(unique: Callable[[str], str]) -> str:
+    return unique("expiry")
+
+
+@pytest.fixture
+def table(warehouse: Warehouse, name: str, monkeypatch: pytest.MonkeyPatch) -> LakeTable:
+    """Return a table of which Headrace keeps few snapshots, however young they are, and merges no files."""
+    monkeypatch.setattr(iceberg, "_RECENT_MS", 0)
+    monkeypatch.setattr(upkeep, "COMMITS_UNTIL_COMPACTION", 1000)
+    few = {iceberg.MAX_SNAPSHOTS: str(KEPT), "history.expire.min-snapshots-to-keep": "1"}
+    table = warehouse.lakehouse.table("shop", name, TableOptions(properties=few))
+    table.evolve(ITEM, ["id"])
+    return table
+
+
+def write(table: LakeTable, first: int = 10) -> None:
+    """Update the same rows again and again, each time in a commit of its own."""
+    for position in range(first, first + COMMITS):
+        apply(table, *(item(key, f"name {position}", position=position) for key in range(3)))
+
+
+def snapshots(warehouse: Warehouse, name: str) -> list[Any]:
+    return list(warehouse.static_table("shop", name).metadata.snapshots)
+
+
+def rows_of(warehouse: Warehouse, name: str) -> set[str]:
+    return set(warehouse.read("shop", name)["name"].to_pylist())
+
+
+def test_a_table_keeps_so_many_snapshots(warehouse: Warehouse, table: LakeTable, name: str) -> None:
+    """The newest; rows, progress and later commits are as before."""
+    write(table)
+    assert len(snapshots(warehouse, name)) >= COMMITS
+    newest = snapshots(warehouse, name)[-KEPT:]
+    table.maintain(NOW, 7 * DAY)
+    assert [each.snapshot_id for each in snapshots(warehouse, name)] == [each.snapshot_id for each in newest]
+    assert rows_of(warehouse, name) == {f"name {9 + COMMITS}"}
+    assert table.reached("connect-sink") == {}
+    write(table, 100)
+    table.maintain(NOW + upkeep.QUERY_TIME, 7 * DAY)
+    assert len(snapshots(warehouse, name)) == KEPT
+    assert rows_of(warehouse, name) == {f"name {99 + COMMITS}"}
+
+
+def test_a_query_that_runs_keeps_its_files(warehouse: Warehouse, table: LakeTable, name: str) -> None:
+    """The files of an expired snapshot are deleted after ``QUERY_TIME``, and no file of a later one."""
+    write(table)
+    [old] = [each for each in snapshots(warehouse, name) if each.sequence_number == 3]
+    scan = warehouse.static_table("shop", name).scan(snapshot_id=old.snapshot_id)
+    tasks, lists = list(scan.plan_files()), Path(old.manifest_list.removeprefix("file:"))
+    files = [Path(task.file.file_path.removeprefix("file:")) for task in tasks]
+    table.maintain(NOW, 7 * DAY)
+    assert old.snapshot_id not in {each.snapshot_id for each in snapshots(warehouse, name)}
+    assert lists.exists()
+    assert all(file.exists() for file in files)
+    apply(table, item(0, "last", position=1000))
+    table.maintain(NOW + upkeep.QUERY_TIME - 1, 7 * DAY)
+    assert lists.exists()
+    table.maintain(NOW + 2 * upkeep.QUERY_TIME, 7 * DAY)
+    assert not lists.exists()
+    assert not any(file.exists() for file in files)
+    assert rows_of(warehouse, name) == {f"name {9 + COMMITS}", "last"}
+
+
+def test_young_snapshots_are_kept(
+    warehouse: Warehouse, table: LakeTable, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many there are: who reads changes every few minutes misses none."""
+    monkeypatch.setattr(iceberg, "_RECENT_MS", 3_600_000)
+    write(table)
+    before = len(snapshots(warehouse, name))
+    table.maintain(NOW, 7 * DAY)
+    assert len(snapshots(warehouse, name)) == before
+
+
+def test_a_tag_keeps_its_snapshot(warehouse: Warehouse, table: LakeTable, name: str) -> None:
+    """And the files of it."""
+    write(table)
+    [old] = [each for each in snapshots(warehouse, name) if each.sequence_number == 3]
+    warehouse.sql(f"ALTER TABLE lake.shop.`{name}` CREATE TAG audit AS OF VERSION {old.snapshot_id}")
+    for turn in range(3):
+        table.maintain(NOW + turn * upkeep.QUERY_TIME, 7 * DAY)
+    assert old.snapshot_id in {each.snapshot_id for each in snapshots(warehouse, name)}
+    tagged = warehouse.static_table("shop", name).scan(snapshot_id=old.snapshot_id).to_arrow()
+    assert len(tagged) == 3
+
+
+def test_a_table_without_the_property_keeps_all(warehouse: Warehouse, table: LakeTable, name: str) -> None:
+    """A table from before, or of a user who removes it: only the age counts."""
+    write(table)
+    warehouse.sql(f"ALTER TABLE lake.shop.`{name}` UNSET TBLPROPERTIES ('{iceberg.MAX_SNAPSHOTS}')")
+    before = len(snapshots(warehouse, name))
+    table.maintain(NOW, 7 * DAY)
+    assert len(snapshots(warehouse, name)) == before
