@@ -15,6 +15,7 @@ from support.fix_spark import Warehouse
 from support.lake.lake_actions import CARRY, KEEP, Row, actions, commit, delete
 from support.lake.lake_harness import DAY, ITEM, NOW, apply, item
 
+from headrace.core.model.events import RowVersion
 from headrace.core.tables.table_layout import table_layout
 from headrace.ports import LakeTable, MergeCounts, TableOptions
 from headrace_connectors.lakehouse import compaction_plan, upkeep
@@ -22,6 +23,8 @@ from headrace_connectors.lakehouse.direct import direct_table, direct_writer, ro
 from headrace_connectors.lakehouse.direct.direct_table import DirectTable
 from headrace_connectors.lakehouse.failures import Conflict
 from headrace_connectors.lakehouse.iceberg_compaction import IcebergCompaction
+from headrace_connectors.lakehouse.iceberg_table import IcebergName, IcebergTable
+from headrace_connectors.lakehouse.ledger import SUFFIX
 
 pytestmark = pytest.mark.spark
 
@@ -451,6 +454,55 @@ def test_a_large_batch_is_freed_when_it_is_written(shop: Shop, monkeypatch: pyte
         assert freed() is None
     finally:
         gc.enable()
+
+
+def test_the_jvm_keeps_no_table_that_was_loaded_before(shop: Shop) -> None:
+    """Otherwise it would keep the metadata of each load until Python looks for cycles, which it does rarely."""
+    table = shop.open()
+    table.evolve(ITEM, ["id"])
+    apply(table, item(1, position=10))
+    gc.collect()
+    gc.disable()
+    try:
+        loaded = IcebergTable(table._session, IcebergName("lake", "shop", shop.name))  # type: ignore[attr-defined]
+        assert loaded.format_version() == 3
+        assert not loaded.hides_snapshots()
+        freed = [weakref.ref(loaded.java), weakref.ref(loaded.loaded)]
+        del loaded
+        assert [each() for each in freed] == [None, None]
+    finally:
+        gc.enable()
+
+
+def test_a_ledger_is_merged_while_entries_are_added(
+    shop: Shop, commits: Commits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No lock excludes these. An entry that another writer removes meanwhile is a conflict."""
+    monkeypatch.setattr(upkeep, "LEDGER_COMMITS_UNTIL_COMPACTION", 8)
+    table = shop.open()
+    table.evolve(ITEM, ["id"])
+    apply(table, item(1, position=10))
+    table.ledger()
+
+    def delete_key(key: str) -> None:
+        table.record_tombstones({key: RowVersion(b"1", "t", 0, 1, 0)}, NOW)
+
+    for number in range(10):
+        delete_key(f"early {number}")
+    commits.meanwhile = lambda: delete_key("meanwhile")
+    table.maintain(NOW, 7 * DAY)
+    ledger = f"lake.shop.`{shop.name}{SUFFIX}`"
+    assert commits.meanwhile is None
+    assert len(shop.warehouse.sql(f"SELECT * FROM {ledger}.files")) == 2
+    assert len(shop.open().ledger()) == 11
+
+    for number in range(10):
+        delete_key(f"late {number}")
+    commits.meanwhile = lambda: shop.warehouse.sql(f"DELETE FROM {ledger} WHERE key = 'early 3'")
+    table.maintain(NOW, 7 * DAY)
+    assert commits.meanwhile is None
+    assert len(shop.warehouse.sql(f"SELECT * FROM {ledger}.files")) > 2
+    assert len(shop.open().ledger()) == 20
 
 
 @EITHER_WAY

@@ -64,6 +64,9 @@ _DEFAULTS = {
     "history.expire.min-snapshots-to-keep": "20",
     MAX_SNAPSHOTS: "200",
 }
+_MOST_READ = 100
+"""Snapshots whose new files are read one by one. With more, the table is read as a whole: its upkeep compacts it."""
+
 _RECENT_MS = 300_000
 """Younger snapshots are kept, however many there are: for readers of changes that come every few minutes."""
 
@@ -217,25 +220,25 @@ class IcebergFormat:
         return None if newest is None else files_of(newest.summary)
 
     def rows_since(self, session: TableSession, path: TablePath, commit: str) -> RowsSince | None:
-        """Walk from the newest snapshot to that commit. A compaction may contain the rows of the appends before it."""
+        """Compare the snapshots since that commit. A compaction may contain the rows of the appends before it."""
         table = self._load(session, path)
+        later = table.snapshots_since(int(commit), _MOST_READ) if commit else None
+        if later is None:
+            return None
         files: list[str] = []
         removed = replaced = False
-        for snapshot in table.snapshots():
-            if str(snapshot.id) == commit:
-                names = ", ".join(map(text_literal, files))
-                return RowsSince(f"_file IN ({names})" if files else "", removed)
-            adds = "added-records" in snapshot.summary
-            match snapshot.summary.get("operation"):
-                case "append" if not (adds and replaced):
-                    files += table.added_files(snapshot) if adds else ()
+        for snapshot in later:
+            match snapshot.operation:
+                case "append" if not (snapshot.adds and replaced):
+                    files += table.added_files(snapshot.id) if snapshot.adds else ()
                 case "replace":
                     replaced = True
-                case "delete" | "overwrite" if not adds:
+                case "delete" | "overwrite" if not snapshot.adds:
                     removed = True
                 case _:
                     return None
-        return None
+        names = ", ".join(map(text_literal, files))
+        return RowsSince(f"_file IN ({names})" if files else "", removed)
 
     def commits(self, session: TableSession, path: TablePath) -> int:
         return self.head(session, path).commits

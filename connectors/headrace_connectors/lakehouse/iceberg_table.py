@@ -53,6 +53,14 @@ class Snapshot(NamedTuple):
         return self.parent is None and self.sequence <= 1
 
 
+class LaterSnapshot(NamedTuple):
+    """What a snapshot has done: its operation, and whether it added rows."""
+
+    id: int
+    operation: str | None
+    adds: bool
+
+
 def files_of(summary: Mapping[str, str]) -> TableFiles | None:
     """Return the files of a snapshot, from the totals in its summary; None if it has none.
 
@@ -106,6 +114,13 @@ class IcebergTable:
         with self._calling():
             self.java = _require_table(java_member(self._jvm, f"{_JAVA_CLASS}.find")(spark, *name), name)
             """The object of the class in Java."""
+
+    def __del__(self) -> None:
+        # The objects of py4j refer to themselves by each method that was called, and the cyclic collector runs rarely.
+        # So the JVM would keep the metadata of a hundred loads, megabytes each for a table with many commits.
+        for name in ("java", "loaded"):
+            if (held := self.__dict__.get(name)) is not None:
+                held._methods.clear()
 
     @staticmethod
     def load_head(session: TableSession, name: IcebergName) -> Head:
@@ -221,10 +236,19 @@ class IcebergTable:
         with self._calling():
             return bytes(self.java.read(location, offset, size))
 
-    def added_files(self, snapshot: Snapshot) -> list[str]:
+    def snapshots_since(self, id: int, most: int) -> list[LaterSnapshot] | None:
+        """Return the snapshots after one with this id, newest first, at most ``most`` of them.
+
+        None if it is not one of ``snapshots``, or if there are more. One call for all.
+        """
+        with self._calling():
+            later: str | None = self.java.snapshotsSince(id, most)
+        return None if later is None else [LaterSnapshot(**each) for each in json.loads(later)]
+
+    def added_files(self, snapshot: int) -> list[str]:
         """Return the locations of the data files that a snapshot has added."""
         with self._calling():
-            files = self.loaded.snapshot(snapshot.id).addedDataFiles(self.loaded.io()).iterator()
+            files = self.loaded.snapshot(snapshot).addedDataFiles(self.loaded.io()).iterator()
             locations = []
             while files.hasNext():
                 locations.append(str(files.next().location()))

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
 from headrace_connectors.lakehouse.compaction_plan import DataFile, Rewrite, plan
 from headrace_connectors.lakehouse.direct.data_file import (
@@ -37,7 +38,7 @@ from headrace_connectors.lakehouse.direct.direct_table import (
     TableState,
     Unavailable,
 )
-from headrace_connectors.lakehouse.failures import translate_errors
+from headrace_connectors.lakehouse.failures import Conflict, translate_errors
 from headrace_connectors.lakehouse.iceberg_table import IcebergName
 from headrace_connectors.lakehouse.table_format import ExclusiveCommit
 from headrace_connectors.lakehouse.table_session import TableSession
@@ -47,6 +48,8 @@ MOST_BYTES = 96 * 2**20
 
 MOST_UNPACKED = 64 * 2**20
 """Of the rows of a row group in memory: texts that repeat are compressed to a hundredth."""
+
+_ATTEMPTS = 5
 
 ROW_GROUP_BYTES = 32 * 2**20
 """Of the rows of a row group of the new file in memory, so that it can be read again."""
@@ -128,8 +131,7 @@ class SmallFiles:
                 state.metrics,
                 state.compression,
             )
-            new = [NewFile(files[0].partition, merged)] if merged.rows else []
-            table.commit(new, [], properties, [file.path for file in files], equal=True)
+            _replace(table, files, [NewFile(files[0].partition, merged)] if merged.rows else [], properties)
         return True
 
 
@@ -176,14 +178,35 @@ def _columns(state: TableState, footers: Sequence[_Footer]) -> _Columns | None:
     return _Columns(pa.schema([*((name, types[name]) for name in ids), *lineage]), ids)
 
 
+def _replace(
+    table: DirectTable, files: Sequence[StoredFile], new: Sequence[NewFile], properties: Mapping[str, str]
+) -> None:
+    """Commit the new file. Raises Conflict if another commit has changed one of the ``files``.
+
+    The ledger of a busy table has a new commit before its files are merged, and so would never be merged. Properties
+    repeat those of the commit that was known, so with them any other commit is a conflict.
+    """
+    for attempt in Retrying(retry=retry_if_exception_type(Conflict), stop=stop_after_attempt(_ATTEMPTS), reraise=True):
+        with attempt:
+            if attempt.retry_state.attempt_number > 1:
+                table.is_current()
+                now = {file.path: file for file in table.load().files}
+                if properties or any(now.get(file.path) != file for file in files):
+                    raise Conflict("the files of a merge have changed in between") from None
+            table.commit(new, [], properties, [file.path for file in files], equal=True)
+
+
 def _row_groups(pieces: Iterable[pa.Table]) -> Iterator[pa.Table]:
     """Join pieces to row groups, which readers read as a whole."""
     waiting: list[pa.Table] = []
+    size = 0
     for piece in pieces:
-        if waiting and sum(rows.nbytes for rows in waiting) + piece.nbytes > ROW_GROUP_BYTES:
+        added = piece.nbytes
+        if waiting and size + added > ROW_GROUP_BYTES:
             yield pa.concat_tables(waiting)
-            waiting = []
+            waiting, size = [], 0
         waiting.append(piece)
+        size += added
     yield pa.concat_tables(waiting)
 
 

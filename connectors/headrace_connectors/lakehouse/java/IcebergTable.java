@@ -2,6 +2,7 @@ package headrace;
 
 import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.IOException;
 import java.util.ArrayList;
@@ -91,6 +92,27 @@ public final class IcebergTable {
             if (value.equals(ancestor.summary().get(name))) {
                 return SnapshotParser.toJson(ancestor);
             }
+        }
+        return null;
+    }
+
+    /**
+     * Return what the snapshots after one with this id have done, newest first, as JSON: id, operation, whether rows were
+     * added. Return null if it is not before the current one, or if there are more than {@code most}.
+     */
+    public String snapshotsSince(long id, int most) throws JsonProcessingException {
+        ArrayNode later = JSON.createArrayNode();
+        for (Snapshot ancestor : SnapshotUtil.currentAncestors(table)) {
+            if (ancestor.snapshotId() == id) {
+                return JSON.writeValueAsString(later);
+            }
+            if (later.size() == most) {
+                return null;
+            }
+            ObjectNode snapshot = later.addObject();
+            snapshot.put("id", ancestor.snapshotId());
+            snapshot.put("operation", ancestor.operation());
+            snapshot.put("adds", ancestor.summary().containsKey("added-records"));
         }
         return null;
     }
