@@ -18,7 +18,7 @@ from support.lake.lake_harness import DAY, ITEM, NOW, apply, item
 from headrace.core.model.events import RowVersion
 from headrace.core.tables.table_layout import table_layout
 from headrace.ports import LakeTable, MergeCounts, TableOptions
-from headrace_connectors.lakehouse import compaction_plan, upkeep
+from headrace_connectors.lakehouse import compaction_plan, iceberg, upkeep
 from headrace_connectors.lakehouse.direct import direct_table, direct_writer, row_index, small_files
 from headrace_connectors.lakehouse.direct.direct_table import DirectTable
 from headrace_connectors.lakehouse.failures import Conflict
@@ -619,14 +619,15 @@ def test_mixed_commits_of_two_handles_and_others(
     monkeypatch.setattr(upkeep, "COMMITS_UNTIL_COMPACTION", 3)
     monkeypatch.setattr(compaction_plan, "FAN_OUT", 2)
     chance, limit = random.Random(seed), shop.warehouse.lakehouse.indexes.limit
-    shop.options = {"layout": table_layout("iceberg", partition, "")}
+    few = {iceberg.MAX_SNAPSHOTS: "1", "history.expire.min-snapshots-to-keep": "1"}
+    shop.options = {"layout": table_layout("iceberg", partition, ""), "properties": few}
     handles = [shop.open(), shop.open()]
     handles[0].evolve(ITEM, ["id"])
     apply(handles[0], *(item(key, position=1) for key in KEYS))
     model: dict[int, tuple[Any, ...]] = dict.fromkeys(KEYS, ("n", "o", 1))
     ids, kept = shop.row_ids(), None
     for position in range(2, 32):
-        step = chance.choice(["ours"] * 6 + ["merge", "others", "compact", "expire", "roll back"])
+        step = chance.choice(["ours"] * 6 + ["merge", "others", "compact", "expire", "our expiry", "roll back"])
         born: set[int] = set()  # keys whose row may be another one
         if step in ("ours", "merge"):
             chosen = chance.sample(KEYS, 4)
@@ -657,6 +658,12 @@ def test_mixed_commits_of_two_handles_and_others(
             chance.choice(handles).maintain(NOW + position * DAY, 7 * DAY)
         elif step == "expire":
             shop.sql(OTHERS["expire"])
+            kept = None
+        elif step == "our expiry":
+            with monkeypatch.context() as patch:
+                patch.setattr(iceberg, "_RECENT_MS", 0)
+                for hour in range(2):  # the second one deletes the files
+                    handles[0].maintain(NOW + position * DAY + (1 + 2 * hour) * HOUR, 7 * DAY)
             kept = None
         else:
             newest = f"SELECT snapshot_id FROM lake.shop.`{shop.name}`.history ORDER BY made_current_at DESC LIMIT 1"

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 from support.fix_spark import Warehouse
-from support.lake.lake_harness import DAY, ITEM, NOW, apply, item
+from support.lake.lake_actions import commit
+from support.lake.lake_harness import DAY, ITEM, NOW, apply, item, items
 
 from headrace.ports import LakeTable, TableOptions
 from headrace_connectors.lakehouse import iceberg, upkeep
+from headrace_connectors.lakehouse.direct import row_index
 
 pytestmark = pytest.mark.spark
 
@@ -81,6 +83,32 @@ def test_a_query_that_runs_keeps_its_files(warehouse: Warehouse, table: LakeTabl
     assert not lists.exists()
     assert not any(file.exists() for file in files)
     assert rows_of(warehouse, name) == {f"name {9 + COMMITS}", "last"}
+
+
+@pytest.mark.parametrize("limit", [iceberg.MAX_SNAPSHOTS, "history.expire.max-snapshot-age-ms"])
+def test_a_vector_that_is_still_used_stays(
+    warehouse: Warehouse, table: LakeTable, name: str, monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    """One Puffin file has the vectors of several data files, and a later commit replaces one of them.
+
+    Iceberg's own expiry deletes such a file (https://github.com/apache/iceberg/issues/17456).
+    """
+    monkeypatch.setattr(row_index, "SMALL_BYTES", 0)
+    for key in range(6):
+        apply(table, *(item(key * 10 + number, position=10) for number in range(3)))
+    apply(table, *(item(key * 10, "both", position=20) for key in range(6)))  # a vector for each of six data files
+    apply(table, item(1, "one", position=30))  # replaces that of the first file
+    warehouse.sql(f"ALTER TABLE lake.shop.`{name}` SET TBLPROPERTIES ('{limit}' = '1')")
+    write(table, 100)
+    rows = warehouse.read("shop", name).sort_by("id")
+    for turn in range(3):
+        table.maintain(NOW + turn * upkeep.QUERY_TIME, 7 * DAY)
+    assert len(snapshots(warehouse, name)) <= KEPT
+    assert warehouse.read("shop", name).sort_by("id") == rows
+    puffins = {each.name for each in (warehouse.path / "shop" / name / "data").glob("*.puffin")}
+    used = warehouse.sql(f"SELECT file_path FROM lake.shop.`{name}`.delete_files")["file_path"].to_pylist()
+    assert {path.rpartition("/")[2] for path in used} <= puffins
+    assert table.merge(items(item(1, "last", position=1000)), commit()).upserted == 1
 
 
 def test_young_snapshots_are_kept(

@@ -121,11 +121,14 @@ public final class IcebergTable {
      * Expire snapshots by the table's properties, and of those that are older than {@code recentMs} all but the {@code
      * most} newest; any number with {@code most} 0.
      *
+     * <p>Iceberg deletes the files that a snapshot has removed when it expires, also a Puffin file in which the vector of
+     * one data file was replaced and that of another is in use (https://github.com/apache/iceberg/issues/17456). Where
+     * snapshots are named, it compares the files that all snapshots refer to.
+     *
      * @return the files, one a line, that no snapshot refers to any more but queries may read. Files of snapshots that
      *     have reached the age of the properties are deleted.
      */
     public String expire(long recentMs, int most) {
-        ExpireSnapshots expiry = table.expireSnapshots();
         Optional<Snapshot> newestToExpire = most == 0
                 ? Optional.empty()
                 : StreamSupport.stream(SnapshotUtil.currentAncestors(table).spliterator(), false)
@@ -137,9 +140,17 @@ public final class IcebergTable {
         long before = newestToExpire
                 .map(snapshot -> Math.min(snapshot.timestampMillis() + 1, now - recentMs))
                 .orElse(Long.MIN_VALUE);
+        boolean byAge = before <= now - maxAge;
+        before = Math.max(before, now - maxAge);
+        List<Snapshot> expiring = table.expireSnapshots().expireOlderThan(before).apply();
+        if (expiring.isEmpty()) {
+            return "";
+        }
+        ExpireSnapshots expiry = table.expireSnapshots().expireOlderThan(before);
+        expiring.forEach(snapshot -> expiry.expireSnapshotId(snapshot.snapshotId()));
         List<String> unread = Collections.synchronizedList(new ArrayList<>());
-        if (before > now - maxAge) {
-            expiry.expireOlderThan(before).deleteWith(unread::add);
+        if (!byAge) {
+            expiry.deleteWith(unread::add);
         }
         expiry.commit();
         return String.join("\n", unread);
