@@ -52,8 +52,8 @@ def configure_source(lane: Lane, stack: Stack, **settings: str) -> None:
 @pytest.fixture
 def prepared(lane: Lane, stack: Stack) -> Iterator[Lane]:
     """Return the lane with what docs/operations.md advises before a resnapshot, and the default of the column cache."""
-    queue = {"max__queue__size": "512", "max__batch__size": "256"}
-    configure_source(lane, stack, incremental__snapshot__chunk__size="512", **queue)
+    queue = {"max__queue__size": "256", "max__batch__size": "128"}
+    configure_source(lane, stack, incremental__snapshot__chunk__size="256", **queue)
     admission = {"post__processors__reselector__reselect__cache__admission": "reuse"}
     lane.worker.put_connector(lane.name, lane.sink_config(**admission))
     yield lane
