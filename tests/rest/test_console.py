@@ -345,7 +345,7 @@ async def test_a_table_of_many_columns_is_sent_once(api: Api, monkeypatch: pytes
             await eventually(lambda: events() == ["table", "resnapshot", "batches", "lake", "columns", "problem"])
     await eventually(lambda: events()[6:] == ["table"])
     await api.worker.stop()
-    await asyncio.wait_for(received, 10)
+    await asyncio.wait_for(received, 60)
 
 
 @pytest.mark.parametrize(
