@@ -8,8 +8,8 @@ import sys
 SWITCH_SECONDS = 0.001
 """After how long a thread that computes has to give Python's lock to one that waits for it; the default is 5 ms.
 
-A small commit asks the JVM and the catalog dozens of questions, and waits for the lock after each answer. While a large
-batch is folded, a commit of one row took 15 ms a question with the default, and 2 ms with this.
+A small commit calls the JVM dozens of times, and waits for the lock after each call. Beside two threads that compute,
+100 round trips to another process took 1,540 ms with the default and 233 ms with this; these threads did 6 % less.
 """
 
 

@@ -111,6 +111,34 @@ def test_a_vector_that_is_still_used_stays(
     assert table.merge(items(item(1, "last", position=1000)), commit()).upserted == 1
 
 
+def test_the_expiry_of_other_services_keeps_vectors_that_are_used(
+    warehouse: Warehouse, table: LakeTable, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Iceberg's Java API looks at the files that commits have removed. A vector's file goes with its last vector."""
+    monkeypatch.setattr(row_index, "SMALL_BYTES", 0)
+    for key in range(3):
+        apply(table, *(item(key * 10 + number, position=10) for number in range(3)))
+    apply(table, *(item(key * 10, "both", position=20) for key in range(3)))
+    folder = warehouse.path / "shop" / name / "data"
+    [shared] = folder.glob("*.puffin")
+    for position, key in enumerate((1, 11, 21), 30):  # replaces one of its vectors after the other
+        assert shared.exists()
+        apply(table, item(key, "one", position=position))
+        rows = warehouse.read("shop", name).sort_by("id")
+        expire_by_java(warehouse, name)
+        assert warehouse.read("shop", name).sort_by("id") == rows
+    apply(table, item(1, "last", position=40))
+    expire_by_java(warehouse, name)  # also the commit that replaced the last vector
+    assert not shared.exists()
+
+
+def expire_by_java(warehouse: Warehouse, name: str) -> None:
+    session = warehouse.session()
+    spark3 = session._jvm.org.apache.iceberg.spark.Spark3Util
+    loaded = spark3.loadIcebergTable(session._jsparkSession, f"lake.shop.`{name}`")
+    loaded.expireSnapshots().expireOlderThan(2**62).retainLast(1).commit()
+
+
 def test_young_snapshots_are_kept(
     warehouse: Warehouse, table: LakeTable, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

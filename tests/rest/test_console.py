@@ -345,7 +345,18 @@ async def test_a_table_of_many_columns_is_sent_once(api: Api, monkeypatch: pytes
             await eventually(lambda: events() == ["table", "resnapshot", "batches", "lake", "columns", "problem"])
     await eventually(lambda: events()[6:] == ["table"])
     await api.worker.stop()
-    await asyncio.wait_for(received, 60)
+    await asyncio.wait_for(received, 10)
+
+
+async def test_a_page_that_takes_long_does_not_delay_the_stop(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its stream pauses for a multiple of the time that it takes, and ends with the worker all the same."""
+    monkeypatch.setattr(rendering, "_SECONDS", 0.01)
+    monkeypatch.setattr(rendering, "_PAUSE", 1e6)
+    sent: list[Message] = []
+    received = asyncio.create_task(request(api.app, "GET", "/ui/events", sent=sent))
+    await eventually(lambda: len(sent) > 1)
+    await api.worker.stop()
+    await asyncio.wait_for(received, 10)
 
 
 @pytest.mark.parametrize(

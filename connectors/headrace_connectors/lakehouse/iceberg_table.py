@@ -207,7 +207,7 @@ class IcebergTable:
     def expire(self, recent_ms: int, most: int) -> str:
         """Expire snapshots by the properties, and of those older than ``recent_ms`` all but the ``most`` newest.
 
-        Return the files, one a line, that no snapshot refers to any more and queries may still read. No job is
+        Return the files, one a line, that no snapshot refers to any more. Queries may still read them. No job is
         started: files are compared by the manifests alone.
         """
         with self._calling():
@@ -243,7 +243,7 @@ class IcebergTable:
         """
         with self._calling():
             later: str | None = self.java.snapshotsSince(id, most)
-        return None if later is None else [LaterSnapshot(**each) for each in json.loads(later)]
+        return None if later is None else [LaterSnapshot(**snapshot) for snapshot in json.loads(later)]
 
     def added_files(self, snapshot: int) -> list[str]:
         """Return the locations of the data files that a snapshot has added."""

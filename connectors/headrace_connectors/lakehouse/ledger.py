@@ -181,14 +181,14 @@ class TombstoneLedger:
             else:
                 yield from reader.scan(self._session, rows, _SCHEMA.names)
 
-        def observed() -> Iterator[pa.Table]:
+        def parts_with_oldest() -> Iterator[pa.Table]:
             nonlocal oldest
             for part in parts():
                 oldest = min(oldest, _oldest(part))
                 yield part
 
         with naming_the_file(label, lambda: self._format.damaged_file(self._session, self._path)):
-            index.add(observed())
+            index.add(parts_with_oldest())
         return oldest
 
     def append(self, tombstones: Mapping[str, RowVersion], now: int) -> None:

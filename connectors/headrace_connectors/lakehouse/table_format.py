@@ -245,9 +245,9 @@ class TableFormat(Protocol):
         """Return notes on what the catalog does otherwise than configured. The table has two commits or more."""
 
     def expire(self, session: TableSession, path: TablePath) -> str:
-        """Expire snapshots by the table's properties, and remove the files that only they refer to.
+        """Expire snapshots by the table's properties.
 
-        Return those files, one a line, that queries may still read. They are to be deleted later.
+        Return the files, one a line, that only these refer to. Queries may still read them: delete them later.
         """
 
     def delete(self, session: TableSession, path: TablePath, files: str) -> None:

@@ -33,7 +33,7 @@ LEDGER_COMMITS_UNTIL_COMPACTION = 100
 _EXPIRY_INTERVAL = 600 * 1_000_000
 
 QUERY_TIME = 3600 * 1_000_000
-"""How long a query may read files that no snapshot refers to any more, because their table has many commits."""
+"""How long a query may still read files that no snapshot refers to any more."""
 
 _DAY = 24 * 3600 * 1_000_000
 

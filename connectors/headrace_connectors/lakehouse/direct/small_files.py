@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
 from headrace_connectors.lakehouse.compaction_plan import DataFile, Rewrite, plan
 from headrace_connectors.lakehouse.direct.data_file import (
@@ -183,17 +182,21 @@ def _replace(
 ) -> None:
     """Commit the new file. Raises Conflict if another commit has changed one of the ``files``.
 
-    The ledger of a busy table has a new commit before its files are merged, and so would never be merged. Properties
-    repeat those of the commit that was known, so with them any other commit is a conflict.
+    The ledger of a busy table has a new commit before its files are merged, so one attempt would never succeed.
+    Properties repeat those of the commit before: with them any other commit is a conflict.
     """
-    for attempt in Retrying(retry=retry_if_exception_type(Conflict), stop=stop_after_attempt(_ATTEMPTS), reraise=True):
-        with attempt:
-            if attempt.retry_state.attempt_number > 1:
-                table.is_current()
-                now = {file.path: file for file in table.load().files}
-                if properties or any(now.get(file.path) != file for file in files):
-                    raise Conflict("the files of a merge have changed in between") from None
-            table.commit(new, [], properties, [file.path for file in files], equal=True)
+    paths = [file.path for file in files]
+    for left in reversed(range(_ATTEMPTS)):
+        try:
+            table.commit(new, [], properties, paths, equal=True)
+            return
+        except Conflict:
+            if properties or not left:
+                raise
+            table.is_current()
+            stored = {file.path: file for file in table.load().files}
+            if any(stored.get(file.path) != file for file in files):
+                raise
 
 
 def _row_groups(pieces: Iterable[pa.Table]) -> Iterator[pa.Table]:

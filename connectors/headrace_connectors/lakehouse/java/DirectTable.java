@@ -491,8 +491,13 @@ public final class DirectTable {
                         entry.setValue(new Vector(kept.file(), kept.sequence(), kept.snapshot(), output.location()));
                     }
                 }
-                for (Vector old : olds) { // expiry finds their files by these entries
-                    writer.delete(old.file(), old.sequence(), old.sequence());
+                // Expiry finds files by these entries, and deletes them: a Puffin file with its last vector, not before.
+                Set<String> used = new HashSet<>();
+                vectors.values().forEach(vector -> used.add(vector.file().location()));
+                for (Vector old : olds) {
+                    if (!used.contains(old.file().location())) {
+                        writer.delete(old.file(), old.sequence(), old.sequence());
+                    }
                 }
             }
             return writer.toManifestFile();

@@ -121,12 +121,11 @@ public final class IcebergTable {
      * Expire snapshots by the table's properties, and of those that are older than {@code recentMs} all but the {@code
      * most} newest; any number with {@code most} 0.
      *
-     * <p>Iceberg deletes the files that a snapshot has removed when it expires, also a Puffin file in which the vector of
-     * one data file was replaced and that of another is in use (https://github.com/apache/iceberg/issues/17456). Where
+     * <p>Iceberg would delete the files that an expired snapshot has removed, also a Puffin file in which the vector of one
+     * data file was replaced and that of another is in use (https://github.com/apache/iceberg/issues/17456). Where the
      * snapshots are named, it compares the files that all snapshots refer to.
      *
-     * @return the files, one a line, that no snapshot refers to any more but queries may read. Files of snapshots that
-     *     have reached the age of the properties are deleted.
+     * @return the files, one a line, that no snapshot refers to any more. Queries may still read them.
      */
     public String expire(long recentMs, int most) {
         Optional<Snapshot> newestToExpire = most == 0
@@ -137,22 +136,17 @@ public final class IcebergTable {
         long now = System.currentTimeMillis();
         long maxAge = PropertyUtil.propertyAsLong(
                 table.properties(), TableProperties.MAX_SNAPSHOT_AGE_MS, TableProperties.MAX_SNAPSHOT_AGE_MS_DEFAULT);
-        long before = newestToExpire
+        long byNumber = newestToExpire
                 .map(snapshot -> Math.min(snapshot.timestampMillis() + 1, now - recentMs))
                 .orElse(Long.MIN_VALUE);
-        boolean byAge = before <= now - maxAge;
-        before = Math.max(before, now - maxAge);
-        List<Snapshot> expiring = table.expireSnapshots().expireOlderThan(before).apply();
-        if (expiring.isEmpty()) {
-            return "";
-        }
-        ExpireSnapshots expiry = table.expireSnapshots().expireOlderThan(before);
-        expiring.forEach(snapshot -> expiry.expireSnapshotId(snapshot.snapshotId()));
+        long before = Math.max(byNumber, now - maxAge);
         List<String> unread = Collections.synchronizedList(new ArrayList<>());
-        if (!byAge) {
-            expiry.deleteWith(unread::add);
+        ExpireSnapshots expiry = table.expireSnapshots().expireOlderThan(before).deleteWith(unread::add);
+        List<Snapshot> expiring = table.expireSnapshots().expireOlderThan(before).apply();
+        if (!expiring.isEmpty()) {
+            expiring.forEach(snapshot -> expiry.expireSnapshotId(snapshot.snapshotId()));
+            expiry.commit();
         }
-        expiry.commit();
         return String.join("\n", unread);
     }
 

@@ -98,13 +98,15 @@ class Renderer:
         context = {**self._context(request), "root": _root(request, "/events")}
         sent: dict[str, str] = {}
         ends = time.monotonic() + _STREAM_SECONDS
+        refresh = 0.0
         while time.monotonic() < ends and not self._worker.stopping:
-            began = time.monotonic()
-            for part, content in (await self._render(request, look, context)).items():
-                if sent.get(part) != content:
-                    sent[part] = content
-                    yield ServerSentEvent(raw_data=content, event=part)
-            await asyncio.sleep(max(_SECONDS, _PAUSE * (time.monotonic() - began)))
+            if (began := time.monotonic()) >= refresh:
+                for part, content in (await self._render(request, look, context)).items():
+                    if sent.get(part) != content:
+                        sent[part] = content
+                        yield ServerSentEvent(raw_data=content, event=part)
+                refresh = began + (1 + _PAUSE) * (time.monotonic() - began)
+            await asyncio.sleep(_SECONDS)
 
     async def _render(self, request: Request, look: Look, context: Mapping[str, Any]) -> dict[str, str]:
         """Return the HTML of the live parts. ``problem`` says why the others cannot be shown at present."""
