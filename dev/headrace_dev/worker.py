@@ -14,6 +14,9 @@ from headrace_dev import jars
 from headrace_dev.kafka import Kafka
 from headrace_dev.server import LOOPBACK, Server, free_ports, http, wait_until
 
+Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
+"""The samples of one answer of ``/metrics``, by name and labels."""
+
 _QUICK_START = (
     *("-XX:TieredStopAtLevel=1", "-XX:CompileThresholdScaling=1"),
     *("-XX:ReservedCodeCacheSize=240m", "-XX:+UseSerialGC"),
@@ -76,8 +79,8 @@ class WorkerApi:
         status = self.status(name)
         return [part["state"] for part in (status["connector"], *status["tasks"])] if status else []
 
-    def metrics(self) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
-        """Return every sample of ``/metrics`` by name and labels."""
+    def metrics(self) -> Samples:
+        """Return the samples of one answer of ``/metrics``."""
         text = http.get(f"{self.url}/metrics", timeout=10).raise_for_status().text
         families = text_string_to_metric_families(text)
         return {(s.name, frozenset(s.labels.items())): s.value for family in families for s in family.samples}

@@ -27,11 +27,14 @@ from headrace_dev.demo.load import TABLES, Connection, Load, Shop
 from headrace_dev.postgres import SUPERUSER, Postgres
 from headrace_dev.server import LOOPBACK, free_ports, http, wait_until
 from headrace_dev.stack import Stack
-from headrace_dev.worker import SHORT_LIVED, Worker
+from headrace_dev.worker import SHORT_LIVED, Samples, Worker
 
 PLACEHOLDER = "__debezium_unavailable_value"
 SETTLE_SECONDS = 180
 TRANSACTIONS_PER_SECOND = 40
+_READ = "kafka_connect_sink_task_sink_record_read_total"
+_WRITTEN = "kafka_connect_sink_task_sink_record_send_total"
+_SKIPPED = "headrace_records_skipped_total"
 _FORMS_OF_THE_PLACEHOLDER = (PLACEHOLDER, PLACEHOLDER.encode())
 
 
@@ -169,13 +172,14 @@ class Lane:
         marker.unlink()
 
     def events_in_hand(self) -> float:
-        """Change events that the worker has read and not yet written."""
-        read = self.counted("kafka_connect_sink_task_sink_record_read_total")
-        return read - self.written() - self.counted("headrace_records_skipped_total")
+        """Change events that the worker has read and not yet written, by one answer of the worker: never below zero."""
+        samples = self.worker.metrics()
+        read = self._sum(samples, _READ)
+        return max(0.0, read - self._sum(samples, _WRITTEN) - self._sum(samples, _SKIPPED))
 
     def written(self) -> float:
         """Change events that the worker has written."""
-        return self.counted("kafka_connect_sink_task_sink_record_send_total")
+        return self.counted(_WRITTEN)
 
     def reselects(self, result: str) -> float:
         """SELECTs that the worker has sent to the database, by result: ok or transient."""
@@ -183,8 +187,11 @@ class Lane:
 
     def counted(self, name: str, *wanted: tuple[str, str]) -> float:
         """The sum of a counter of the worker over all series of the connector that have the ``wanted`` labels."""
+        return self._sum(self.worker.metrics(), name, *wanted)
+
+    def _sum(self, samples: Samples, name: str, *wanted: tuple[str, str]) -> float:
         labels = {("connector", self.name), *wanted}
-        return sum(value for (each, has), value in self.worker.metrics().items() if each == name and labels <= has)
+        return sum(value for (each, has), value in samples.items() if each == name and labels <= has)
 
     def order(self, verb: str, state: str) -> None:
         """Request a target state and wait until connector and tasks have it."""
