@@ -165,7 +165,7 @@ class ChangesBuilder:
             _refuse_without_key(codec, events, named=self._named_keys)
         old_documents, new_documents = _key_changes(events)
         arrays = self._plain_cells(table, codec, events) if codec.schemaless else codec.columns(events.rows, None)
-        operations = np.array(events.operations, np.uint8)
+        operations = np.frombuffer(bytes(events.operations), np.uint8)
         # A key change of id 1 to 2 arrives as d(1) with header newkey={"id":2}, then c(2) with header
         # oldkey={"id":1}. The create is an update in its source: nulls in it may hide values of the old row.
         columns = self._classify(table, arrays, events, operations, list(old_documents))
@@ -372,8 +372,9 @@ def _transactions(sources: Sequence[Source]) -> npt.NDArray[np.int64]:
 
     -1 for an event without it.
     """
-    if any(source.commit_scn for source in sources):
-        texts = [str(source.commit_scn) for source in sources]
+    commit_scns = [source.commit_scn for source in sources]
+    if any(commit_scns):
+        texts = list(map(str, commit_scns))
         # Another text is rejected when the position is built, which a snapshot read does not have.
         are_numbers = [text.isascii() and text.isdigit() and len(text) < _DIGITS for text in texts]
         numbers = [int(text) if is_number else -1 for text, is_number in zip(texts, are_numbers, strict=True)]
@@ -403,7 +404,8 @@ def _key_changes(events: Events) -> tuple[dict[int, bytes], dict[int, bytes]]:
     """Return, by index, the old key's document of second halves of key changes, and the new key's of first halves."""
     old_keys: dict[int, bytes] = {}
     new_keys: dict[int, bytes] = {}
-    for place, headers in enumerate([record.headers for record in events.records]):
+    all_headers = [record.headers for record in events.records]
+    for place, headers in enumerate(all_headers if any(all_headers) else ()):
         for name, value in headers:
             if name == OLD_KEY_HEADER and events.operations[place] is Operation.CREATE:
                 old_keys[place] = value or b""

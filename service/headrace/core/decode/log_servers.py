@@ -27,10 +27,10 @@ def log_servers(sources: Sequence[Source], positions: npt.NDArray[np.bytes_]) ->
     """Return the servers of changes with these source blocks and positions; None if no change names its server."""
     if positions.dtype.itemsize <= _EPOCH_WIDTH:
         return None
-    if not any(source.server_id or source.gtid is not None for source in sources):
+    server_ids, gtids = [source.server_id or None for source in sources], [source.gtid for source in sources]
+    if not any(server_ids) and set(gtids) == {None}:
         return None
-    server_id = pa.array([source.server_id or None for source in sources], pa.int64())
-    gtid = pa.array([source.gtid for source in sources], pa.string())
+    server_id, gtid = pa.array(server_ids, pa.int64()), pa.array(gtids, pa.string())
     # The source and the number of each GTID; null for a text of another form. Splitting is ten times as fast as a
     # regular expression with groups. MariaDB's GTIDs contain no colon.
     separator = ":" if pc.any(pc.match_substring(gtid, ":")).as_py() else "-"

@@ -56,8 +56,14 @@ class PositionPart:
     convert: Callable[[Any], str] = str
     pattern: re.Pattern[str] = _DIGITS
 
-    def texts(self, values: Sequence[object]) -> Sequence[str | None]:
-        """Return the texts of ``values``. Raises BadRecord with the index of a value without the connector's format."""
+    def formatted(self, values: Sequence[Any]) -> tuple[bytes, Sequence[Any]]:
+        """Return a format, and what it makes the texts of ``values`` of; None where a value is null.
+
+        Raises BadRecord with the index of a value without the connector's format.
+        """
+        # Nearly all values are numbers, and one operation for each text is three times as fast as the general way.
+        if self.convert is str and set(map(type, values)) == {int} and 0 <= min(values) <= max(values) < 10**self.width:
+            return b"%%0%dd" % self.width, values
         texts = [None if value is None else self.convert(value) for value in values]
         for index, text in enumerate(texts):
             if text is not None and not (len(text) <= self.width and self.pattern.fullmatch(text)):
@@ -65,7 +71,7 @@ class PositionPart:
                     f"source.{self.field} does not have its connector's format, so the event cannot be ordered",
                     index=index,
                 )
-        return [None if text is None else text.zfill(self.width) for text in texts]
+        return b"%b", [None if text is None else text.zfill(self.width).encode() for text in texts]
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,12 +134,12 @@ def positions(
     if not form.parts:
         return np.full(count, NO_POSITION, "S1")
     # Python's texts: for the few events that a table has in most polls, Arrow's kernels take twenty times as long.
-    head = EPOCH % epoch
-    columns = [part.texts(column) for part, column in zip(form.parts, values, strict=True)]
-    found = [
-        NO_POSITION if None in texts else ".".join((head, *texts)).encode() for texts in zip(*columns, strict=True)
-    ]
-    return np.array(found, f"S{form.width}")
+    formats, columns = zip(
+        *(part.formatted(column) for part, column in zip(form.parts, values, strict=True)), strict=True
+    )
+    position = b".".join(((EPOCH % epoch).encode(), *formats))
+    events = zip(*columns, strict=True)
+    return np.array([NO_POSITION if None in parts else position % parts for parts in events], f"S{form.width}")
 
 
 def fixed_width(texts: pa.Array, width: int) -> npt.NDArray[np.bytes_]:
