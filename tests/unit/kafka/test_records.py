@@ -11,6 +11,7 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.consumer import fetcher
 from aiokafka.consumer.fetcher import PartitionRecords
+from aiokafka.errors import CorruptRecordException
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
 from aiokafka.record.memory_records import MemoryRecords
@@ -69,6 +70,27 @@ def test_a_length_that_is_wrong_ends_the_search_for_epochs() -> None:
     assert batches.epochs == [(0, -1)]
 
 
+@pytest.mark.parametrize("checks", [True, False])
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_batch_with_another_checksum_is_corrupt(version: int, checks: bool) -> None:
+    """With ``check.crcs``, the records before it are delivered, and the next fetch begins with it."""
+    make = batch if version == 2 else old_batch
+    content, damaged = make(0, b"sound"), bytearray(make(0, b"damaged"))
+    damaged[:8] = (41).to_bytes(8, "big")
+    damaged[-2] ^= 1
+    partition = TopicPartition("t", 3)
+    batches = records.FetchedBatches(content + bytes(damaged))
+    found = records.FetchedPartition(partition, batches, [], 0, None, None, checks, 0)
+    assert next(found).value == b"sound"
+    offset = found.next_fetch_offset
+    if checks:
+        with pytest.raises(CorruptRecordException, match="t-3 at offset 41: "):
+            next(found)
+        assert found.next_fetch_offset == offset
+    else:
+        assert next(found).value is not None
+
+
 CODECS = {"gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 NAMED = r"t-3 at offset 40: the compressed batch is larger than 0 MiB .* \(PATCH /connectors/NAME/offsets\)"
 
@@ -112,6 +134,12 @@ def test_batches_are_read_whole(codec: int, size: int, limit: int) -> None:
     assert unpacked_values(batch(codec, *values)) == values
     if codec != CODECS["zstd"]:
         assert unpacked_values(old_batch(codec, *values), 0) == values
+
+
+@pytest.mark.parametrize("codec", CODECS.values(), ids=list(CODECS))
+def test_a_batch_beyond_the_first_buffer_is_read_whole(codec: int) -> None:
+    """Three megabytes, which are a few kilobytes while they are compressed."""
+    assert unpacked_values(batch(codec, bytes(3 << 20))) == [bytes(3 << 20)]
 
 
 @pytest.mark.parametrize("codec", CODECS.values(), ids=list(CODECS))
