@@ -44,6 +44,7 @@ def test_a_worker_replaces_its_jvm(stack: Stack, tmp_path: Path, number: signal.
         assert lane.worker.tables(lane.name) == []
 
 
+@pytest.mark.long
 def test_a_worker_without_its_jvm_stops_and_leaves_no_process(stack: Stack, tmp_path: Path) -> None:
     """Neither a dead JVM nor one that does not answer delays the stop beyond its time limit."""
     with Lane(stack, "jvmleft", tmp_path, tables=("orders",)) as lane:

@@ -237,7 +237,7 @@ def test_a_gap_in_the_log_of_a_delta_table(delta: Lake) -> None:
     assert str(file.parent) in str(caught.value)
 
 
-@pytest.mark.parametrize("table_format", ["iceberg", "delta"])
+@pytest.mark.parametrize("table_format", ["iceberg", pytest.param("delta", marks=pytest.mark.long)])
 def test_the_newest_readable_commit_becomes_the_table(
     warehouse: Warehouse, unique: Callable[[str], str], table_format: str
 ) -> None:

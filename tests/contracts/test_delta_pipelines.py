@@ -43,12 +43,7 @@ class TestDeltaSoftDeletes(SoftDeleteSuite):
 class TestDeltaHistory(HistorySuite):
     """Delta histories pass the suite."""
 
-    SHORT_FORM = (
-        "test_every_event_is_a_row",
-        "test_two_workers_at_once",
-        "test_tables_without_a_key",
-        "test_the_last_states_of_random_histories",
-    )
+    SHORT_FORM = ("test_every_event_is_a_row", "test_tables_without_a_key")
 
     @pytest.fixture
     def lake(self, warehouse: Warehouse) -> DeltaHarness:

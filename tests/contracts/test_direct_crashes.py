@@ -15,7 +15,7 @@ from headrace_connectors.lakehouse.direct.row_index import SMALL_BYTES
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 
-@pytest.mark.parametrize("small", [0, SMALL_BYTES], ids=["vectors", "small"])
+@pytest.mark.parametrize("small", [0, pytest.param(SMALL_BYTES, marks=pytest.mark.long)], ids=["vectors", "small"])
 @pytest.mark.parametrize("first", [6, pytest.param(1, marks=pytest.mark.long)])
 def test_a_jvm_that_ends_before_a_file_of_a_commit(tmp_path: Path, first: int, small: int) -> None:
     """The batch is repeated, and each change is in the table once, whether the commit had become visible or not.

@@ -33,7 +33,7 @@ class Lake(NamedTuple):
     compact: Callable[[str], object]
 
 
-@pytest.fixture(params=["iceberg", "delta"])
+@pytest.fixture(params=["iceberg", pytest.param("delta", marks=pytest.mark.long)])
 def lake(request: pytest.FixtureRequest, warehouse: Warehouse) -> Lake:
     if request.param == "delta":
         delta = DeltaHarness(warehouse)

@@ -100,7 +100,7 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, warehouse: Wareho
     return found
 
 
-@pytest.mark.parametrize("table_format", TABLES)
+@pytest.mark.parametrize("table_format", ["iceberg", pytest.param("delta", marks=pytest.mark.long)])
 @pytest.mark.parametrize(
     "theirs",
     [

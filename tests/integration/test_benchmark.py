@@ -52,57 +52,60 @@ def test_short_benchmark_of_reselect_reads_every_value_again(tmp_path: Path) -> 
     assert "bench: a placeholder costs Headrace" in done.stdout
 
 
+@pytest.fixture(scope="module")
+def lanes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The results of the lanes of ``make scale`` with small loads, by lane."""
+    folder = tmp_path_factory.mktemp("lanes")
+    result = folder / "result.json"
+    lanes = ("commit", "load", "bursts", "tables")
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.scale", *lanes, "--quick", "--json", str(result), "--logs", str(folder)],
+        cwd=REPOSITORY,
+        env={**os.environ, **QUICK_START, "PYTHONPATH": "dev", "TMPDIR": str(folder)},
+        capture_output=True,
+        text=True,
+        timeout=500,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    found: dict[str, Any] = json.loads(result.read_text())
+    assert {lane: found[lane]["wrong_rows"] for lane in lanes} == dict.fromkeys(lanes, 0)
+    return found
+
+
 @pytest.mark.spark
-def test_short_form_of_the_lane_commit_brings_both_paths_to_the_expected_rows(tmp_path: Path) -> None:
+def test_short_form_of_the_lane_commit_brings_both_paths_to_the_expected_rows(lanes: dict[str, Any]) -> None:
     """Each path writes its own commits, and the result has the cost of each size on each path."""
-    lane = short_form_of_lane("commit", tmp_path)
+    lane = lanes["commit"]
     measured = {(cost["path"], cost["batch"]) for cost in lane["commits"] if cost["cpu_ms"] > 0 and cost["objects"] > 0}
     assert measured == {(path, batch) for path in ("direct", "merge") for batch in (100, 1_000)}
 
 
 @pytest.mark.spark
-def test_short_form_of_the_lane_load_brings_each_row_once(tmp_path: Path) -> None:
+def test_short_form_of_the_lane_load_brings_each_row_once(lanes: dict[str, Any]) -> None:
     """Load and append of each tenth have a cost."""
-    lane = short_form_of_lane("load", tmp_path)
+    lane = lanes["load"]
     assert [part["rows"] for part in lane["parts"]] == list(range(2_000, 22_000, 2_000))
     assert all(part["load_us"] > 0 and part["append_us"] > 0 for part in lane["parts"])
 
 
 @pytest.mark.stack
 @pytest.mark.spark
-def test_short_form_of_the_lane_bursts_shows_each_burst_before_the_next(tmp_path: Path) -> None:
+def test_short_form_of_the_lane_bursts_shows_each_burst_before_the_next(lanes: dict[str, Any]) -> None:
     """A worker of its own writes the bursts, and Spark reads the expected rows."""
-    [result] = short_form_of_lane("bursts", tmp_path)["results"]
+    [result] = lanes["bursts"]["results"]
     assert (result["contestant"], result["bursts"], len(result["cpu_s_by_burst"])) == ("headrace", 2, 2)
     assert result["cpu_s"] > result["start_cpu_s"] > 0
 
 
 @pytest.mark.stack
 @pytest.mark.spark
-def test_short_form_of_the_lane_tables_measures_the_age_of_every_change(tmp_path: Path) -> None:
+def test_short_form_of_the_lane_tables_measures_the_age_of_every_change(lanes: dict[str, Any]) -> None:
     """All changes of all tables are visible in the end, and what their commits wrote is counted."""
-    [result] = short_form_of_lane("tables", tmp_path)["results"]
+    [result] = lanes["tables"]["results"]
     assert (result["tables"], result["changes"]) == (4, 400)
     assert 0 < result["p50_s"] <= result["p95_s"] <= result["max_s"]
     assert result["objects_per_commit"] >= 4
-
-
-def short_form_of_lane(lane: str, folder: Path) -> dict[str, Any]:
-    """Run a lane of ``make scale`` with a small load, and return its result; no row of it may be wrong."""
-    result = folder / "result.json"
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.scale", lane, "--quick", "--json", str(result), "--logs", str(folder)],
-        cwd=REPOSITORY,
-        env={**os.environ, **QUICK_START, "PYTHONPATH": "dev", "TMPDIR": str(folder)},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
-    found: dict[str, Any] = json.loads(result.read_text())[lane]
-    assert found["wrong_rows"] == 0
-    return found
 
 
 @pytest.mark.spark

@@ -9,9 +9,10 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,7 @@ LOADED = ".state.failed, .finding, .letter, #errors li"
 """What a page shows when it is complete, in the state of the tests."""
 DATABASE = {f"reselect.database.{name}": "shop" for name in ("hostname", "user", "password", "dbname")}
 expect.set_options(timeout=20_000)  # a busy machine makes a worker look less often
-WIDTHS = (390, 1024, 1600)
+WIDTHS, SCHEMES = (390, 1024, 1600), ("light", "dark")
 HOSTILE = "<img src=x onerror=alert(1)>"
 
 
@@ -152,16 +153,22 @@ def screenshot(page: Page, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", {**PAGES, **OTHERS})
-def test_no_violation_of_accessibility(name: str, opened: Callable[..., Page]) -> None:
-    """In each width and scheme. No page is wider than the screen."""
-    for width in WIDTHS:
-        for scheme in ("light", "dark"):
-            page = opened((PAGES | OTHERS)[name], width, scheme)
-            expect(page.locator(LOADED).first).to_be_visible()
-            found = Axe().run(page)
-            assert found.violations_count == 0, found.generate_report()
-            assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), (width, scheme)
-            screenshot(page, f"{name}-{width}-{scheme}")
+@pytest.mark.parametrize(
+    "screens",
+    [((390, "light"), (1600, "dark")), pytest.param([*product(WIDTHS, SCHEMES)], marks=pytest.mark.long)],
+    ids=["two", "all"],
+)
+def test_no_violation_of_accessibility(
+    name: str, screens: Sequence[tuple[int, str]], opened: Callable[..., Page]
+) -> None:
+    """No page is wider than the screen."""
+    for width, scheme in screens:
+        page = opened((PAGES | OTHERS)[name], width, scheme)
+        expect(page.locator(LOADED).first).to_be_visible()
+        found = Axe().run(page)
+        assert found.violations_count == 0, found.generate_report()
+        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), (width, scheme)
+        screenshot(page, f"{name}-{width}-{scheme}")
 
 
 BROKEN_WORDS = """() => {

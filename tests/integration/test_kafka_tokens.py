@@ -151,7 +151,7 @@ async def test_sessions_and_tokens_that_end_do_not_interrupt_the_flow(
     assert len(endpoint.forms) >= SESSIONS
 
 
-@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
+@pytest.mark.parametrize("mechanism", [pytest.param("PLAIN", marks=pytest.mark.long), "SCRAM-SHA-512"])
 async def test_sessions_of_passwords_end_without_interruption(
     secured_kafka: SecuredBroker, unique: Unique, caplog: pytest.LogCaptureFixture, mechanism: str
 ) -> None:

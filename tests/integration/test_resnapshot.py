@@ -179,6 +179,7 @@ def test_a_table_that_was_rolled_back_loses_what_the_source_does_not_have(
     assert lane.prove() > ROWS
 
 
+@pytest.mark.long
 def test_a_table_that_was_added_to_the_source_connector(lane: Lane, stack: Stack, tmp_path: Path) -> None:
     """A source connector that writes nothing to the database gets its signals from a topic. Its publication and its
     filters get a table, whose rows from before nobody has sent."""

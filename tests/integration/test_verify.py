@@ -95,6 +95,7 @@ def test_one_wrong_cell_under_load_is_found_and_repaired(lane: Lane, stack: Stac
     assert lane.prove() > rows
 
 
+@pytest.mark.long
 def test_a_table_whose_name_a_topic_cannot_have_is_compared(lane: Lane, stack: Stack, tmp_path: Path) -> None:
     """Debezium replaces characters in the topic's name. The lake table stores the name that the events have.
 
@@ -127,6 +128,7 @@ def test_a_table_whose_name_a_topic_cannot_have_is_compared(lane: Lane, stack: S
         lane.worker.call("DELETE", f"/connectors/{name}")
 
 
+@pytest.mark.long
 def test_the_last_states_of_a_history_are_compared(lane: Lane, stack: Stack, tmp_path: Path) -> None:
     """Under load the command names the one key whose last event is not the source's row, and refuses to repair it."""
     topic, rows = f"{lane.name}.public.customers", range(2 * FIRST, 2 * FIRST + 500)

@@ -18,6 +18,9 @@ from recordings.replay import Chunk, Replay, reselect_options
 from headrace_connectors.sql import PostgresRowSource
 from headrace_dev.postgres import Postgres
 
+SHORT_FORM = ("a", "b36", "c2", "c5")
+"""``make soak`` has the others, which ``test_recordings_memory.py`` has without a database as well."""
+
 Databases = Callable[[Variant], dict[str, str]]
 
 
@@ -45,7 +48,9 @@ def databases(contrib_postgres: Postgres) -> Databases:
 
 @pytest.mark.stack
 @pytest.mark.parametrize("size", [10_000, 7, 1], ids=["one batch", "sevens", "single events"])
-@pytest.mark.parametrize("name", VARIANTS)
+@pytest.mark.parametrize(
+    "name", [name if name in SHORT_FORM else pytest.param(name, marks=pytest.mark.long) for name in VARIANTS]
+)
 def test_every_table(databases: Databases, name: str, size: int) -> None:
     """All tables equal the dump, including omitted cells, for any size of batches."""
     of = variant(name)
