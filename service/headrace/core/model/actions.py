@@ -19,6 +19,7 @@ from headrace.core.model.events import (
     TableId,
     Versions,
     arrived_later,
+    take_cells,
 )
 from headrace.core.model.inferred_types import is_inferred, to_table_type
 
@@ -127,7 +128,7 @@ class Actions:
             version=self.version.take(index),
             gates=self.gates.take(index),
             transaction=self.transaction[index],
-            columns=tuple(column.take(index) for column in self.columns),
+            columns=take_cells(self.columns, index),
             carried=None,
             superseded=replace(self.superseded, reads=None if reads is None else reads[index]),
             read=None if self.read is None else self.read[index],
