@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Any
 
@@ -83,10 +83,8 @@ def refresh_all_topics(consumer: aiokafka.AIOKafkaConsumer) -> None:
     client.add_topic = lambda topic: client.force_metadata_update()
 
 
-def pace_requests(consumer: aiokafka.AIOKafkaConsumer, fetch_seconds: Callable[[], float] = lambda: 0.0) -> None:
+def pace_requests(consumer: aiokafka.AIOKafkaConsumer) -> None:
     """Make ``consumer`` wait ``retry.backoff.ms`` before it repeats a failed metadata or fetch request.
-
-    ``fetch_seconds`` returns how far apart the fetch requests to a broker should be.
 
     While a partition has no leader, aiokafka repeats metadata requests without a pause, for all topics of a pattern,
     and fetch requests for a partition that a broker rejects: each task sends thousands of requests per second to
@@ -94,7 +92,7 @@ def pace_requests(consumer: aiokafka.AIOKafkaConsumer, fetch_seconds: Callable[[
     """
     client = consumer._client
     update, send, backoff = client._metadata_update, client.send, client._retry_backoff
-    next_update, next_fetch = 0.0, dict[Any, float]()
+    next_update = 0.0
 
     async def paced_update(cluster: Any, topics: Any) -> Any:
         nonlocal next_update
@@ -103,9 +101,6 @@ def pace_requests(consumer: aiokafka.AIOKafkaConsumer, fetch_seconds: Callable[[
         return await update(cluster, topics)
 
     async def paced_send(node: Any, request: Any, **group: Any) -> Any:
-        if isinstance(request, FetchRequest):
-            await asyncio.sleep(next_fetch.get(node, 0.0) - time.monotonic())
-            next_fetch[node] = time.monotonic() + fetch_seconds()
         response = await send(node, request, **group)
         if isinstance(request, FetchRequest) and any(
             code for _, partitions in response.topics for _, code, *_ in partitions

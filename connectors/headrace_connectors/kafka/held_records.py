@@ -56,7 +56,6 @@ class HeldRecords:
         self._most_seconds = most_seconds
         self._clock = clock
         self._recent: dict[TopicPartition, float] = {}  # when records of a partition came, the earliest first
-        self._newest = 0  # how many came last
         self.clear()
 
     def clear(self) -> None:
@@ -67,14 +66,14 @@ class HeldRecords:
 
     def hold(self, fetched: Fetched) -> None:
         """Hold records behind those of their partition."""
-        partition, now, self._newest = fetched.partition, self._clock(), len(fetched.records)
+        partition, now = fetched.partition, self._clock()
         self._recent.pop(partition, None)
         self._recent[partition] = now
         while next(iter(self._recent.values())) < now - _RECENT_SECONDS:
             del self._recent[next(iter(self._recent))]
         held = self._held.setdefault(partition, [])
         if not held:
-            self._due[partition] = now + self._wait_seconds
+            self._due[partition] = now + min(self._most_seconds, SECONDS_A_PARTITION * (len(self._recent) - 1))
         if held and held[-1].end == fetched.records[0].offset:
             before = held.pop()
             fetched = replace(fetched, records=[*before.records, *fetched.records], since=before.since)
@@ -83,20 +82,6 @@ class HeldRecords:
         if len(held) > 1 or len(held[0].records) >= _LARGE_CHUNK:
             self._due[partition] = now
         self._records += len(fetched.records)
-
-    @property
-    def _wait_seconds(self) -> float:
-        """For how long records wait for others of their partition."""
-        return min(self._most_seconds, SECONDS_A_PARTITION * max(len(self._recent) - 1, 0))
-
-    def fetch_seconds(self) -> float:
-        """Return how far apart fetch requests should be.
-
-        A broker answers with the first record of any partition, and each request and its answer list all of them. In
-        the time that records wait anyway, a few fetches bring as many as dozens. Whole chunks do not wait.
-        """
-        waits = self._wait_seconds >= 2 * TICK_SECONDS and self._newest < _LARGE_CHUNK
-        return TICK_SECONDS if waits else 0.0
 
     def seconds_left(self, most_records: int) -> float:
         """Return when the first records are due: in 0 seconds or less if now, infinity if there are none.

@@ -144,7 +144,7 @@ class GroupMember(Service):
             **self._settings.arguments, partition_assignment_strategy=(topic_assignor(),)
         )
         refresh_all_topics(self._consumer)
-        pace_requests(self._consumer, self._held.fetch_seconds)
+        pace_requests(self._consumer)
         self._logs = LogTruncation(self._consumer._client)
         try:
             await self._consumer.start()

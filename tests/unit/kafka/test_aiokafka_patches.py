@@ -123,25 +123,6 @@ def test_requests_to_failing_brokers_are_paced(leaders: list[int], error: int) -
     asyncio.run(scenario())
 
 
-def test_fetch_requests_are_as_far_apart_as_the_caller_says() -> None:
-    """Of an idle partition whose broker answers at once."""
-
-    async def scenario() -> None:
-        answers: dict[Any, Any] = {FetchRequest_v4: lambda _: FetchResponse_v4(0, [("t", [(0, 0, 0, 0, None, b"")])])}
-        async with ScriptedKafka({"t": [NODE]}, answers) as kafka:
-            consumer = AIOKafkaConsumer(bootstrap_servers=kafka.bootstrap_servers)
-            pace_requests(consumer, lambda: 0.05)
-            await consumer.start()
-            consumer.assign([PARTITION])
-            consumer.seek(PARTITION, 0)
-            began = time.monotonic()
-            await eventually(lambda: kafka.asked["FetchRequest_v4"] >= 5)
-            assert time.monotonic() - began > 4 * 0.05
-            await stop_client(consumer)
-
-    asyncio.run(scenario())
-
-
 TOPIC = "t"
 
 

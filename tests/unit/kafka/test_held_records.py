@@ -48,17 +48,6 @@ def test_records_of_one_partition_do_not_wait(held: HeldRecords) -> None:
     assert offsets(held.take(MOST)) == {"t0": [5]}
 
 
-def test_fetches_are_paced_while_single_records_of_many_partitions_wait(held: HeldRecords) -> None:
-    """Not for few partitions, whose records are due at once, nor for whole chunks, as while a worker catches up."""
-    paces = []
-    for table in range(22):
-        held.hold(fetched(table, 10, 11))
-        paces.append(held.fetch_seconds())
-    assert paces == [0.0] * 20 + [TICK_SECONDS] * 2
-    held.hold(fetched(30, 10, 50))
-    assert held.fetch_seconds() == 0.0
-
-
 def test_records_of_several_polls_are_taken_together(held: HeldRecords, clock: Clock) -> None:
     """Each partition for as long as there are others when its first record comes."""
     for table in range(30):

@@ -97,13 +97,14 @@ class AppliedActions:
         columns = {column.name: column for column in self._actions.columns}
         chosen, locations = pa.array(self.written), self._locations[self.written]
         is_deleted = self._actions.delete[self.written]
-        own, sources = {}, {}
-        for name in schema.names:
+        arrays, sources = {}, {}
+        for name, data_type in zip(schema.names, schema.types, strict=True):
             column = columns.get(name)
             if column is None:  # it keeps the cell of the stored row, unless it is of a new incarnation
+                arrays[name] = pa.nulls(len(self.written), data_type)
                 source = np.where(self._is_new[self.written], ABSENT, locations)  # proven: absent-cells
             else:
-                own[name] = in_lake_type(column.values, name, schema)
+                arrays[name] = in_lake_type(column.values, name, schema).take(chosen)
                 source = np.full(len(chosen), ABSENT, np.int64)
                 if column.states is not None:
                     states = column.states[self.written]
@@ -113,11 +114,6 @@ class AppliedActions:
             source = np.where(is_deleted, locations, source)  # proven: marked-row-stays
             if (source != ABSENT).any():
                 sources[name] = source
-        cells = pa.RecordBatch.from_arrays([*own.values()], [*own]).take(chosen)
-        arrays = {
-            name: cells[name] if name in own else pa.nulls(len(chosen), data_type)
-            for name, data_type in zip(schema.names, schema.types, strict=True)
-        }
         arrays.update(self._with_stored_cells(arrays, sources))
         index = np.arange(len(self.written))
         for name in VERSION_COLUMNS.names:

@@ -28,7 +28,6 @@ from headrace.core.model.events import (
     RowVersion,
     Versions,
     succeed,
-    take_cells,
 )
 
 NONE = -1
@@ -117,12 +116,7 @@ def _actions(
     # gate is that of the oldest event. With u(a=1) u(a=2) nothing is left of the first, and the gate is the second's.
     oldest = rows.last.copy()
     lost = changes.losses()[rows.index]
-    plain = [column for column in changes.columns if column.states is None]
-    last_cells = iter(take_cells(plain, rows.index[rows.last]))
-    columns = tuple(
-        next(last_cells) if column.states is None else _fold_column(column, column.states, rows, oldest, carried, lost)
-        for column in changes.columns
-    )
+    columns = tuple(_fold_column(column, rows, oldest, carried, lost) for column in changes.columns)
     # A new image belongs to the action even if later events contain all of its cells: it ends the stored cells.
     np.minimum(oldest, rows.begin, out=oldest, where=rows.fresh & ~rows.deleted)  # proven: oldest-position
     # An update that is a new row only because of the delete before it depends on that delete. With d u, the action
@@ -164,16 +158,13 @@ def _actions(
 
 
 def _fold_column(
-    column: Column,
-    states: npt.NDArray[np.uint8],
-    rows: Incarnations,
-    oldest: Ints,
-    carried: Mapping[int, Carried],
-    lost: Ints,
+    column: Column, rows: Incarnations, oldest: Ints, carried: Mapping[int, Carried], lost: Ints
 ) -> Column:
+    if column.states is None:
+        return Column(column.name, column.schema, column.values.take(pa.array(rows.index[rows.last])))
     # Example, from old to new: u(a=5) u(a unchanged) u(a null?). The last event that contains the cell is the first;
     # the later null may hide 5 or be real, so the action has 5 as DOUBTFUL, and reselect decides.
-    states = states[rows.index]
+    states = column.states[rows.index]
     certain = latest((states == CellState.VALUE) | (states == CellState.NULL))[rows.last]
     doubted = latest(states == CellState.UNKNOWN)[rows.last]
     omitted = latest(states == CellState.UNCHANGED)[rows.last]

@@ -19,7 +19,6 @@ from headrace.core.model.events import (
     TableId,
     Versions,
     arrived_later,
-    take_cells,
 )
 from headrace.core.model.inferred_types import is_inferred, to_table_type
 
@@ -128,7 +127,7 @@ class Actions:
             version=self.version.take(index),
             gates=self.gates.take(index),
             transaction=self.transaction[index],
-            columns=take_cells(self.columns, index),
+            columns=tuple(column.take(index) for column in self.columns),
             carried=None,
             superseded=replace(self.superseded, reads=None if reads is None else reads[index]),
             read=None if self.read is None else self.read[index],

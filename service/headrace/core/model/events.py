@@ -209,20 +209,12 @@ class Column:
     values: pa.Array
     states: npt.NDArray[np.uint8] | None = None
 
+    def take(self, index: Ints) -> Column:
+        states = None if self.states is None else self.states[index]
+        return Column(self.name, self.schema, self.values.take(pa.array(index)), states)
+
     def slice(self, part: slice) -> Column:
         return Column(self.name, self.schema, self.values[part], None if self.states is None else self.states[part])
-
-
-def take_cells(columns: Sequence[Column], index: Ints) -> tuple[Column, ...]:
-    """Return the cells of the rows at ``index`` of columns of one length, in that order."""
-    if not columns:
-        return ()
-    # In one call: PyArrow releases Python's lock in each, and gets it back late if others work.
-    rows = pa.RecordBatch.from_arrays([column.values for column in columns], [column.name for column in columns])
-    return tuple(
-        Column(column.name, column.schema, values, None if column.states is None else column.states[index])
-        for column, values in zip(columns, rows.take(pa.array(index)).columns, strict=True)
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -366,10 +358,9 @@ class Changes(Content):
 
     @property
     def size(self) -> int:
-        # Determined once, in one call: PyArrow releases Python's lock in each, and gets it back late if others work.
+        # Determined once: PyArrow releases Python's lock for each column, and gets it back late if others work.
         if self._size < 0:
-            columns = [column.values for column in self.columns]
-            size = pa.RecordBatch.from_arrays(columns, [""] * len(columns)).nbytes + 64 * len(self)
+            size = sum(column.values.nbytes for column in self.columns) + 64 * len(self)
             object.__setattr__(self, "_size", int(size))
         return self._size
 
@@ -395,7 +386,7 @@ class Changes(Content):
             key=self.key.take(pa.array(index)),
             version=self.version.take(index),
             transaction=self.transaction[index],
-            columns=take_cells(self.columns, index),
+            columns=tuple(column.take(index) for column in self.columns),
             key_changes=self.key_changes.take(index),
             lost=None if self.lost is None else self.lost[index],
             servers=None if self.servers is None else self.servers.take(index),
