@@ -172,7 +172,7 @@ class Lane:
         marker.unlink()
 
     def events_in_hand(self) -> float:
-        """Change events that the worker has read and not yet written, by one answer of the worker: never below zero."""
+        """Change events that the worker has read and not yet written; all counters are of one answer of the worker."""
         samples = self.worker.metrics()
         read = self._sum(samples, _READ)
         return max(0.0, read - self._sum(samples, _WRITTEN) - self._sum(samples, _SKIPPED))

@@ -16,21 +16,27 @@ QUICK_START = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCach
 """No optimised code in any JVM: it costs more than it saves where nothing is measured."""
 
 
-@pytest.mark.stack
-@pytest.mark.spark
-def test_short_benchmark_brings_both_contestants_to_the_expected_rows(tmp_path: Path) -> None:
-    """Headrace and the hand-written stream read the same topic, and both write the expected rows."""
+def run_benchmark(*arguments: str, folder: Path | None = None) -> str:
+    """Run a module of benchmarks with a small load and return its output. ``folder`` replaces the folder for files."""
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.kafka_to_table", "--quick", "--logs", str(tmp_path)],
+        [sys.executable, "-m", *arguments, "--quick"],
         cwd=REPOSITORY,
-        env={**os.environ, **QUICK_START, "PYTHONPATH": "dev", "TMPDIR": str(tmp_path)},
+        env={**os.environ, **QUICK_START, "PYTHONPATH": "dev"} | ({"TMPDIR": str(folder)} if folder else {}),
         capture_output=True,
         text=True,
         timeout=500,
         check=False,
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
-    assert "bench: every table holds the expected rows" in done.stdout
+    return done.stdout
+
+
+@pytest.mark.stack
+@pytest.mark.spark
+def test_short_benchmark_brings_both_contestants_to_the_expected_rows(tmp_path: Path) -> None:
+    """Headrace and the hand-written stream read the same topic, and both write the expected rows."""
+    output = run_benchmark("benchmarks.kafka_to_table", "--logs", str(tmp_path), folder=tmp_path)
+    assert "bench: every table holds the expected rows" in output
 
 
 @pytest.mark.stack
@@ -39,17 +45,8 @@ def test_short_benchmark_of_reselect_reads_every_value_again(tmp_path: Path) -> 
 
     The stack uses its default folder, because PostgreSQL's user may not read a test's folder.
     """
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.reselect", "--quick", "--logs", str(tmp_path)],
-        cwd=REPOSITORY,
-        env={**os.environ, **QUICK_START, "PYTHONPATH": "dev"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
-    assert "bench: a placeholder costs Headrace" in done.stdout
+    output = run_benchmark("benchmarks.reselect", "--logs", str(tmp_path))
+    assert "bench: a placeholder costs Headrace" in output
 
 
 @pytest.fixture(scope="module")
@@ -58,16 +55,7 @@ def lanes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("lanes")
     result = folder / "result.json"
     lanes = ("commit", "load", "bursts", "tables")
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.scale", *lanes, "--quick", "--json", str(result), "--logs", str(folder)],
-        cwd=REPOSITORY,
-        env={**os.environ, **QUICK_START, "PYTHONPATH": "dev", "TMPDIR": str(folder)},
-        capture_output=True,
-        text=True,
-        timeout=500,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    run_benchmark("benchmarks.scale", *lanes, "--json", str(result), "--logs", str(folder), folder=folder)
     found: dict[str, Any] = json.loads(result.read_text())
     assert {lane: found[lane]["wrong_rows"] for lane in lanes} == dict.fromkeys(lanes, 0)
     return found
@@ -111,14 +99,5 @@ def test_short_form_of_the_lane_tables_measures_the_age_of_every_change(lanes: d
 @pytest.mark.spark
 def test_short_benchmark_of_the_ledger_leaves_deleted_rows_deleted(tmp_path: Path) -> None:
     """Late inserts of rows that are in the ledger are ignored, and others are applied."""
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.ledger", "--quick"],
-        cwd=REPOSITORY,
-        env={**os.environ, **QUICK_START, "PYTHONPATH": "dev", "TMPDIR": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
-    assert "ledger: every table contains the expected rows" in done.stdout
+    output = run_benchmark("benchmarks.ledger", folder=tmp_path)
+    assert "ledger: every table contains the expected rows" in output

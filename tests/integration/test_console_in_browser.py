@@ -161,7 +161,7 @@ def screenshot(page: Page, name: str) -> None:
 def test_no_violation_of_accessibility(
     name: str, screens: Sequence[tuple[int, str]], opened: Callable[..., Page]
 ) -> None:
-    """No page is wider than the screen."""
+    """No page is wider than the screen. The long form has each width in each scheme."""
     for width, scheme in screens:
         page = opened((PAGES | OTHERS)[name], width, scheme)
         expect(page.locator(LOADED).first).to_be_visible()

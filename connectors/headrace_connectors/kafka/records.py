@@ -63,17 +63,18 @@ class FetchedBatches(MemoryRecords):
         super().__init__(content)
         self.epochs: list[tuple[int, int]] = []
         self._content = content
-        self._bounds: deque[tuple[int, int]] = deque()
+        self._checksums: deque[tuple[int, int, int, slice]] = deque()  # offset, version, checksum, and what it covers
         self._checked: aiokafka.TopicPartition | None = None
         at = 0
         while at + _BATCH.size <= len(content):
-            offset, length, epoch, version, _ = _BATCH.unpack_from(content, at)
+            offset, length, epoch, version, checksum = _BATCH.unpack_from(content, at)
             if version < 2:
                 epoch = -1
             if not self.epochs or self.epochs[-1][1] != epoch:
                 self.epochs.append((offset, epoch))
-            begin, at = at, at + _LENGTH_END + max(length, 0)  # aiokafka refuses a batch whose length is wrong
-            self._bounds.append((begin, at))
+            end = at + _LENGTH_END + max(length, 0)  # aiokafka refuses a batch whose length is wrong
+            self._checksums.append((offset, version, checksum, slice(at + _CRC_END, end)))
+            at = end
 
     def check_crcs(self, partition: aiokafka.TopicPartition) -> None:
         """Let ``next_batch`` compare checksums, and name this partition in the error.
@@ -85,13 +86,9 @@ class FetchedBatches(MemoryRecords):
     def next_batch(self) -> Any:
         """Return the next batch. Raises CorruptRecordException for one that does not have its checksum."""
         batch = super().next_batch()
-        begin, end = self._bounds.popleft()
+        offset, version, checksum, covered = self._checksums.popleft()
         if self._checked is not None:
-            offset, *_, version, checksum = _BATCH.unpack_from(self._content, begin)
-            if version < 2:
-                is_intact = batch.validate_crc()
-            else:
-                is_intact = google_crc32c.value(self._content[begin + _CRC_END : end]) == checksum
+            is_intact = batch.validate_crc() if version < 2 else google_crc32c.value(self._content[covered]) == checksum
             if not is_intact:
                 raise CorruptRecordException(
                     f"{self._checked.topic}-{self._checked.partition} at offset {offset}: the batch does not have its "
@@ -143,9 +140,9 @@ LIMIT = 256 * 1024 * 1024
 """Bytes of an unpacked batch. Producers limit a request to 1 MiB of unpacked records by default."""
 
 _FIRST_GUESS = 64
-"""How many times as large an unpacked batch may well be: zstd makes a fortieth of JSON with schemas."""
+"""How many times as large as the packed batch the first buffer is: zstd packs JSON with schemas to a fortieth."""
 _SMALLEST = 1088 * 1024
-"""A full request with the default limit of producers, and some more."""
+"""The first buffer of small batches: a request of the size to which producers are limited by default, and a margin."""
 
 
 class Unpackable(Exception):
@@ -260,7 +257,7 @@ def _get_all(self: Any, max_records: int | None = None) -> list[Any]:
     for record in self._partition_records._records_iterator:
         records.append(record)
         value = record.value
-        # Not by the document's own methods: calls from Python to Python cost as much as all of this.
+        # ``Document.__len__`` would be two calls in Python for each record, which take longer than this line.
         size += len(value.payload if type(value) is Document else value or b"") + len(record.key or b"")
         if size >= CHUNK_BYTES or len(records) == max_records:
             self._update_position()

@@ -28,7 +28,7 @@ def log_servers(sources: Sequence[Source], positions: npt.NDArray[np.bytes_]) ->
     if positions.dtype.itemsize <= _EPOCH_WIDTH:
         return None
     server_ids, gtids = [source.server_id or None for source in sources], [source.gtid for source in sources]
-    if not any(server_ids) and set(gtids) == {None}:
+    if not any(server_ids) and gtids.count(None) == len(gtids):
         return None
     server_id, gtid = pa.array(server_ids, pa.int64()), pa.array(gtids, pa.string())
     # The source and the number of each GTID; null for a text of another form. Splitting is ten times as fast as a
