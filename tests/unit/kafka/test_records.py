@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+import cramjam
 import pytest
 from aiokafka import TopicPartition
 from aiokafka.consumer import fetcher
@@ -140,6 +141,21 @@ def test_batches_are_read_whole(codec: int, size: int, limit: int) -> None:
 def test_a_batch_beyond_the_first_buffer_is_read_whole(codec: int) -> None:
     """Three megabytes, which are a few kilobytes while they are compressed."""
     assert unpacked_values(batch(codec, bytes(3 << 20))) == [bytes(3 << 20)]
+
+
+@pytest.mark.parametrize(("packed", "size"), [(30_000, 1_200_000), (500_000, 20_000_000), (100, 1 << 20)])
+def test_a_batch_is_unpacked_once(packed: int, size: int) -> None:
+    """Also JSON with schemas, which zstd packs to a fortieth, and any request of a producer with the default limit."""
+    buffers = []
+
+    def unpack(_: bytes, target: Any) -> int:
+        buffers.append(len(target))
+        if len(target) < size:
+            raise cramjam.DecompressionError
+        return size
+
+    assert len(records._decompress(bytes(packed), unpack)) == size
+    assert len(buffers) == 1
 
 
 @pytest.mark.parametrize("codec", CODECS.values(), ids=list(CODECS))
