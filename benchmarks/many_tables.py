@@ -1,9 +1,9 @@
 """Freshness of many tables of one connector: from the commit at the source to the commit in the lake.
 
-A producer sends changes to all tables at a steady rate, each with the time at which it was sent as its source time. A
-table's commits say up to which offset the table has its topic (``headrace.offsets``), and when they were made, so that
-the age of every change at its commit follows from files alone. It also prints CPU time and memory of the worker and its
-JVM, and the size of the warehouse.
+All tables change at a steady rate, and the changes arrive as Debezium sends them (``delivery.py``). Each has the time
+of its commit at the source. A table's commits say up to which offset the table has its topic (``headrace.offsets``),
+and when they were made, so that the age of every change at its commit follows from files alone. It also prints CPU time
+and memory of the worker and its JVM, and the size of the warehouse.
 
 ``--broken`` breaks three of the tables once all of them exist: the first gets a column of another type, the folder of
 the second does not accept files (``chattr +i``, as root), and a record of the third is no JSON. It prints the freshness
@@ -30,9 +30,10 @@ from typing import Any, Protocol
 import msgspec
 import numpy as np
 import numpy.typing as npt
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import TopicPartition
 
 from benchmarks.cpu import Cpu, cpu_of, peaks_of
+from benchmarks.delivery import Delivery
 from headrace_dev.kafka import Kafka
 from headrace_dev.server import wait_until
 from headrace_dev.stack import Stack
@@ -173,14 +174,14 @@ class Run:
         self.rows: dict[str, dict[int, dict[str, Any]]] = {topic: {} for topic in self.topics}
         """The rows that each table must contain in the end, by id."""
         self._lsn = 0
-        self.producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "linger.ms": 20, "log_level": 3})
+        self.delivery = Delivery(kafka.bootstrap_servers)
 
     def run(self, breakage: _Breakage | None = None, on_load: Callable[[], None] | None = None) -> Outcome:
         """Run all steps; ``on_load`` is called when all tables exist."""
         for topic in self.topics:
             self._kafka.create_topic(topic)
             self.send(topic)
-        self.producer.flush()
+        self.delivery.flush()
         try:
             begin = time.monotonic()
             with _step(f"{self._sink.name}: creating {len(self.topics)} tables"):
@@ -208,12 +209,13 @@ class Run:
             print(self._sink.report())
             raise
         finally:
+            self.delivery.close()
             self._sink.stop()
 
     # -- the load -----------------------------------------------------------------------------------------------------
 
     def send(self, topic: str, **cells: Any) -> None:
-        """Send one change of a table; its source time is the current time."""
+        """Let one row of a table change at the source, now."""
         self._lsn += 1
         now = time.time()
         row = {
@@ -226,7 +228,7 @@ class Run:
         envelope = _envelope(before, row, topic.rpartition(".")[2], self._lsn, int(now * 1000))
         types = tuple((name, type(cell)) for name, cell in row.items())
         key = _document(_head((("id", int),), is_key=True), {"id": row["id"]})
-        self.producer.produce(topic, key=key, value=_document(_head(types), envelope))
+        self.delivery.put(topic, key, _document(_head(types), envelope))
         self.rows[topic][row["id"]] = row
         self.sent[topic].append(now)
 
@@ -237,8 +239,8 @@ class Run:
             if ahead > _TICK_SECONDS:
                 time.sleep(ahead)
             self.send(topics[number % len(topics)])
-            self.producer.poll(0)
-        self.producer.flush()
+            self.delivery.poll()
+        self.delivery.flush()
 
     # -- what the tables have -----------------------------------------------------------------------------------------
 
@@ -301,9 +303,9 @@ class _Breakage:
         self._run.send(typed, amount="much")
         subprocess.run(["chattr", "-R", "+i", str(self._run.folder(read_only))], check=True)
         self._run.send(read_only)
-        self._run.producer.produce(bad, key=b"{", value=b"{broken")
+        self._run.delivery.put(bad, b"{", b"{broken")
         self._run.sent[bad].append(time.time())
-        self._run.producer.flush()
+        self._run.delivery.flush()
 
     def repair(self, typed: str, read_only: str, bad: str) -> None:
         """Print the status of the three tables, remove the causes, restart the tables and wait for them."""
@@ -322,7 +324,7 @@ class _Breakage:
             for each in removed.values():
                 each.result(timeout=30)
             self._run.send(topic)
-        self._run.producer.flush()
+        self._run.delivery.flush()
         for topic in (typed, read_only, bad):
             self._worker.call("POST", f"/connectors/{CONNECTOR}/tables/{topic.replace('.', '_')}/restart")
         with _step("repaired and restarted"):
