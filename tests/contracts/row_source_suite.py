@@ -87,7 +87,7 @@ class RowSourceSuite:
         """Rows of one request may need different columns."""
         asked = request([(1, "nord"), (2, "süd, {x}\\")], ["note", "blob"], [[True, False], [False, True]])
         answer = source.fetch(self.catalog(source), asked)
-        assert answer.values[0][0] == "a 'quoted' \"note\""
+        assert cells(answer, asked, 0)[0] == "a 'quoted' \"note\""
         assert answer.values[1][1] == self.empty_octets
 
     def test_column_that_does_not_exist_is_unreadable(self, source: RowSource) -> None:
@@ -95,7 +95,7 @@ class RowSourceSuite:
         asked = request([(1, "nord")], ["gone", "note"])
         answer = source.fetch(self.catalog(source), asked)
         assert answer.values[0][0] is UNREADABLE
-        assert answer.values[1][0] == "a 'quoted' \"note\""
+        assert answer.of_found(1) == ["a 'quoted' \"note\""]
 
     def test_key_of_several_rows_is_refused(self, source: RowSource) -> None:
         """S25: columns that do not identify a row return no value of another row."""

@@ -100,7 +100,7 @@ def test_names_are_quoted_everywhere(options: ReselectOptions, open_source: Open
     catalog = source.catalog(table)
     assert catalog is not None
     answer = source.fetch(catalog, _text_request(table, "k;1", "a", 'v"1'))
-    assert answer.values == (["found"],)
+    assert answer.of_found(0) == ["found"]
 
 
 def test_key_operators_come_from_the_index(
@@ -136,7 +136,8 @@ def test_many_columns_take_several_masks(
     needs = np.array([[number % 3 == 0 for number in range(130)]])
     asked = replace(_text_request(table, "k", "a", "c0"), columns=columns, needs=needs)
     answer = source.fetch(catalog, asked)
-    assert [values[0] for values in answer.values] == [n if i % 3 == 0 else None for i, n in enumerate(names)]
+    cells = [answer.of_found(number)[0] for number in range(130)]
+    assert cells == [n if i % 3 == 0 else None for i, n in enumerate(names)]
 
 
 def test_catalog_contains_what_may_be_omitted(

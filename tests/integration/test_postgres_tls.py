@@ -117,7 +117,7 @@ def read(source: PostgresRowSource) -> list[str]:
     key = Column("k", Schema("string"), pa.array(["a"]))
     column = Column("v", Schema("string", optional=True), pa.array([], pa.string()))
     request = RowRequest(TABLE, (key,), (column,), np.ones((1, 1), np.bool_), np.full(1, -1, np.int64))
-    return list(source.fetch(catalog, request).values[0])
+    return source.fetch(catalog, request).of_found(0)
 
 
 def read_again(source: PostgresRowSource) -> list[str]:

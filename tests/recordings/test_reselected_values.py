@@ -146,7 +146,8 @@ def _differences(source: PostgresRowSource, table: DumpedTable, of: Variant) -> 
     assert catalog is not None
     answer = source.fetch(catalog, request)
     assert answer.found.all(), f"{table.name}: rows are not found by their keys"
-    for column, values in zip(request.columns, answer.values, strict=True):
+    for number, column in enumerate(request.columns):
+        values = answer.of_found(number)
         if not all(_equal(image, column, value, of) for image, value in zip(images, values, strict=True)):
             yield table.name, column.name
 

@@ -106,7 +106,7 @@ def big_of_row_1(table: TableId, transaction: int) -> RowRequest:
 
 def read(source: PostgresRowSource, table: TableId, transaction: int) -> object:
     """The value of the answer."""
-    return source.fetch(catalog_of(source, table), big_of_row_1(table, transaction)).values[0][0]
+    return source.fetch(catalog_of(source, table), big_of_row_1(table, transaction)).of_found(0)[0]
 
 
 def set_big(connection: psycopg.Connection[tuple[object, ...]], value: str) -> int:
@@ -170,7 +170,7 @@ def test_s15_without_a_transaction_id_only_the_primary_counts(
     source = open_source(both)
     asked = replace(big_of_row_1(table, 1), transactions=np.array([-1]))
     answer = source.fetch(catalog_of(source, table), asked)
-    assert (answer.values, answer.proven) == ((["v5"],), False)
+    assert (answer.of_found(0), answer.proven) == (["v5"], False)
     alone = open_source(replica)
     with pytest.raises(Fatal, match="list the primary"):
         alone.fetch(catalog_of(alone, table), asked)

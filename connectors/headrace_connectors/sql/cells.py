@@ -12,16 +12,19 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
+import pyarrow as pa
 
 from headrace.core.model.catalog import CatalogColumn, CatalogTable, HandlingModes
 from headrace.core.model.errors import Fatal
 from headrace.core.model.events import TableId
 from headrace.core.model.schema import Schema
-from headrace.core.reselect.rows import UNREADABLE
+from headrace.core.reselect.rows import UNREADABLE, Rows
 
 Reader = Callable[[Any], object]
 """Makes the Connect value of a driver's value; raises ValueError for one that the target type cannot contain."""
 
+
+_UNFIT = (ValueError, KeyError, ArithmeticError, TypeError)
 
 EXACT_DIGITS = sys.float_info.dig
 """Decimal digits that a double preserves."""
@@ -38,13 +41,28 @@ class FoundRows:
     def put(self, index: int, values: Sequence[object]) -> None:
         """Store the row that answers request ``index``. Raises Fatal if there is one already."""
         if self.found[index]:
-            raise Fatal(
-                f"{self._table.schema}.{self._table.table}: several rows have the same key, so it does not identify a "
-                "row; set primary.key.fields to columns that do"
-            )
+            raise self._several_rows()
         self.found[index] = True
         for column, value in zip(self.values, values, strict=True):
             column[index] = value
+
+    def put_all(self, indexes: Rows, columns: Sequence[list[Any]]) -> None:
+        """Store the rows that answer the requests ``indexes``, column by column. Raises Fatal as ``put`` does."""
+        if self.found[indexes].any() or np.bincount(indexes, minlength=1).max() > 1:
+            raise self._several_rows()
+        self.found[indexes] = True
+        if np.array_equal(indexes, np.arange(len(self.found))):
+            self.values = list(columns)
+            return
+        for stored, values in zip(self.values, columns, strict=True):
+            for index, value in zip(indexes.tolist(), values, strict=True):
+                stored[index] = value
+
+    def _several_rows(self) -> Fatal:
+        return Fatal(
+            f"{self._table.schema}.{self._table.table}: several rows have the same key, so it does not identify a row; "
+            "set primary.key.fields to columns that do"
+        )
 
 
 class Wanted(Protocol):
@@ -67,13 +85,17 @@ class ReadableColumn:
 
     def values(self, given: Sequence[object]) -> list[object]:
         """Return the Connect values of the driver's values; UNREADABLE for those that do not fit the event's type."""
-        values = []
-        for value in given:
-            try:
-                values.append(None if value is None else self.read(value))
-            except (ValueError, KeyError, ArithmeticError, TypeError):
-                values.append(UNREADABLE)
-        return values
+        read = self.read
+        try:
+            return [None if value is None else read(value) for value in given]
+        except _UNFIT:
+            return [self._value(value) for value in given]
+
+    def _value(self, given: object) -> object:
+        try:
+            return None if given is None else self.read(given)
+        except _UNFIT:
+            return UNREADABLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +131,8 @@ class ReadableColumns:
         """Return the Connect values of all wanted columns, from the driver's values of the readable ones."""
         values: list[Sequence[object]] = [[UNREADABLE] * rows] * self.wanted
         for column, given_values in zip(self.columns, given, strict=True):
-            values[column.index] = column.values(given_values)
+            is_text = isinstance(given_values, pa.Array)
+            values[column.index] = given_values if is_text else column.values(given_values)
         return tuple(values)
 
 

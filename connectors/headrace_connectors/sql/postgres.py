@@ -24,7 +24,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
+import numpy as np
 import psycopg
+import pyarrow as pa
 from psycopg import RawCursor
 from psycopg.pq.abc import PGresult
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_exponential
@@ -41,13 +43,13 @@ from headrace.core.reselect.options import ReselectOptions
 from headrace.core.reselect.rows import RowAnswer, RowRequest
 from headrace.ports import Connections, LogPosition, ReplicationSlot, TablePart
 from headrace_connectors.sql import postgres_doctor
-from headrace_connectors.sql.cells import FoundRows, ReadableColumns, Wanted, key_column
+from headrace_connectors.sql.cells import FoundRows, ReadableColumns, Reader, Wanted, key_column
 from headrace_connectors.sql.postgres_catalog import connect_schema, read_catalog
 from headrace_connectors.sql.postgres_keys import key_texts
 from headrace_connectors.sql.postgres_server import Connection, PostgresServer, Role
 from headrace_connectors.sql.postgres_signals import PostgresSignalTable
 from headrace_connectors.sql.postgres_survey import read_slots, read_standby, read_survey
-from headrace_connectors.sql.postgres_tables import log_position, next_page, read_pages, table_texts, texts_of
+from headrace_connectors.sql.postgres_tables import cells_of, log_position, next_page, read_pages, table_texts, texts_of
 from headrace_connectors.sql.postgres_values import reader
 from headrace_connectors.sql.query import KeyTerm, array_literal, masks, select_rows
 
@@ -185,17 +187,19 @@ class PostgresRowSource:
         waited = 0.0
         with server.connection() as connection:
             if self._options.visibility_check:
-                transactions = sorted({int(number) for number in request.transactions if number >= 0})
+                transactions = np.unique(request.transactions[request.transactions >= 0]).tolist()
                 waited = self._visibility.wait(connection, transactions, server.where)  # proven: S15
             with RawCursor(connection) as cursor:
                 cursor.execute(cast(Any, text), parameters, prepare=True)
                 result = cast(PGresult, cursor.pgresult)  # a SELECT has one
-                fields = range(result.nfields)
-                for row in range(result.ntuples):
-                    ordinal, *cells = (result.get_value(row, field) for field in fields)
-                    rows.put(int(ordinal or 0) - 1, [None if cell is None else bytes(cell).decode() for cell in cells])
+                ordinals, *cells = cells_of(result, 1 + len(readable.columns))
+                rows.put_all(np.array([int(ordinal or 0) - 1 for ordinal in ordinals], np.int64), cells)
         proven = self._options.visibility_check and bool((request.transactions >= 0).all())
-        values = readable.values(rows.values, len(request))
+        texts = [
+            texts_of_column(request.columns[column.index].schema, column.read, cells)
+            for column, cells in zip(readable.columns, rows.values, strict=True)
+        ]
+        values = readable.values(texts, len(request))
         return RowAnswer(rows.found, values, proven, waited=waited)
 
     # -- statements ---------------------------------------------------------------------------------------------------
@@ -208,6 +212,15 @@ class PostgresRowSource:
         return ReadableColumns.of(
             wanted, catalog.column, lambda schema, column: reader(schema, column, self._options.modes)
         )
+
+
+def texts_of_column(schema: Schema, read: Reader, cells: Sequence[Any]) -> Sequence[Any]:
+    """Return the server's texts of a column, as an Arrow array if they are the values (``RowAnswer``)."""
+    if read is str and schema.type == "string":
+        texts: Any = pa.array(cells, pa.string())
+        if isinstance(texts, pa.Array):  # not if they exceed what one array can hold
+            return cast(Sequence[Any], texts)
+    return [None if cell is None else cell.decode() for cell in cells]
 
 
 def _key_term(catalog: CatalogTable, name: str) -> KeyTerm:

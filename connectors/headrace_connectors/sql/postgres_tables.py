@@ -88,11 +88,16 @@ def read_pages(
     return cursor.pgresult
 
 
+def cells_of(result: PGresult, columns: int) -> list[list[bytes | None]]:
+    """Return the server's bytes of a result, column by column."""
+    get, rows = result.get_value, range(result.ntuples)
+    return [[get(row, column) for row in rows] for column in range(columns)]
+
+
 def texts_of(result: PGresult, columns: int) -> Texts:
     """Return the texts of a result, column by column."""
-    rows = range(result.ntuples)
-    values = ([result.get_value(row, column) for row in rows] for column in range(columns))
-    return [[None if value is None else bytes(value).decode() for value in column] for column in values]
+    cells = cells_of(result, columns)
+    return [[None if cell is None else bytes(cell).decode() for cell in column] for column in cells]
 
 
 def log_position(connection: Connection) -> LogPosition:

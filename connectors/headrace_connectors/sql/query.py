@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -65,6 +66,10 @@ def masks(needs: npt.NDArray[np.bool_]) -> list[npt.NDArray[np.int64]]:
 
 def array_literal(elements: Sequence[str | None]) -> str:
     """Return an array in PostgreSQL's input form; every element is quoted, so that it cannot be read as syntax."""
+    if None not in elements:  # as a rule, and nothing to escape: much faster for thousands of keys
+        joined = '","'.join(cast(Sequence[str], elements))
+        if "\\" not in joined and joined.count('"') == 2 * max(len(elements) - 1, 0):
+            return f'{{"{joined}"}}' if elements else "{}"
     escaped = (None if text is None else text.replace("\\", "\\\\").replace('"', '\\"') for text in elements)
     return "{" + ",".join("NULL" if text is None else f'"{text}"' for text in escaped) + "}"
 

@@ -64,10 +64,11 @@ class RowRequest:
 class RowAnswer:
     """The rows in the source: ``found`` per requested row, and per column a Connect value (or UNREADABLE) per row.
 
-    Values of rows that were not found, or not requested, are undefined. ``proven`` is whether the events' transactions
-    were visible to the reading snapshot; answers without this proof are not cached. ``flashback_fallbacks`` counts, by
-    error code, the reads that returned the current state instead of the state at the events' SCN (Oracle). ``waited``
-    is the time in seconds in which an event's transaction was not visible yet.
+    Values of rows that were not found, or not requested, are undefined. A column whose values are the texts of the
+    driver may be an Arrow array: as Python objects they would be copied twice more. ``proven`` is whether the events'
+    transactions were visible to the reading snapshot; answers without this proof are not cached.
+    ``flashback_fallbacks`` counts, by error code, the reads that returned the current state instead of the state at the
+    events' SCN (Oracle). ``waited`` is the time in seconds in which an event's transaction was not visible yet.
     """
 
     found: npt.NDArray[np.bool_]
@@ -75,6 +76,13 @@ class RowAnswer:
     proven: bool = True
     flashback_fallbacks: Mapping[str, int] = field(default_factory=dict)
     waited: float = 0.0
+
+    def of_found(self, column: int) -> list[Any]:
+        """Return the values of a column in the rows that were found, as Python objects."""
+        values, rows = self.values[column], np.flatnonzero(self.found)
+        if isinstance(values, pa.Array):
+            return list(values.take(pa.array(rows)).to_pylist())
+        return [values[row] for row in rows.tolist()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +99,9 @@ class ReadCells:
     @staticmethod
     def of(column: Column, given: Sequence[Any], wanted: Rows) -> ReadCells:
         """Return the cells at the ``wanted`` indexes whose value fits the column."""
+        if isinstance(given, pa.Array):
+            values = given if len(wanted) == len(given) else given.take(pa.array(wanted))
+            return ReadCells(wanted, build_array(column.schema, values))
         usable = [place for place in wanted.tolist() if given[place] is not UNREADABLE]
         while True:
             try:
@@ -173,11 +184,15 @@ class SelectSize:
 
     def learn(self, rows: int, columns: Sequence[Sequence[Any]]) -> int:
         """Register that ``rows`` rows with these values by column have been read, and return their bytes."""
-        size = sum(value_bytes(value) for column in columns for value in column) if rows else 0
+        size = sum(map(_bytes_of, columns)) if rows else 0
         if rows:
             self._row = -(-size // rows)
             self._max_bytes = min(self._max_bytes, MOST)
         return size
+
+
+def _bytes_of(column: Sequence[Any]) -> int:
+    return int(column.nbytes) if isinstance(column, pa.Array) else sum(map(value_bytes, column))
 
 
 def value_bytes(value: object) -> int:

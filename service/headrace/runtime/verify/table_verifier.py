@@ -250,8 +250,8 @@ class TableVerifier:
         values: list[list[object]] = [[] for _ in columns]
         for begin in range(0, len(keys), size):
             answer = table.source.fetch(table.catalog, request.slice(begin, begin + size))
-            for column, cells in zip(values, answer.values, strict=True):
-                column += [cells[row] for row in np.flatnonzero(answer.found).tolist()]
+            for number, column in enumerate(values):
+                column += answer.of_found(number)
         return source_rows(wanted, values)
 
 
