@@ -51,11 +51,11 @@ def configure_source(lane: Lane, stack: Stack, **settings: str) -> None:
 
 @pytest.fixture
 def prepared(lane: Lane, stack: Stack) -> Iterator[Lane]:
-    """Return the lane with what docs/operations.md advises before a resnapshot, and the default of the column cache."""
+    """Return the lane with what docs/operations.md advises before a resnapshot, and a sink's defaults."""
     queue = {"max__queue__size": "256", "max__batch__size": "128"}
     configure_source(lane, stack, incremental__snapshot__chunk__size="256", **queue)
-    admission = {"post__processors__reselector__reselect__cache__admission": "reuse"}
-    lane.worker.put_connector(lane.name, lane.sink_config(**admission))
+    defaults = {"post__processors__reselector__reselect__cache__admission": "reuse", "batch__linger__ms": "1000"}
+    lane.worker.put_connector(lane.name, lane.sink_config(**defaults))
     yield lane
     lane.worker.put_connector(lane.name, lane.sink_config())
     configure_source(lane, stack, incremental__snapshot__chunk__size="100")

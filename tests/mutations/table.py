@@ -138,9 +138,8 @@ CACHE = _of(
     ("a row read before a delete is stored", "S8", otherwise),
 )
 
-DECODER = _of(
+DECODER = _of("event_versions", ("snapshot reads have positions", "reads-without-position", never)) + _of(
     "envelope_columns",
-    ("snapshot reads have positions", "reads-without-position", never),
     ("deletes leave placeholders out", "placeholders-of-deletes", always),
     ("a new key's nulls are real", "nulls-of-new-key", never),
 )

@@ -17,6 +17,7 @@ from headrace.core.decode.decoded import Decoded, InsufficientMetadata, RoutedEv
 from headrace.core.decode.envelope_block import Block, Unsuited, block_events
 from headrace.core.decode.envelope_columns import ChangesBuilder
 from headrace.core.decode.envelope_events import NO_SOURCE, EventReader, Events, Run
+from headrace.core.decode.event_versions import EventVersions
 from headrace.core.decode.flattened import (
     NO_ORDER,
     FlatCodec,
@@ -101,16 +102,13 @@ class TopicDecoder:
         self._reader = EventReader(options.key_schemas, options.keyless, named)
         self._flattened = FlattenedReader(options.key_schemas, topic, options.added, options.keyless, named)
         self._builder = ChangesBuilder(
-            topic,
+            EventVersions(topic, options.position_epoch, options.ordering, frozenset(packs)),
             catalog or NoCatalog(),
             options.placeholder,
             options.modes,
-            options.position_epoch,
             options.value_schemas,
             options.keyless,
-            options.ordering,
             named,
-            frozenset(packs),
         )
         by = options.ordering
         self._source = source_with(by.field) if by is not None and by.of_source else Source
@@ -376,7 +374,7 @@ class TopicDecoder:
                 out.add(self._changes(codec, piece))
                 continue
             try:
-                version = self._builder.versions(piece)
+                version = self._builder.versions.of(piece)
             except BadRecord as error:
                 out.errant.append(Errant(piece.indexes[0], Stage.TASK_PUT, error))
                 continue

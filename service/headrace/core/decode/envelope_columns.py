@@ -1,4 +1,4 @@
-"""Convert events in lists to ``Changes``: cells with their states, row keys, positions, times, transactions.
+"""Convert events in lists to ``Changes``: cells with their states, and row keys.
 
 Tests: ``tests/unit/core/decode/test_envelope.py``, ``test_notes_on_nulls.py``, ``test_replica_identity.py``.
 """
@@ -7,35 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from operator import attrgetter
-from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from headrace.core.decode import binlog_order
 from headrace.core.decode.cell_states import null_may_hide, schema_with_doubt, with_states
-from headrace.core.decode.codec import Codec, ColumnCells, Source, ordering_attribute
-from headrace.core.decode.envelope_events import NO_SOURCE, OLD_KEY_HEADER, WITH_ROW, Events
+from headrace.core.decode.codec import Codec, ColumnCells
+from headrace.core.decode.envelope_events import OLD_KEY_HEADER, Events
+from headrace.core.decode.event_versions import EventVersions, connector_of, transactions_of
 from headrace.core.decode.log_servers import log_servers
-from headrace.core.decode.records import KafkaRecord
 from headrace.core.model.catalog import Catalog, HandlingModes
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.errors import BadRecord, Stage
-from headrace.core.model.events import Bools, Changes, Column, KeyChanges, Operation, TableId, Versions
+from headrace.core.model.events import Bools, Changes, Column, KeyChanges, Operation, TableId
 from headrace.core.model.keys import canonical_keys
 from headrace.core.model.notes import Note
-from headrace.core.model.positions import (
-    NO_FORMAT,
-    Ordering,
-    PositionFormat,
-    field_values,
-    ordered_positions,
-    position_format,
-    positions,
-)
 from headrace.core.model.unavailable import Placeholder
 
 NEW_KEY_HEADER = "__debezium.newkey"
@@ -58,10 +46,6 @@ _NOT_A_STRUCT = (
     "the record's key {problem}, so it names no key columns; set key.converter to the converter with which the "
     "source connector writes its keys (Debezium's default is org.apache.kafka.connect.json.JsonConverter), or "
     "primary.key.fields to the columns that identify a row"
-)
-_UNORDERED = (
-    "ordering.field names the column {field}, which the rows do not have, so their changes apply in order of arrival, "
-    "late ones too; correct the option"
 )
 _SHOWN = 50
 """Columns that a message names."""
@@ -95,39 +79,29 @@ DEFAULT_OF_NULLABLE = Note(
 _OMIT_GENERATED = frozenset({"postgresql"})
 """The connectors whose streamed events lack generated columns."""
 
-_LARGEST = 2**63 - 1
-_DIGITS = 40  # more than an SCN has
-
 
 class ChangesBuilder:
     """Build the Changes of one topic.
 
-    ``named_keys`` is whether the operator has configured the key's columns. ``packs`` are the connectors whose events
-    are not changes of rows.
+    ``named_keys`` is whether the operator has configured the key's columns.
     """
 
     def __init__(
         self,
-        topic: str,
+        versions: EventVersions,
         catalog: Catalog,
         placeholder: Placeholder,
         modes: HandlingModes,
-        position_epoch: int,
         embedded: bool,
         keyless: bool = False,
-        ordering: Ordering | None = None,
         named_keys: bool = False,
-        packs: frozenset[str] = frozenset(),
     ) -> None:
-        self._packs = packs
+        self.versions = versions
         self._keyless = keyless
         self._named_keys = named_keys
-        self._ordering = ordering
-        self._topic = topic
         self._catalog = catalog
         self._placeholder = placeholder
         self._modes = modes
-        self._position_epoch = position_epoch
         self._embedded = embedded
         self._binlog_order = binlog_order.BinlogOrder()
         self._unlisted: dict[TableId, set[str]] = {}  # columns in events that the catalog does not have
@@ -141,7 +115,7 @@ class ChangesBuilder:
         Those of a partition are given in order of arrival; after an error they are given again without the event.
         """
         changes = self._changes(table, codec, events)
-        if _connector(events) == binlog_order.CONNECTOR and not self._keyless:  # proven: equal-positions-refused
+        if connector_of(events) == binlog_order.CONNECTOR and not self._keyless:  # proven: equal-positions-refused
             self._binlog_order.check(changes)
         return changes
 
@@ -171,7 +145,8 @@ class ChangesBuilder:
         columns = self._classify(table, arrays, events, operations, list(old_documents))
         by_name = {column.name: column for column in columns}
         self.notes += sorted(codec.notes, key=repr)
-        self._note_unordered(events, by_name)
+        if unordered := self.versions.unordered(events, by_name):
+            self.notes.append(unordered)
         if not codec.key_fields and self._keyless:
             key = pa.nulls(len(events), pa.string())
         else:
@@ -184,17 +159,17 @@ class ChangesBuilder:
             self.notes.append(UNREADABLE_KEYS)
         if self._named_keys and not self._keyless:
             _refuse_deletes_of_kept_rows(codec.key_fields, key, new_keys)
-        version = self.versions(events, by_name)
+        version = self.versions.of(events, by_name)
         return Changes(
             table=table,
             key_fields=codec.key_fields,
             operation=operations,
             key=key,
             version=version,
-            transaction=_transactions(events.sources),
+            transaction=transactions_of(events.sources),
             columns=columns,
             key_changes=KeyChanges(old_keys, frozenset(new_keys), new_keys),
-            omits_generated=_connector(events) in _OMIT_GENERATED,
+            omits_generated=connector_of(events) in _OMIT_GENERATED,
             servers=log_servers(events.sources, version.position),
         )
 
@@ -219,58 +194,6 @@ class ChangesBuilder:
                 raise
         return list(codec.columns(events.rows, now))
 
-    def _note_unordered(self, events: Events, columns: Mapping[str, Column]) -> None:
-        """Add a note if rows do not have the column that has to order them. A delete may have only its key."""
-        by = self._ordering
-        if by is None or by.of_source or by.field in columns or WITH_ROW.isdisjoint(events.operations):
-            return
-        if self._position_format(events) is NO_FORMAT:
-            self.notes.append(Note(_UNORDERED.format(field=by.field)))
-
-    def versions(self, events: Events, columns: Mapping[str, Column] = MappingProxyType({})) -> Versions:
-        """The version of each event. ``columns`` are those of the events' rows."""
-        form = self._position_format(events)
-        offset = np.array([record.offset for record in events.records], np.int64)
-        source_time = _source_times(events.sources, events.records)
-        if self._ordering is None or form is not NO_FORMAT:
-            # Snapshot reads and tombstones have no position (``merge.md`` sections 2.2, 2.3).
-            sources = events.sources
-            if Operation.READ in events.operations:  # proven: reads-without-position
-                pairs = zip(sources, events.operations, strict=True)
-                sources = [NO_SOURCE if operation is Operation.READ else source for source, operation in pairs]
-            fields = [list(map(attrgetter(part.field), sources)) for part in form.parts]
-            position = positions(form, self._position_epoch, fields, len(events))
-        else:
-            by = self._ordering
-            if by.of_source:
-                attribute = ordering_attribute(by.field)
-                values = field_values([getattr(source, attribute, None) for source in events.sources])
-            else:  # a delete has only its key
-                values = columns[by.field].values if by.field in columns else pa.nulls(len(events))
-            # A snapshot read has no position.
-            streamed = pa.array([operation is not Operation.READ for operation in events.operations])
-            values = pc.if_else(streamed, values, pa.scalar(None, values.type))
-            position = ordered_positions(self._ordering, self._position_epoch, values, source_time, offset)
-        return Versions(
-            topic=self._topic,
-            position=position,
-            partition=np.full(len(events), events.records[0].partition, np.int32),
-            offset=offset,
-            source_time=source_time,
-        )
-
-    def _position_format(self, events: Events) -> PositionFormat:
-        """Return the format of the events' positions. Raises BadRecord with the index of the first event of a pack."""
-        connector = _connector(events)
-        if connector in self._packs:
-            # The topic began with events of another connector, or a transform has flattened these events.
-            raise BadRecord(
-                f"events of source.connector {connector!r} are not changes of rows; its topics must not contain events "
-                "of other connectors, nor flattened ones",
-                index=next(index for index, source in enumerate(events.sources) if source is not NO_SOURCE),
-            )
-        return NO_FORMAT if connector is None else position_format(connector)
-
     def _classify(
         self,
         table: TableId,
@@ -279,7 +202,7 @@ class ChangesBuilder:
         operations: npt.NDArray[np.uint8],
         key_changes: list[int],
     ) -> tuple[Column, ...]:
-        connector = _connector(events) or ""
+        connector = connector_of(events) or ""
         entry = self._catalog.table(table)
         if entry is not None and not entry.published:
             table_note = UNPUBLISHED_ROOT if entry.relkind == "p" else UNPUBLISHED_TABLE
@@ -329,11 +252,6 @@ class ChangesBuilder:
             self.notes.append(Note(HIDDEN_NULL.text, cells.name))
 
 
-def _connector(events: Events) -> str | None:
-    """Return the connector of the events; None if all are tombstones."""
-    return next((source.connector for source in events.sources if source is not NO_SOURCE), None)
-
-
 def _refuse_without_key(codec: Codec, events: Events, *, named: bool) -> None:
     """Raise BadRecord if no event has the key columns: before the cells are converted, which may take long.
 
@@ -365,39 +283,6 @@ def _refuse_deletes_of_kept_rows(names: Sequence[str], key: pa.StringArray, new_
                 "them, or set message.key.columns at the source to the same columns",
                 index=place,
             )
-
-
-def _transactions(sources: Sequence[Source]) -> npt.NDArray[np.int64]:
-    """Return the transactions whose visibility a read checks: PostgreSQL's id, Oracle's commit SCN.
-
-    -1 for an event without it.
-    """
-    commit_scns = [source.commit_scn for source in sources]
-    if any(commit_scns):
-        texts = list(map(str, commit_scns))
-        # Another text is rejected when the position is built, which a snapshot read does not have.
-        are_numbers = [text.isascii() and text.isdigit() and len(text) < _DIGITS for text in texts]
-        numbers = [int(text) if is_number else -1 for text, is_number in zip(texts, are_numbers, strict=True)]
-        return np.array([number if number <= _LARGEST else -1 for number in numbers], np.int64)
-    return np.array([source.txId if isinstance(source.txId, int) else -1 for source in sources], np.int64)
-
-
-def _source_times(sources: Sequence[Source], records: Sequence[KafkaRecord]) -> npt.NDArray[np.int64]:
-    """Return the time of the source's commit, or of the record without one, in microseconds since the epoch."""
-    source_time = pa.array([source.ts_us for source in sources], pa.int64())
-    if source_time.null_count:
-        times = [
-            source.ts_us
-            if source.ts_us is not None
-            else (source.ts_ms if source.ts_ms is not None else record.timestamp) * 1000
-            for source, record in zip(sources, records, strict=True)
-        ]
-        try:
-            source_time = pa.array(times, pa.int64())
-        except OverflowError as error:
-            late = next(place for place, time in enumerate(times) if abs(time) > _LARGEST)
-            raise BadRecord("the time of the change (source.ts_ms) is out of range", index=late) from error
-    return np.array(source_time)
 
 
 def _key_changes(events: Events) -> tuple[dict[int, bytes], dict[int, bytes]]:
