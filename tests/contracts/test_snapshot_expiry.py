@@ -169,3 +169,15 @@ def test_a_table_without_the_property_keeps_all(warehouse: Warehouse, table: Lak
     before = len(snapshots(warehouse, name))
     table.maintain(NOW, 7 * DAY)
     assert len(snapshots(warehouse, name)) == before
+
+
+def test_a_limit_that_is_no_number_is_reported(
+    warehouse: Warehouse, table: LakeTable, name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The default counts: without any limit the metadata of the table would grow."""
+    monkeypatch.setitem(iceberg._DEFAULTS, iceberg.MAX_SNAPSHOTS, str(KEPT))
+    write(table)
+    warehouse.sql(f"ALTER TABLE lake.shop.`{name}` SET TBLPROPERTIES ('{iceberg.MAX_SNAPSHOTS}' = 'few')")
+    table.maintain(NOW, 7 * DAY)
+    assert len(snapshots(warehouse, name)) == KEPT
+    assert f"{iceberg.MAX_SNAPSHOTS} is 'few' and not a number" in caplog.text

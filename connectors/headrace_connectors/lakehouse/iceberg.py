@@ -5,6 +5,7 @@ Tests: ``tests/contracts/test_iceberg_tables.py``, ``tests/contracts/test_iceber
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
@@ -44,6 +45,8 @@ from headrace_connectors.lakehouse.table_format import (
 )
 from headrace_connectors.lakehouse.table_properties import FORMAT, FORMAT_VERSION, GROUP
 from headrace_connectors.lakehouse.table_session import TableSession, java_member
+
+log = logging.getLogger(__name__)
 
 _SNAPSHOT_PROPERTY = "spark.sql.iceberg.snapshot-property."
 MAX_SNAPSHOTS = "headrace.history.max-snapshots"
@@ -357,8 +360,14 @@ class IcebergFormat:
         table = self._load(session, path)
         if not table.may_delete_files():
             return ""
-        most = table.properties().get(MAX_SNAPSHOTS, "")
-        return table.expire(_RECENT_MS, int(most) if most.isdecimal() else 0)
+        most = table.properties().get(MAX_SNAPSHOTS, "0")
+        if not most.isdecimal():
+            log.warning(
+                "%s: the table's property %s is %r and not a number, so %s snapshots are kept",
+                *(".".join(path), MAX_SNAPSHOTS, most, _DEFAULTS[MAX_SNAPSHOTS]),
+            )
+            most = _DEFAULTS[MAX_SNAPSHOTS]
+        return table.expire(_RECENT_MS, int(most))
 
     def delete(self, session: TableSession, path: TablePath, files: str) -> None:
         self._load(session, path).delete(files)
