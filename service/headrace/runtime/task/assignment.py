@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import NamedTuple
@@ -17,7 +17,7 @@ from typing import NamedTuple
 from headrace.core.batch.batch import Unwritten, Watermarks
 from headrace.core.batch.event_pairs import resumable
 from headrace.core.batch.held_halves import Progress
-from headrace.core.batch.offsets import ChunkSequence, OffsetTracker
+from headrace.core.batch.offsets import ChunkSequence, OffsetTracker, Origin
 from headrace.core.batch.table_queue import Backlog
 from headrace.core.decode.records import Errant
 from headrace.core.model.errors import Stage
@@ -27,6 +27,7 @@ from headrace.runtime.task.committed_offsets import CommittedOffsets
 from headrace.runtime.task.errant_reporter import UncommittedRecords
 from headrace.runtime.task.flow_control import WriteGate
 from headrace.runtime.task.table_lane import (
+    Arrived,
     BatchDurable,
     Fail,
     LaneContext,
@@ -61,6 +62,7 @@ class Assignment:
         task: SinkTaskParts,
         commit_turn: asyncio.Lock,
         on_failure: Callable[[BaseException], None],
+        decode: Callable[[Assignment, Sequence[Arrived]], Awaitable[None]],
         *,
         paused: bool = False,
     ) -> None:
@@ -86,7 +88,10 @@ class Assignment:
             self.offsets,
             WrittenTables(options.connector, options.group, committed, recreate=options.tables.recreate),
             Watermarks(partition.topic for partition in committed),
+            partial(decode, self),
         )
+        self._only_lanes: dict[str, TableLane | None] = {}  # by topic; None for a topic of several tables
+        self._holders: dict[TopicPartition, TableLane] = {}  # the lane that may have undecoded records of a partition
         self._crowded: set[str] = set()
         self._is_flushing = False
         self._idle = asyncio.Event()
@@ -128,16 +133,37 @@ class Assignment:
         self._sequence.admit(chunk.sequence, chunk.partition, chunk.begin, chunk.end)
         return True
 
-    def block(self, chunk: Chunk) -> None:
-        """Let no offset pass a chunk that cannot be written."""
-        self._chunks.begin(chunk.partition, chunk.end, time.monotonic())
+    def arrive(self, chunk: Chunk) -> list[Arrived]:
+        """Return what is to be decoded now: an admitted chunk, behind the records of its partition that wait undecoded.
 
-    async def put(self, chunk: Chunk, contents: Sequence[Addressed]) -> None:
+        Nothing if it waits as well. To decode one record takes nearly as long as to decode twelve, so the few records
+        of a table that has changes for its next batch already are decoded when that batch is closed.
+        """
+        lane, holder = self._only_lanes.get(chunk.partition.topic), self._holders.pop(chunk.partition, None)
+        before = None if holder is None else holder.undecoded.pop(chunk.partition, None)
+        if before is not None and not chunk.gone:
+            return self._keep_or_return(lane, before.with_later(chunk))
+        since = min(time.monotonic(), chunk.since)
+        arrived = Arrived.of(chunk, self._chunks.begin(chunk.partition, chunk.end, since, chunk.behind))
+        if before is not None:  # lost records belong between them
+            return [before, arrived]
+        return self._keep_or_return(lane, arrived)
+
+    def _keep_or_return(self, lane: TableLane | None, arrived: Arrived) -> list[Arrived]:
+        if lane is None or not lane.has_changes or not arrived.is_small:
+            return [arrived]
+        lane.undecoded[arrived.chunk.partition] = arrived
+        self._holders[arrived.chunk.partition] = lane
+        if lane.is_full:  # the batch need not wait for its linger, which only the queue knows
+            return lane.take_undecoded()
+        self._throttle_after(lane)
+        return []
+
+    async def put(self, chunk: Chunk, origin: Origin, contents: Sequence[Addressed]) -> None:
         """Send the contents of a chunk to the lanes of their tables."""
         self._records.keep(chunk)
         now = time.monotonic()
-        end = resumable(chunk.end, [content for _, _, content in contents], chunk.behind)
-        origin = self._chunks.begin(chunk.partition, end, min(now, chunk.since), chunk.behind)
+        origin.end = resumable(chunk.end, [content for _, _, content in contents], chunk.behind)
         lanes = [lane for table, topic, _ in contents if (lane := await self._lane(table, topic)) is not None]
         if self.is_over:  # while an agent started; what a stopped lane is sent would count in the memory budget
             return
@@ -171,7 +197,10 @@ class Assignment:
             except BaseException:  # also a cancelled chunk, which is read again: the next one must not find this lane
                 self.lanes.pop(name, None)
                 raise
-        return self.lanes.get(name)
+        found = self.lanes.get(name)
+        if self._only_lanes.setdefault(topic, found) is not found:
+            self._only_lanes[topic] = None
+        return found
 
     def throttle(self) -> None:
         """Pause the topics of tables that have failed, are paused, have a full batch, or exceed their share of memory.

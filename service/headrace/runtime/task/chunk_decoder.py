@@ -13,7 +13,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -117,8 +117,8 @@ class ChunkDecoder:
     _lost: Counter[TopicPartition] = field(default_factory=Counter)
     _decoders: dict[str, Decoder] = field(default_factory=dict)
 
-    async def decode(self, chunks: Sequence[Chunk]) -> Mapping[TopicPartition, Decoded]:
-        """Decode the first one of a poll's chunks, and as many others as one turn of a thread may.
+    async def decode(self, chunks: Sequence[Chunk]) -> Sequence[Decoded]:
+        """Decode the first chunk, and as many others as one turn of a thread may. Return the results in their order.
 
         A turn costs more than decoding the few records that a table has in a poll. It ends before a chunk that fails,
         behind one that may change how others are decoded (an altered table), and with ``TURN_BYTES``. Raises the errors
@@ -145,12 +145,10 @@ class ChunkDecoder:
             for schemas in fetched:
                 schemas.clear()
         self._on_turn(turn.seconds, turn.cpu_seconds)
-        results = dict[TopicPartition, Decoded]()
         for chunk, result in zip(chunks, turn.decoded, strict=False):
             self._observer.on_chunk_decoded(chunk.partition, len(chunk.records), result.skipped)
             self._observer.on_losses(chunk.partition.topic, result.losses)
-            results[chunk.partition] = result
-        return results
+        return turn.decoded
 
     def _decode(self, chunks: Sequence[Chunk]) -> _Turn:
         """Decode chunks until the turn ends, at least the first one."""

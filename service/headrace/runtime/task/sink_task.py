@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from headrace.core.batch.table_queue import FAR_BEHIND
@@ -28,6 +28,7 @@ from headrace.ports import Chunk, OffsetNote, TopicPartition
 from headrace.runtime.task.assignment import Addressed, Assignment
 from headrace.runtime.task.load_notes import LoadNotes
 from headrace.runtime.task.slot_watch import watch_slots
+from headrace.runtime.task.table_lane import Arrived
 from headrace.runtime.task.task_parts import SinkTaskParts
 from headrace.runtime.task.task_tables import AbsentTopics
 from headrace.runtime.threads import run_in
@@ -46,7 +47,7 @@ class SinkTask:
         self._parts, self._options, self._feed = parts, parts.options, parts.feed
         self._on_failure = on_failure
         self._former: set[asyncio.Task[None]] = set()  # assignments whose last write a rebalance did not wait for
-        self._commit_turn = asyncio.Lock()
+        self._commit_turn, self._decoding = asyncio.Lock(), asyncio.Lock()
         self._beside: list[asyncio.Task[None]] = []  # what runs beside the chunks, from the start to the end
         self._is_paused = self._has_failed = self._has_joined = False
         self._assignment = self._new_assignment(-1, (), {})  # until the group assigns partitions
@@ -171,7 +172,9 @@ class SinkTask:
         self, epoch: int, partitions: Collection[TopicPartition], committed: Mapping[TopicPartition, OffsetNote]
     ) -> Assignment:
         parts, turn = self._parts, self._commit_turn
-        return Assignment(epoch, partitions, committed, parts, turn, self.on_failure, paused=self._is_paused)
+        return Assignment(
+            epoch, partitions, committed, parts, turn, self.on_failure, self._decode, paused=self._is_paused
+        )
 
     async def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
         """Finish and commit the writes in progress. Discard the rest, which its new owner reads again."""
@@ -203,7 +206,7 @@ class SinkTask:
     # -- chunks --------------------------------------------------------------------------------------------------------
 
     async def put(self, chunks: Sequence[Chunk]) -> None:
-        """Decode the chunks of a poll and hand their changes to the lanes of their tables."""
+        """Decode the chunks of a poll and hand their changes to the lanes of their tables, now or with later ones."""
         assignment, parts = self._assignment, self._parts
         try:
             chunks = [chunk for chunk in chunks if assignment.admit(chunk)]
@@ -211,32 +214,41 @@ class SinkTask:
                 if assignment.offsets.begins(chunk.partition, chunk.begin):
                     decoding, resume = parts.resources.threads.decoding, parts.reselect.cache.resume
                     await run_in(decoding, resume, *chunk.partition, chunk.begin)
-            decoded: dict[TopicPartition, Decoded] = {}
-            for number, chunk in enumerate(chunks):
-                topic = chunk.partition.topic
-                if topic in parts.tables.failed_topics:
-                    assignment.block(chunk)
-                    continue
-                try:
-                    if chunk.partition not in decoded:
-                        decoded |= await parts.decoder.decode(chunks[number:])
-                    result = decoded.pop(chunk.partition)
-                    await parts.errants.report(chunk.records, result.errant)
-                    contents = parts.router.apply(topic, result.messages, assignment.partitions)
-                    parts.router.note(topic, result.notes)
-                    if assignment.is_over:  # its new owner reads the chunk
-                        return
-                    addressed = [self._address(assignment, topic, *content) for content in contents]
-                except Exception as error:
-                    if remedy(error).retry or not self._options.isolate_tables:
-                        raise
-                    if assignment.is_over:  # its new owner reads the chunk, and finds the same
-                        return
-                    assignment.block(chunk)
-                    await self.on_topic_failure(topic, error)
-                    continue
-                parts.observer.on_chunk_taken(chunk.partition, chunk.end, len(chunk.records))
-                await assignment.put(chunk, addressed)
+            arrived = [each for chunk in chunks for each in assignment.arrive(chunk)]
+        except Exception as error:
+            self.on_failure(error)
+        else:
+            await self._decode(assignment, arrived)
+
+    async def _decode(self, assignment: Assignment, arrived: Sequence[Arrived]) -> None:
+        """Decode records and send their changes to the lanes. Those that come first are decoded first."""
+        parts = self._parts
+        try:
+            async with self._decoding:
+                decoded: deque[Decoded] = deque()
+                for number, (chunk, origin) in enumerate((each.chunk, each.origin) for each in arrived):
+                    topic, result = chunk.partition.topic, decoded.popleft() if decoded else None
+                    if topic in parts.tables.failed_topics:
+                        continue  # no offset passes its origin
+                    try:
+                        if result is None:
+                            result, *rest = await parts.decoder.decode([each.chunk for each in arrived[number:]])
+                            decoded.extend(rest)
+                        await parts.errants.report(chunk.records, result.errant)
+                        contents = parts.router.apply(topic, result.messages, assignment.partitions)
+                        parts.router.note(topic, result.notes)
+                        if assignment.is_over:  # its new owner reads the chunk
+                            return
+                        addressed = [self._address(assignment, topic, *content) for content in contents]
+                    except Exception as error:
+                        if remedy(error).retry or not self._options.isolate_tables:
+                            raise
+                        if assignment.is_over:  # its new owner reads the chunk, and finds the same
+                            return
+                        await self.on_topic_failure(topic, error)
+                        continue
+                    parts.observer.on_chunk_taken(chunk.partition, chunk.end, len(chunk.records))
+                    await assignment.put(chunk, origin, addressed)
         except Exception as error:
             self.on_failure(error)
 

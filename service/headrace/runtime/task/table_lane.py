@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
@@ -32,7 +32,7 @@ from headrace.core.merge.history import next_offsets
 from headrace.core.model.errors import DamagedFile, EngineFailed, EngineOutOfMemory, Fenced, TableDamaged, remedy
 from headrace.core.model.events import Changes, Content, Operation
 from headrace.core.reselect.unresolved import OmittedChange
-from headrace.ports import Agent, Commit, Messages
+from headrace.ports import Agent, Chunk, Commit, Messages, Record, TopicPartition
 from headrace.runtime.pipeline.table_pipeline import TablePipeline
 from headrace.runtime.retry import LastingDamage, pause_after
 from headrace.runtime.task.committed_offsets import CommittedOffsets
@@ -90,6 +90,42 @@ class Signal(Enum):
 Message = Part | Fail | Signal
 
 
+SMALL_RECORDS, SMALL_BYTES = 256, 256 * 1024
+"""Records of a partition that may wait undecoded: decoding them delays the batch that needs them by a few ms."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """Records that are not decoded. ``origin`` waits for their distribution to tables. ``size`` is in bytes."""
+
+    chunk: Chunk
+    origin: Origin
+    size: int
+
+    @staticmethod
+    def of(chunk: Chunk, origin: Origin) -> Arrived:
+        return Arrived(chunk, origin, _bytes_of(chunk.records))
+
+    @property
+    def is_small(self) -> bool:
+        return len(self.chunk.records) <= SMALL_RECORDS and self.size <= SMALL_BYTES
+
+    def with_later(self, later: Chunk) -> Arrived:
+        """Return these records and the next ones of their partition."""
+        self.origin.behind = later.behind
+        records = [*self.chunk.records, *later.records]
+        chunk = replace(self.chunk, records=records, end=later.end, behind=later.behind)
+        return Arrived(chunk, self.origin, self.size + _bytes_of(later.records))
+
+
+def _bytes_of(records: Sequence[Record]) -> int:
+    return sum(len(record.value or b"") + len(record.key or b"") for record in records)
+
+
+Decode = Callable[[Sequence[Arrived]], Awaitable[None]]
+"""Decodes records and sends their changes to the lanes. Raises nothing."""
+
+
 # -- what comes of it --------------------------------------------------------------------------------------------------
 
 
@@ -135,6 +171,7 @@ class LaneContext:
     offsets: CommittedOffsets
     written: WrittenTables
     watermarks: Watermarks
+    decode: Decode
 
 
 class TableLane:
@@ -151,6 +188,8 @@ class TableLane:
         self._queue = TableQueue(table.name, options.batches, context.backlog, holds_halves=not options.tables.history)
         # Of content that was sent and is not in the queue yet, because a write is in progress.
         self._arriving_bytes = self._arriving_events = 0
+        self.undecoded: dict[TopicPartition, Arrived] = {}
+        """Records of the table for the next batch, by partition."""
         self._flushes: set[Signal] = set()  # that were sent and not received
         self._is_flushing = self._is_draining = False
         self._failure: Exception | None = None
@@ -178,6 +217,8 @@ class TableLane:
             if self._slot.is_granted:
                 async with self.table.turn:  # proven: one-writer
                     try:
+                        while self.undecoded and self._batch is None and self._may_write:
+                            await self._context.decode(self.take_undecoded())
                         # The batch contains what arrived until a thread was free. And a half of a key change is not
                         # written alone while the other one waits here.
                         for message in messages.waiting():  # proven: arrived-first
@@ -255,7 +296,8 @@ class TableLane:
             return None
         if self._batch is not None:
             return self._next_attempt
-        due = 0.0 if self._is_flushing and not self._queue.is_idle else self._queue.due()
+        is_unknown = bool(self.undecoded) and not self.has_changes  # what came before was the tombstone of a delete
+        due = 0.0 if is_unknown or (self._is_flushing and not self._queue.is_idle) else self._queue.due()
         if due is None or self._is_draining:
             return due
         return max(due, self.table.pace.began + self._interval)
@@ -423,6 +465,7 @@ class TableLane:
             return TaskFailed(error)
         self._batch = None
         self._queue.clear()
+        self.undecoded.clear()
         self.table.move(TableEvent.FAIL, error)
         log.error(
             "%s: table %s failed; its topics are not read until it is restarted: %s",
@@ -440,6 +483,11 @@ class TableLane:
         self._arriving_events += part.events
         self._agent.send(part)
 
+    def take_undecoded(self) -> list[Arrived]:
+        """Return the records that wait undecoded, which the caller decodes."""
+        arrived, self.undecoded = self.undecoded, {}
+        return [*arrived.values()]
+
     def send(self, message: Signal | Fail) -> None:
         self._agent.send(message)
 
@@ -455,11 +503,17 @@ class TableLane:
 
     @property
     def memory(self) -> int:
-        return self._queue.memory + self._arriving_bytes
+        return self._queue.memory + self._arriving_bytes + sum(each.size for each in self.undecoded.values())
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether decoded changes wait for the next batch."""
+        return self._queue.records + self._arriving_events > 0
 
     @property
     def waiting_events(self) -> int:
-        return self._queue.records + self._arriving_events
+        undecoded = sum(len(each.chunk.records) for each in self.undecoded.values())
+        return self._queue.records + self._arriving_events + undecoded
 
     @property
     def is_full(self) -> bool:
@@ -472,7 +526,7 @@ class TableLane:
         return (
             self.table.is_held
             or self.table.state in (TableState.RETRYING, TableState.FAILED)
-            or (not self._arriving_events and self._queue.is_idle)
+            or (not self._arriving_events and not self.undecoded and self._queue.is_idle)
         )
 
     @property

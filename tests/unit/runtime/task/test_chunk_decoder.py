@@ -54,7 +54,7 @@ async def test_lost_records_count_once_if_a_chunk_is_decoded_again() -> None:
         )
         losses: list[Sequence[int]] = []
         for each in (chunk(0, 5, gone=True), chunk(1, 6)):
-            [decoded] = (await decoder.decode([each])).values()
+            [decoded] = await decoder.decode([each])
             for message in decoded.of(RoutedEvents):
                 assert isinstance(message.events, Changes)
                 losses.append(message.events.losses().tolist())
