@@ -1,7 +1,8 @@
 """The way of a record, from a chunk of Kafka records to the commit of its offset.
 
     SinkTask    put: decode (thread) -> bad records to the dead letter queue -> address changes to tables
-    Assignment  sends them to the lanes of their tables, and commits the offsets of what is durable in every table
+    Assignment  sends them to the lanes of their tables, and commits the offsets of what is durable in every table;
+                few records of a table that waits for a thread wait with it, and are decoded then
     TableLane   per table, an agent: next batch -> TablePipeline.write (thread): fold, reselect, merge
 
 The task has one assignment at a time. A rebalance ends it, and begins another one with empty queues. All methods run on
