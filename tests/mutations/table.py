@@ -187,6 +187,8 @@ TABLE_LANE = _of(
     ("an error of a dropped assignment fails the table", "error-of-dropped", never),
     ("a table is written while a dropped assignment writes it", "one-writer", value("asyncio.Lock()")),
     ("a half is closed before what has arrived is in the queue", "arrived-first", value("()")),
+    ("what waits undecoded is not in the batch", "undecoded-first", never),
+    ("what waits undecoded behind no change is forgotten", "undecoded-due", never),
 )
 
 ASSIGNMENT = _of(

@@ -23,11 +23,11 @@ from headrace.core.decode.records import Errant
 from headrace.core.model.errors import Stage
 from headrace.core.model.events import Content
 from headrace.ports import Chunk, Messages, OffsetNote, TopicPartition
+from headrace.runtime.task.arrived_records import Arrived
 from headrace.runtime.task.committed_offsets import CommittedOffsets
 from headrace.runtime.task.errant_reporter import UncommittedRecords
 from headrace.runtime.task.flow_control import WriteGate
 from headrace.runtime.task.table_lane import (
-    Arrived,
     BatchDurable,
     Fail,
     LaneContext,

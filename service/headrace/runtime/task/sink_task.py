@@ -26,10 +26,10 @@ from headrace.core.model.errors import ConfigError, remedy
 from headrace.core.model.events import Content, TableId, Truncate
 from headrace.core.model.proof import VerificationReport
 from headrace.ports import Chunk, OffsetNote, TopicPartition
+from headrace.runtime.task.arrived_records import Arrived
 from headrace.runtime.task.assignment import Addressed, Assignment
 from headrace.runtime.task.load_notes import LoadNotes
 from headrace.runtime.task.slot_watch import watch_slots
-from headrace.runtime.task.table_lane import Arrived
 from headrace.runtime.task.task_parts import SinkTaskParts
 from headrace.runtime.task.task_tables import AbsentTopics
 from headrace.runtime.threads import run_in

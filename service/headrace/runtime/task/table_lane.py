@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
@@ -32,9 +32,10 @@ from headrace.core.merge.history import next_offsets
 from headrace.core.model.errors import DamagedFile, EngineFailed, EngineOutOfMemory, Fenced, TableDamaged, remedy
 from headrace.core.model.events import Changes, Content, Operation
 from headrace.core.reselect.unresolved import OmittedChange
-from headrace.ports import Agent, Chunk, Commit, Messages, Record, TopicPartition
+from headrace.ports import Agent, Commit, Messages, TopicPartition
 from headrace.runtime.pipeline.table_pipeline import TablePipeline
 from headrace.runtime.retry import LastingDamage, pause_after
+from headrace.runtime.task.arrived_records import Arrived, Decode
 from headrace.runtime.task.committed_offsets import CommittedOffsets
 from headrace.runtime.task.flow_control import WriteGate
 from headrace.runtime.task.freshness_notes import Cause
@@ -88,42 +89,6 @@ class Signal(Enum):
 
 
 Message = Part | Fail | Signal
-
-
-SMALL_RECORDS, SMALL_BYTES = 256, 256 * 1024
-"""Records of a partition that may wait undecoded: decoding them delays the batch that needs them by a few ms."""
-
-
-@dataclass(frozen=True, slots=True)
-class Arrived:
-    """Records that are not decoded. ``origin`` waits for their distribution to tables. ``size`` is in bytes."""
-
-    chunk: Chunk
-    origin: Origin
-    size: int
-
-    @staticmethod
-    def of(chunk: Chunk, origin: Origin) -> Arrived:
-        return Arrived(chunk, origin, _bytes_of(chunk.records))
-
-    @property
-    def is_small(self) -> bool:
-        return len(self.chunk.records) <= SMALL_RECORDS and self.size <= SMALL_BYTES
-
-    def with_later(self, later: Chunk) -> Arrived:
-        """Return these records and the next ones of their partition."""
-        self.origin.behind = later.behind
-        records = [*self.chunk.records, *later.records]
-        chunk = replace(self.chunk, records=records, end=later.end, behind=later.behind)
-        return Arrived(chunk, self.origin, self.size + _bytes_of(later.records))
-
-
-def _bytes_of(records: Sequence[Record]) -> int:
-    return sum(len(record.value or b"") + len(record.key or b"") for record in records)
-
-
-Decode = Callable[[Sequence[Arrived]], Awaitable[None]]
-"""Decodes records and sends their changes to the lanes. Raises nothing."""
 
 
 # -- what comes of it --------------------------------------------------------------------------------------------------
@@ -217,7 +182,7 @@ class TableLane:
             if self._slot.is_granted:
                 async with self.table.turn:  # proven: one-writer
                     try:
-                        while self.undecoded and self._batch is None and self._may_write:
+                        while self.undecoded and self._batch is None and self._may_write:  # proven: undecoded-first
                             await self._context.decode(self.take_undecoded())
                         # The batch contains what arrived until a thread was free. And a half of a key change is not
                         # written alone while the other one waits here.
@@ -296,7 +261,8 @@ class TableLane:
             return None
         if self._batch is not None:
             return self._next_attempt
-        is_unknown = bool(self.undecoded) and not self.has_changes  # what came before was the tombstone of a delete
+        # What came before them was the tombstone of a delete, or half of a key change.
+        is_unknown = bool(self.undecoded) and not self.has_changes  # proven: undecoded-due
         due = 0.0 if is_unknown or (self._is_flushing and not self._queue.is_idle) else self._queue.due()
         if due is None or self._is_draining:
             return due

@@ -12,7 +12,7 @@ from support.task.sink_task_harness import FIRST, TOPIC, Harness, running
 from headrace.core.connect.lifecycle import TableState
 from headrace.ports import Chunk, TopicPartition
 from headrace.runtime.observation import Observer
-from headrace.runtime.task import table_lane
+from headrace.runtime.task import arrived_records
 from headrace.runtime.task.sink_task import SinkTask
 from headrace_dev.memory.feed import MemoryRecord
 
@@ -65,7 +65,7 @@ async def test_the_next_batch_begins_with_a_record_that_is_decoded(harness: Harn
 
 async def test_many_records_are_decoded_at_once(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     """The batch would have to wait for them. Those before them are decoded first."""
-    monkeypatch.setattr(table_lane, "SMALL_RECORDS", 2)
+    monkeypatch.setattr(arrived_records, "SMALL_RECORDS", 2)
     decoded = Decoded()
     async with running(harness.task(linger=LATER, observer=decoded)) as task:
         await insert(harness, task, 1, 2, 3, 4)
@@ -75,7 +75,7 @@ async def test_many_records_are_decoded_at_once(harness: Harness, monkeypatch: p
 
 
 async def test_large_records_are_decoded_at_once(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_lane, "SMALL_BYTES", 1)
+    monkeypatch.setattr(arrived_records, "SMALL_BYTES", 1)
     decoded = Decoded()
     async with running(harness.task(linger=LATER, observer=decoded)) as task:
         await insert(harness, task, 1, 2)
