@@ -90,7 +90,7 @@ class Assignment:
             Watermarks(partition.topic for partition in committed),
             partial(decode, self),
         )
-        self._only_lanes: dict[str, TableLane | None] = {}  # by topic; None for a topic of several tables
+        self._only_lanes: dict[str, TableLane | None] = {}  # by topic; None for one that may have several tables
         self._holders: dict[TopicPartition, TableLane] = {}  # the lane that may have undecoded records of a partition
         self._crowded: set[str] = set()
         self._is_flushing = False
@@ -152,6 +152,7 @@ class Assignment:
     def _keep_or_return(self, lane: TableLane | None, arrived: Arrived) -> list[Arrived]:
         if lane is None or not lane.has_changes or not arrived.is_small:
             return [arrived]
+        self._backlog.read(arrived.chunk.partition, arrived.chunk.behind, time.monotonic())
         lane.undecoded[arrived.chunk.partition] = arrived
         self._holders[arrived.chunk.partition] = lane
         if lane.is_full:  # the batch need not wait for its linger, which only the queue knows
@@ -168,7 +169,14 @@ class Assignment:
         if self.is_over:  # while an agent started; what a stopped lane is sent would count in the memory budget
             return
         is_crowded, memory = False, self._task.resources.memory
-        for lane, (_, _, content) in zip(lanes, contents, strict=True):
+        for lane, (_, topic, content) in zip(lanes, contents, strict=True):
+            # The half of a key change must not wait with records of another table. A topic with the name of its table,
+            # as Debezium chooses it, has no other table.
+            only = (
+                lane if topic.rpartition(".")[2] == content.table.table and not self._task.options.transforms else None
+            )
+            if self._only_lanes.setdefault(topic, only) is not only:
+                self._only_lanes[topic] = None
             lane.put(content, origin)
             memory.hold(lane, lane.memory)
             is_crowded |= lane.is_full
@@ -197,10 +205,7 @@ class Assignment:
             except BaseException:  # also a cancelled chunk, which is read again: the next one must not find this lane
                 self.lanes.pop(name, None)
                 raise
-        found = self.lanes.get(name)
-        if self._only_lanes.setdefault(topic, found) is not found:
-            self._only_lanes[topic] = None
-        return found
+        return self.lanes.get(name)
 
     def throttle(self) -> None:
         """Pause the topics of tables that have failed, are paused, have a full batch, or exceed their share of memory.
