@@ -90,6 +90,18 @@ async def test_undecoded_records_fill_a_batch(harness: Harness) -> None:
         await eventually(lambda: harness.offset() == 3)
 
 
+async def test_records_of_a_topic_of_several_tables_are_decoded_at_once(harness: Harness) -> None:
+    """Half of a key change would wait in the lane of another table. Such a topic has not the name of its table."""
+    topic, decoded = "shop.public.all", Decoded()
+    await harness.broker.create_topic(topic)
+    async with running(harness.task(linger=LATER, observer=decoded)) as task:
+        for number in (1, 2):
+            row = {"id": number, "name": "new"}
+            harness.broker.append(topic, change("c", row, number), key({"id": number}))
+            await eventually(lambda sent=number: task.waiting("shop_public_all") == sent)
+        assert decoded.records == [1, 1]
+
+
 async def test_records_behind_lost_ones_are_decoded_apart(harness: Harness) -> None:
     """What the loss invalidates lies between them."""
     decoded = Decoded()
