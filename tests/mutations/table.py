@@ -172,6 +172,7 @@ HELD_HALVES = _of(
     ("no half waits", "halves-wait", always),
     ("later events of a held key go on", "held-key", without(0)),
     ("a half is released alone although the other one is held", "release-of-pairs", without(-1)),
+    ("key changes in a circle are released in any order", "first-of-circle", becoming("half is not first", "False")),
 )
 
 BATCH = _of(
@@ -193,6 +194,8 @@ TABLE_LANE = _of(
 
 ASSIGNMENT = _of(
     "assignment",
+    ("a half does not wait for what is decoded now", "decoded-later", value("()")),
+    ("a half that waited undecoded does not wait for the other one", "waits-from-decoding", never),
     ("a dropped assignment commits its late results", "late-results", never),
     ("a half that is held keeps its topic paused", "crowded-topics", becoming("not lane.is_full", "lane.is_full")),
 )

@@ -45,6 +45,15 @@ def test_a_column_that_is_dropped_before_its_first_streamed_change_may_become_nu
     check(of_seed(seed))
 
 
+@pytest.mark.parametrize("seed", [1_007_903, 1_009_684, 1_017_906])
+def test_halves_of_a_key_change_find_each_other(seed: int) -> None:
+    """The other half waits undecoded in another lane, is being decoded, or waits behind a half that waits for this one.
+
+    The last needs a stretch that was sent again, of which a part had been applied.
+    """
+    check(of_seed(seed))
+
+
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 def test_twenty_thousand_databases(capsys: pytest.CaptureFixture[str]) -> None:

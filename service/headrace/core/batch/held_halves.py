@@ -89,6 +89,9 @@ class _Held:
     last: bool = False
     late: bool = False
 
+    def position(self) -> bytes:
+        return bytes(self.part.changes.version.position[0])
+
     def wait_from(self, now: float) -> None:
         self.since, self.until = now, now + HALF_TIMEOUT
 
@@ -211,14 +214,16 @@ class HeldHalves:
     def _waits_for_another(self, half: _Held) -> bool:
         """Whether the other half is held behind an event that waits for something else, which ends its wait first.
 
-        Two key changes that wait for each other (a stretch that was sent again) end in a circle: then it is False.
+        Key changes that wait for each other (a stretch that was sent again) end in a circle. There the first one at the
+        source ends its wait first: if its other half was applied before, it has no row left.
         """
         # d(1, to 2) waits for c(2, from 1), which is held behind d(2, to 3): the wait of d(2) ends first.
-        front, seen = half, set[int]()
-        while (others := self._others(front)) and id(front) not in seen:
-            seen.add(id(front))
+        front, waiting = half, dict[int, _Held]()
+        while (others := self._others(front)) and id(front) not in waiting:
+            waiting[id(front)] = front
             front = self._by_key[others[0].key][0]
-        return front is not half
+        first = min(waiting.values(), key=_Held.position, default=half)
+        return front is not half or half is not first  # proven: first-of-circle
 
     def _remove(self, held: _Held) -> Part:
         waiting = self._by_key[held.key]

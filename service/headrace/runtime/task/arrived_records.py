@@ -17,11 +17,15 @@ SMALL_RECORDS, SMALL_BYTES = 256, 256 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """Records that are not decoded. ``origin`` waits for their distribution to tables. ``size`` is in bytes."""
+    """Records that are not decoded. ``origin`` waits for their distribution to tables. ``size`` is in bytes.
+
+    ``waited`` is whether they have waited for a batch.
+    """
 
     chunk: Chunk
     origin: Origin
     size: int
+    waited: bool = False
 
     @staticmethod
     def of(chunk: Chunk, origin: Origin) -> Arrived:
@@ -36,7 +40,7 @@ class Arrived:
         self.origin.behind = later.behind
         records = [*self.chunk.records, *later.records]
         chunk = replace(self.chunk, records=records, end=later.end, behind=later.behind)
-        return Arrived(chunk, self.origin, self.size + _bytes_of(later.records))
+        return replace(self, chunk=chunk, size=self.size + _bytes_of(later.records))
 
 
 def _bytes_of(records: Sequence[Record]) -> int:

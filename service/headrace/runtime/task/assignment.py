@@ -11,13 +11,14 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
 from headrace.core.batch.batch import Unwritten, Watermarks
 from headrace.core.batch.event_pairs import resumable
 from headrace.core.batch.held_halves import Progress
-from headrace.core.batch.offsets import ChunkSequence, OffsetTracker, Origin
+from headrace.core.batch.offsets import ChunkSequence, OffsetTracker
 from headrace.core.batch.table_queue import Backlog
 from headrace.core.decode.records import Errant
 from headrace.core.model.errors import Stage
@@ -62,7 +63,7 @@ class Assignment:
         task: SinkTaskParts,
         commit_turn: asyncio.Lock,
         on_failure: Callable[[BaseException], None],
-        decode: Callable[[Assignment, Sequence[Arrived]], Awaitable[None]],
+        decode: Callable[[Sequence[Arrived], Assignment], Awaitable[None]],
         *,
         paused: bool = False,
     ) -> None:
@@ -88,10 +89,12 @@ class Assignment:
             self.offsets,
             WrittenTables(options.connector, options.group, committed, recreate=options.tables.recreate),
             Watermarks(partition.topic for partition in committed),
-            partial(decode, self),
+            # A lane that is stopped must not release the decoders while a thread uses them.
+            lambda arrived: asyncio.shield(decode(arrived, self)),
         )
         self._only_lanes: dict[str, TableLane | None] = {}  # by topic; None for one that may have several tables
         self._holders: dict[TopicPartition, TableLane] = {}  # the lane that may have undecoded records of a partition
+        self._late: dict[TopicPartition, float] = {}  # partitions whose records are decoded now, since when they came
         self._crowded: set[str] = set()
         self._is_flushing = False
         self._idle = asyncio.Event()
@@ -139,31 +142,31 @@ class Assignment:
         Nothing if it waits as well. To decode one record takes nearly as long as to decode twelve, so the few records
         of a table that has changes for its next batch already are decoded when that batch is closed.
         """
-        lane, holder = self._only_lanes.get(chunk.partition.topic), self._holders.pop(chunk.partition, None)
-        before = None if holder is None else holder.undecoded.pop(chunk.partition, None)
+        partition, since = chunk.partition, min(time.monotonic(), chunk.since)
+        lane, holder = self._only_lanes.get(partition.topic), self._holders.pop(partition, None)
+        before = None if holder is None else holder.undecoded.pop(partition, None)
         if before is not None and not chunk.gone:
-            return self._keep_or_return(lane, before.with_later(chunk))
-        since = min(time.monotonic(), chunk.since)
-        arrived = Arrived.of(chunk, self._chunks.begin(chunk.partition, chunk.end, since, chunk.behind))
-        if before is not None:  # lost records belong between them
-            return [before, arrived]
-        return self._keep_or_return(lane, arrived)
+            now = [before.with_later(chunk)]
+        else:
+            arrived = Arrived.of(chunk, self._chunks.begin(partition, chunk.end, since, chunk.behind))
+            now = [arrived] if before is None else [before, arrived]  # lost records belong between them
+        if lane is not None and lane.has_changes and len(now) == 1 and now[0].is_small:
+            lane.undecoded[partition] = replace(now[0], waited=True)
+            self._holders[partition] = lane
+            if not lane.is_full:
+                self._backlog.read(partition, chunk.behind, time.monotonic())
+                self._throttle_after(lane)
+                return []
+            now = lane.take_undecoded()  # the batch need not wait for its linger, which only the queue knows
+        self._late |= {each.chunk.partition: each.origin.since for each in now}
+        return now
 
-    def _keep_or_return(self, lane: TableLane | None, arrived: Arrived) -> list[Arrived]:
-        if lane is None or not lane.has_changes or not arrived.is_small:
-            return [arrived]
-        self._backlog.read(arrived.chunk.partition, arrived.chunk.behind, time.monotonic())
-        lane.undecoded[arrived.chunk.partition] = arrived
-        self._holders[arrived.chunk.partition] = lane
-        if lane.is_full:  # the batch need not wait for its linger, which only the queue knows
-            return lane.take_undecoded()
-        self._throttle_after(lane)
-        return []
-
-    async def put(self, chunk: Chunk, origin: Origin, contents: Sequence[Addressed]) -> None:
+    async def put(self, arrived: Arrived, contents: Sequence[Addressed]) -> None:
         """Send the contents of a chunk to the lanes of their tables."""
+        chunk, origin, now = arrived.chunk, arrived.origin, time.monotonic()
         self._records.keep(chunk)
-        now = time.monotonic()
+        if arrived.waited:  # proven: waits-from-decoding
+            origin.since = now  # the half of a key change waits for the other one from now on
         origin.end = resumable(chunk.end, [content for _, _, content in contents], chunk.behind)
         lanes = [lane for table, topic, _ in contents if (lane := await self._lane(table, topic)) is not None]
         if self.is_over:  # while an agent started; what a stopped lane is sent would count in the memory budget
@@ -181,6 +184,7 @@ class Assignment:
             memory.hold(lane, lane.memory)
             is_crowded |= lane.is_full
         self._backlog.read(chunk.partition, chunk.behind, now)
+        self._late.pop(chunk.partition, None)
         origin.missing -= 1  # its distribution to tables
         # Other lanes have not changed, and with 200 of them the question takes longer than the chunk.
         is_paused = chunk.partition.topic in self._task.tables.paused_topics  # perhaps since this chunk
@@ -233,7 +237,10 @@ class Assignment:
             self.throttle()
 
     def _progress(self) -> Progress:
-        caught_up = self._task.feed.last_caught_up()
+        """Return how far the partitions are read: the feed counts records that are not decoded yet as read."""
+        caught_up = dict(self._task.feed.last_caught_up())
+        for partition, since in self._late.items():  # proven: decoded-later
+            caught_up[partition] = min(caught_up.get(partition, since), since)
         stopped = self._task.tables.failed_topics | self._task.tables.paused_topics
         return Progress(caught_up, {partition for partition in caught_up if partition.topic in stopped})
 

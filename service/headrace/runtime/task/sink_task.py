@@ -173,9 +173,7 @@ class SinkTask:
         self, epoch: int, partitions: Collection[TopicPartition], committed: Mapping[TopicPartition, OffsetNote]
     ) -> Assignment:
         parts, turn = self._parts, self._commit_turn
-        return Assignment(
-            epoch, partitions, committed, parts, turn, self.on_failure, self._decode, paused=self._is_paused
-        )
+        return Assignment(epoch, partitions, committed, parts, turn, self.on_failure, self.put, paused=self._is_paused)
 
     async def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
         """Finish and commit the writes in progress. Discard the rest, which its new owner reads again."""
@@ -206,34 +204,31 @@ class SinkTask:
 
     # -- chunks --------------------------------------------------------------------------------------------------------
 
-    async def put(self, chunks: Sequence[Chunk]) -> None:
-        """Decode the chunks of a poll and hand their changes to the lanes of their tables, now or with later ones."""
-        assignment, parts = self._assignment, self._parts
+    async def put(self, chunks: Sequence[Chunk | Arrived], assignment: Assignment | None = None) -> None:
+        """Decode the chunks of a poll, or what has waited in ``assignment``, and send the changes to their lanes.
+
+        Chunks of a poll may wait for the next batch of their table instead. What comes first is decoded first.
+        """
+        assignment = assignment or self._assignment
+        parts = self._parts
         try:
-            chunks = [chunk for chunk in chunks if assignment.admit(chunk)]
-            for chunk in chunks:
+            arrived = [each for each in chunks if isinstance(each, Arrived)]
+            new = [chunk for chunk in chunks if isinstance(chunk, Chunk) and assignment.admit(chunk)]
+            for chunk in new:
                 if assignment.offsets.begins(chunk.partition, chunk.begin):
                     decoding, resume = parts.resources.threads.decoding, parts.reselect.cache.resume
                     await run_in(decoding, resume, *chunk.partition, chunk.begin)
-            arrived = [each for chunk in chunks for each in assignment.arrive(chunk)]
-        except Exception as error:
-            self.on_failure(error)
-        else:
-            await self._decode(assignment, arrived)
-
-    async def _decode(self, assignment: Assignment, arrived: Sequence[Arrived]) -> None:
-        """Decode records and send their changes to the lanes. Those that come first are decoded first."""
-        parts = self._parts
-        try:
+            arrived += [each for chunk in new for each in assignment.arrive(chunk)]
             async with self._decoding:
                 decoded: deque[Decoded] = deque()
-                for number, (chunk, origin) in enumerate((each.chunk, each.origin) for each in arrived):
-                    topic, result = chunk.partition.topic, decoded.popleft() if decoded else None
+                for number, each in enumerate(arrived):
+                    chunk, topic = each.chunk, each.chunk.partition.topic
+                    result = decoded.popleft() if decoded else None
                     if topic in parts.tables.failed_topics:
                         continue  # no offset passes its origin
                     try:
                         if result is None:
-                            result, *rest = await parts.decoder.decode([each.chunk for each in arrived[number:]])
+                            result, *rest = await parts.decoder.decode([later.chunk for later in arrived[number:]])
                             decoded.extend(rest)
                         await parts.errants.report(chunk.records, result.errant)
                         contents = parts.router.apply(topic, result.messages, assignment.partitions)
@@ -249,9 +244,10 @@ class SinkTask:
                         await self.on_topic_failure(topic, error)
                         continue
                     parts.observer.on_chunk_taken(chunk.partition, chunk.end, len(chunk.records))
-                    await assignment.put(chunk, origin, addressed)
+                    await assignment.put(each, addressed)
         except Exception as error:
-            self.on_failure(error)
+            if not assignment.is_over:  # else the next one reads the records again
+                self.on_failure(error)
 
     def _address(self, assignment: Assignment, topic: str, topic_of_rows: str, content: Content) -> Addressed:
         """The table of content. ``topic`` is the one that is read, which transforms may have changed for the rows."""
