@@ -144,7 +144,11 @@ def test_the_search_needs_no_server(site: Path, browser: Browser) -> None:
     requests: list[str] = []
     page.on("request", lambda request: requests.append(request.url))
     page.goto((site / "index.html").as_uri())
-    page.get_by_role("textbox", name="Search").fill("freshness.target.ms")
+    # The page answers keys only after it has read the index.
+    expect(page.locator(".md-search-result__meta")).to_have_text("Type to start searching", timeout=90_000)
+    search = page.get_by_role("textbox", name="Search")
+    search.fill("freshness.target.ms")
+    search.press("End")
     found = page.locator(".md-search-result__link")
     expect(found.filter(has_text="Freshness targets").first).to_be_attached(timeout=90_000)
     page.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -25,13 +25,17 @@ pytestmark = pytest.mark.anyio
 
 @dataclass
 class Receiver:
-    """Answers each request with ``status``, or never if that is None."""
+    """Answers each request with ``status``, or never if that is None. A client may give up before its request ends."""
 
     status: int | None = 204
     requests: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     port: int = 0
 
     async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            await self._answer(reader, writer)
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
         length = next(int(line.partition(":")[2]) for line in head.splitlines() if line.startswith("content-length"))
         body = json.loads(await reader.readexactly(length))
