@@ -45,8 +45,9 @@ from headrace.ports import Connections, LogPosition, ReplicationSlot, TablePart
 from headrace_connectors.sql import postgres_doctor
 from headrace_connectors.sql.cells import FoundRows, ReadableColumns, Reader, Wanted, key_column
 from headrace_connectors.sql.postgres_catalog import connect_schema, read_catalog
+from headrace_connectors.sql.postgres_connection import Connection
 from headrace_connectors.sql.postgres_keys import key_texts
-from headrace_connectors.sql.postgres_server import Connection, PostgresServer, Role
+from headrace_connectors.sql.postgres_server import PostgresServer, Role
 from headrace_connectors.sql.postgres_signals import PostgresSignalTable
 from headrace_connectors.sql.postgres_survey import read_slots, read_standby, read_survey
 from headrace_connectors.sql.postgres_tables import cells_of, log_position, next_page, read_pages, table_texts, texts_of

@@ -20,7 +20,7 @@ from headrace.core.model.catalog import CatalogColumn, CatalogTable, HandlingMod
 from headrace.core.model.errors import ConfigError
 from headrace.core.model.events import TableId
 from headrace.core.model.schema import Field, Schema
-from headrace_connectors.sql.postgres_server import Connection
+from headrace_connectors.sql.postgres_connection import Connection
 from headrace_connectors.sql.query import quoted
 
 _TABLE: LiteralString = """

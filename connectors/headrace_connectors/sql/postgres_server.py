@@ -31,8 +31,7 @@ from headrace_connectors.sql.availability import (
     RefusedLogin,
     Unreachable,
 )
-
-Connection = psycopg.Connection[Any]
+from headrace_connectors.sql.postgres_connection import Connection
 
 SETTINGS = {
     "default_transaction_read_only": "on",
@@ -74,6 +73,7 @@ class PostgresServer:
         self._breaker = CircuitBreaker(self.where)
         self._pool = psycopg_pool.ConnectionPool(
             self._conninfo,  # called for each connection, because the password may have changed
+            connection_class=Connection,
             kwargs=self._arguments,
             min_size=0,
             max_size=max(database.pool_max_size, 1),
@@ -135,7 +135,7 @@ class PostgresServer:
             yield
 
     def _connect(self) -> Connection:
-        return psycopg.connect(self._conninfo(), **self._arguments)
+        return Connection.connect(self._conninfo(), **self._arguments)
 
     def _conninfo(self) -> str:
         database = self._database

@@ -15,8 +15,8 @@ from headrace.core.model.catalog import CatalogTable, SqlType
 from headrace.core.model.events import TableId
 from headrace.core.reselect.options import ReselectOptions
 from headrace_connectors.sql.postgres_catalog import read_catalog
+from headrace_connectors.sql.postgres_connection import Connection
 from headrace_connectors.sql.postgres_doctor import PostgresSurvey, Slot, Standby, SurveyedTable
-from headrace_connectors.sql.postgres_server import Connection
 
 _SERVER: LiteralString = """
 SELECT pg_catalog.current_setting('wal_level') AS wal_level, CURRENT_USER AS user,

@@ -16,7 +16,7 @@ from psycopg.pq.abc import PGresult
 
 from headrace.core.model.catalog import CatalogTable
 from headrace.ports import LogPosition
-from headrace_connectors.sql.postgres_server import Connection
+from headrace_connectors.sql.postgres_connection import Connection
 from headrace_connectors.sql.query import quoted
 
 Texts = list[list[str | None]]
