@@ -49,7 +49,7 @@ POST_PROCESSOR = {
     "post.processors.reselector.type": "io.debezium.processors.reselect.ReselectColumnsPostProcessor",
     "post.processors.reselector.reselect.null.values": "false",
 }
-ENOUGH = 5.0
+ENOUGH = 6.0
 """The minimum factor by which Headrace must be cheaper, with its cache off."""
 
 
