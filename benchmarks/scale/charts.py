@@ -109,7 +109,7 @@ def _line(line: Series, across: _Scale, up: _Scale) -> Iterator[str]:
     path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
     yield f'<polyline points="{path}" fill="none" stroke="{color}" stroke-width="2"{_dash(line)}/>'
     for x, y in places:
-        yield f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{color}"/>'
+        yield _point(x, y, line)
 
 
 def _legend(series: Sequence[Series]) -> Iterator[str]:
@@ -118,7 +118,15 @@ def _legend(series: Sequence[Series]) -> Iterator[str]:
         x, y = 24 + 365 * (index % 2), 44 + 16 * (index // 2)
         color = _COLORS[line.color % len(_COLORS)]
         yield f'<line x1="{x}" y1="{y}" x2="{x + 26}" y2="{y}" stroke="{color}" stroke-width="2"{_dash(line)}/>'
+        yield _point(x + 13, y, line)
         yield _text(x + 32, y + 4, line.name)
+
+
+def _point(x: float, y: float, line: Series) -> str:
+    """Hollow on a dashed line, whose only point would not show which line it is."""
+    color = _COLORS[line.color % len(_COLORS)]
+    fill = "#ffffff" if line.dash % len(_DASHES) else color
+    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{fill}" stroke="{color}" stroke-width="1.5"/>'
 
 
 def _dash(line: Series) -> str:
