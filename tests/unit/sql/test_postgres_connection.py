@@ -60,6 +60,14 @@ def test_a_result_of_one_piece_is_read_without_a_pause(sockets: tuple[socket.soc
     assert read(client, PIECE, pytest.fail) == [PIECE]
 
 
+def test_the_first_part_of_a_result_is_awaited_without_a_pause(sockets: tuple[socket.socket, socket.socket]) -> None:
+    """A statement that the server has not answered yet, as most of the time in small batches."""
+    _, client = sockets
+    waiting = in_large_pieces(reading(client, PIECE, PIECE), client.fileno(), pytest.fail)
+    assert next(waiting) == Wait.RW
+    assert waiting.send(Ready.W) == Wait.R
+
+
 def test_pieces_that_have_arrived_are_read_without_a_pause(sockets: tuple[socket.socket, socket.socket]) -> None:
     """A client that is slower than the server never pauses."""
     server, client = sockets
