@@ -123,9 +123,9 @@ def _legend(series: Sequence[Series]) -> Iterator[str]:
 
 
 def _point(x: float, y: float, line: Series) -> str:
-    """Hollow on a dashed line, whose only point would not show which line it is."""
+    """Return a circle, hollow for a dashed line: a line with one point has no other mark."""
     color = _COLORS[line.color % len(_COLORS)]
-    fill = "#ffffff" if line.dash % len(_DASHES) else color
+    fill = "#ffffff" if _dash(line) else color
     return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{fill}" stroke="{color}" stroke-width="1.5"/>'
 
 

@@ -52,6 +52,14 @@ def test_points_are_placed_on_logarithmic_and_linear_axes() -> None:
     assert {"A < B", "rows", "ms", "line", "1", "10", "100", "0", "2", "8"} <= set(texts)
 
 
+def test_points_of_dashed_lines_are_hollow() -> None:
+    """A line with one point, as a contestant that is measured once, is identified by this point."""
+    lines = [Series("p50", [(1, 1)]), Series("p95", [(1, 2)], dash=1)]
+    picture = parsed(line_chart("", Axis("x", ticks=(0, 1)), Axis("y"), lines))
+    fills = [mark.get("fill") for mark in picture.iter() if "circle" in mark.tag]
+    assert [fill == "#ffffff" for fill in fills] == [False, True, False, True]  # in the picture, in the legend
+
+
 @pytest.mark.parametrize(
     ("low", "high", "ticks"), [(23, 1600, ["20", "50", "100", "200", "500", "1,000", "2,000"]), (5, 5, ["5"])]
 )

@@ -61,7 +61,7 @@ def test_a_result_of_one_piece_is_read_without_a_pause(sockets: tuple[socket.soc
 
 
 def test_the_first_part_of_a_result_is_awaited_without_a_pause(sockets: tuple[socket.socket, socket.socket]) -> None:
-    """A statement that the server has not answered yet, as most of the time in small batches."""
+    """While the server executes the statement, psycopg waits without a delay."""
     _, client = sockets
     waiting = in_large_pieces(reading(client, PIECE, PIECE), client.fileno(), pytest.fail)
     assert next(waiting) == Wait.RW

@@ -85,6 +85,8 @@ def test_two_rows_with_one_key_are_refused(integers: bool) -> None:
     index = KeyIndex(integers=integers)
     with pytest.raises(DuplicateKey):
         index.add(array([1, 1], integers), row_locations(0, np.arange(2)))
+    with pytest.raises(DuplicateKey):
+        index.add(array([1, 2, 1], integers), row_locations(0, np.arange(3)))
     index.add(array([1, 2], integers), row_locations(0, np.arange(2)))
     with pytest.raises(DuplicateKey):
         index.add(array([2, 3], integers), row_locations(1, np.arange(2)))
