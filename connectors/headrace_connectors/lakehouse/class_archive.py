@@ -35,6 +35,8 @@ FOLDER = Path(sys.prefix, "headrace-classes")
 _ARCHIVE, _CLASS_PATH = "classes.jsa", "class-path"
 _OF_OTHER_CLASS_PATHS = ("SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_DIST_CLASSPATH")
 _EXTRA_CLASS_PATH = "spark.driver.extraClassPath"
+_MACHINE_LEARNING = "spark-mllib_*.jar"
+"""Each session would register the functions of this jar for SQL, whose types are found by Scala's reflection."""
 _SHORT_RUN = "-Xlog:cds=off -Xlog:cds+dynamic=off -XX:TieredStopAtLevel=1 -XX:CompileThresholdScaling=1"
 _WRITE_SECONDS = 300.0
 _DAY = 86_400_000_000
@@ -59,7 +61,7 @@ def class_path(jars: Sequence[str]) -> str:
 
     own = [LOCAL_FILES_JAR, DELTA_S3_JAR]
     formats = sorted(Path(jar) for jar in jars if jar != str(DELTA_S3_JAR))
-    spark = sorted(Path(_find_spark_home(), "jars").glob("*.jar"))
+    spark = sorted(jar for jar in Path(_find_spark_home(), "jars").glob("*.jar") if not jar.match(_MACHINE_LEARNING))
     path = os.pathsep.join(map(str, [*own, *formats, *spark]))
     quoted = path.replace("\\", "\\\\").replace('"', '\\"')
     return f'-cp\n"{quoted}"\n'

@@ -40,6 +40,7 @@ def test_jars_with_classes_of_the_formats_are_on_the_class_path(archive: Path) -
     assert names[:4] == ["headrace-local-files.jar", "headrace-delta-s3.jar", "iceberg.jar", "more.jar"]
     assert names[4:] == sorted(names[4:])
     assert any(name.startswith("spark-core_") for name in names)
+    assert not any(name.startswith("spark-mllib_") for name in names)  # it doubles the time to make a session
 
 
 def test_a_worker_with_other_jars_does_without_it(archive: Path) -> None:
