@@ -46,7 +46,7 @@ from headrace_connectors.kafka.settings import ConsumerSettings
 
 log = logging.getLogger(__name__)
 
-POLL_MS = 200
+POLL_MS = 500
 GATE_SECONDS = 1.0
 WATCH_SECONDS = 2.0
 STALL_SECONDS = 180.0

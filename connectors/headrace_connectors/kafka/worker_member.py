@@ -188,6 +188,7 @@ class KafkaWorkerMember:
             max_poll_interval_ms=_TEN_YEARS_MS,
             enable_auto_commit=False,
             auto_offset_reset="latest",
+            consumer_timeout_ms=int(1000 * _POLL_SECONDS),  # after which it looks what to fetch; that is nothing
         )
         pace_requests(consumer)
         await consumer.start()

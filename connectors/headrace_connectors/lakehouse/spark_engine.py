@@ -178,10 +178,10 @@ class SparkEngine:
 
     def _ping(self, running: _Running) -> None:
         """Request the time from the JVM at intervals, until it has ended."""
-        system = running.session._jvm.java.lang.System
         with suppress(Exception):  # the connection has ended
+            nano_time = running.session._jvm.java.lang.System.nanoTime  # py4j asks the JVM what it is, which costs more
             while not self._closed.wait(_PING_SECONDS):
-                system.nanoTime()
+                nano_time()
                 running.answered = time.monotonic()
 
     def _watch(self) -> None:

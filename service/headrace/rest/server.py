@@ -112,6 +112,7 @@ class LimitedConnection(H11Protocol):
 
 _CLOSE_SECONDS = 3
 _TLS_CLOSE_SECONDS = 1.0
+_DATE_SECONDS = 1.0
 """The time that a client has to confirm the end of a connection. Many clients never do."""
 
 
@@ -150,6 +151,7 @@ class _Server(uvicorn.Server):
         super().__init__(config)
         self._endpoints = endpoints
         self._limits = limits
+        self._stopping = asyncio.Event()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -171,6 +173,17 @@ class _Server(uvicorn.Server):
             for endpoint in self._endpoints
         ]
         self.started = True
+
+    async def main_loop(self) -> None:
+        """Update the date in responses each second, until ``stop``. uvicorn wakes ten times a second for it."""
+        while not await self.on_tick(0):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_DATE_SECONDS):
+                    await self._stopping.wait()
+
+    def stop(self) -> None:
+        self.should_exit = True
+        self._stopping.set()
 
 
 class RestServer:
@@ -196,7 +209,7 @@ class RestServer:
 
     async def stop(self) -> None:
         """Finish the requests in progress and close the sockets. Idempotent."""
-        self._server.should_exit = True
+        self._server.stop()
         serving, self._serving = self._serving, None
         if serving is not None:
             await serving
