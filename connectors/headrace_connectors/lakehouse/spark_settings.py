@@ -254,6 +254,8 @@ def settings(
     if is_local(master) and "spark.jars.packages" not in chosen:
         archive = archive_options(spark, chosen["spark.jars"].split(","))
         chosen[_JAVA_OPTIONS] = " ".join([*map(shlex.quote, archive), chosen[_JAVA_OPTIONS]])
+        if archive:  # whose class path has the jars; Spark would copy them over a connection to itself
+            del chosen["spark.jars"]
     if trusted is not None and not is_local(master):
         # To each executor's working folder, where Java reads it at its first connection with TLS.
         files, options = spark.get("spark.files", ""), spark.get(_EXECUTOR_OPTIONS, "")
