@@ -204,6 +204,8 @@ _LOCAL = {
     SHUFFLE_PARTITIONS: "1",
     # Delta's VACUUM lists folders in as many tasks as it is allowed, 10,000 by default: half a minute for ten files.
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "16",
+    # The only executor is the driver. Each heartbeat costs an idle worker 20 ms.
+    "spark.executor.heartbeatInterval": "30s",
 }
 
 

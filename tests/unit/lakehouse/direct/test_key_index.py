@@ -27,7 +27,7 @@ def have_own_rows(put: dict[int, int | None]) -> bool:
 
 PUT = st.dictionaries(KEYS, st.one_of(st.none(), st.integers(0, 2**31)), max_size=6).filter(have_own_rows)
 STEPS = st.lists(st.one_of(PUT, st.lists(KEYS, max_size=4), st.integers(0, 4), st.just("move")), max_size=12)
-"""Puts by key, keys whose rows are removed, a file that is removed, and a move of most rows to a new file."""
+"""Puts by key, keys whose rows are removed, two files that are removed, and a move of most rows to a new file."""
 
 
 def array(keys: list[int], integers: bool) -> pa.Array:
@@ -66,12 +66,12 @@ def test_an_index_finds_what_a_dictionary_finds(
                 index.move(*(np.array(each, np.int64) for each in places))
                 model |= after
             elif isinstance(step, int):
-                index.remove_file(step)
-                model = {key: location for key, location in model.items() if location[0] != step}
+                files = {step, step + 2}
+                index.remove_files(files)
+                model = {key: location for key, location in model.items() if location[0] not in files}
             else:
-                for key in step:
-                    removed, row = model.pop(key, (99, 0))
-                    index.remove_rows(removed, np.array([row], np.int64))
+                removed = [model.pop(key, (99, 0)) for key in step]
+                index.remove_rows(np.array([int(row_locations(*map(np.int64, each))) for each in removed], np.int64))
             expected = [
                 int(row_locations(*map(np.int64, model[key]))) if key in model else ABSENT for key in range(-9, 10)
             ]
