@@ -38,8 +38,6 @@ _RETRY_SECONDS = 1.0
 _STOP_SECONDS = 5.0
 _CLEANUP = "cleanup.policy"
 _POLL_MS = 1_000
-_FETCH_WAIT_MS = 5_000
-"""A broker answers at once with the first new record. Without one, each answer costs a worker about a millisecond."""
 _RECORDS_PER_TURN = 500
 """Records that are applied without giving other work of the event loop a turn."""
 
@@ -131,8 +129,7 @@ class KafkaLog:
             enable_auto_commit=False,
             auto_offset_reset="earliest",
             isolation_level="read_committed",
-            fetch_max_wait_ms=_FETCH_WAIT_MS,
-            consumer_timeout_ms=_POLL_MS,
+            consumer_timeout_ms=_POLL_MS,  # the fetcher looks what to fetch after each event, and after this time
         )
         pace_requests(self._consumer)
         await self._consumer.start()

@@ -97,23 +97,6 @@ def test_a_topic_that_brokers_do_not_list_for_a_moment() -> None:
     asyncio.run(scenario())
 
 
-def test_a_log_without_new_records_asks_rarely() -> None:
-    """A broker may keep a request for seconds. It answers the first record at once."""
-    waits = set[int]()
-
-    class Patient(Storage):
-        def fetch(self, request: Any) -> FetchResponse_v4:
-            waits.add(request.max_wait_time)
-            return super().fetch(request)
-
-    async def scenario() -> None:
-        async with following(Patient({}), lambda *_: None):
-            await eventually(lambda: bool(waits))
-        assert waits == {5_000}
-
-    asyncio.run(scenario())
-
-
 def test_a_batch_that_arrives_broken_once(caplog: pytest.LogCaptureFixture) -> None:
     """The log fetches a batch with a wrong CRC again and applies every record once."""
 
