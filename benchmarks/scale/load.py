@@ -79,7 +79,7 @@ def run(plan: Plan, root: Path, say: Say) -> dict[str, Any]:
         wrong = load.wrong_rows(warehouse)
     finally:
         lakehouse.close()
-    # A tenth of the default has five batches, and upkeep runs after eight: not in each tenth.
+    # Upkeep does not run in each tenth, so one tenth does not represent the end.
     whole, end = times_the_append(parts), times_the_append(parts[-2:])
     say(f"the load costs {whole:.2f} times the append, its last fifth {end:.2f} times; {wrong} wrong rows")
     return {"batch": plan.batch, "parts": parts, "ratio": round(whole, 3), "wrong_rows": wrong}

@@ -241,9 +241,8 @@ def _load(lane: Figures) -> Iterator[str]:
         f"{last['rows']:,} rows of a snapshot in batches of {lane['batch']:,}, upkeep included, beside an append of "
         f"the same batches by Spark, in one process. The load costs {lane['ratio']:.2f} times the CPU time of the "
         f"append, {writes / appends:.2f} times without upkeep, which combines files, as the append does not. The last "
-        f"fifth costs {times_the_append(lane['parts'][-2:]):.2f} times the append: a tenth has five batches, and "
-        "upkeep runs after eight. A snapshot that is repeated after a failure leaves one row for each key; an append "
-        "would leave two."
+        f"fifth costs {times_the_append(lane['parts'][-2:]):.2f} times the append. Upkeep does not run in each tenth. "
+        "A snapshot that is repeated after a failure leaves one row for each key; an append would leave two."
     )
 
 

@@ -25,7 +25,14 @@ from aiokafka.errors import InvalidProducerEpoch, KafkaError, ProducerFenced
 
 from headrace.core.model.errors import ConfigError, Fenced, Retriable
 from headrace.ports import LogRecord
-from headrace_connectors.kafka.aiokafka_patches import check_alive, check_heard, pace_requests, position, stop_client
+from headrace_connectors.kafka.aiokafka_patches import (
+    FETCHER_MS,
+    check_alive,
+    check_heard,
+    pace_requests,
+    position,
+    stop_client,
+)
 from headrace_connectors.kafka.errors import headrace_error, is_transient
 from headrace_connectors.kafka.topics import admin_client, create_topic
 
@@ -129,7 +136,7 @@ class KafkaLog:
             enable_auto_commit=False,
             auto_offset_reset="earliest",
             isolation_level="read_committed",
-            consumer_timeout_ms=_POLL_MS,  # the fetcher looks what to fetch after each event, and after this time
+            consumer_timeout_ms=FETCHER_MS,
         )
         pace_requests(self._consumer)
         await self._consumer.start()

@@ -24,6 +24,7 @@ from headrace.config.kafka import KafkaSettings
 from headrace.core.connect.java_patterns import OnlyJava, python_pattern
 from headrace.core.connect.typed_options import below
 from headrace.core.model.errors import ConfigError
+from headrace_connectors.kafka.aiokafka_patches import FETCHER_MS
 from headrace_connectors.kafka.client_properties import (
     CLIENT,
     CONSUMER,
@@ -158,7 +159,7 @@ CONSUMER_DEFAULTS: Mapping[str, Any] = {
     "request_timeout_ms": 125_000,
     "metadata_max_age_ms": 30_000,
     "fetch_max_wait_ms": 500,  # for this time, records of many partitions wait for others as well (held_records.py)
-    "consumer_timeout_ms": 1_000,  # the fetcher looks what to fetch after each event, and after this time
+    "consumer_timeout_ms": FETCHER_MS,
     "fetch_max_bytes": 8 * 1024 * 1024,
     "max_partition_fetch_bytes": 1024 * 1024,
     "max_poll_records": 4_000,

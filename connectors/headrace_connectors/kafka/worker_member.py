@@ -39,7 +39,7 @@ from headrace.core.connect.work import (
 )
 from headrace.core.model.errors import Fenced, HeadraceError, Retriable
 from headrace.runtime.threads import LoopThread
-from headrace_connectors.kafka.aiokafka_patches import check_alive, pace_requests, stop_client
+from headrace_connectors.kafka.aiokafka_patches import FETCHER_MS, check_alive, pace_requests, stop_client
 from headrace_connectors.kafka.errors import headrace_error
 from headrace_connectors.kafka.group_offsets import group_coordinator
 
@@ -188,7 +188,7 @@ class KafkaWorkerMember:
             max_poll_interval_ms=_TEN_YEARS_MS,
             enable_auto_commit=False,
             auto_offset_reset="latest",
-            consumer_timeout_ms=int(1000 * _POLL_SECONDS),  # after which it looks what to fetch; that is nothing
+            consumer_timeout_ms=FETCHER_MS,
         )
         pace_requests(consumer)
         await consumer.start()

@@ -179,7 +179,8 @@ class SparkEngine:
     def _ping(self, running: _Running) -> None:
         """Request the time from the JVM at intervals, until it has ended."""
         with suppress(Exception):  # the connection has ended
-            nano_time = running.session._jvm.java.lang.System.nanoTime  # py4j asks the JVM what it is, which costs more
+            # py4j queries the JVM for a member at each access.
+            nano_time = running.session._jvm.java.lang.System.nanoTime
             while not self._closed.wait(_PING_SECONDS):
                 nano_time()
                 running.answered = time.monotonic()

@@ -204,7 +204,7 @@ _LOCAL = {
     SHUFFLE_PARTITIONS: "1",
     # Delta's VACUUM lists folders in as many tasks as it is allowed, 10,000 by default: half a minute for ten files.
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "16",
-    # The only executor is the driver. Each heartbeat costs an idle worker 20 ms.
+    # The driver is the only executor. A heartbeat costs an idle worker 40 ms of CPU; the default is 10 s.
     "spark.executor.heartbeatInterval": "30s",
 }
 
@@ -256,7 +256,7 @@ def settings(
     if is_local(master) and "spark.jars.packages" not in chosen:
         archive = archive_options(spark, chosen["spark.jars"].split(","))
         chosen[_JAVA_OPTIONS] = " ".join([*map(shlex.quote, archive), chosen[_JAVA_OPTIONS]])
-        if archive:  # whose class path has the jars; Spark would copy them over a connection to itself
+        if archive:  # its class path contains the jars, which Spark would copy over a connection to itself
             del chosen["spark.jars"]
     if trusted is not None and not is_local(master):
         # To each executor's working folder, where Java reads it at its first connection with TLS.

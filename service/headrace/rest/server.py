@@ -112,8 +112,8 @@ class LimitedConnection(H11Protocol):
 
 _CLOSE_SECONDS = 3
 _TLS_CLOSE_SECONDS = 1.0
-_DATE_SECONDS = 1.0
 """The time that a client has to confirm the end of a connection. Many clients never do."""
+_DATE_SECONDS = 1.0
 
 
 def bind(host: str, port: int, option: str = "listeners") -> socket.socket:
