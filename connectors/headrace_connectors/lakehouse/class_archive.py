@@ -38,6 +38,9 @@ _EXTRA_CLASS_PATH = "spark.driver.extraClassPath"
 _MACHINE_LEARNING = "spark-mllib_*.jar"
 """With this jar, the first session takes a second more: Spark finds the types of its SQL functions by reflection."""
 _SHORT_RUN = "-Xlog:cds=off -Xlog:cds+dynamic=off -XX:TieredStopAtLevel=1 -XX:CompileThresholdScaling=1"
+_AT_ITS_ADDRESS = ("-XX:+UnlockDiagnosticVMOptions", "-XX:ArchiveRelocationMode=0")
+"""Java would put the archive at a random address (JDK-8294323) and write each of its pages for that: a quarter of a
+second of CPU time, and 190 MB of memory. All else stays at random addresses (docs/decisions/delivery.md)."""
 _WRITE_SECONDS = 300.0
 _DAY = 86_400_000_000
 
@@ -52,7 +55,7 @@ def archive_options(spark: Mapping[str, str], jars: Sequence[str]) -> list[str]:
         return []
     if options.read_text() != class_path(jars):
         return []
-    return [f"-XX:SharedArchiveFile={archive}", f"@{options}"]
+    return [*_AT_ITS_ADDRESS, f"-XX:SharedArchiveFile={archive}", f"@{options}"]
 
 
 def class_path(jars: Sequence[str]) -> str:

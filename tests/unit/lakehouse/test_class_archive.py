@@ -27,7 +27,7 @@ def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_worker_with_the_same_jars_uses_the_archive(archive: Path) -> None:
     """The order of the jars in the settings does not matter: the class path has one of its own."""
-    assert class_archive.archive_options({}, ["/iceberg.jar", "/more.jar"]) == [
+    assert class_archive.archive_options({}, ["/iceberg.jar", "/more.jar"])[-2:] == [
         f"-XX:SharedArchiveFile={archive}/classes.jsa",
         f"@{archive}/class-path",
     ]
@@ -72,7 +72,7 @@ def test_only_the_driver_of_a_local_master_uses_it(archive: Path) -> None:
     local = {"spark.master": "local[2]", "spark.driver.extraJavaOptions": "-Xss4m"}
     own_jars = settings("/w", local, jars)["spark.jars"]
     (archive / "class-path").write_text(class_archive.class_path(own_jars.split(",")))
-    assert settings("/w", local, jars)["spark.driver.extraJavaOptions"].startswith("-XX:SharedArchiveFile=")
+    assert "-XX:SharedArchiveFile=" in settings("/w", local, jars)["spark.driver.extraJavaOptions"]
     assert "spark.jars" not in settings("/w", local, jars)  # they are on the class path
     on_yarn = settings("/w", {"spark.master": "yarn"}, jars)
     assert "SharedArchive" not in on_yarn["spark.driver.extraJavaOptions"]
@@ -90,11 +90,28 @@ def test_a_path_may_contain_spaces_and_quotes(tmp_path: Path) -> None:
     assert str(jar) in shown.stderr
 
 
-def test_java_accepts_the_archive_of_this_environment() -> None:
-    """Java ends with an error if it must share classes and the archive is not for it."""
-    chosen = settings("/w", {"spark.master": "local[2]"}, resolve("lakehouse"))["spark.driver.extraJavaOptions"]
-    options = [option for option in shlex.split(chosen) if option.startswith(("-XX:SharedArchiveFile=", "@"))]
-    if not options:
+def test_java_maps_the_archive_of_this_environment_at_the_address_of_its_pages() -> None:
+    """Anywhere else, Java writes each page of the archive at each start."""
+    log = log_of_java("")
+    assert "Mapped dynamic region" in log
+    assert "alternative address" not in log
+
+
+def test_an_operator_can_have_the_archive_at_a_random_address() -> None:
+    """The operator's options follow the archive's; Java uses the last one of a name."""
+    assert "alternative address" in log_of_java("-XX:ArchiveRelocationMode=1")
+
+
+def log_of_java(wanted: str) -> str:
+    """Start Java with a worker's options, of which ``wanted`` are the operator's, and return its log of the archive.
+
+    Java ends with an error if it must share classes (``-Xshare:on``) and the archive is not for it.
+    """
+    spark = {"spark.master": "local[2]", "spark.driver.extraJavaOptions": wanted}
+    options = shlex.split(settings("/w", spark, resolve("lakehouse"))["spark.driver.extraJavaOptions"])
+    if not any(option.startswith("-XX:SharedArchiveFile=") for option in options):
         pytest.skip("no archive of Spark's classes; 'make test' writes one")
-    answer = subprocess.run([java(), "-Xshare:on", *options, "-version"], capture_output=True, text=True, check=False)
+    command = [java(), *options, "-Xshare:on", "-Xlog:cds", "-version"]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)
     assert answer.returncode == 0, answer.stdout + answer.stderr
+    return answer.stdout
