@@ -7,6 +7,8 @@ import random
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any
 
 import pyarrow as pa
@@ -422,6 +424,27 @@ def test_without_memory_for_indexes_batches_are_merged(
     apply(table, item(1, position=10))
     apply(table, item(1, "one", position=20))
     assert (commits.count, shop.rows()) == (0, {1: ("one", "o", 1)})
+
+
+def test_a_large_request_is_passed_in_a_file(shop: Shop, commits: Commits, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file is removed after the commit, also after one that fails."""
+    monkeypatch.setattr(direct_table, "_MOST_PASSED", 0)
+    files: list[Path] = []
+    write = NamedTemporaryFile
+
+    def observed(**options: Any) -> Any:
+        file = write(**options)
+        files.append(Path(file.name))
+        return file
+
+    monkeypatch.setattr(direct_table, "NamedTemporaryFile", observed)
+    table = shop.open()
+    table.evolve(ITEM, ["id"])
+    apply(table, item(1, position=10), item(2, position=10))
+    commits.meanwhile = lambda: shop.sql(OTHERS["insert"])
+    apply(table, item(1, "one", position=11), delete({"id": 2}, position=12))
+    assert shop.rows() == {1: ("one", "o", 1), 9: ("theirs", None, None)}
+    assert [file.exists() for file in files] == [False] * 3
 
 
 @pytest.mark.parametrize(("limit", "value"), [("MOST_ROWS", 2), ("MOST_BYTES", 10_000)])

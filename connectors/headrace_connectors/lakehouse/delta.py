@@ -169,12 +169,14 @@ class DeltaFormat:
             *([self._set_properties(path, properties)] if properties else []),
         ]
 
-    def append_to_ledger(self, session: TableSession, path: TablePath, rows: pa.Table) -> Head:
-        """Run an INSERT."""
-        with session.staged_view(rows) as view:
-            names = ", ".join(map(quoted, rows.column_names))
-            session.run(f"INSERT INTO {self.sql_name(path)} ({names}) SELECT {names} FROM {view}")
-        return self.head(session, path)
+    def ledger_appender(self, session: TableSession, path: TablePath) -> Callable[[pa.Table], Head]:
+        def insert(rows: pa.Table) -> Head:
+            with session.staged_view(rows) as view:
+                names = ", ".join(map(quoted, rows.column_names))
+                session.run(f"INSERT INTO {self.sql_name(path)} ({names}) SELECT {names} FROM {view}")
+            return self.head(session, path)
+
+        return insert
 
     def scan(self, session: TableSession, path: TablePath, schema: pa.Schema) -> Iterator[pa.Table]:
         raise Declined("only Spark reads Delta tables here")

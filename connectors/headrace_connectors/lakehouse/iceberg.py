@@ -10,7 +10,6 @@ import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from headrace.core.doctor.lake import FormatTrial
 from headrace.core.doctor.versions import ICEBERG, Software
@@ -23,6 +22,7 @@ from headrace_connectors.lakehouse.compaction_plan import TARGET_SIZE, WORN, Rew
 from headrace_connectors.lakehouse.direct.direct_table import DirectTable, Unavailable
 from headrace_connectors.lakehouse.direct.direct_writer import IcebergDirectWriter
 from headrace_connectors.lakehouse.direct.index_memory import IndexMemory
+from headrace_connectors.lakehouse.direct.ledger_appends import LedgerAppends, append_by_iceberg
 from headrace_connectors.lakehouse.direct.small_files import SmallFiles
 from headrace_connectors.lakehouse.direct.stored_rows import live_rows
 from headrace_connectors.lakehouse.failures import Conflict, Declined, NotThere
@@ -190,10 +190,11 @@ class IcebergFormat:
     ) -> None:
         self._load(session, path).set_properties(properties, removed)
 
-    def append_to_ledger(self, session: TableSession, path: TablePath, rows: pa.Table) -> Head:
-        """Append the rows, which belong to one day because they are recorded at the same time."""
-        day = pc.strftime(rows["recorded_at"][0], "%Y-%m-%d").as_py()
-        return self._load(session, path).append(rows, f"recorded_at_day={day}")
+    def ledger_appender(self, session: TableSession, path: TablePath) -> Callable[[pa.Table], Head]:
+        try:
+            return LedgerAppends(session, self._name(path)).append
+        except Unavailable:
+            return lambda rows: append_by_iceberg(self._load(session, path), rows)
 
     def scan(self, session: TableSession, path: TablePath, schema: pa.Schema) -> Iterator[pa.Table]:
         try:

@@ -12,8 +12,9 @@ Tests: ``tests/contracts/lake_ledger_suite.py``.
 
 from __future__ import annotations
 
-from collections.abc import ItemsView, Iterator, Mapping, Sequence
+from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 
 import pyarrow as pa
@@ -211,10 +212,14 @@ class TombstoneLedger:
         ]
         self._oldest = min(self._oldest, now)
         rows = pa.table(arrays, _SCHEMA)
-        head = self._format.append_to_ledger(self._session, self._path, rows)
+        head = self._append(rows)
         self._entries.index.add([rows])
         if self._head is not None and head.commits == self._head.commits + 1:
             self._head = head
+
+    @cached_property
+    def _append(self) -> Callable[[pa.Table], Head]:
+        return self._format.ledger_appender(self._session, self._path)
 
     def expire(self, session: TableSession, before: int) -> None:
         """Remove the entries before a time in microseconds, except the floor of a truncate and origins of columns.

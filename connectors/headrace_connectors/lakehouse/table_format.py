@@ -183,8 +183,8 @@ class TableFormat(Protocol):
     ) -> None:
         """Add properties to a table, and remove those called ``removed``, if it has them. Raises NotThere."""
 
-    def append_to_ledger(self, session: TableSession, path: TablePath, rows: pa.Table) -> Head:
-        """Add ``rows``, recorded at one time, to the ledger in one durable commit. Returns its newest commit."""
+    def ledger_appender(self, session: TableSession, path: TablePath) -> Callable[[pa.Table], Head]:
+        """Return a function that adds rows, recorded at one time, to the ledger in a durable commit, and returns it."""
 
     def scan(self, session: TableSession, path: TablePath, schema: pa.Schema) -> Iterator[pa.Table]:
         """Read the rows of the newest commit without Spark, in parts, in the columns and types of ``schema``.

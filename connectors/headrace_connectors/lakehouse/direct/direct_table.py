@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
+from tempfile import NamedTemporaryFile
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,8 @@ from headrace_connectors.lakehouse.iceberg_table import IcebergName, IcebergTabl
 from headrace_connectors.lakehouse.table_session import TableSession, java_member
 
 _JAVA_CLASS = "headrace.DirectTable"
+_MOST_PASSED = 64 * 1024
+"""The bytes of a request that py4j passes, as a text: for a megabyte it needs a sixth of a commit's CPU time."""
 _LOCAL = ("/", "file:/")
 """Files of this machine are mapped into memory; others are read by Iceberg."""
 
@@ -67,7 +70,7 @@ class TableState:
     """The files of the newest snapshot. ``refused`` is why direct commits are impossible, or None.
 
     ``schema`` and ``partitioning`` (the fields of the partition spec) are Iceberg's JSON, ``metrics`` are the metrics
-    modes by column, ``compression`` is that of Parquet files.
+    modes by column, ``compression`` is that of Parquet files. ``manifests`` counts the files that list these.
     """
 
     refused: str | None
@@ -75,6 +78,7 @@ class TableState:
     partitioning: Sequence[Mapping[str, Any]]
     metrics: Mapping[str, str]
     compression: str
+    manifests: int
     files: Sequence[StoredFile]
 
     @property
@@ -157,10 +161,10 @@ class DirectTable:
             # Compared here as well: the answer to a commit may have been lost.
             return bool(self._java.open(self._table.java) == self._snapshot)
 
-    def load(self) -> TableState:
-        """Read the snapshot that ``is_current`` has loaded."""
+    def load(self, *, with_files: bool = True) -> TableState:
+        """Read the snapshot that ``is_current`` has loaded; without its files for commits that only add some."""
         with self._calling():
-            state = json.loads(self._java.load())
+            state = json.loads(self._java.load(with_files))
         self._snapshot = state["snapshot"]
         files = [
             StoredFile(
@@ -174,10 +178,8 @@ class DirectTable:
             )
             for file in state["files"]
         ]
-        partitioning = state["partitioning"]
-        return TableState(
-            state["refused"], state["schema"], partitioning, state["metrics"], state["compression"], files
-        )
+        names = ("refused", "schema", "partitioning", "metrics", "compression", "manifests")
+        return TableState(**{name: state[name] for name in names}, files=files)
 
     def commit(
         self,
@@ -206,8 +208,7 @@ class DirectTable:
         ).encode()
         contents = [*(file.rows.content for file in files), *(vector.content for vector in vectors)]
         request = b"".join([len(header).to_bytes(4, "big"), header, *contents])
-        with self._calling():  # one call: py4j takes a tenth of a millisecond for each
-            result = json.loads(self._java.commit(request))
+        result = json.loads(self._send(request))
         snapshot = Snapshot(result["snapshot"], self._snapshot or None, result["sequence"], result["summary"])
         self._snapshot = snapshot.id
         stored, row_id = [], result.get("first-row-id", 0)
@@ -217,6 +218,16 @@ class DirectTable:
             row_id += rows
         places = [VectorFile(**place) for place in result.get("vectors", ())]
         return NewSnapshot(snapshot, stored, places)
+
+    def _send(self, request: bytes) -> str:
+        """Pass a request in one call, because py4j takes a tenth of a millisecond for each; a large one in a file."""
+        with self._calling():
+            if len(request) <= _MOST_PASSED:
+                return str(self._java.commit(request))
+            with NamedTemporaryFile(dir=self._session.folder, prefix="headrace_commit_") as file:
+                file.write(request)
+                file.flush()
+                return str(self._java.commitFile(file.name))
 
     def read_vector(self, vector: VectorFile | None) -> BitMap64:
         """Return the rows that a vector deletes."""

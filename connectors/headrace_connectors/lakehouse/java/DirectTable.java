@@ -140,10 +140,10 @@ public final class DirectTable {
 
     /**
      * Read the newest snapshot, and return it as JSON: its id (0 without one), the schema, the modes of metrics by column,
-     * the fields of the partition spec, and the data files with their partitions and vectors. "refused" says what this
-     * class cannot write.
+     * the fields of the partition spec, the number of manifests, and the data files with their partitions and vectors.
+     * "refused" says what this class cannot write. Without the files, commits can only add some.
      */
-    public String load() throws IOException {
+    public String load(boolean withFiles) throws IOException {
         TableMetadata metadata = operations.current();
         Snapshot snapshot = metadata.currentSnapshot();
         FileIO io = operations.io();
@@ -153,7 +153,8 @@ public final class DirectTable {
         List<ManifestFile> read = snapshot == null ? List.of() : snapshot.allManifests(io);
         Map<String, Vector> found = new HashMap<>();
         Map<String, Listed> places = new HashMap<>();
-        for (ManifestFile manifest : refused == null ? read : List.<ManifestFile>of()) {
+        List<ManifestFile> ofFiles = refused == null && withFiles ? read : List.of();
+        for (ManifestFile manifest : ofFiles) {
             if (manifest.content() != ManifestContent.DELETES) {
                 continue;
             }
@@ -170,7 +171,7 @@ public final class DirectTable {
                 }
             }
         }
-        for (ManifestFile manifest : refused == null ? read : List.<ManifestFile>of()) {
+        for (ManifestFile manifest : refused == null ? ofFiles : List.<ManifestFile>of()) {
             if (manifest.content() != ManifestContent.DATA) {
                 continue;
             }
@@ -202,6 +203,7 @@ public final class DirectTable {
         vectors = found;
         listed = places;
         result.put("snapshot", known);
+        result.put("manifests", read.size());
         result.set("partitioning", JSON.readTree(PartitionSpecParser.toJson(metadata.spec())).get("fields"));
         result.set("schema", JSON.readTree(SchemaParser.toJson(metadata.schema())));
         result.put("refused", refused);
@@ -306,6 +308,11 @@ public final class DirectTable {
     private boolean isKnown(TableMetadata metadata) {
         Snapshot snapshot = metadata.currentSnapshot();
         return (snapshot == null ? 0 : snapshot.snapshotId()) == known && metadata.currentSchemaId() == schema;
+    }
+
+    /** Commit a request that is a file of this machine. */
+    public String commitFile(String path) throws IOException, ReflectiveOperationException {
+        return commit(Files.readAllBytes(Path.of(path)));
     }
 
     /**

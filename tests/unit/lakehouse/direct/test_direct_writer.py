@@ -63,7 +63,7 @@ class Table:
             {"id": number, "name": column.name, "required": False, "type": TYPES.get(column.type, "timestamptz")}
             for number, column in enumerate(self.columns, 1)
         ]
-        return TableState(None, {"fields": fields}, self.partitioning, {}, "zstd", list(self.files.values()))
+        return TableState(None, {"fields": fields}, self.partitioning, {}, "zstd", 1, list(self.files.values()))
 
     def commit(
         self,
