@@ -47,7 +47,7 @@ def cpu_of(pid: int) -> Cpu:
     An ended process counts where its parent does: a program that a JVM has run is a part of ``jvm``.
     """
     python = jvm = compiler = collector = 0.0
-    for process in _family(pid):
+    for process in processes_of(pid):
         if _name(process) == "java":
             jvm += _seconds(process) + _seconds_of_ended(process)
             compiler += _threads(process, *_COMPILER)
@@ -67,7 +67,7 @@ def machine_seconds() -> float:
 
 def peaks_of(pid: int) -> list[tuple[str, int]]:
     """Return the name of each of these processes, and the most memory that it had so far (VmHWM), in MiB."""
-    return [(_name(process), _peak(process) >> 10) for process in _family(pid)]
+    return [(_name(process), _peak(process) >> 10) for process in processes_of(pid)]
 
 
 def wait_until_quiet(pid: int, seconds: float) -> None:
@@ -80,7 +80,7 @@ def wait_until_quiet(pid: int, seconds: float) -> None:
             return
 
 
-def _family(pid: int) -> Iterator[Path]:
+def processes_of(pid: int) -> Iterator[Path]:
     """Yield the process and its descendants that run now."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():

@@ -4,15 +4,20 @@
 its first start until it is idle after the last burst, with the JIT compiler and children that have ended. A burst is
 visible when a snapshot of the table contains it: Headrace's commits contain the offsets of the topic; Flink's contain a
 delete for each event.
+
+The contestants take turns with each burst, and the processes of the others are stopped meanwhile (SIGSTOP): the speed
+of a shared machine may double within minutes.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import signal
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
@@ -20,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.contestants import connector
-from benchmarks.cpu import Cpu, cpu_of
+from benchmarks.cpu import Cpu, cpu_of, processes_of
 from benchmarks.envelope import encode
 from benchmarks.kafka_to_table import prefill_in_process
 from benchmarks.lake import FLINK, HEADRACE, MEASURED, SPARK, Lake, differences
@@ -56,10 +61,48 @@ QUICK = Plan(workload=Workload(events=2_000, keys=1_000, rows=20_000), bursts=2,
 
 @dataclass(frozen=True, slots=True)
 class _Contestant:
-    """A contestant that runs: the CPU time that it has used, and how many events its table contains."""
+    """A contestant that runs, its first processes, and how many events its table contains."""
 
-    cpu: Callable[[], Cpu]
+    name: str
+    pids: Sequence[int]
     visible: Callable[[], int]
+
+    def cpu(self) -> Cpu:
+        return sum(map(cpu_of, self.pids), Cpu())
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Let the processes run within the block, and stop them afterwards."""
+        self.send(signal.SIGCONT)
+        yield
+        self.send(signal.SIGSTOP)
+
+    def send(self, number: signal.Signals) -> None:
+        for pid in self.pids:
+            for process in processes_of(pid):
+                with suppress(ProcessLookupError):
+                    os.kill(int(process.name), number)
+
+
+@dataclass(slots=True)
+class _Record:
+    """What was measured of a contestant: CPU at its start and until now, and by burst seconds and CPU seconds."""
+
+    start: Cpu
+    used: Cpu
+    seconds: list[float] = field(default_factory=list)
+    costs: list[float] = field(default_factory=list)
+
+    def result(self) -> dict[str, Any]:
+        return {
+            "cpu_s": round(self.used.total, 2),
+            "start_cpu_s": round(self.start.total, 2),
+            "jit_s": round(self.used.compiler, 2),
+            "gc_s": round(self.used.collector, 2),
+            "cpu_s_by_burst": self.costs,
+            "visible_s_p50": round(statistics.median(self.seconds), 2),
+            "visible_s_max": round(max(self.seconds), 2),
+        }
 
 
 def run(plan: Plan, stack: Stack, root: Path, properties: Mapping[str, str], say: Say) -> dict[str, Any]:
@@ -67,54 +110,61 @@ def run(plan: Plan, stack: Stack, root: Path, properties: Mapping[str, str], say
     lake = Lake(root)
     prefill_in_process(lake, plan.workload, plan.contestants)
     say(f"tables with {plan.workload.rows:,} rows are filled")
+    lake.restore()
+    _empty_topic(stack.kafka)
+    source, publisher = Source(plan.workload), Publisher(stack.kafka)
+    with ExitStack() as stopped_last:
+        contestants = []
+        for namespace in plan.contestants:
+            opened = partial(_headrace, properties=properties) if namespace == HEADRACE else _flink
+            contestant = stopped_last.enter_context(opened(stack.kafka, root, lake))
+            stopped_last.callback(contestant.send, signal.SIGCONT)
+            contestants.append(contestant)
+            contestant.send(signal.SIGSTOP)
+        records = _send_bursts(plan, source, publisher, contestants, say)
+
     results, wrong_rows = [], 0
-    for namespace in plan.contestants:
-        lake.restore()
-        _empty_topic(stack.kafka)
-        source, publisher = Source(plan.workload), Publisher(stack.kafka)
-        opened = partial(_headrace, properties=properties) if namespace == HEADRACE else _flink
-        with opened(stack.kafka, root, lake) as running:
-            result = _send_bursts(plan, source, publisher, running)
+    for namespace, contestant, record in zip(plan.contestants, contestants, records, strict=True):
         times, rows = readers.read(lake.warehouse, namespace, timed=plan.timed)
         wrong = differences(rows, source.expected())
         wrong_rows += wrong
-        name = "Headrace" if namespace == HEADRACE else f"{flink.NAME}, commits every {FLINK_CHECKPOINT // 1000} s"
-        results.append({"contestant": namespace, "name": name, **result, "wrong_rows": wrong, "scan_s": times})
+        burst = {"burst": plan.workload.events // plan.bursts, "bursts": plan.bursts}
+        result = {"contestant": namespace, "name": contestant.name, **burst, **record.result()}
+        results.append({**result, "wrong_rows": wrong, "scan_s": times})
         say(
-            f"{name}: {plan.bursts} bursts of {result['burst']:,}: CPU {result['cpu_s']:.1f} s (start "
+            f"{contestant.name}: {plan.bursts} bursts of {result['burst']:,}: CPU {result['cpu_s']:.1f} s (start "
             f"{result['start_cpu_s']:.1f}, JIT {result['jit_s']:.1f}, GC {result['gc_s']:.1f}), "
             f"a burst is visible after {result['visible_s_p50']:.1f} s (p50), {wrong} wrong rows; {times}"
         )
-    return {"rows": plan.workload.rows, "results": results, "wrong_rows": wrong_rows}
+    return {"rows": plan.workload.rows, "turns": True, "results": results, "wrong_rows": wrong_rows}
 
 
-def _send_bursts(plan: Plan, source: Source, publisher: Publisher, contestant: _Contestant) -> dict[str, Any]:
+def _send_bursts(
+    plan: Plan, source: Source, publisher: Publisher, contestants: Sequence[_Contestant], say: Say
+) -> list[_Record]:
     events, burst = source.events(), plan.workload.events // plan.bursts
-    start = contestant.cpu()
-    seconds, costs, before = [], [], start
+    records = [_Record(contestant.cpu(), contestant.cpu()) for contestant in contestants]
     for number in range(1, plan.bursts + 1):
-        records = list(map(encode, islice(events, burst)))
-        publisher.send(records)
-        begin = time.monotonic()
+        publisher.send(list(map(encode, islice(events, burst))))
         sent = number * burst
-        wait_until(lambda sent=sent: contestant.visible() >= sent, f"burst {number}", _VISIBLE_SECONDS, 0.05)
-        seconds.append(time.monotonic() - begin)
-        now = contestant.cpu()
-        costs.append(round(now.since(before).total, 2))
-        before = now
+        for contestant, record in zip(contestants, records, strict=True):
+            begin = time.monotonic()
+            with contestant.turn():
+                seen = partial(_contains, contestant, sent)
+                wait_until(seen, f"burst {number} in the table of {contestant.name}", _VISIBLE_SECONDS, 0.05)
+                record.seconds.append(time.monotonic() - begin)
+            before, record.used = record.used, contestant.cpu()
+            record.costs.append(round(record.used.since(before).total, 2))
+        say(f"burst {number} of {plan.bursts}: CPU s {', '.join(str(record.costs[-1]) for record in records)}")
     assert next(events, None) is None, "the load is no multiple of the bursts"
-    used = _idle(contestant)
-    return {
-        "burst": burst,
-        "bursts": plan.bursts,
-        "cpu_s": round(used.total, 2),
-        "start_cpu_s": round(start.total, 2),
-        "jit_s": round(used.compiler, 2),
-        "gc_s": round(used.collector, 2),
-        "cpu_s_by_burst": costs,
-        "visible_s_p50": round(statistics.median(seconds), 2),
-        "visible_s_max": round(max(seconds), 2),
-    }
+    for contestant, record in zip(contestants, records, strict=True):
+        with contestant.turn():
+            record.used = _idle(contestant)
+    return records
+
+
+def _contains(contestant: _Contestant, events: int) -> bool:
+    return contestant.visible() >= events
 
 
 def _idle(contestant: _Contestant) -> Cpu:
@@ -135,7 +185,7 @@ def _headrace(kafka: Kafka, root: Path, lake: Lake, properties: Mapping[str, str
     try:
         worker.put_connector(MEASURED, connector(MEASURED))
         folder = lake.warehouse / HEADRACE / MEASURED
-        yield _Contestant(lambda: cpu_of(worker.server.pid), lambda: _offset(_summary(folder)))
+        yield _Contestant("Headrace", [worker.server.pid], lambda: _offset(_summary(folder)))
     except TimeoutError as error:
         raise RuntimeError(
             f"{error}; {worker.states(MEASURED)}; end of the log:\n{worker.server.log_end(40)}"
@@ -150,7 +200,8 @@ def _flink(kafka: Kafka, root: Path, lake: Lake) -> Iterator[_Contestant]:
         job = cluster.run(flink.upsert_statements(kafka.bootstrap_servers, lake.warehouse, MEASURED))
         wait_until(lambda: cluster.state(job) == "RUNNING", "running job of Flink")
         folder = lake.warehouse / FLINK / MEASURED
-        yield _Contestant(cluster.cpu, lambda: _deletes(_summary(folder)))
+        name = f"{flink.NAME}, commits every {FLINK_CHECKPOINT // 1000} s"
+        yield _Contestant(name, cluster.pids, lambda: _deletes(_summary(folder)))
         cluster.cancel(job)
 
 
