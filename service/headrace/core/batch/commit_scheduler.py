@@ -110,6 +110,7 @@ class _Commit:
     work: float  # of the scheduler's clocks at its start
     busy: float
     charged: float
+    is_first: bool  # of its table: it creates the table, or reads its keys
 
 
 class CommitScheduler:
@@ -130,7 +131,7 @@ class CommitScheduler:
         self._checked_at, self._risk_at = -inf, inf
         self._work = 0.0  # seconds of work that each running commit has done since the scheduler began
         self._spare = self._most_spare
-        self._busy = 0.0  # seconds in which any commit ran
+        self._busy = 0.0  # seconds in which any commit ran that is not the first of its table
         self._written: deque[tuple[float, int, float]] = deque()  # end, events, and the busy clock at the begin
         self._written_events = 0
 
@@ -189,7 +190,9 @@ class CommitScheduler:
             return None
         request = max(due, key=lambda request: request.share(now))
         del self._waiting[request]
-        self._running[request] = _Commit(now, self._work, self._busy, request.pace.work)
+        self._running[request] = _Commit(
+            now, self._work, self._busy, request.pace.work, is_first=not request.pace.is_measured
+        )
         self._spare -= request.pace.work
         return request
 
@@ -201,8 +204,9 @@ class CommitScheduler:
         self._spare = max(self._spare - (work - commit.charged), -self._most_spare)
         if events is not None:
             request.pace.measure(now - commit.began, work)
-            self._written.append((now, events, commit.busy))
-            self._written_events += events
+            if not commit.is_first:
+                self._written.append((now, events, commit.busy))
+                self._written_events += events
 
     def observe_decoding(self, seconds: float, cpu_seconds: float, now: float) -> None:
         """Adjust how many commits may run at the same time; of ``seconds``, decoding had a core for ``cpu_seconds``."""
@@ -221,7 +225,10 @@ class CommitScheduler:
         self._limited_until = now + _VALID_SECONDS
 
     def events_per_second(self, now: float) -> float:
-        """Return how many events the commits of the last minute have written per second in which any of them ran."""
+        """Return how many events the commits of the last minute have written per second in which any of them ran.
+
+        Without the first commits of tables, which write a few events each and take long; 0 if there were no others.
+        """
         self._advance(now)
         while self._written and self._written[0][0] <= now - RATE_SECONDS:
             self._written_events -= self._written.popleft()[1]
@@ -234,7 +241,7 @@ class CommitScheduler:
         elapsed = max(now - self._now, 0.0) if self._now > -inf else 0.0
         self._now = max(now, self._now)
         self._spare = min(self._spare + elapsed * self._refill, self._most_spare)
-        if self._running:
+        if not all(commit.is_first for commit in self._running.values()):
             self._busy += elapsed
         self._work += elapsed * min(1.0, self._cores / max(1, len(self._running)))
 

@@ -25,7 +25,7 @@ class Cause(Enum):
 
     OVERLOAD = (
         "changes are visible later than freshness.target.ms, because they arrive faster than the worker commits them. "
-        "It sustains the events per second that are listed first, in all of its tables together. Add cores or "
+        "Events per second that are listed first are what it sustains, in all of its tables together. Add cores or "
         "workers, or raise freshness.target.ms"
     )
     COMMITS_PER_HOUR = (
@@ -35,7 +35,7 @@ class Cause(Enum):
 
 
 class FreshnessNotes:
-    """The notes of one task. ``events_per_second`` returns what its worker has written lately."""
+    """The notes of one task. ``events_per_second`` returns what its worker has written lately, 0 if that is unknown."""
 
     def __init__(self, connector: str, observer: Observer, events_per_second: Callable[[], float]) -> None:
         self._connector = connector
@@ -64,7 +64,8 @@ class FreshnessNotes:
                 subjects = sorted(tables)
                 if cause is Cause.OVERLOAD:
                     rate = float(f"{self._events_per_second():.2g}")  # two digits, so that the note changes rarely
-                    subjects.insert(0, f"{rate:,.0f} events/s" if rate >= 1 else f"{rate:.2f} events/s")
+                    if rate > 0:
+                        subjects.insert(0, f"{rate:,.0f} events/s" if rate >= 1 else f"{rate:.2f} events/s")
                 if not self._reported_at.get(cause):
                     log.warning("%s: %s: %s", self._connector, ", ".join(subjects[:5]), cause.value)
                 self._observer.set_note(cause.value, subjects)

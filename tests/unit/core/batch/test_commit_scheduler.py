@@ -361,3 +361,18 @@ def test_the_rate_is_that_of_the_last_minute() -> None:
         scheduler.end(request, now + 1, 600)
     assert scheduler.events_per_second(110.0) == pytest.approx(600.0)
     assert scheduler.events_per_second(500.0) == 0.0
+
+
+def test_first_commits_of_tables_say_nothing_of_the_rate() -> None:
+    """Each takes a second for one event. Neither their events nor the time in which they alone run count."""
+    scheduler = CommitScheduler(1, 1)
+    requests = [CommitRequest("a", 10.0) for _ in range(20)]
+    for now, request in enumerate(requests):
+        scheduler.ask(request, now, now)
+        assert scheduler.start(now) is request
+        scheduler.end(request, now + 1, 1)
+    assert scheduler.events_per_second(20.0) == 0.0
+    scheduler.ask(requests[0], 20.0, 20.0)
+    assert scheduler.start(20.0) is requests[0]
+    scheduler.end(requests[0], 21.0, 600)
+    assert scheduler.events_per_second(25.0) == pytest.approx(600.0)

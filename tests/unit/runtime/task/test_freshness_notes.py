@@ -58,9 +58,14 @@ async def test_a_note_lists_the_rate_and_the_tables_until_they_are_in_time(caplo
     assert observer.notes[OVERLOAD] == ["5,700 events/s", "items"]
     notes.report(130.0 + LASTING_SECONDS)
     assert observer.notes == {OVERLOAD: (), BOUND: ()}
+    rates[0] = 0.0
+    notes.on_miss("orders", Cause.OVERLOAD, 300.0)
+    notes.report(300.0)
+    assert observer.notes[OVERLOAD] == ["orders"], "what the worker sustains is unknown"
+    notes.report(300.0 + LASTING_SECONDS)
     notes.report(500.0)
-    assert len(observer.calls) == 5
-    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
+    assert len(observer.calls) == 7
+    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"] * 2
 
 
 @pytest.fixture
@@ -108,6 +113,10 @@ async def test_events_that_wait_for_the_worker_are_noted(harness: Harness, monke
     monkeypatch.setattr(table, "merge", slow)
     await harness.broker.create_topic(TOPIC)
     async with running(harness.task(observer=observer, freshness=0.05)) as task:
+        go.set()
+        harness.insert(0, 0)
+        await eventually(lambda: harness.offset() == 1)
+        go.clear()
         harness.insert(1, 10)
         await eventually(lambda: (report := task.reports()) != [] and report[0].oldest is not None)
         late = task.reports()[0].oldest or 0.0
