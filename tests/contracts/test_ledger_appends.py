@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -116,6 +117,20 @@ def test_an_append_gives_up_while_others_are_always_faster(ledger: Ledger) -> No
         add(ledger.table, "=2")
     ledger.meanwhile = None
     assert ledger.keys() == {"=1", "=theirs"}
+
+
+def test_no_metadata_is_kept_until_the_next_batch(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of a thousand ledgers, with all of their snapshots, would fill the JVM."""
+    opened: list[weakref.ref[IcebergTable]] = []
+    is_current = DirectTable.is_current
+
+    def observed(self: DirectTable, loaded: IcebergTable) -> bool:
+        opened.append(weakref.ref(loaded))
+        return is_current(self, loaded)
+
+    monkeypatch.setattr(DirectTable, "is_current", observed)
+    add(ledger.table, "=1")
+    assert [each() for each in opened] == [None]
 
 
 def test_iceberg_merges_the_manifests_of_many_appends(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:

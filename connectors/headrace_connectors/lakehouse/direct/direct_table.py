@@ -192,6 +192,8 @@ class DirectTable:
     ) -> NewSnapshot:
         """Add rows and replace vectors in one snapshot, whose parent is the one of the last ``load`` or ``commit``.
 
+        Call ``is_current`` before.
+
         ``removed`` are the paths of files that the new ones replace; with ``equal``, by the same rows. Raises Conflict
         if the table has another snapshot, if its schema has changed, or if the result is unknown.
         """
@@ -209,6 +211,7 @@ class DirectTable:
         contents = [*(file.rows.content for file in files), *(vector.content for vector in vectors)]
         request = b"".join([len(header).to_bytes(4, "big"), header, *contents])
         result = json.loads(self._send(request))
+        del self._table  # as in Java, so that no table keeps its metadata until its next batch
         snapshot = Snapshot(result["snapshot"], self._snapshot or None, result["sequence"], result["summary"])
         self._snapshot = snapshot.id
         stored, row_id = [], result.get("first-row-id", 0)

@@ -345,6 +345,8 @@ public final class DirectTable {
             }
             throw failure;
         }
+        table = null; // the next commit opens it anew: metadata with all snapshots may take a megabyte of each table
+        operations = null;
         known = commit.snapshot.snapshotId();
         manifests = commit.manifests;
         vectors = commit.vectors;
