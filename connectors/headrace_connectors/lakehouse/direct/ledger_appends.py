@@ -3,7 +3,7 @@
 Iceberg's own append reads the table again after its commit, and the list of its manifests. For the few rows of a batch
 it costs as much as the commit of the batch's table.
 
-Tests: ``tests/contracts/test_direct_commits.py``.
+Tests: ``tests/contracts/test_ledger_appends.py``.
 """
 
 from __future__ import annotations
