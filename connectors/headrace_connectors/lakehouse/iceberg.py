@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 
 import pyarrow as pa
 
@@ -67,6 +68,8 @@ _DEFAULTS = {
     "history.expire.min-snapshots-to-keep": "20",
     MAX_SNAPSHOTS: "200",
 }
+_WITH_ROW_IDS = 3
+"""The first version of Iceberg's format in which snapshots give rows ids, as ``DirectTable`` does."""
 _MOST_READ = 100
 """Snapshots whose new files are read one by one. With more, the table is read as a whole: its upkeep compacts it."""
 
@@ -191,10 +194,10 @@ class IcebergFormat:
         self._load(session, path).set_properties(properties, removed)
 
     def ledger_appender(self, session: TableSession, path: TablePath) -> Callable[[pa.Table], Head]:
-        try:
-            return LedgerAppends(session, self._name(path)).append
-        except Unavailable:
-            return lambda rows: append_by_iceberg(self._load(session, path), rows)
+        with suppress(Unavailable):
+            if self._version >= _WITH_ROW_IDS:
+                return LedgerAppends(session, self._name(path)).append
+        return lambda rows: append_by_iceberg(self._load(session, path), rows)
 
     def scan(self, session: TableSession, path: TablePath, schema: pa.Schema) -> Iterator[pa.Table]:
         try:
