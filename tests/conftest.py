@@ -20,6 +20,7 @@ pytest_plugins = [
     "support.fix_asyncio",
     "support.fix_browser",
     "support.fix_cache",
+    "support.fix_direct_commits",
     "support.fix_lanes",
     "support.fix_nessie",
     "support.fix_rest",

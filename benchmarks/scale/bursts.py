@@ -77,6 +77,14 @@ class _Contestant:
         yield
         self.send(signal.SIGSTOP)
 
+    def seconds_until(self, events: int) -> float:
+        """Wait until the table contains the first ``events`` of the topic."""
+        begin = time.monotonic()
+        wait_until(
+            lambda: self.visible() >= events, f"{events:,} events in the table of {self.name}", _VISIBLE_SECONDS, 0.05
+        )
+        return time.monotonic() - begin
+
     def send(self, number: signal.Signals) -> None:
         for pid in self.pids:
             for process in processes_of(pid):
@@ -136,7 +144,7 @@ def run(plan: Plan, stack: Stack, root: Path, properties: Mapping[str, str], say
             f"{result['start_cpu_s']:.1f}, JIT {result['jit_s']:.1f}, GC {result['gc_s']:.1f}), "
             f"a burst is visible after {result['visible_s_p50']:.1f} s (p50), {wrong} wrong rows; {times}"
         )
-    return {"rows": plan.workload.rows, "turns": True, "results": results, "wrong_rows": wrong_rows}
+    return {"rows": plan.workload.rows, "results": results, "wrong_rows": wrong_rows}
 
 
 def _send_bursts(
@@ -146,13 +154,9 @@ def _send_bursts(
     records = [_Record(contestant.cpu(), contestant.cpu()) for contestant in contestants]
     for number in range(1, plan.bursts + 1):
         publisher.send(list(map(encode, islice(events, burst))))
-        sent = number * burst
         for contestant, record in zip(contestants, records, strict=True):
-            begin = time.monotonic()
             with contestant.turn():
-                seen = partial(_contains, contestant, sent)
-                wait_until(seen, f"burst {number} in the table of {contestant.name}", _VISIBLE_SECONDS, 0.05)
-                record.seconds.append(time.monotonic() - begin)
+                record.seconds.append(contestant.seconds_until(number * burst))
             before, record.used = record.used, contestant.cpu()
             record.costs.append(round(record.used.since(before).total, 2))
         say(f"burst {number} of {plan.bursts}: CPU s {', '.join(str(record.costs[-1]) for record in records)}")
@@ -161,10 +165,6 @@ def _send_bursts(
         with contestant.turn():
             record.used = _idle(contestant)
     return records
-
-
-def _contains(contestant: _Contestant, events: int) -> bool:
-    return contestant.visible() >= events
 
 
 def _idle(contestant: _Contestant) -> Cpu:

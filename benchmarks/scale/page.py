@@ -275,12 +275,8 @@ def _bursts(lane: Figures) -> Iterator[str]:
     yield _paragraph(
         f"{first['bursts']} bursts of {first['burst']:,} events for a table of {lane['rows']:,} rows, each visible in "
         "the table before the next one is sent. All processes start cold. CPU time counts from their start until they "
-        "are idle after the last burst."
-        + (
-            " The contestants take turns with each burst, and the processes of the others are stopped meanwhile."
-            if lane.get("turns")
-            else ""
-        )
+        "are idle after the last burst. The contestants take turns with each burst, and the processes of the others "
+        "are stopped meanwhile."
     )
     columns = ("cpu_s", "start_cpu_s", "jit_s", "gc_s", "visible_s_p50", "visible_s_max")
     yield _table(

@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from support.fix_direct_commits import Commits
 from support.fix_spark import Warehouse
 from support.lake.lake_actions import CARRY, KEEP, Row, actions, commit, delete
 from support.lake.lake_harness import DAY, ITEM, NOW, apply, item
@@ -23,7 +24,6 @@ from headrace.ports import LakeTable, MergeCounts, TableOptions
 from headrace_connectors.lakehouse import compaction_plan, iceberg, upkeep
 from headrace_connectors.lakehouse.direct import direct_table, direct_writer, row_index, small_files
 from headrace_connectors.lakehouse.direct.direct_table import DirectTable
-from headrace_connectors.lakehouse.failures import Conflict
 from headrace_connectors.lakehouse.iceberg_compaction import IcebergCompaction
 from headrace_connectors.lakehouse.iceberg_table import IcebergName, IcebergTable
 from headrace_connectors.lakehouse.ledger import SUFFIX
@@ -44,36 +44,6 @@ OTHERS = {
     "add column": "ALTER TABLE {table} ADD COLUMNS (more INT)",
     "set property": "ALTER TABLE {table} SET TBLPROPERTIES ('a' = 'b')",
 }
-
-
-@dataclass
-class Commits:
-    """How many commits were made without Spark; ``meanwhile`` is called once, just before the next one."""
-
-    count: int = 0
-    meanwhile: Callable[[], object] | None = None
-    lost: bool = False
-    """Whether the answer to the next commit is lost."""
-
-
-@pytest.fixture
-def commits(monkeypatch: pytest.MonkeyPatch) -> Commits:
-    found, made = Commits(), DirectTable.commit
-
-    def observed(self: DirectTable, *request: Any, **options: Any) -> Any:
-        other, found.meanwhile = found.meanwhile, None
-        if other is not None:
-            other()
-        before = self._snapshot
-        result = made(self, *request, **options)
-        found.count += 1
-        if found.lost:
-            self._snapshot, found.lost = before, False
-            raise Conflict("the result of the commit is unknown")
-        return result
-
-    monkeypatch.setattr(DirectTable, "commit", observed)
-    return found
 
 
 @dataclass

@@ -8,6 +8,8 @@ Tests: ``tests/contracts/test_ledger_appends.py``.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pyarrow as pa
 import pyarrow.compute as pc
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
@@ -28,13 +30,14 @@ _ATTEMPTS = 5
 class LedgerAppends:
     """The ledger called ``name``. One thread at a time calls ``append``."""
 
+    _state: TableState
+    """The snapshot that ``_table`` knows, once it knows one."""
+
     def __init__(self, session: TableSession, name: IcebergName) -> None:
         """Raise Unavailable if the class of Java does not fit the version of Iceberg."""
         self._session = session
         self._name = name
         self._table = DirectTable(session, name)
-        self._state: TableState | None = None  # of the snapshot that ``_table`` knows
-        self._manifests = 0  # of that snapshot
 
     def append(self, rows: pa.Table) -> Head:
         """Add rows in a durable commit, and return it. After an unknown commit rows are added again, and count once.
@@ -50,12 +53,10 @@ class LedgerAppends:
 
     def _append(self, rows: pa.Table) -> Head:
         loaded = IcebergTable(self._session, self._name)
-        if not self._table.is_current(loaded) or self._state is None:
-            self._state = None  # until it is read
+        if not self._table.is_current(loaded):
             self._state = self._table.load(with_files=False)
-            self._manifests = self._state.manifests
         state = self._state
-        if state.refused is not None or self._manifests >= _MOST_MANIFESTS:
+        if state.refused is not None or state.manifests >= _MOST_MANIFESTS:
             return append_by_iceberg(loaded, rows)
 
         files = [
@@ -63,7 +64,7 @@ class LedgerAppends:
             for partition, part in divide(rows, state.partitioning, state.names)
         ]
         snapshot = self._table.commit(files, [], {}).snapshot
-        self._manifests += 1
+        self._state = replace(state, manifests=state.manifests + 1)
         return Head(snapshot.sequence, str(snapshot.id))
 
 

@@ -227,7 +227,7 @@ class CommitScheduler:
     def events_per_second(self, now: float) -> float:
         """Return how many events the commits of the last minute have written per second in which any of them ran.
 
-        Without the first commits of tables, which write a few events each and take long; 0 if there were no others.
+        Without the first commits of tables, which take long for any number of events; 0 if there were no others.
         """
         self._advance(now)
         while self._written and self._written[0][0] <= now - RATE_SECONDS:
