@@ -22,7 +22,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from psycopg import sql
 
 from headrace_dev.connect import debezium_postgres
-from headrace_dev.demo.compare import database_rows, differences, key_columns, lake_rows
+from headrace_dev.demo.compare import database_rows, differences, has_row, key_columns, lake_rows
 from headrace_dev.demo.load import TABLES, Connection, Load, Shop
 from headrace_dev.postgres import SUPERUSER, Postgres
 from headrace_dev.server import LOOPBACK, free_ports, http, wait_until
@@ -314,7 +314,10 @@ class Lane:
         self.end_load()
         last = self._shop.close()
         wait_until(
-            lambda: last in {row["id"] for row in self.rows("orders")}, "last order in the lake", SETTLE_SECONDS, 0.5
+            lambda: all(has_row(self.rows(table), last[table]) for table in self._tables),
+            "last row of each table in the lake",
+            SETTLE_SECONDS,
+            0.5,
         )
         wait_until(lambda: self.applied_by(self.worker, self.name), "end of the lag", SETTLE_SECONDS, 0.5)
         rows = sum(self.compare(table) for table in self._tables)

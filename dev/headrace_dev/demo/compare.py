@@ -60,6 +60,11 @@ def data_rows(table: StaticTable) -> list[dict[str, Any]]:
     return rows
 
 
+def has_row(rows: Sequence[Row], key: Row) -> bool:
+    """Whether one of the rows has these cells."""
+    return any(all(row[name] == value for name, value in key.items()) for row in rows)
+
+
 def database_rows(connection: Connection, table: str) -> list[dict[str, Any]]:
     """Return every row as the lake must contain it."""
     typed = connection.execute(

@@ -9,13 +9,14 @@ import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from headrace_dev.connect import debezium_postgres
 from headrace_dev.demo import view
-from headrace_dev.demo.compare import database_rows, differences, key_columns, lake_rows, lake_table
+from headrace_dev.demo.compare import database_rows, differences, has_row, key_columns, lake_rows
 from headrace_dev.demo.load import TABLES, Connection, Load, Shop
 from headrace_dev.postgres import SUPERUSER
 from headrace_dev.server import LOOPBACK, wait_until
@@ -113,15 +114,14 @@ class _Demo:
         print(f"demo: {rows} rows in {len(TABLES)} tables equal in database and lakehouse")
         return 0
 
-    def _settle(self, last_order: int) -> None:
-        """Wait for the last order: Debezium publishes in commit order, so Kafka has all earlier events as well."""
-        wait_until(lambda: self._has_order(last_order), "last order in the lake", SETTLE_SECONDS, pause=0.5)
+    def _settle(self, last_rows: Mapping[str, Mapping[str, Any]]) -> None:
+        """Wait for the last row of each table, then for the records behind it."""
+        wait_until(lambda: self._has_rows(last_rows), "last row of each table in the lake", SETTLE_SECONDS, pause=0.5)
         ends = self._end_offsets()
         wait_until(lambda: _reached(self._worker.committed(NAME), ends), "end of the lag", SETTLE_SECONDS, pause=0.5)
 
-    def _has_order(self, order: int) -> bool:
-        table = lake_table(self._folders["orders"])
-        return table is not None and len(table.scan(f"id = {order}", selected_fields=("id",)).to_arrow()) == 1
+    def _has_rows(self, keys: Mapping[str, Mapping[str, Any]]) -> bool:
+        return all(has_row(lake_rows(self._folders[table]), key) for table, key in keys.items())
 
     def _end_offsets(self) -> dict[tuple[str, int], int]:
         admin = self._stack.kafka.admin()
