@@ -2,7 +2,9 @@
 
 Lanes:
   commit   one commit of 100 to 150,000 rows: without a Spark job, and by MERGE
+  sizes    the same commits into 100,000 and 5,000,000 rows, by turns
   load     the first load of 5,000,000 rows, beside an append of the same rows by Spark
+  start    from the start of a worker to the first rows of an existing table
   bulk     300,000 events of 100,000 keys for 1,000,000 rows in one go, beside Flink and a hand-written stream
   bursts   the same events in 20 bursts, each visible before the next one, beside Flink
   tables   50 and 200 tables with 400 changes a second in all, 50 beside Flink
@@ -12,7 +14,7 @@ machine, the commit and the command. From docs/performance/scale.json, `python -
 docs/performance.md and its pictures, and `python -m benchmarks.scale.cost` calculates the cost of a million changes.
 
 Examples:
-  make scale                                       all lanes, below 25 minutes on two cores, and the page
+  make scale                                       all lanes, below 30 minutes on two cores, and the page
   make scale LANES="commit bursts"                 two lanes; the results of the others stay
   python -m benchmarks.scale commit --rows 5000000 --batches 100 15000
   python -m benchmarks.scale tables --tables 200 --seconds 600 --contestants headrace
@@ -35,14 +37,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from benchmarks.lake import FLINK, HEADRACE, STREAM
-from benchmarks.scale import bulk, bursts, commits, load, tables
+from benchmarks.scale import bulk, bursts, commits, load, sizes, start, tables
 from benchmarks.scale.machine import QUIET_CORES, Observation
 from headrace_dev.stack import Stack
 
 CONTESTANTS = (HEADRACE, FLINK, STREAM)
 Beside = TypeVar("Beside", bulk.Plan, bursts.Plan, tables.Plan)
 
-LANES = ("commit", "load", "bulk", "bursts", "tables")
+LANES = ("commit", "sizes", "load", "start", "bulk", "bursts", "tables")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -81,6 +83,8 @@ def _run(lane: str, chosen: argparse.Namespace, root: Path, say: _Progress) -> d
     """Run a lane and return its figures."""
     if lane == "commit":
         return commits.run(_commit_plan(chosen), root, say)
+    if lane == "sizes":
+        return sizes.run(sizes.QUICK if chosen.quick else sizes.FULL, root, say)
     if lane == "load":
         return load.run(_load_plan(chosen), root, say)
     properties = dict(chosen.property)
@@ -91,6 +95,9 @@ def _run(lane: str, chosen: argparse.Namespace, root: Path, say: _Progress) -> d
                 tables_plan = replace(tables_plan, **{name: value})
         return {"properties": properties, **tables.run(tables_plan, root, properties, say, chosen.logs)}
     with Stack("kafka", logs=chosen.logs, sustained=not chosen.quick) as stack:
+        if lane == "start":
+            start_plan = start.QUICK if chosen.quick else start.FULL
+            return {"properties": properties, **start.run(start_plan, stack, root, properties, say)}
         if lane == "bulk":
             plan = _with_contestants(bulk.QUICK if chosen.quick else bulk.FULL, chosen)
             return {"properties": properties, **bulk.run(plan, stack, root, properties, say)}
@@ -112,10 +119,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--quick", action="store_true", help="a small load that only checks that a lane works")
     parser.add_argument("--json", type=Path, metavar="FILE", help="where the results go; those of other lanes stay")
     parser.add_argument("--logs", type=Path, default=Path(".logs"), help="where logs go if something fails")
-    group = parser.add_argument_group("bulk, bursts, tables")
-    group.add_argument(
-        "--contestants", nargs="+", choices=CONTESTANTS, help="default: all that a lane has; with --quick, Headrace"
-    )
+    group = parser.add_argument_group("start, bulk, bursts, tables")
     group.add_argument(
         "--property",
         action="append",
@@ -123,6 +127,10 @@ def _parser() -> argparse.ArgumentParser:
         default=[("write.index.memory.bytes", str(2**28))],
         metavar="NAME=VALUE",
         help="a property of Headrace's worker (default: write.index.memory.bytes=268435456; the last one counts)",
+    )
+    group = parser.add_argument_group("bulk, bursts, tables")
+    group.add_argument(
+        "--contestants", nargs="+", choices=CONTESTANTS, help="default: all that a lane has; with --quick, Headrace"
     )
     group = parser.add_argument_group("tables")
     group.add_argument("--tables", type=int, nargs="+", metavar="N", help="numbers of tables (default: 50 200)")

@@ -11,7 +11,6 @@ of a shared machine may double within minutes.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import statistics
@@ -30,8 +29,9 @@ from benchmarks.envelope import encode
 from benchmarks.kafka_to_table import prefill_in_process
 from benchmarks.lake import FLINK, HEADRACE, MEASURED, SPARK, Lake, differences
 from benchmarks.scale import flink, readers
+from benchmarks.scale.progress import events_of_flink, events_of_headrace
 from benchmarks.topic import Publisher
-from benchmarks.workload import TOPIC, Source, Workload
+from benchmarks.workload import Source, Workload
 from headrace_dev.kafka import Kafka
 from headrace_dev.server import wait_until
 from headrace_dev.stack import Stack
@@ -119,7 +119,6 @@ def run(plan: Plan, stack: Stack, root: Path, properties: Mapping[str, str], say
     prefill_in_process(lake, plan.workload, plan.contestants)
     say(f"tables with {plan.workload.rows:,} rows are filled")
     lake.restore()
-    _empty_topic(stack.kafka)
     source, publisher = Source(plan.workload), Publisher(stack.kafka)
     with ExitStack() as stopped_last:
         contestants = []
@@ -185,7 +184,7 @@ def _headrace(kafka: Kafka, root: Path, lake: Lake, properties: Mapping[str, str
     try:
         worker.put_connector(MEASURED, connector(MEASURED))
         folder = lake.warehouse / HEADRACE / MEASURED
-        yield _Contestant("Headrace", [worker.server.pid], lambda: _offset(_summary(folder)))
+        yield _Contestant("Headrace", [worker.server.pid], lambda: events_of_headrace(folder))
     except TimeoutError as error:
         raise RuntimeError(
             f"{error}; {worker.states(MEASURED)}; end of the log:\n{worker.server.log_end(40)}"
@@ -201,36 +200,5 @@ def _flink(kafka: Kafka, root: Path, lake: Lake) -> Iterator[_Contestant]:
         wait_until(lambda: cluster.state(job) == "RUNNING", "running job of Flink")
         folder = lake.warehouse / FLINK / MEASURED
         name = f"{flink.NAME}, commits every {FLINK_CHECKPOINT // 1000} s"
-        yield _Contestant(name, cluster.pids, lambda: _deletes(_summary(folder)))
+        yield _Contestant(name, cluster.pids, lambda: events_of_flink(folder))
         cluster.cancel(job)
-
-
-def _summary(folder: Path) -> Mapping[str, str]:
-    """Return the summary of the newest snapshot; the file of an older version may be removed while it is read."""
-    with suppress(FileNotFoundError, ValueError):
-        version = (folder / "metadata" / "version-hint.text").read_text().strip()
-        metadata = json.loads((folder / "metadata" / f"v{version}.metadata.json").read_text())
-        newest = metadata["current-snapshot-id"]
-        summary: Mapping[str, str] = next(
-            each["summary"] for each in metadata["snapshots"] if each["snapshot-id"] == newest
-        )
-        return summary
-    return {}
-
-
-def _offset(summary: Mapping[str, str]) -> int:
-    offsets = json.loads(summary.get("headrace.offsets", "{}")).get(TOPIC, {}).get("offsets", {})
-    return int(offsets.get("0", 0))
-
-
-def _deletes(summary: Mapping[str, str]) -> int:
-    """Return the deletes of a table: Flink's sink writes one for each event, by key or by place in the commit."""
-    return int(summary.get("total-equality-deletes", 0)) + int(summary.get("total-position-deletes", 0))
-
-
-def _empty_topic(kafka: Kafka) -> None:
-    """Delete the topic of the contestant before."""
-    if TOPIC in kafka.topics():
-        admin = kafka.admin()  # its futures die with it
-        admin.delete_topics([TOPIC])[TOPIC].result(timeout=30)
-        wait_until(lambda: TOPIC not in kafka.topics(), f"deletion of {TOPIC}")

@@ -35,7 +35,7 @@ from headrace_dev.jars import resolve
 
 DIRECT, MERGE = "direct", "merge"
 HISTORY_BATCH = 100
-_INDEX_BYTES = 2**30
+INDEX_BYTES = 2**30
 _RETENTION = 7 * 86_400_000_000
 _MERGED = "spark.merge-into."
 
@@ -87,32 +87,22 @@ def run(plan: Plan, root: Path, say: Say) -> dict[str, Any]:
     warehouse.mkdir(parents=True)
     most = max(batch for table in plan.tables for batch in table.batches)
     direct_writer.MOST_ROWS = max(direct_writer.MOST_ROWS, most)  # to find the size from which MERGE is cheaper
-    limits = EngineSettings(index_bytes=_INDEX_BYTES)
+    limits = EngineSettings(index_bytes=INDEX_BYTES)
     lakehouse = SparkLakehouse(str(warehouse), SPARK, resolve("lakehouse"), limits=limits)
     result: dict[str, Any] = {"commits": [], "histories": [], "wrong_rows": 0}
     try:
         for table in plan.tables:
-            rows, columns = table.rows, table.columns
-            sides = {path: _Side(lakehouse, warehouse, path, table, plan.pause) for path in (DIRECT, MERGE)}
-            for path, side in sides.items():
-                begin = time.monotonic()
-                blocks = side.write_history(table.history)
-                say(
-                    f"{path}: {rows:,} rows of {columns} columns, {table.history} commits of history in "
-                    f"{time.monotonic() - begin:.0f} s"
-                )
-                if path == DIRECT:
-                    result["histories"].append({"rows": rows, "batch": HISTORY_BATCH, "blocks": blocks})
+            direct, merging = (Side(lakehouse, warehouse, path, table, plan.pause) for path in (DIRECT, MERGE))
+            blocks = direct.write_history(say)
+            result["histories"].append({"rows": table.rows, "batch": HISTORY_BATCH, "blocks": blocks})
+            merging.write_history(say)
             if table == plan.tables[0]:
-                sides[MERGE].warm_up(plan.warm_up)
+                merging.warm_up(plan.warm_up)
             for batch in table.batches:
-                for found in _take_turns(sides, batch, plan.rounds):
-                    result["commits"].append({"rows": rows, "columns": columns, **found})
-                    say(describe(result["commits"][-1]))
-            for path, side in sides.items():
-                wrong = side.wrong_rows()
-                result["wrong_rows"] += wrong
-                say(f"{path}: {rows:,} rows read by PyIceberg and by Spark: {wrong} wrong")
+                for found in take_turns((direct, merging), batch, plan.rounds):
+                    result["commits"].append(found)
+                    say(describe(found))
+            result["wrong_rows"] += sum(side.wrong_rows(say) for side in (direct, merging))
     finally:
         lakehouse.close()
     return result
@@ -129,15 +119,25 @@ def describe(found: dict[str, Any]) -> str:
     )
 
 
-def _take_turns(sides: dict[str, _Side], batch: int, rounds: int) -> list[dict[str, Any]]:
-    """Measure blocks of both paths alternately; the mean of each path's blocks."""
-    blocks: dict[str, list[_Block]] = {path: [] for path in sides}
-    for side in sides.values():
-        side.block(batch, 2)  # code for this size
+def take_turns(sides: Sequence[Side], batch: int, rounds: int, warm_up: int = 2) -> list[dict[str, Any]]:
+    """Measure blocks of commits of all sides alternately, after ``warm_up`` commits: the mean of each side's blocks."""
+    blocks: dict[Side, list[_Block]] = {side: [] for side in sides}
+    for side in sides:
+        side.block(batch, warm_up)  # code for this size
     for _ in range(rounds):
-        for path, side in sides.items():
-            blocks[path].append(side.block(batch, commits_in_block(path, batch)))
-    return [{"path": path, "batch": batch, **_mean(blocks[path]), **sides[path].objects(batch)} for path in sides]
+        for side in sides:
+            blocks[side].append(side.block(batch, commits_in_block(side.path, batch)))
+    return [
+        {
+            "path": side.path,
+            "rows": side.table.rows,
+            "columns": side.table.columns,
+            "batch": batch,
+            **_mean(blocks[side]),
+            **side.objects(batch),
+        }
+        for side in sides
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,18 +168,17 @@ def _mean(blocks: Sequence[_Block]) -> dict[str, float | list[float]]:
     }
 
 
-class _Side:
+class Side:
     """A table that one path writes, and the rows that it must contain."""
 
     def __init__(self, lakehouse: SparkLakehouse, warehouse: Path, path: str, table: Table, pause: float) -> None:
+        self.path = path
+        self.table = table
         self._pause = pause
         self._lakehouse = lakehouse
         self._warehouse = warehouse
-        self._path = path
         self._name = f"{path}_{table.rows}_{table.columns}"
-        self._columns = table.columns
         self._random = np.random.default_rng(7)
-        self._rows = table.rows
         self._stored = _wide(stored_rows(np.arange(1, table.rows + 1), self._random), table.columns)
         self._changes: list[pa.Table] = []
         self._events = self._commits = 0
@@ -188,20 +187,24 @@ class _Side:
         self._open()
 
     def _open(self) -> None:
-        self._table = self._lakehouse.table(HEADRACE, self._name, TableOptions())
-        self._table.schema()
+        self._handle = self._lakehouse.table(HEADRACE, self._name, TableOptions())
+        self._handle.schema()
 
     @property
     def _folder(self) -> Path:
         return self._warehouse / HEADRACE / self._name
 
-    def write_history(self, commits: int) -> list[dict[str, float]]:
+    def write_history(self, say: Say) -> list[dict[str, float]]:
         """Make commits without a Spark job, with upkeep whenever it is due; the cost of each hundred of them."""
-        costs = []
+        begun, commits, costs = time.monotonic(), self.table.history, []
         for begin in range(0, commits, 100):
             count = min(100, commits - begin)
             costs.append({"commits": begin + count, "cpu_ms": self._history_block(count)})
         self._open()  # the path of the new handle is chosen with its first commit
+        say(
+            f"{self.path}: {self.table.rows:,} rows of {self.table.columns} columns, {commits} commits of history in "
+            f"{time.monotonic() - begun:.0f} s"
+        )
         return costs
 
     def _history_block(self, count: int) -> float:
@@ -243,36 +246,38 @@ class _Side:
             "snapshots": len(self._snapshots()),
         }
 
-    def wrong_rows(self) -> int:
+    def wrong_rows(self, say: Say) -> int:
         """How many rows are not as expected, as PyIceberg reads them and as Spark reads them."""
         expected = _newest([self._stored, *self._changes])
         table = static_table(self._warehouse, HEADRACE, self._name)
         by_pyiceberg = table.scan(selected_fields=tuple(expected.column_names)).to_arrow()
         by_spark = session().table(f"lake.{HEADRACE}.{self._name}").select(*expected.column_names).toArrow()
-        return differences(by_pyiceberg, expected) + differences(by_spark, expected)
+        wrong = differences(by_pyiceberg, expected) + differences(by_spark, expected)
+        say(f"{self.path}: {self.table.rows:,} rows read by PyIceberg and by Spark: {wrong} wrong")
+        return wrong
 
     def _updates(self, batch: int) -> Any:
-        ids = self._random.choice(self._rows, batch, replace=False) + 1
-        rows = _wide(stored_rows(ids, self._random), self._columns)
+        ids = self._random.choice(self.table.rows, batch, replace=False) + 1
+        rows = _wide(stored_rows(ids, self._random), self.table.columns)
         actions = updates_of(rows, self._events)
         self._events += batch
         self._changes.append(rows)
         return actions
 
     def _merge(self, actions: Any) -> None:
-        merge(self._table, actions, self._commits)
+        merge(self._handle, actions, self._commits)
         self._commits += 1
 
     def _maintain(self) -> None:
         now = time.time_ns() // 1000
-        if self._table.maintenance_due(now):
-            self._table.maintain(now, _RETENTION)
+        if self._handle.maintenance_due(now):
+            self._handle.maintain(now, _RETENTION)
 
     @contextmanager
     def _on_its_path(self) -> Iterator[None]:
         """Choose the path of the table's handle. The index of the other table stays."""
         limit = self._lakehouse.indexes.limit
-        if self._path == MERGE:
+        if self.path == MERGE:
             self._lakehouse.indexes.limit = 0
         try:
             yield
@@ -281,7 +286,7 @@ class _Side:
 
     def _check_path(self, count: int) -> None:
         merges = sum(any(name.startswith(_MERGED) for name in each["summary"]) for each in self._snapshots()[-count:])
-        wanted = count if self._path == MERGE else 0
+        wanted = count if self.path == MERGE else 0
         assert merges == wanted, f"{self._name}: {merges} of {count} commits were made by MERGE, and {wanted} were due"
 
     def _snapshots(self) -> list[dict[str, Any]]:

@@ -173,7 +173,15 @@ def _by_contestant(results: Sequence[Figures]) -> dict[str, list[Figures]]:
 
 
 def _sections(results: Figures) -> Iterator[str]:
-    sections = {"commit": _commit, "load": _load, "bulk": _bulk, "bursts": _bursts, "tables": _tables}
+    sections = {
+        "commit": _commit,
+        "sizes": _sizes_of_tables,
+        "load": _load,
+        "start": _start,
+        "bulk": _bulk,
+        "bursts": _bursts,
+        "tables": _tables,
+    }
     for lane, section in sections.items():
         if lane in results:
             yield from section(results[lane])
@@ -232,6 +240,24 @@ def _commit(lane: Figures) -> Iterator[str]:
     yield "![CPU time of a commit while the history grows](performance/history.svg)"
 
 
+def _sizes_of_tables(lane: Figures) -> Iterator[str]:
+    yield "## Larger tables"
+    yield _paragraph("Commits without a Spark job into tables that take turns in blocks of commits, in one process.")
+    columns = ["table", "rows of a commit", "CPU ms", "Python", "JVM", "wall ms", "times the smallest table"]
+    smallest = {each["batch"]: each["cpu_ms"] for each in reversed(lane["commits"])}
+    yield _table(
+        columns,
+        [
+            [
+                *(f"{each['rows']:,}", f"{each['batch']:,}"),
+                *(f"{each[name]:.1f}" for name in ("cpu_ms", "python_ms", "jvm_ms")),
+                *(f"{each['wall_ms']:.0f}", f"{each['cpu_ms'] / smallest[each['batch']]:.2f}"),
+            ]
+            for each in lane["commits"]
+        ],
+    )
+
+
 def _load(lane: Figures) -> Iterator[str]:
     last = lane["parts"][-1]
     writes, appends = (sum(part[name] for part in lane["parts"]) for name in ("write_us", "append_us"))
@@ -243,6 +269,21 @@ def _load(lane: Figures) -> Iterator[str]:
         f"append, {writes / appends:.2f} times without upkeep, which combines files, as the append does not. The last "
         f"fifth costs {times_the_append(lane['parts'][-2:]):.2f} times the append. Upkeep does not run in each tenth. "
         "A snapshot that is repeated after a failure leaves one row for each key; an append would leave two."
+    )
+
+
+def _start(lane: Figures) -> Iterator[str]:
+    yield "## Start"
+    yield _paragraph(
+        f"From the start of a worker's process until a table of {lane['rows']:,} rows contains {lane['events']} events "
+        "that waited in the topic. Without files in memory, the page cache of the machine is empty before."
+    )
+    yield _table(
+        ["", "REST answers after s", "first rows after s", "CPU s until then"],
+        [
+            [each["start"], *(f"{each[name]:.1f}" for name in ("answers_s", "first_rows_s", "cpu_s"))]
+            for each in lane["results"]
+        ],
     )
 
 

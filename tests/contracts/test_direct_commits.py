@@ -1,114 +1,29 @@
-"""Commits to Iceberg tables without a Spark job: beside MERGE, and while somebody else commits."""
+"""What a commit to an Iceberg table without a Spark job contains, beside one by MERGE."""
 
 from __future__ import annotations
 
 import gc
 import random
 import weakref
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from support.fix_direct_commits import Commits
-from support.fix_spark import Warehouse
+from support.fix_direct_commits import EITHER_WAY, SMALL, Commits, Shop
 from support.lake.lake_actions import CARRY, KEEP, Row, actions, commit, delete
-from support.lake.lake_harness import DAY, ITEM, NOW, apply, item
+from support.lake.lake_harness import ITEM, apply, item
 
-from headrace.core.model.events import RowVersion
 from headrace.core.tables.table_layout import table_layout
-from headrace.ports import LakeTable, MergeCounts, TableOptions
-from headrace_connectors.lakehouse import compaction_plan, iceberg, upkeep
-from headrace_connectors.lakehouse.direct import direct_table, direct_writer, row_index, small_files
+from headrace.ports import MergeCounts
+from headrace_connectors.lakehouse.direct import direct_table, row_index
 from headrace_connectors.lakehouse.direct.direct_table import DirectTable
-from headrace_connectors.lakehouse.iceberg_compaction import IcebergCompaction
 from headrace_connectors.lakehouse.iceberg_table import IcebergName, IcebergTable
-from headrace_connectors.lakehouse.ledger import SUFFIX
 
 pytestmark = pytest.mark.spark
 
-VECTORS, SMALL = "vectors", "small"
-KEYS = range(1, 13)
-HOUR = DAY // 24
 TIMES = [("years", "at"), ("days", "at"), ("hours", "zoned"), ("years", "day")]
-OTHERS = {
-    "insert": "INSERT INTO {table} (id, name) VALUES (9, 'theirs')",
-    "insert our key": "INSERT INTO {table} (id, name) VALUES (4, 'theirs')",
-    "update": "UPDATE {table} SET note = 'theirs' WHERE id = 1",
-    "delete": "DELETE FROM {table} WHERE id = 1",
-    "compact": "CALL lake.system.rewrite_data_files(table => 'shop.{name}', options => map('rewrite-all', 'true'))",
-    "expire": "CALL lake.system.expire_snapshots(table => 'shop.{name}', older_than => now(), retain_last => 1)",
-    "add column": "ALTER TABLE {table} ADD COLUMNS (more INT)",
-    "set property": "ALTER TABLE {table} SET TBLPROPERTIES ('a' = 'b')",
-}
-
-
-@dataclass
-class Shop:
-    """Tables of one test."""
-
-    warehouse: Warehouse
-    name: str
-    options: Mapping[str, Any] = field(default_factory=dict)
-
-    def open(self) -> LakeTable:
-        return self.warehouse.lakehouse.table("shop", self.name, TableOptions(**self.options))
-
-    def sql(self, statement: str) -> None:
-        self.warehouse.session().sql(statement.format(table=f"lake.shop.`{self.name}`", name=self.name)).collect()
-
-    def rows(self) -> dict[int, tuple[Any, ...]]:
-        """All rows as Spark and PyIceberg read them, by id."""
-        columns = ", ".join(ITEM.names)
-        by_spark = self.warehouse.sql(f"SELECT {columns} FROM lake.shop.`{self.name}`").to_pylist()
-        by_pyiceberg = self.warehouse.read("shop", self.name).select(ITEM.names).to_pylist()
-        rows = {row["id"]: (row["name"], row["note"], row["qty"]) for row in by_spark}
-        assert len(rows) == len(by_spark) == len(by_pyiceberg)
-        assert rows == {row["id"]: (row["name"], row["note"], row["qty"]) for row in by_pyiceberg}
-        return rows
-
-    def rows_by_other_readers(self) -> dict[str, dict[int, tuple[Any, ...]]]:
-        """All rows by id, as each reader of requirements/readers.txt reads them."""
-        polars = pytest.importorskip("polars", reason="make soak installs requirements/readers.txt")
-        duckdb = pytest.importorskip("duckdb", reason="make soak installs requirements/readers.txt")
-        from duckdb_extensions import import_extension
-
-        table = self.warehouse.static_table("shop", self.name)
-        by_polars = polars.scan_iceberg(table).select(ITEM.names).collect().rows()
-        with duckdb.connect() as connection:
-            for name in ("avro", "iceberg"):
-                import_extension(name, con=connection)
-            # Otherwise 1.5.5 may take one vector of a Puffin file for another: duckdb/duckdb-iceberg#1182.
-            connection.execute("SET enable_external_file_cache = false")
-            columns = ", ".join(ITEM.names)
-            query = f"SELECT {columns} FROM iceberg_scan('{table.metadata_location}')"
-            by_duckdb = connection.execute(query).fetchall()
-        rows = {"Polars": {row[0]: row[1:] for row in by_polars}, "DuckDB": {row[0]: row[1:] for row in by_duckdb}}
-        assert len(rows["Polars"]) == len(by_polars)
-        assert len(rows["DuckDB"]) == len(by_duckdb)
-        return rows
-
-    def row_ids(self) -> dict[int, int]:
-        rows = self.warehouse.sql(f"SELECT id, _row_id FROM lake.shop.`{self.name}`").to_pylist()
-        assert len({row["_row_id"] for row in rows}) == len(rows)
-        return {row["id"]: row["_row_id"] for row in rows}
-
-
-@pytest.fixture
-def shop(
-    warehouse: Warehouse, unique: Callable[[str], str], monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
-) -> Shop:
-    """Tables with deletion vectors, however small they are, or small ones where the test asks for them."""
-    monkeypatch.setattr(warehouse.lakehouse.indexes, "limit", 2**20)
-    if getattr(request, "param", VECTORS) == VECTORS:
-        monkeypatch.setattr(row_index, "SMALL_BYTES", 0)
-    return Shop(warehouse, unique("direct"))
-
-
-EITHER_WAY = pytest.mark.parametrize("shop", [VECTORS, SMALL], indirect=True)
 
 
 def test_a_commit_needs_no_job(shop: Shop, commits: Commits) -> None:
@@ -223,24 +138,6 @@ def test_a_table_that_grows_gets_vectors(shop: Shop, monkeypatch: pytest.MonkeyP
     assert (shop.rows()[1], other.rows()[1]) == (("one", "o", 1), ("one", "o", 1))
 
 
-@EITHER_WAY
-def test_cells_that_only_spark_reads_are_kept_by_a_merge(shop: Shop, commits: Commits) -> None:
-    """A struct from before it got another member."""
-    narrow, wide = (
-        pa.schema([("id", pa.int64()), ("name", pa.string()), ("s", pa.struct([(name, pa.int64()) for name in names]))])
-        for names in ("a", "ab")
-    )
-    table = shop.open()
-    table.evolve(narrow, ["id"])
-    table.merge(actions(narrow, [Row({"id": 1, "name": "n", "s": {"a": 1}}, position=1)]), commit())
-    table.evolve(wide, ["id"])
-    table.merge(actions(wide, [Row({"id": 1, "name": "new", "s": KEEP}, position=2)]), commit())
-    table.merge(actions(wide, [Row({"id": 1, "name": "newer", "s": KEEP}, position=3)]), commit())
-    [row] = shop.warehouse.read("shop", shop.name).select(wide.names).to_pylist()
-    assert row == {"id": 1, "name": "newer", "s": {"a": 1, "b": None}}
-    assert commits.count == 2
-
-
 def test_the_metrics_are_those_of_icebergs_writers(
     shop: Shop, commits: Commits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -278,35 +175,6 @@ def test_the_metrics_are_those_of_icebergs_writers(
         found.append(file["readable_metrics"])
     assert commits.count == 1
     assert found[0] == found[1]
-
-
-@EITHER_WAY
-@pytest.mark.parametrize("other", OTHERS)
-def test_a_commit_before_which_somebody_else_commits(shop: Shop, commits: Commits, other: str) -> None:
-    """Nothing is doubled or lost: the batch is applied to what the other has written."""
-    table = shop.open()
-    table.evolve(ITEM, ["id"])
-    apply(table, item(1, "one", position=10), item(2, "two", position=10), item(3, "three", position=10))
-    apply(table, item(3, "three", position=11))
-    commits.meanwhile = lambda: shop.sql(OTHERS[other])
-    ours = [item(1, "ours", position=20), item(4, "ours", position=20), delete({"id": 2}, position=20)]
-    assert apply(table, *ours) == (2, 1)
-    theirs = {9: ("theirs", None, None)} if other == "insert" else {}
-    assert shop.rows() == {1: ("ours", "o", 1), 3: ("three", "o", 1), 4: ("ours", "o", 1), **theirs}
-
-
-@EITHER_WAY
-def test_a_commit_whose_answer_is_lost_counts_once(shop: Shop, commits: Commits) -> None:
-    """The commit is found by its write id, and the index learns of it."""
-    table = shop.open()
-    table.evolve(ITEM, ["id"])
-    apply(table, *(item(key, position=10) for key in (1, 2, 4)))
-    before, commits.lost = shop.row_ids(), True
-    lost = [item(1, "ours", position=20), item(3, "ours", position=20), delete({"id": 4}, position=20)]
-    assert apply(table, *lost) == (2, 1)
-    assert apply(table, item(3, "again", position=30), delete({"id": 1}, position=30)) == (1, 1)
-    assert shop.rows() == {2: ("n", "o", 1), 3: ("again", "o", 1)}
-    assert shop.row_ids()[2] == before[2]
 
 
 @pytest.mark.parametrize(
@@ -369,33 +237,6 @@ def test_files_of_other_storage_are_read_by_iceberg(
     assert (len(rows), rows[3][0]) == (998, "three")
 
 
-@pytest.mark.parametrize(
-    "java_class", ["headrace.Missing", "org.apache.iceberg.hadoop.HadoopCatalog$Missing"], ids=["jar", "class"]
-)
-def test_without_the_java_class_batches_are_merged(
-    shop: Shop, commits: Commits, monkeypatch: pytest.MonkeyPatch, java_class: str
-) -> None:
-    """An operator's jars may lack it."""
-    monkeypatch.setattr(direct_table, "_JAVA_CLASS", java_class)
-    table = shop.open()
-    table.evolve(ITEM, ["id"])
-    assert apply(table, item(1, position=10)) == (1, 0)
-    assert apply(table, item(1, "one", position=20)) == (1, 0)
-    assert (commits.count, shop.rows()) == (0, {1: ("one", "o", 1)})
-
-
-def test_without_memory_for_indexes_batches_are_merged(
-    shop: Shop, commits: Commits, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As an operator may choose."""
-    monkeypatch.setattr(shop.warehouse.lakehouse.indexes, "limit", 0)
-    table = shop.open()
-    table.evolve(ITEM, ["id"])
-    apply(table, item(1, position=10))
-    apply(table, item(1, "one", position=20))
-    assert (commits.count, shop.rows()) == (0, {1: ("one", "o", 1)})
-
-
 def test_a_large_request_is_passed_in_a_file(shop: Shop, commits: Commits, monkeypatch: pytest.MonkeyPatch) -> None:
     """The file is removed after the commit, also after one that fails."""
     monkeypatch.setattr(direct_table, "_MOST_PASSED", 0)
@@ -411,42 +252,10 @@ def test_a_large_request_is_passed_in_a_file(shop: Shop, commits: Commits, monke
     table = shop.open()
     table.evolve(ITEM, ["id"])
     apply(table, item(1, position=10), item(2, position=10))
-    commits.meanwhile = lambda: shop.sql(OTHERS["insert"])
+    commits.meanwhile = lambda: shop.sql("INSERT INTO {table} (id, name) VALUES (9, 'theirs')")
     apply(table, item(1, "one", position=11), delete({"id": 2}, position=12))
     assert shop.rows() == {1: ("one", "o", 1), 9: ("theirs", None, None)}
     assert [file.exists() for file in files] == [False] * 3
-
-
-@pytest.mark.parametrize(("limit", "value"), [("MOST_ROWS", 2), ("MOST_BYTES", 10_000)])
-def test_large_batches_are_merged(
-    shop: Shop, commits: Commits, monkeypatch: pytest.MonkeyPatch, limit: str, value: int
-) -> None:
-    """Of rows or of bytes: Spark divides them."""
-    monkeypatch.setattr(direct_writer, limit, value)
-    table = shop.open()
-    table.evolve(ITEM, ["id"])
-    apply(table, item(1, position=10), item(2, position=10))
-    apply(table, *(item(key, "n" * 10_000, position=20) for key in (1, 3, 4)))
-    assert commits.count == 1
-    assert {key: len(row[0]) for key, row in shop.rows().items()} == {1: 10_000, 2: 1, 3: 10_000, 4: 10_000}
-
-
-def test_a_large_batch_is_freed_when_it_is_written(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a search for cycles, which a worker does after hundreds of batches."""
-    monkeypatch.setattr(direct_writer, "MOST_ROWS", 1)
-    table = shop.open()
-    table.evolve(ITEM, ["id"])
-    table.merge(actions(ITEM, [item(1, position=10)]), commit())
-    gc.collect()
-    gc.disable()
-    try:
-        batch = actions(ITEM, [item(1, position=20), item(2, position=20)])
-        freed = weakref.ref(batch.key)
-        table.merge(batch, commit())
-        del batch
-        assert freed() is None
-    finally:
-        gc.enable()
 
 
 def test_the_jvm_keeps_no_table_that_was_loaded_before(shop: Shop) -> None:
@@ -465,250 +274,3 @@ def test_the_jvm_keeps_no_table_that_was_loaded_before(shop: Shop) -> None:
         assert [each() for each in freed] == [None, None]
     finally:
         gc.enable()
-
-
-def test_a_ledger_is_merged_while_entries_are_added(
-    shop: Shop, commits: Commits, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """No lock excludes these. An entry that another writer removes meanwhile is a conflict."""
-    monkeypatch.setattr(upkeep, "LEDGER_COMMITS_UNTIL_COMPACTION", 8)
-    table = shop.open()
-    table.evolve(ITEM, ["id"])
-    apply(table, item(1, position=10))
-    table.ledger()
-
-    def delete_key(key: str) -> None:
-        table.record_tombstones({key: RowVersion(b"1", "t", 0, 1, 0)}, NOW)
-
-    for number in range(10):
-        delete_key(f"early {number}")
-    commits.meanwhile = lambda: delete_key("meanwhile")
-    table.maintain(NOW, 7 * DAY)
-    ledger = f"lake.shop.`{shop.name}{SUFFIX}`"
-    assert commits.meanwhile is None
-    assert len(shop.warehouse.sql(f"SELECT * FROM {ledger}.files")) == 2
-    assert len(shop.open().ledger()) == 11
-
-    for number in range(10):
-        delete_key(f"late {number}")
-    commits.meanwhile = lambda: shop.warehouse.sql(f"DELETE FROM {ledger} WHERE key = 'early 3'")
-    table.maintain(NOW, 7 * DAY)
-    assert commits.meanwhile is None
-    assert len(shop.warehouse.sql(f"SELECT * FROM {ledger}.files")) > 2
-    assert len(shop.open().ledger()) == 20
-
-
-@EITHER_WAY
-def test_a_table_with_two_rows_of_one_key_is_merged(shop: Shop, commits: Commits) -> None:
-    """An index could change only one of them; a MERGE changes both."""
-    table = shop.open()
-    table.evolve(ITEM, ["id"])
-    apply(table, item(1, position=10))
-    shop.sql("INSERT INTO {table} (id, name) VALUES (1, 'twice')")
-    assert apply(table, item(1, "ours", position=20)) == (2, 0)
-    assert commits.count == 1
-
-
-def test_indexes_share_their_memory(shop: Shop, commits: Commits, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The index that was not used for the longest time is dropped, and read again; a table that is too large merges."""
-    shops = [Shop(shop.warehouse, f"{shop.name}_{number}") for number in range(2)]
-    tables = [each.open() for each in shops]
-    monkeypatch.setattr(shop.warehouse.lakehouse.indexes, "limit", 4_000)
-    for table in tables:
-        table.evolve(ITEM, ["id"])
-        apply(table, *(item(key, position=10) for key in range(20)))
-    for position in (20, 30):
-        for table in tables:
-            assert apply(
-                table, item(1, "new", position=position), delete({"id": position // 10}, position=position)
-            ) == (
-                1,
-                1,
-            )
-    assert commits.count == 6
-    apply(tables[0], *(item(key, position=40) for key in range(100, 400)))
-    assert apply(tables[0], item(101, "merged", position=50)) == (1, 0)
-    assert commits.count == 7
-    assert shops[0].rows()[101] == ("merged", "o", 1)
-
-
-@pytest.mark.parametrize("row_group", [small_files.ROW_GROUP_BYTES, 1], ids=["", "row groups"])
-@pytest.mark.parametrize("added", [None, "ALTER TABLE {table} ADD COLUMNS (more STRUCT<a: INT>)"], ids=["", "column"])
-def test_small_files_are_merged_without_a_job(
-    shop: Shop, commits: Commits, monkeypatch: pytest.MonkeyPatch, added: str | None, row_group: int
-) -> None:
-    """Rows, ids and the numbers of their last changes stay; deleted rows and their vectors are gone.
-
-    Spark reads each row group in a task of its own, which begins where the manifest says.
-    """
-    monkeypatch.setattr(small_files, "ROW_GROUP_BYTES", row_group)
-    monkeypatch.setattr(compaction_plan, "FAN_OUT", 2)
-    monkeypatch.setattr(upkeep, "COMMITS_UNTIL_COMPACTION", 3)
-    table = shop.open()
-    table.evolve(ITEM, ["id"])
-    apply(table, *(item(key, position=10) for key in range(6)))
-    apply(table, item(1, "new", position=11), item(7, "new", position=11), delete({"id": 2}, position=11))
-    if added is not None:
-        shop.sql(added)
-        table = shop.open()
-    lineage = f"SELECT id, _row_id, _last_updated_sequence_number FROM lake.shop.`{shop.name}` ORDER BY id"
-    shop.sql("ALTER TABLE {table} SET TBLPROPERTIES ('read.split.target-size' = '1')")
-    apply(table, item(3, "newer", position=12))
-    rows, before = shop.rows(), shop.warehouse.sql(lineage).to_pylist()
-    monkeypatch.setattr(IcebergCompaction, "rewrite", None)
-    table.maintain(NOW, 7 * DAY)
-    assert shop.rows() == rows
-    assert shop.warehouse.sql(lineage).to_pylist() == before
-    files = f"SELECT file_size_in_bytes, split_offsets FROM lake.shop.`{shop.name}`.files"
-    [file] = shop.warehouse.sql(files).to_pylist()  # without the size, Iceberg counts the offsets as invalid
-    assert (len(file["split_offsets"]) > 1) == (row_group == 1)
-    assert table.reached("connect-sink") == {}
-    assert apply(table, item(3, "last", position=13), delete({"id": 1}, position=13)) == (1, 1)
-    assert shop.rows() == {**{key: rows[key] for key in rows if key not in (1, 3)}, 3: ("last", "o", 1)}
-    # Again, with deleted rows in the file that has been merged.
-    apply(table, item(4, "last", position=14))
-    apply(table, item(9, "new", position=15), delete({"id": 7}, position=15))
-    rows, before = shop.rows(), shop.warehouse.sql(lineage).to_pylist()
-    table.maintain(NOW, 7 * DAY)
-    assert shop.rows() == rows
-    assert shop.warehouse.sql(lineage).to_pylist() == before
-    assert len(shop.warehouse.sql(f"SELECT * FROM lake.shop.`{shop.name}`.files")) == 1
-
-
-def test_files_that_are_large_in_memory_are_left_to_spark(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However small they are compressed."""
-    monkeypatch.setattr(compaction_plan, "FAN_OUT", 2)
-    monkeypatch.setattr(upkeep, "COMMITS_UNTIL_COMPACTION", 3)
-    monkeypatch.setattr(small_files, "MOST_UNPACKED", 10_000)
-    table = shop.open()
-    table.evolve(ITEM, ["id"])
-    for number in range(3):
-        apply(table, item(number, f"{number}" * 15_000, position=10 + number))
-    rewritten = []
-    rewrite = IcebergCompaction.rewrite
-
-    def observed(self: IcebergCompaction, *arguments: Any) -> Any:
-        rewritten.append(arguments)
-        return rewrite(self, *arguments)
-
-    monkeypatch.setattr(IcebergCompaction, "rewrite", observed)
-    rows = shop.rows()
-    table.maintain(NOW, 7 * DAY)
-    assert rewritten
-    assert shop.rows() == rows
-
-
-@pytest.mark.parametrize(
-    ("shop", "partition"),
-    [(VECTORS, ""), (SMALL, ""), (VECTORS, "bucket(3, id), name")],
-    indirect=["shop"],
-    ids=["", "small", "partitions"],
-)
-@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 9))])
-def test_mixed_commits_of_two_handles_and_others(
-    shop: Shop, commits: Commits, monkeypatch: pytest.MonkeyPatch, seed: int, partition: str
-) -> None:
-    """Direct commits, merges, compactions, rollbacks and statements of others in any order: rows, counts, row ids."""
-    monkeypatch.setattr(upkeep, "COMMITS_UNTIL_COMPACTION", 3)
-    monkeypatch.setattr(compaction_plan, "FAN_OUT", 2)
-    chance, limit = random.Random(seed), shop.warehouse.lakehouse.indexes.limit
-    few = {iceberg.MAX_SNAPSHOTS: "1", "history.expire.min-snapshots-to-keep": "1"}
-    shop.options = {"layout": table_layout("iceberg", partition, ""), "properties": few}
-    handles = [shop.open(), shop.open()]
-    handles[0].evolve(ITEM, ["id"])
-    apply(handles[0], *(item(key, position=1) for key in KEYS))
-    model: dict[int, tuple[Any, ...]] = dict.fromkeys(KEYS, ("n", "o", 1))
-    ids, kept = shop.row_ids(), None
-    for position in range(2, 32):
-        step = chance.choice(["ours"] * 6 + ["merge", "others", "compact", "expire", "our expiry", "roll back"])
-        born: set[int] = set()  # keys whose row may be another one
-        if step in ("ours", "merge"):
-            chosen = chance.sample(KEYS, 4)
-            batch, expected = [], dict(model)
-            deleted = 0
-            for key in chosen:
-                if chance.random() < 0.3:
-                    batch.append(delete({"id": key}, position=position))
-                    deleted += expected.pop(key, None) is not None
-                else:
-                    name, keeps = f"{position % 3}", key in model and chance.random() < 0.4
-                    batch.append(item(key, name, position=position, note=KEEP if keeps else "o"))
-                    expected[key] = (name, model[key][1] if keeps else "o", 1)
-            upserted = sum(not row.delete for row in batch)
-            with monkeypatch.context() as patch:
-                patch.setattr(shop.warehouse.lakehouse.indexes, "limit", 0 if step == "merge" else limit)
-                assert apply(chance.choice(handles), *batch) == (upserted, deleted), (seed, position)
-            born, model = set(expected) - set(model), expected
-        elif step == "others":
-            key = chance.choice(KEYS)
-            if key in model:
-                shop.sql(f"UPDATE {{table}} SET note = 'theirs' WHERE id = {key}")
-                model = {**model, key: (model[key][0], "theirs", model[key][2])}
-            else:
-                shop.sql(f"INSERT INTO {{table}} (id, name) VALUES ({key}, 'theirs')")
-                model, born = {**model, key: ("theirs", None, None)}, {key}
-        elif step == "compact":
-            chance.choice(handles).maintain(NOW + position * DAY, 7 * DAY)
-        elif step == "expire":
-            shop.sql(OTHERS["expire"])
-            kept = None
-        elif step == "our expiry":
-            with monkeypatch.context() as patch:
-                patch.setattr(iceberg, "_RECENT_MS", 0)
-                for hour in range(2):  # the second one deletes the files
-                    handles[0].maintain(NOW + position * DAY + (1 + 2 * hour) * HOUR, 7 * DAY)
-            kept = None
-        else:
-            newest = f"SELECT snapshot_id FROM lake.shop.`{shop.name}`.history ORDER BY made_current_at DESC LIMIT 1"
-            [snapshot] = shop.warehouse.sql(newest)["snapshot_id"].to_pylist()
-            if kept is None:
-                kept = (snapshot, model, ids)
-            else:
-                shop.sql(f"CALL lake.system.set_current_snapshot('shop.{{name}}', {kept[0]})")
-                _, model, ids = kept
-                kept = None
-        assert shop.rows() == model, (seed, position, step)
-        now = shop.row_ids()
-        assert {key: now[key] for key in now if key not in born} == {key: ids[key] for key in now if key not in born}
-        ids = now
-    assert commits.count > 10
-
-
-@pytest.mark.long
-@pytest.mark.filterwarnings("ignore:Call to to_vector:DeprecationWarning")  # of PyIceberg, by Polars
-@pytest.mark.filterwarnings("ignore:Iceberg scan planning")  # by PyIceberg, which Polars calls slower than its own
-@pytest.mark.parametrize(
-    ("shop", "partition"),
-    [(VECTORS, ""), (SMALL, ""), (VECTORS, "bucket(4, id)")],
-    indirect=["shop"],
-    ids=["", "small", "partitions"],
-)
-def test_every_reader_after_a_thousand_commits(shop: Shop, commits: Commits, partition: str) -> None:
-    """Batches of all sizes, one of 16 by MERGE, with upkeep: each reader gets the rows, which have kept their ids."""
-    chance, indexes = random.Random(17), shop.warehouse.lakehouse.indexes
-    keys, limit = range(1, 2_001 if row_index.SMALL_BYTES == 0 else 301), indexes.limit
-    shop.options = {"layout": table_layout("iceberg", partition, "")}
-    table = shop.open()
-    table.evolve(ITEM, ["id"])
-    apply(table, *(item(key, position=1) for key in keys))
-    model: dict[int, tuple[Any, ...]] = dict.fromkeys(keys, ("n", "o", 1))
-    ids = shop.row_ids()
-    for position in range(2, 1_002):
-        batch = []
-        for key in chance.sample(keys, chance.choice([1, 4, 30, 300])):
-            if chance.random() < 0.1:
-                batch.append(delete({"id": key}, position=position))
-                model.pop(key, None)
-                ids.pop(key, None)
-            else:
-                keeps = key in model and chance.random() < 0.2
-                batch.append(item(key, f"{position}", note=KEEP if keeps else "o", qty=position, position=position))
-                model[key] = (f"{position}", model[key][1] if keeps else "o", position)
-        indexes.limit = 0 if position % 16 == 0 else limit
-        apply(table, *batch)
-        table.maintain(NOW + position * HOUR, DAY)
-        if position % 250 == 0:
-            assert shop.rows() == model
-            assert shop.rows_by_other_readers() == {"Polars": model, "DuckDB": model}
-            assert {key: row_id for key, row_id in shop.row_ids().items() if key in ids} == ids
-    assert commits.count > 900

@@ -54,7 +54,7 @@ def lanes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The results of the lanes of ``make scale`` with small loads, by lane."""
     folder = tmp_path_factory.mktemp("lanes")
     result = folder / "result.json"
-    lanes = ("commit", "load", "bursts", "tables")
+    lanes = ("commit", "sizes", "load", "start", "bursts", "tables")
     run_benchmark("benchmarks.scale", *lanes, "--json", str(result), "--logs", str(folder), folder=folder)
     found: dict[str, Any] = json.loads(result.read_text())
     assert {lane: found[lane]["wrong_rows"] for lane in lanes} == dict.fromkeys(lanes, 0)
@@ -70,11 +70,27 @@ def test_short_form_of_the_lane_commit_brings_both_paths_to_the_expected_rows(la
 
 
 @pytest.mark.spark
+def test_short_form_of_the_lane_sizes_measures_both_tables_without_a_spark_job(lanes: dict[str, Any]) -> None:
+    """Both tables have a cost of the same commits."""
+    measured = [(cost["path"], cost["rows"], cost["batch"]) for cost in lanes["sizes"]["commits"] if cost["cpu_ms"] > 0]
+    assert measured == [("direct", 20_000, 100), ("direct", 40_000, 100)]
+
+
+@pytest.mark.spark
 def test_short_form_of_the_lane_load_brings_each_row_once(lanes: dict[str, Any]) -> None:
     """Load and append of each tenth have a cost."""
     lane = lanes["load"]
     assert [part["rows"] for part in lane["parts"]] == list(range(2_000, 22_000, 2_000))
     assert all(part["load_us"] > 0 and part["append_us"] > 0 for part in lane["parts"])
+
+
+@pytest.mark.stack
+@pytest.mark.spark
+def test_short_form_of_the_lane_start_waits_for_the_first_rows_of_each_start(lanes: dict[str, Any]) -> None:
+    """The events that waited for each start are in the table."""
+    results = lanes["start"]["results"]
+    assert [result["start"] for result in results] == ["first start", "restart"]
+    assert all(0 < result["answers_s"] < result["first_rows_s"] and result["cpu_s"] > 0 for result in results)
 
 
 @pytest.mark.stack

@@ -146,7 +146,8 @@ class Declined(Exception):
 
 
 _KNOWN: tuple[tuple[str, type[HeadraceError], str], ...] = (
-    (r"No space left on device", Retriable, "no space left on the warehouse's device; free some, the batch is kept"),
+    (r"No space left on device", Retriable,
+     "no space left on the device of the warehouse, or on that of temporary files; free some, the batch is kept"),
     (r"Disk quota exceeded", Retriable, "the warehouse's disk quota is used up; raise it, the batch is kept"),
     (r"Read-only file system|Permission denied|Operation not permitted|AccessDenied|Mkdirs failed|Not a directory",
      Retriable,

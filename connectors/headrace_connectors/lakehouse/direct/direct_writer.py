@@ -14,7 +14,8 @@ contains the stored row. The versions of other rows are read, as after a restart
 
 An updated row keeps its ``_row_id`` (https://iceberg.apache.org/spec/#row-lineage).
 
-Tests: ``tests/contracts/test_direct_commits.py``, ``tests/unit/lakehouse/direct/``.
+Tests: ``tests/contracts/test_direct_commits.py``, ``test_direct_conflicts.py``, ``test_direct_limits.py``;
+``tests/unit/lakehouse/direct/``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The memory that the key indexes of all tables share. The least recently used are dropped first.
 
-Tests: ``tests/contracts/test_direct_commits.py``.
+Tests: ``tests/contracts/test_direct_limits.py``.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ It is valid for one snapshot. ``synchronize`` brings it up to date with another 
 A *small* table has few bytes of rows. Its rows are in memory, because each commit writes all of them again
 (``direct_writer.py``).
 
-Tests: ``tests/contracts/test_direct_commits.py``.
+Tests: ``tests/contracts/test_direct_commits.py``, ``test_direct_conflicts.py``.
 """
 
 from __future__ import annotations

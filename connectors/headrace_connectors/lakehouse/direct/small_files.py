@@ -5,7 +5,7 @@ the new one to this machine. That takes milliseconds for hundreds of rows and tw
 the writer may wait for all of it. Rows keep their ids and the numbers of the snapshots that changed them
 (https://iceberg.apache.org/spec/#row-lineage).
 
-Tests: ``tests/contracts/test_direct_commits.py``.
+Tests: ``tests/contracts/test_small_files.py``.
 """
 
 from __future__ import annotations

@@ -1,0 +1,106 @@
+"""Lane ``start``: from the start of a worker's process to the first rows of an existing table.
+
+A table of 1,000,000 rows, and 100 events that wait in the topic. The worker starts for the first time, then it is
+restarted with 100 new events each time. Last, the files of the worker and of the table are not in the memory of the
+machine, as on a new node; that needs root, who may empty the page cache.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from benchmarks.contestants import connector
+from benchmarks.cpu import cpu_of
+from benchmarks.envelope import encode
+from benchmarks.kafka_to_table import prefill_in_process
+from benchmarks.lake import HEADRACE, MEASURED, SPARK, Lake, differences
+from benchmarks.scale import readers
+from benchmarks.scale.progress import events_of_headrace
+from benchmarks.topic import Publisher
+from benchmarks.workload import Source, Workload
+from headrace_dev.server import wait_until
+from headrace_dev.stack import Stack
+from headrace_dev.worker import Worker
+
+FIRST, RESTART, COLD = "first start", "restart", "restart, files not in memory"
+_VISIBLE_SECONDS = 180.0
+_PAGE_CACHE = Path("/proc/sys/vm/drop_caches")
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Starts in a row, a table's rows, and the events that wait for each start."""
+
+    starts: Sequence[str] = (FIRST, RESTART, RESTART, COLD, COLD)
+    rows: int = 1_000_000
+    events: int = 100
+
+    @property
+    def workload(self) -> Workload:
+        events = self.events * len(self.starts)
+        return Workload(events=events, keys=min(100_000, self.rows // 10), rows=self.rows)
+
+
+FULL = Plan()
+QUICK = Plan(starts=(FIRST, RESTART), rows=20_000)
+
+
+def run(plan: Plan, stack: Stack, root: Path, properties: Mapping[str, str], say: Say) -> dict[str, Any]:
+    """Measure the starts of a plan. ``wrong_rows`` of the result must be 0."""
+    lake = Lake(root)
+    prefill_in_process(lake, plan.workload, (HEADRACE,))
+    say(f"a table with {plan.rows:,} rows is filled")
+    lake.restore()
+    source, publisher = Source(plan.workload), Publisher(stack.kafka)
+    events, folder, results = source.events(), lake.warehouse / HEADRACE / MEASURED, []
+    for number, kind in enumerate(plan.starts, 1):
+        publisher.send(map(encode, islice(events, plan.events)))
+        if kind == COLD and not _empty_page_cache():
+            say(f"{kind}: not measured, only root may write {_PAGE_CACHE}")
+            kind = RESTART
+        name = f"headrace-start-{number}"
+        worker = Worker(root, stack.kafka, lake.warehouse, name=name, properties={**SPARK, **properties})
+        begin = time.monotonic()
+        worker.start()
+        try:
+            answers = time.monotonic() - begin
+            if kind == FIRST:
+                worker.put_connector(MEASURED, connector(MEASURED))
+            wait_until(
+                lambda wanted=number * plan.events: events_of_headrace(folder) >= wanted, "rows", _VISIBLE_SECONDS, 0.05
+            )
+            result = {
+                "start": kind,
+                "answers_s": round(answers, 1),
+                "first_rows_s": round(time.monotonic() - begin, 1),
+                "cpu_s": round(cpu_of(worker.server.pid).total, 1),
+            }
+        finally:
+            worker.stop()
+        results.append(result)
+        say(
+            f"{kind}: REST answers after {result['answers_s']} s, first rows after {result['first_rows_s']} s and "
+            f"{result['cpu_s']} CPU s"
+        )
+    assert next(events, None) is None, "all events are sent"
+    _, rows = readers.read(lake.warehouse, HEADRACE, timed=False)
+    wrong = differences(rows, source.expected())
+    return {"rows": plan.rows, "events": plan.events, "results": results, "wrong_rows": wrong}
+
+
+def _empty_page_cache() -> bool:
+    """Let the machine forget the contents of all files; False if this user may not."""
+    os.sync()
+    try:
+        _PAGE_CACHE.write_text("3")
+    except OSError:
+        return False
+    return True
