@@ -121,14 +121,20 @@ def test_a_running_worker_shows_connects_metrics(
     def shown() -> dict[str, float]:
         return {name: value for (name, labels), value in worker.metrics().items() if labels == task}
 
-    committed = "kafka_connect_sink_task_offset_commit_completion_total"
-    found = wait_until(lambda: (now := shown()).get(committed) and now.keys() >= TASK_METRICS and now, "metrics", 30)
+    def at_rest() -> dict[str, float]:
+        """The metrics once the record is committed, and the lag has been measured since."""
+        now = shown()
+        committed, *waiting = (
+            now.get(f"kafka_connect_sink_task_{name}")
+            for name in ("offset_commit_completion_total", "sink_record_active_count", "sink_record_lag_max")
+        )
+        return now if committed and waiting == [0, 0] and now.keys() >= TASK_METRICS else {}
+
+    found = wait_until(at_rest, "metrics of a task that has read all", 30)
     assert {name for name in found if name.startswith("kafka_connect_")} == TASK_METRICS
     for name in ("sink_task_sink_record_read_total", "task_error_total_records_skipped", "sink_task_partition_count"):
         assert found[f"kafka_connect_{name}"] == 1, name
-    assert found["kafka_connect_sink_task_sink_record_active_count"] == 0
-    assert found["kafka_connect_sink_task_sink_record_lag_max"] == 0
-    assert found["kafka_connect_connector_task_running_ratio"] > 0
+    wait_until(lambda: shown()["kafka_connect_connector_task_running_ratio"] > 0, "time in which the task runs", 30)
 
 
 def test_tasks_read_again_soon_after_a_kill(worker: Worker, stack_kafka: Kafka, unique: Callable[[str], str]) -> None:

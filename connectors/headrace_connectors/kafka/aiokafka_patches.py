@@ -117,6 +117,25 @@ def pace_requests(consumer: aiokafka.AIOKafkaConsumer) -> None:
     client._metadata_update, client.send = paced_update, paced_send
 
 
+_FETCHES = "fetches"
+
+
+def fetch_apart(consumer: aiokafka.AIOKafkaConsumer) -> None:
+    """Give the fetch requests of ``consumer`` connections of their own.
+
+    A broker answers the requests of a connection in order, and a fetch waits up to ``fetch.max.wait.ms`` for records:
+    half a second for each question about topics, leaders or offsets behind it.
+    """
+    send = consumer._client.send
+
+    async def send_apart(node: Any, request: Any, **group: Any) -> Any:
+        if isinstance(request, FetchRequest):
+            group = {"group": _FETCHES}
+        return await send(node, request, **group)
+
+    consumer._client.send = send_apart
+
+
 def raise_group_errors(coordinator: GroupCoordinator) -> None:
     """Raise the group-level errors of OffsetFetch, so that ``coordinator`` retries.
 

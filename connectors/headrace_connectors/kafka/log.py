@@ -29,6 +29,7 @@ from headrace_connectors.kafka.aiokafka_patches import (
     FETCHER_MS,
     check_alive,
     check_heard,
+    fetch_apart,
     pace_requests,
     position,
     stop_client,
@@ -138,6 +139,7 @@ class KafkaLog:
             isolation_level="read_committed",
             consumer_timeout_ms=FETCHER_MS,
         )
+        fetch_apart(self._consumer)
         pace_requests(self._consumer)
         await self._consumer.start()
         # A subscription would restart whenever the brokers temporarily do not list the topic.

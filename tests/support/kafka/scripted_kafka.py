@@ -26,14 +26,20 @@ class ScriptedKafka:
 
     ``topics`` are the leaders of their partitions, ``others`` are metadata of brokers that do not exist, and
     ``controller`` is the cluster's (-1 is none). It is every group's coordinator, unless an answer names another.
-    ``asked`` counts requests by the name of their class. It answers an empty fetch with a delay, so that a client does
-    not fetch continuously.
+    ``asked`` counts requests by the name of their class. It answers an empty fetch after ``empty_seconds``, so that a
+    client does not fetch continuously, and the requests of a connection in order.
     """
 
-    def __init__(self, topics: Mapping[str, list[int]], answers: Mapping[type[RequestStruct], Answer]) -> None:
+    def __init__(
+        self,
+        topics: Mapping[str, list[int]],
+        answers: Mapping[type[RequestStruct], Answer],
+        empty_seconds: float = _EMPTY_SECONDS,
+    ) -> None:
         self.topics = dict(topics)
         self.others = list[tuple[int, str, int, None]]()
         self.controller = NODE
+        self._empty_seconds = empty_seconds
         self.asked: Counter[str] = Counter()
         self._served = set[asyncio.Task[None]]()
         own: dict[type[RequestStruct], Answer] = {
@@ -78,7 +84,7 @@ class ScriptedKafka:
                 frame = await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
                 response = self._response(frame)
                 if isinstance(response, FetchResponse_v4) and _empty(response):
-                    await asyncio.sleep(_EMPTY_SECONDS)
+                    await asyncio.sleep(self._empty_seconds)
                 tags = b"\0" if self._kind(frame).FLEXIBLE_VERSION else b""
                 answer = frame[4:8] + tags + response.encode()
                 writer.write(len(answer).to_bytes(4, "big") + answer)

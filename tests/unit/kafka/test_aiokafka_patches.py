@@ -22,7 +22,13 @@ from aiokafka.protocol.transaction import InitProducerIdRequest_v0, InitProducer
 from support.fix_asyncio import eventually
 from support.kafka.scripted_kafka import NODE, ScriptedKafka
 
-from headrace_connectors.kafka.aiokafka_patches import check_alive, pace_requests, raise_group_errors, stop_client
+from headrace_connectors.kafka.aiokafka_patches import (
+    check_alive,
+    fetch_apart,
+    pace_requests,
+    raise_group_errors,
+    stop_client,
+)
 
 PARTITION = TopicPartition("t", 0)
 LOADING, NOT_AVAILABLE, MOVED, FORBIDDEN = 14, 15, 16, 30
@@ -118,6 +124,28 @@ def test_requests_to_failing_brokers_are_paced(leaders: list[int], error: int) -
             began = time.monotonic()
             await eventually(lambda: kafka.asked["MetadataRequest_v1"] + kafka.asked["FetchRequest_v4"] > 20)
             assert time.monotonic() - began > 8 * BACKOFF_MS / 1000  # metadata and fetch requests are paced separately
+            await stop_client(consumer)
+
+    asyncio.run(scenario())
+
+
+def test_questions_do_not_wait_for_the_records_of_a_fetch() -> None:
+    """The broker holds a fetch until there are records. Plain aiokafka would ask over the same connection."""
+
+    async def scenario() -> None:
+        answers: dict[Any, Any] = {
+            FetchRequest_v4: lambda _: FetchResponse_v4(0, [("t", [(0, 0, 0, 0, None, b"")])]),
+            OffsetRequest_v1: lambda _: OffsetResponse_v1([("t", [(0, 0, -1, 5)])]),
+        }
+        async with ScriptedKafka({"t": [NODE]}, answers, empty_seconds=3600) as kafka:
+            consumer = AIOKafkaConsumer(bootstrap_servers=kafka.bootstrap_servers)
+            fetch_apart(consumer)
+            await consumer.start()
+            consumer.assign([PARTITION])
+            consumer.seek(PARTITION, 0)
+            await eventually(lambda: kafka.asked["FetchRequest_v4"] == 1)
+            async with asyncio.timeout(10):
+                assert await consumer.end_offsets([PARTITION]) == {PARTITION: 5}
             await stop_client(consumer)
 
     asyncio.run(scenario())
