@@ -10,6 +10,7 @@ Tests: ``tests/unit/lakehouse/direct/test_key_index.py``.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -17,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
 Keys: TypeAlias = pa.Array
 """The keys of some rows: int64, or canonical texts. None is null."""
@@ -49,6 +51,23 @@ def rows_in_file(locations: Ints) -> Ints:
     return locations & ((1 << _ROW_BITS) - 1)
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Keys, and the locations of their rows, ABSENT for keys without one.
+
+    ``slots`` are the indexes of the keys in the arrays of the index as they were after ``merges`` of these.
+    """
+
+    keys: Keys
+    locations: Ints
+    slots: Ints
+    merges: int
+
+    def filter(self, chosen: Bools) -> Found:
+        """Return some of the keys."""
+        return Found(self.keys.filter(pa.array(chosen)), self.locations[chosen], self.slots[chosen], self.merges)
+
+
 class KeyIndex:
     """The locations of all rows by key. A key has one row at most. ``hash_of`` is for texts."""
 
@@ -59,6 +78,7 @@ class KeyIndex:
         self._locations = np.empty(0, np.int64)
         self._texts = pa.array([], pa.large_string())  # in the order of the codes
         self._new: dict[object, int] = {}
+        self._merges = 0
 
     def __len__(self) -> int:
         """Return the number of keys with a row."""
@@ -69,22 +89,23 @@ class KeyIndex:
         texts = 0 if self._integers else self._texts.nbytes
         return self._codes.nbytes + self._locations.nbytes + texts + _BYTES_PER_NEW_KEY * len(self._new)
 
-    def find(self, keys: Keys) -> Ints:
-        """Return the location of each key, or ABSENT."""
+    def find(self, keys: Keys) -> Found:
+        """Look for the rows of keys."""
         slots = self._slots(keys)
         locations = np.where(slots < 0, ABSENT, self._locations[slots] if len(self._locations) else ABSENT)
         if self._new:
             outside = np.flatnonzero(slots < 0)
             locations[outside] = [self._new.get(key, ABSENT) for key in self._values(keys, outside)]
-        return locations
+        return Found(keys, locations, slots, self._merges)
 
-    def put(self, keys: Keys, locations: Ints) -> None:
-        """Store the locations of keys, ABSENT for keys that have lost their row."""
+    def put(self, found: Found, locations: Ints) -> None:
+        """Store the new locations of keys, ABSENT for keys that have lost their row."""
+        keys = found.keys
         is_large = len(keys) + len(self._new) >= max(_MERGE_FROM, len(self._codes) // 8)
         if is_large and self._new:
             self._merge(self._array(list(self._new)), np.fromiter(self._new.values(), np.int64, len(self._new)))
             self._new = {}
-        slots = self._slots(keys)
+        slots = found.slots if found.merges == self._merges else self._slots(keys)
         self._locations[slots[slots >= 0]] = locations[slots >= 0]
         outside = np.flatnonzero(slots < 0)
         if is_large:
@@ -99,9 +120,10 @@ class KeyIndex:
 
     def add(self, keys: Keys, locations: Ints) -> None:
         """Store the locations of rows that a file contains. Raises DuplicateKey if a key has a row already."""
-        if (self.find(keys) != ABSENT).any() or self._has_duplicates(keys):
+        found = self.find(keys)
+        if (found.locations != ABSENT).any() or self._has_duplicates(keys):
             raise DuplicateKey
-        self.put(keys, locations)
+        self.put(found, locations)
 
     def move(self, before: Ints, after: Ints) -> None:
         """Store that the rows at the locations ``before``, which are sorted, are at ``after``."""
@@ -187,3 +209,4 @@ class KeyIndex:
             texts = pa.concat_arrays([self._texts.take(pa.array(kept)), keys.cast(pa.large_string())])
             self._texts = texts.take(pa.array(order))
         self._codes, self._locations = codes[order], np.concatenate([self._locations[kept], locations])[order]
+        self._merges += 1
