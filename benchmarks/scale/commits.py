@@ -73,7 +73,7 @@ FULL = Plan(
         *(Table(20_000, (1_000,), history=100, columns=columns) for columns in (10, 100, 300)),
     ]
 )
-QUICK = Plan([Table(20_000, (100, 1_000), history=16)], rounds=1, warm_up=2, pause=0)
+QUICK = Plan([Table(20_000, (100,), history=16)], rounds=1, warm_up=2, pause=0)
 
 
 def commits_in_block(path: str, batch: int) -> int:

@@ -19,8 +19,7 @@ from benchmarks.contestants import connector
 from benchmarks.cpu import cpu_of
 from benchmarks.envelope import encode
 from benchmarks.kafka_to_table import prefill_in_process
-from benchmarks.lake import HEADRACE, MEASURED, SPARK, Lake, differences
-from benchmarks.scale import readers
+from benchmarks.lake import HEADRACE, MEASURED, SPARK, Lake
 from benchmarks.scale.progress import events_of_headrace
 from benchmarks.topic import Publisher
 from benchmarks.workload import Source, Workload
@@ -91,8 +90,7 @@ def run(plan: Plan, stack: Stack, root: Path, properties: Mapping[str, str], say
             f"{result['cpu_s']} CPU s"
         )
     assert next(events, None) is None, "all events are sent"
-    _, rows = readers.read(lake.warehouse, HEADRACE, timed=False)
-    wrong = differences(rows, source.expected())
+    wrong = lake.wrong_rows(HEADRACE, source.expected())
     return {"rows": plan.rows, "events": plan.events, "results": results, "wrong_rows": wrong}
 
 

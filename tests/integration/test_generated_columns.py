@@ -11,6 +11,7 @@ from support.lake.delta_tables import delta_rows, delta_table
 
 from headrace.core.model.absent_columns import UNREAD
 from headrace_dev.connect import debezium_postgres
+from headrace_dev.demo.compare import lake_rows
 from headrace_dev.postgres import SUPERUSER
 from headrace_dev.server import LOOPBACK, wait_until
 from headrace_dev.stack import Stack
@@ -40,8 +41,9 @@ CHANGED = {1, 2, 3, 4, 5, 6, 7, 8, 11, 101, 102, 103}
 """The rows that were streamed after their snapshot read, or came without one."""
 
 
+@pytest.mark.parametrize("table_format", ["iceberg", pytest.param("delta", marks=pytest.mark.long)])
 def test_generated_columns_are_read_or_null_but_never_stale(
-    stack: Stack, tmp_path: Path, unique: Callable[[str], str]
+    stack: Stack, tmp_path: Path, unique: Callable[[str], str], table_format: str
 ) -> None:
     """With a database they equal it; without one, changed rows have NULL and a note names each column.
 
@@ -66,7 +68,9 @@ def test_generated_columns_are_read_or_null_but_never_stale(
 
     def rows(connector: str) -> dict[int, dict[str, Any]]:
         folder = tmp_path / "warehouse" / "shop" / connector
-        found = delta_rows(delta_table(folder)).to_pylist() if folder.exists() else []
+        if not folder.exists():
+            return {}
+        found = lake_rows(folder) if table_format == "iceberg" else delta_rows(delta_table(folder)).to_pylist()
         return {row["id"]: row for row in found}
 
     def source() -> dict[int, dict[str, Any]]:
@@ -87,7 +91,7 @@ def test_generated_columns_are_read_or_null_but_never_stale(
                 "topics": topic,
                 "table.namespace": "shop",
                 "collection.name.format": connector,
-                "table.format": "delta",
+                "table.format": table_format,
                 "batch.linger.ms": "0",
                 **options,
             }
