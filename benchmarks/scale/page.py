@@ -276,7 +276,7 @@ def _start(lane: Figures) -> Iterator[str]:
     yield "## Start"
     yield _paragraph(
         f"From the start of a worker's process until a table of {lane['rows']:,} rows contains {lane['events']} events "
-        "that waited in the topic. Without files in memory, the page cache of the machine is empty before."
+        "that waited in the topic. With an empty page cache, all files are read from the disk, as on a new node."
     )
     yield _table(
         ["", "REST answers after s", "first rows after s", "CPU s until then"],

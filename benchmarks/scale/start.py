@@ -1,8 +1,8 @@
 """Lane ``start``: from the start of a worker's process to the first rows of an existing table.
 
 A table of 1,000,000 rows, and 100 events that wait in the topic. The worker starts for the first time, then it is
-restarted with 100 new events each time. Last, the files of the worker and of the table are not in the memory of the
-machine, as on a new node; that needs root, who may empty the page cache.
+restarted with 100 new events each time. The last starts have an empty page cache, as on a new node; only root may
+empty it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from headrace_dev.server import wait_until
 from headrace_dev.stack import Stack
 from headrace_dev.worker import Worker
 
-FIRST, RESTART, COLD = "first start", "restart", "restart, files not in memory"
+FIRST, RESTART, COLD = "first start", "restart", "restart, empty page cache"
 _VISIBLE_SECONDS = 180.0
 _PAGE_CACHE = Path("/proc/sys/vm/drop_caches")
 

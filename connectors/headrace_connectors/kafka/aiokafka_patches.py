@@ -117,23 +117,23 @@ def pace_requests(consumer: aiokafka.AIOKafkaConsumer) -> None:
     client._metadata_update, client.send = paced_update, paced_send
 
 
-_FETCHES = "fetches"
+_FETCHES = "fetches"  # aiokafka keeps a connection for each broker and group of requests; any name is a group
 
 
-def fetch_apart(consumer: aiokafka.AIOKafkaConsumer) -> None:
-    """Give the fetch requests of ``consumer`` connections of their own.
+def separate_fetches(consumer: aiokafka.AIOKafkaConsumer) -> None:
+    """Send the fetch requests of ``consumer`` over separate connections.
 
-    A broker answers the requests of a connection in order, and a fetch waits up to ``fetch.max.wait.ms`` for records:
-    half a second for each question about topics, leaders or offsets behind it.
+    A broker answers the requests of a connection in order, and holds a fetch for up to ``fetch.max.wait.ms``. aiokafka
+    would send requests for metadata and offsets behind it, each of which would wait for half a second.
     """
     send = consumer._client.send
 
-    async def send_apart(node: Any, request: Any, **group: Any) -> Any:
+    async def send_separately(node: Any, request: Any, **group: Any) -> Any:
         if isinstance(request, FetchRequest):
             group = {"group": _FETCHES}
         return await send(node, request, **group)
 
-    consumer._client.send = send_apart
+    consumer._client.send = send_separately
 
 
 def raise_group_errors(coordinator: GroupCoordinator) -> None:

@@ -29,9 +29,9 @@ from headrace_connectors.kafka.aiokafka_patches import (
     FETCHER_MS,
     check_alive,
     check_heard,
-    fetch_apart,
     pace_requests,
     position,
+    separate_fetches,
     stop_client,
 )
 from headrace_connectors.kafka.errors import headrace_error, is_transient
@@ -139,7 +139,7 @@ class KafkaLog:
             isolation_level="read_committed",
             consumer_timeout_ms=FETCHER_MS,
         )
-        fetch_apart(self._consumer)
+        separate_fetches(self._consumer)
         pace_requests(self._consumer)
         await self._consumer.start()
         # A subscription would restart whenever the brokers temporarily do not list the topic.

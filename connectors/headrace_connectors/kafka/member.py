@@ -31,10 +31,10 @@ from headrace.ports import Chunk, OffsetNote, TopicPartition
 from headrace_connectors.kafka.aiokafka_patches import (
     check_alive,
     committed_offsets,
-    fetch_apart,
     pace_requests,
     raise_group_errors,
     refresh_all_topics,
+    separate_fetches,
     stop_client,
 )
 from headrace_connectors.kafka.assignor import topic_assignor
@@ -145,7 +145,7 @@ class GroupMember(Service):
             **self._settings.arguments, partition_assignment_strategy=(topic_assignor(),)
         )
         refresh_all_topics(self._consumer)
-        fetch_apart(self._consumer)
+        separate_fetches(self._consumer)
         pace_requests(self._consumer)
         self._logs = LogTruncation(self._consumer._client)
         try:

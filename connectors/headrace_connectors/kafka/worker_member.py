@@ -39,7 +39,13 @@ from headrace.core.connect.work import (
 )
 from headrace.core.model.errors import Fenced, HeadraceError, Retriable
 from headrace.runtime.threads import LoopThread
-from headrace_connectors.kafka.aiokafka_patches import FETCHER_MS, check_alive, fetch_apart, pace_requests, stop_client
+from headrace_connectors.kafka.aiokafka_patches import (
+    FETCHER_MS,
+    check_alive,
+    pace_requests,
+    separate_fetches,
+    stop_client,
+)
 from headrace_connectors.kafka.errors import headrace_error
 from headrace_connectors.kafka.group_offsets import group_coordinator
 
@@ -190,7 +196,7 @@ class KafkaWorkerMember:
             auto_offset_reset="latest",
             consumer_timeout_ms=FETCHER_MS,
         )
-        fetch_apart(consumer)
+        separate_fetches(consumer)
         pace_requests(consumer)
         await consumer.start()
         self._subscribe()

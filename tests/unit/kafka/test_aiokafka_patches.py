@@ -24,9 +24,9 @@ from support.kafka.scripted_kafka import NODE, ScriptedKafka
 
 from headrace_connectors.kafka.aiokafka_patches import (
     check_alive,
-    fetch_apart,
     pace_requests,
     raise_group_errors,
+    separate_fetches,
     stop_client,
 )
 
@@ -129,8 +129,8 @@ def test_requests_to_failing_brokers_are_paced(leaders: list[int], error: int) -
     asyncio.run(scenario())
 
 
-def test_questions_do_not_wait_for_the_records_of_a_fetch() -> None:
-    """The broker holds a fetch until there are records. Plain aiokafka would ask over the same connection."""
+def test_requests_for_offsets_do_not_wait_behind_a_fetch() -> None:
+    """The broker holds a fetch until there are records. Plain aiokafka would use the same connection."""
 
     async def scenario() -> None:
         answers: dict[Any, Any] = {
@@ -139,7 +139,7 @@ def test_questions_do_not_wait_for_the_records_of_a_fetch() -> None:
         }
         async with ScriptedKafka({"t": [NODE]}, answers, empty_seconds=3600) as kafka:
             consumer = AIOKafkaConsumer(bootstrap_servers=kafka.bootstrap_servers)
-            fetch_apart(consumer)
+            separate_fetches(consumer)
             await consumer.start()
             consumer.assign([PARTITION])
             consumer.seek(PARTITION, 0)

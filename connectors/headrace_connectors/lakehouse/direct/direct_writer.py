@@ -87,8 +87,8 @@ class IcebergDirectWriter:
             self._decline_unsuitable(actions)
             with self._using_index():
                 state, index = self._current(schema, loaded() if loaded else None), self._index
-                found = index.find(index.keys_of(actions, schema))
-                locations = found.locations
+                lookup = index.find(index.keys_of(actions, schema))
+                locations = lookup.locations
                 marked = index.marks(locations) if self._soft else None
                 applied = AppliedActions(actions, locations, index.may_be_outranked(actions, locations), index, marked)
                 written, replaced = applied.written, locations[applied.applies & (locations != ABSENT)]
@@ -130,7 +130,7 @@ class IcebergDirectWriter:
                         new[part] = index.add_file(file, of_part)
                 new_locations = np.full(len(actions), ABSENT, np.int64)
                 new_locations[written] = new
-                index.store(found.filter(applied.applies), new_locations[applied.applies])
+                index.store(lookup.filter(applied.applies), new_locations[applied.applies])
                 for (number, bitmap), vector in zip(deleted.items(), commit.vectors, strict=True):
                     index.store_vector(number, vector, bitmap)
                 self._state = state

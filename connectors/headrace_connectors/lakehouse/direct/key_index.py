@@ -52,10 +52,11 @@ def rows_in_file(locations: Ints) -> Ints:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """Keys, and the locations of their rows, ABSENT for keys without one.
+class Lookup:
+    """The locations of the rows of ``keys``, ABSENT for keys without a row.
 
-    ``slots`` are the indexes of the keys in the arrays of the index as they were after ``merges`` of these.
+    ``slots`` are the indexes of the keys in the arrays of the index, until the index has merged other keys into these
+    (``merges`` counts that).
     """
 
     keys: Keys
@@ -63,9 +64,9 @@ class Found:
     slots: Ints
     merges: int
 
-    def filter(self, chosen: Bools) -> Found:
+    def filter(self, chosen: Bools) -> Lookup:
         """Return some of the keys."""
-        return Found(self.keys.filter(pa.array(chosen)), self.locations[chosen], self.slots[chosen], self.merges)
+        return Lookup(self.keys.filter(pa.array(chosen)), self.locations[chosen], self.slots[chosen], self.merges)
 
 
 class KeyIndex:
@@ -89,23 +90,23 @@ class KeyIndex:
         texts = 0 if self._integers else self._texts.nbytes
         return self._codes.nbytes + self._locations.nbytes + texts + _BYTES_PER_NEW_KEY * len(self._new)
 
-    def find(self, keys: Keys) -> Found:
-        """Look for the rows of keys."""
+    def find(self, keys: Keys) -> Lookup:
+        """Look up the locations of keys."""
         slots = self._slots(keys)
         locations = np.where(slots < 0, ABSENT, self._locations[slots] if len(self._locations) else ABSENT)
         if self._new:
             outside = np.flatnonzero(slots < 0)
             locations[outside] = [self._new.get(key, ABSENT) for key in self._values(keys, outside)]
-        return Found(keys, locations, slots, self._merges)
+        return Lookup(keys, locations, slots, self._merges)
 
-    def put(self, found: Found, locations: Ints) -> None:
+    def put(self, lookup: Lookup, locations: Ints) -> None:
         """Store the new locations of keys, ABSENT for keys that have lost their row."""
-        keys = found.keys
+        keys = lookup.keys
         is_large = len(keys) + len(self._new) >= max(_MERGE_FROM, len(self._codes) // 8)
         if is_large and self._new:
             self._merge(self._array(list(self._new)), np.fromiter(self._new.values(), np.int64, len(self._new)))
             self._new = {}
-        slots = found.slots if found.merges == self._merges else self._slots(keys)
+        slots = lookup.slots if lookup.merges == self._merges else self._slots(keys)
         self._locations[slots[slots >= 0]] = locations[slots >= 0]
         outside = np.flatnonzero(slots < 0)
         if is_large:
@@ -120,10 +121,10 @@ class KeyIndex:
 
     def add(self, keys: Keys, locations: Ints) -> None:
         """Store the locations of rows that a file contains. Raises DuplicateKey if a key has a row already."""
-        found = self.find(keys)
-        if (found.locations != ABSENT).any() or self._has_duplicates(keys):
+        lookup = self.find(keys)
+        if (lookup.locations != ABSENT).any() or self._has_duplicates(keys):
             raise DuplicateKey
-        self.put(found, locations)
+        self.put(lookup, locations)
 
     def move(self, before: Ints, after: Ints) -> None:
         """Store that the rows at the locations ``before``, which are sorted, are at ``after``."""

@@ -36,9 +36,9 @@ from headrace_connectors.lakehouse.direct.key_index import (
     ABSENT,
     LEAST_BYTES_PER_ROW,
     DuplicateKey,
-    Found,
     KeyIndex,
     Keys,
+    Lookup,
     file_numbers,
     row_locations,
     rows_in_file,
@@ -230,9 +230,9 @@ class RowIndex:
         self._files[number] = file
         return row_locations(number, np.arange(file.stored.rows))
 
-    def store(self, found: Found, locations: Ints) -> None:
+    def store(self, lookup: Lookup, locations: Ints) -> None:
         """Store the new locations of keys, ABSENT for keys that have lost their row."""
-        self._keys.put(found, locations)
+        self._keys.put(lookup, locations)
 
     def deleted_with(self, locations: Ints) -> Mapping[int, BitMap64]:
         """Return all deleted rows of the files with rows at ``locations``, these included, by the file's number."""
@@ -255,8 +255,8 @@ class RowIndex:
         columns = {column.name: column.values for column in actions.columns}
         return self._in_index_type([in_lake_type(columns[name], name, schema) for name in self._key_fields])
 
-    def find(self, keys: Keys) -> Found:
-        """Look for the rows of keys."""
+    def find(self, keys: Keys) -> Lookup:
+        """Look up the locations of keys."""
         return self._keys.find(keys)
 
     def may_be_outranked(self, actions: Actions, locations: Ints) -> Bools:
