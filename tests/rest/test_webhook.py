@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
-from support.fix_asyncio import eventually
+from support.fix_asyncio import eventually, serving
 from support.rest.worker_api import Api, failed_table, table_report
 
 from headrace.config.worker_options import AlertSettings
@@ -25,17 +25,13 @@ pytestmark = pytest.mark.anyio
 
 @dataclass
 class Receiver:
-    """Answers each request with ``status``, or never if that is None. A client may give up before its request ends."""
+    """Answers each request with ``status``, or never if that is None."""
 
     status: int | None = 204
     requests: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     port: int = 0
 
-    async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(asyncio.IncompleteReadError, ConnectionError):
-            await self._answer(reader, writer)
-
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
         length = next(int(line.partition(":")[2]) for line in head.splitlines() if line.startswith("content-length"))
         body = json.loads(await reader.readexactly(length))
@@ -44,8 +40,6 @@ class Receiver:
             await reader.read()  # until the client gives up
         else:
             writer.write(f"HTTP/1.1 {self.status} x\r\nContent-Length: 0\r\n\r\n".encode())
-        writer.close()
-        await writer.wait_closed()
 
     def names(self, what: str) -> list[list[str]]:
         """The tables of each request that had ``begun`` or ``ended``."""
@@ -54,13 +48,8 @@ class Receiver:
 
 @asynccontextmanager
 async def listening(receiver: Receiver) -> AsyncIterator[Receiver]:
-    server = await asyncio.start_server(receiver.handle, "127.0.0.1", receiver.port)
-    receiver.port = server.sockets[0].getsockname()[1]
-    try:
+    async with serving(receiver.answer, receiver.port) as receiver.port:
         yield receiver
-    finally:
-        server.close()
-        await server.wait_closed()
 
 
 @asynccontextmanager

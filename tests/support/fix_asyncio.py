@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 
@@ -19,3 +21,38 @@ async def eventually(condition: Callable[[], bool], seconds: float = 10.0) -> No
     async with asyncio.timeout(seconds):
         while not condition():  # noqa: ASYNC110 - the condition has no event
             await asyncio.sleep(0.005)
+
+
+@asynccontextmanager
+async def serving(
+    answer: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
+    port: int = 0,
+    host: str = "127.0.0.1",
+    tls: ssl.SSLContext | None = None,
+) -> AsyncIterator[int]:
+    """Answer connections at a port, which is yielded; a client may give up. At the end each connection is closed.
+
+    ``Server.wait_closed`` alone waits for no connection before Python 3.12.1 (python/cpython#79033).
+    """
+    connections = set[asyncio.Task[None]]()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            try:
+                await answer(reader, writer)
+            finally:
+                writer.close()
+                await writer.wait_closed()
+
+    def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.ensure_future(serve(reader, writer))
+        connections.add(task)
+        task.add_done_callback(connections.discard)
+
+    server = await asyncio.start_server(accept, host, port, ssl=tls)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+        async with asyncio.timeout(10):
+            await asyncio.gather(*connections)

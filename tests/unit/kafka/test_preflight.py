@@ -10,6 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from support.fix_asyncio import serving
 from support.servers.certificates import PASSWORD, Authority, Identity, keytool
 
 from headrace.core.model.errors import ConfigError
@@ -39,14 +40,9 @@ async def listener(
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         certificate = writer.get_extra_info("peercert") or {"subject": ()}
         writer.write(dict(part[0] for part in certificate["subject"]).get("commonName", "").encode())
-        writer.close()
 
-    server = await asyncio.start_server(serve, host, 0, ssl=context)
-    try:
-        yield server.sockets[0].getsockname()[1]
-    finally:
-        server.close()
-        await server.wait_closed()
+    async with serving(serve, host=host, tls=context) as port:
+        yield port
 
 
 def arguments(host: str, port: int, authority: Authority) -> Mapping[str, object]:
