@@ -276,7 +276,9 @@ def _start(lane: Figures) -> Iterator[str]:
     yield "## Start"
     yield _paragraph(
         f"From the start of a worker's process until a table of {lane['rows']:,} rows contains {lane['events']} events "
-        "that waited in the topic. With an empty page cache, all files are read from the disk, as on a new node."
+        "that waited in the topic. After `kill -9` the next process removes the members of the killed one from the "
+        "consumer groups, whose sessions would last 10 s. With an empty page cache, all files are read from the disk, "
+        "as on a new node."
     )
     yield _table(
         ["", "REST answers after s", "first rows after s", "CPU s until then"],

@@ -1,8 +1,8 @@
 """Lane ``start``: from the start of a worker's process to the first rows of an existing table.
 
 A table of 1,000,000 rows, and 100 events that wait in the topic. The worker starts for the first time, then it is
-restarted with 100 new events each time. The last starts have an empty page cache, as on a new node; only root may
-empty it.
+stopped or killed, and restarted with 100 new events each time. The last starts have an empty page cache, as on a new
+node; only root may empty it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +23,13 @@ from benchmarks.lake import HEADRACE, MEASURED, SPARK, Lake
 from benchmarks.scale.progress import events_of_headrace
 from benchmarks.topic import Publisher
 from benchmarks.workload import Source, Workload
-from headrace_dev.server import wait_until
+from headrace_dev.server import free_ports, wait_until
 from headrace_dev.stack import Stack
 from headrace_dev.worker import Worker
 
-FIRST, RESTART, COLD = "first start", "restart", "restart, empty page cache"
+FIRST, RESTART = "first start", "restart"
+KILLED = "restart after kill -9"
+COLD = "restart, empty page cache"
 _VISIBLE_SECONDS = 180.0
 _PAGE_CACHE = Path("/proc/sys/vm/drop_caches")
 
@@ -38,7 +40,7 @@ Say = Callable[[str], None]
 class Plan:
     """Starts in a row, a table's rows, and the events that wait for each start."""
 
-    starts: Sequence[str] = (FIRST, RESTART, RESTART, COLD, COLD)
+    starts: Sequence[str] = (FIRST, RESTART, RESTART, KILLED, KILLED, COLD, COLD)
     rows: int = 1_000_000
     events: int = 100
 
@@ -49,7 +51,7 @@ class Plan:
 
 
 FULL = Plan()
-QUICK = Plan(starts=(FIRST, RESTART), rows=20_000)
+QUICK = Plan(starts=(FIRST, KILLED), rows=20_000)
 
 
 def run(plan: Plan, stack: Stack, root: Path, properties: Mapping[str, str], say: Say) -> dict[str, Any]:
@@ -60,13 +62,14 @@ def run(plan: Plan, stack: Stack, root: Path, properties: Mapping[str, str], say
     lake.restore()
     source, publisher = Source(plan.workload), Publisher(stack.kafka)
     events, folder, results = source.events(), lake.warehouse / HEADRACE / MEASURED, []
-    for number, kind in enumerate(plan.starts, 1):
+    [port] = free_ports(1)
+    for number, (kind, following) in enumerate(pairwise((*plan.starts, None)), 1):
         publisher.send(map(encode, islice(events, plan.events)))
         if kind == COLD and not _empty_page_cache():
             say(f"{kind}: not measured, only root may write {_PAGE_CACHE}")
             kind = RESTART
         name = f"headrace-start-{number}"
-        worker = Worker(root, stack.kafka, lake.warehouse, name=name, properties={**SPARK, **properties})
+        worker = Worker(root, stack.kafka, lake.warehouse, name=name, port=port, properties={**SPARK, **properties})
         begin = time.monotonic()
         worker.start()
         try:
@@ -83,7 +86,10 @@ def run(plan: Plan, stack: Stack, root: Path, properties: Mapping[str, str], say
                 "cpu_s": round(cpu_of(worker.server.pid).total, 1),
             }
         finally:
-            worker.stop()
+            if following == KILLED:
+                worker.kill()
+            else:
+                worker.stop()
         results.append(result)
         say(
             f"{kind}: REST answers after {result['answers_s']} s, first rows after {result['first_rows_s']} s and "

@@ -230,7 +230,7 @@ class Service:
         else:
             advice = "lower spark.driver.memory or worker.memory.bytes, or give the worker more memory"
             log.warning("Memory: %s; %s", self._memory, advice)
-        await self._feeds.start()
+        await self._feeds.start(self.worker.worker_id)
         self._health.start()
         self._engine_start = asyncio.create_task(self._start_engine(), name="start-spark")
         await self.worker.start()

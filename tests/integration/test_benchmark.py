@@ -89,7 +89,7 @@ def test_short_form_of_the_lane_load_brings_each_row_once(lanes: dict[str, Any])
 def test_short_form_of_the_lane_start_waits_for_the_first_rows_of_each_start(lanes: dict[str, Any]) -> None:
     """The events that waited for each start are in the table."""
     results = lanes["start"]["results"]
-    assert [result["start"] for result in results] == ["first start", "restart"]
+    assert [result["start"] for result in results] == ["first start", "restart after kill -9"]
     assert all(0 < result["answers_s"] < result["first_rows_s"] and result["cpu_s"] > 0 for result in results)
 
 

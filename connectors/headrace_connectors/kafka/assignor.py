@@ -1,8 +1,8 @@
 """The group's assignment strategy for aiokafka. ``headrace.core.connect.work`` computes the assignment.
 
 Each member sends its topics to the leader in the user data of its JoinGroup, so that a rebalance moves as few
-topics as it can. All members of a group must offer a strategy of the same name: when its rules change, its name
-changes, and both are listed during the rollout.
+topics as it can, and its process for ``predecessors.py``. All members of a group must offer a strategy of the same
+name: when its rules change, its name changes, and both are listed during the rollout.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
 
 from headrace.core.connect.work import assign_topics
+from headrace_connectors.kafka.predecessors import WorkerProcess
 
 NAME = "headrace-topics-1"
 
@@ -25,6 +26,7 @@ class TopicAssignor(AbstractPartitionAssignor):
 
     name = NAME
     version = 0
+    process: ClassVar[WorkerProcess] = WorkerProcess()
     held: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
@@ -43,16 +45,17 @@ class TopicAssignor(AbstractPartitionAssignor):
 
     @classmethod
     def metadata(cls, topics: Iterable[str]) -> ConsumerProtocolMemberMetadata:
-        return ConsumerProtocolMemberMetadata(cls.version, sorted(topics), json.dumps({"held": cls.held}).encode())
+        user_data = json.dumps({"held": cls.held, "worker": cls.process.worker, "process": cls.process.id})
+        return ConsumerProtocolMemberMetadata(cls.version, sorted(topics), user_data.encode())
 
     @classmethod
     def on_assignment(cls, assignment: ConsumerProtocolMemberAssignment) -> None:
         cls.held = tuple(sorted({partition.topic for partition in assignment.partitions()}))
 
 
-def topic_assignor() -> type[TopicAssignor]:
-    """Create an assignor class for one consumer, with its own state."""
-    return type("ConsumerTopicAssignor", (TopicAssignor,), {})
+def topic_assignor(process: WorkerProcess) -> type[TopicAssignor]:
+    """Create an assignor class for one consumer of ``process``, with its own state."""
+    return type("ConsumerTopicAssignor", (TopicAssignor,), {"process": process})
 
 
 def _read_held(user_data: bytes | None) -> set[str]:

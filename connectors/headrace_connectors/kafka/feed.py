@@ -39,6 +39,7 @@ from headrace_connectors.kafka.agent import FaustHost, TableAgent
 from headrace_connectors.kafka.dead_letter_queue import KafkaDeadLetterQueue, read_topic
 from headrace_connectors.kafka.errors import headrace_error
 from headrace_connectors.kafka.member import GroupMember
+from headrace_connectors.kafka.predecessors import WorkerProcess
 from headrace_connectors.kafka.preflight import check_brokers
 from headrace_connectors.kafka.settings import (
     ConsumerSettings,
@@ -62,12 +63,16 @@ class KafkaFeed:
     """``headrace.ports.Feed`` over Kafka. Its methods are called on the worker's loop."""
 
     def __init__(
-        self, settings: ConsumerSettings, consumers: LoopThread, revoke_seconds: float = REVOKE_SECONDS
+        self,
+        settings: ConsumerSettings,
+        consumers: LoopThread,
+        process: WorkerProcess,
+        revoke_seconds: float = REVOKE_SECONDS,
     ) -> None:
         self._settings = settings
         self._consumers = consumers
         self._revoke_seconds = revoke_seconds
-        self._member = GroupMember(settings, _LoopBridge(self))
+        self._member = GroupMember(settings, _LoopBridge(self), process)
         self._epoch: int | None = None
         self._putting: asyncio.Task[None] | None = None
         self._rebalancing: asyncio.Task[None] | None = None
@@ -252,9 +257,11 @@ class KafkaFeedFactory:
         self._properties = dict(properties)
         self._host = FaustHost("headrace")
         self._consumers = LoopThread("headrace-kafka")
+        self._process = WorkerProcess()
 
-    async def start(self) -> None:
+    async def start(self, worker: str = "") -> None:
         """Start the Faust app on the running loop, and the consumer thread."""
+        self._process = WorkerProcess(worker)
         self._consumers.start()
         await self._host.start()
 
@@ -276,7 +283,7 @@ class KafkaFeedFactory:
         consumer = consumer_settings(self._properties, connector, task, settings)
         if divide is not None:
             consumer = replace(consumer, arguments={**consumer.arguments, "value_deserializer": divide})
-        return KafkaFeed(consumer, self._consumers)
+        return KafkaFeed(consumer, self._consumers, self._process)
 
     def agent(self, name: str, body: Callable[[Messages[_Message]], Awaitable[None]]) -> TableAgent[_Message]:
         """The agent of a table, hosted by Faust; not started yet."""

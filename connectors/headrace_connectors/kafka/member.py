@@ -42,6 +42,7 @@ from headrace_connectors.kafka.errors import FENCED, headrace_error
 from headrace_connectors.kafka.held_records import TICK_SECONDS, Fetched, HeldRecords
 from headrace_connectors.kafka.lag import GroupLag
 from headrace_connectors.kafka.log_truncation import LogTruncation
+from headrace_connectors.kafka.predecessors import WorkerProcess, remove_predecessors
 from headrace_connectors.kafka.records import ChunkNumbering, PollSize, use_fetched_records
 from headrace_connectors.kafka.settings import ConsumerSettings
 
@@ -98,7 +99,11 @@ class GroupMember(Service):
     """Owns one AIOKafkaConsumer. All methods are called on the consumer thread. Any thread may read public values."""
 
     def __init__(
-        self, settings: ConsumerSettings, listener: MemberListener, clock: Callable[[], float] = time.monotonic
+        self,
+        settings: ConsumerSettings,
+        listener: MemberListener,
+        process: WorkerProcess,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__()
         self._lag = GroupLag()
@@ -112,6 +117,7 @@ class GroupMember(Service):
         self._may_note = True
         self._settings = settings
         self._listener = listener
+        self._process = process
         self._clock = clock
         self._numbering = ChunkNumbering()
         self._size = PollSize(settings.arguments["max_poll_records"])
@@ -142,7 +148,7 @@ class GroupMember(Service):
         """Connect and join the group, without waiting for the assignment. Raises aiokafka's errors."""
         use_fetched_records()
         self._consumer = aiokafka.AIOKafkaConsumer(
-            **self._settings.arguments, partition_assignment_strategy=(topic_assignor(),)
+            **self._settings.arguments, partition_assignment_strategy=(topic_assignor(self._process),)
         )
         refresh_all_topics(self._consumer)
         separate_fetches(self._consumer)
@@ -151,6 +157,7 @@ class GroupMember(Service):
         try:
             await self._consumer.start()
             raise_group_errors(self._consumer._coordinator)
+            await remove_predecessors(self._consumer, self._process.is_predecessor)
             self._consumer.subscribe(pattern=self._settings.pattern, listener=_Rebalances(self))
         except BaseException:
             await stop_client(self._consumer)

@@ -24,8 +24,6 @@ from aiokafka.errors import (
     KafkaError,
     KafkaTimeoutError,
 )
-from aiokafka.protocol.admin import DescribeGroupsRequest
-from aiokafka.protocol.group import LeaveGroupRequest
 
 from headrace.core.connect.work import (
     Assignment,
@@ -37,7 +35,7 @@ from headrace.core.connect.work import (
     encode_assignment,
     encode_worker_state,
 )
-from headrace.core.model.errors import Fenced, HeadraceError, Retriable
+from headrace.core.model.errors import Fenced, Retriable
 from headrace.runtime.threads import LoopThread
 from headrace_connectors.kafka.aiokafka_patches import (
     FETCHER_MS,
@@ -47,7 +45,7 @@ from headrace_connectors.kafka.aiokafka_patches import (
     stop_client,
 )
 from headrace_connectors.kafka.errors import headrace_error
-from headrace_connectors.kafka.group_offsets import group_coordinator
+from headrace_connectors.kafka.predecessors import Member, remove_predecessors
 
 log = logging.getLogger(__name__)
 
@@ -120,7 +118,8 @@ class KafkaWorkerMember:
     ) -> None:
         self._group = group
         self._topic = topic
-        self._arguments = {**arguments, "client_id": f"{group}-{worker}"}
+        self._client_id = f"{group}-{worker}"
+        self._arguments = {**arguments, "client_id": self._client_id}
         self._timeouts = dict(timeouts)
         self._request_ms = timeouts["rebalance_timeout_ms"] + _REQUEST_MARGIN_MS
         self._stable_at = self._coordinated_at = 0.0
@@ -170,7 +169,6 @@ class KafkaWorkerMember:
     # -- on the thread ------------------------------------------------------------------------------------------------
 
     async def _begin(self) -> None:
-        await self._remove_predecessor()
         try:
             await self._open_consumer()
         except KafkaError as error:
@@ -199,6 +197,7 @@ class KafkaWorkerMember:
         separate_fetches(consumer)
         pace_requests(consumer)
         await consumer.start()
+        await remove_predecessors(consumer, self._is_predecessor)
         self._subscribe()
         self._stable_at = self._coordinated_at = time.monotonic()
         return consumer
@@ -260,22 +259,9 @@ class KafkaWorkerMember:
         except TimeoutError as error:
             raise Retriable(f"Group {self._group}: the coordinator does not answer") from error
 
-    async def _remove_predecessor(self) -> None:
-        """Remove an earlier worker with this address from the group, for which it would block rebalances.
-
-        A killed worker stays in the group until its session ends. It cannot run any more, because this worker has its
-        address. A running worker with the same address by mistake joins again.
-        """
-        try:
-            async with group_coordinator(self._arguments, f"describing the group {self._group}", self._group) as send:
-                response = await send(DescribeGroupsRequest([self._group], include_authorized_operations=False))
-                for described in response.groups:
-                    for member, client, *_ in described[5]:
-                        if client == self._arguments["client_id"]:
-                            await send(LeaveGroupRequest(self._group, member))
-                            log.info("Group %s: removed %s, the predecessor of this worker", self._group, member)
-        except HeadraceError as error:
-            log.debug("Group %s: a predecessor is not removed before its session ends: %s", self._group, error)
+    def _is_predecessor(self, member: Member) -> bool:
+        """Return whether ``member`` has this worker's address, as this worker itself before its client failed."""
+        return member.client_id == self._client_id
 
 
 class _Listener(aiokafka.ConsumerRebalanceListener):

@@ -400,7 +400,7 @@ class MemoryFeeds:
         self._broker = broker
         self.queues: dict[str, MemoryDeadLetterQueue] = {}
 
-    async def start(self) -> None:
+    async def start(self, worker: str = "") -> None:
         """Do nothing."""
 
     def beat(self, callback: Callable[[], object]) -> None:

@@ -216,8 +216,12 @@ class DeadLetterQueue(Protocol):
 class Feeds(Protocol):
     """The Kafka side of a worker."""
 
-    async def start(self) -> None:
-        """Start what all feeds share, on the worker's loop."""
+    async def start(self, worker: str = "") -> None:
+        """Start what all feeds share, on the worker's loop.
+
+        ``worker`` is the ``host:port`` at which clients reach this process, empty if it is no worker. The feeds remove
+        members from their groups that an earlier process at this address has left behind.
+        """
 
     def beat(self, callback: Callable[[], object]) -> None:
         """Call ``callback`` soon in the thread of the Kafka clients, unless that thread is blocked."""

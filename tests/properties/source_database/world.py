@@ -229,7 +229,7 @@ class _Feeds:
     def __init__(self, life: Life) -> None:
         self._life = life
 
-    async def start(self) -> None:
+    async def start(self, worker: str = "") -> None:
         """Nothing to start."""
 
     def beat(self, callback: Callable[[], object]) -> None:

@@ -101,7 +101,7 @@ class KafkaHarness:
     @asynccontextmanager
     async def cluster(self) -> AsyncIterator[KafkaCluster]:
         cluster = KafkaCluster(self._kafka)
-        await cluster.feeds.start()
+        await cluster.feeds.start("worker:8083")
         try:
             yield cluster
         finally:

@@ -16,6 +16,7 @@ from headrace.config.framework import TopicSettings
 from headrace.core.model.errors import Retriable
 from headrace.ports import Chunk, TopicPartition
 from headrace_connectors.kafka.member import GroupMember
+from headrace_connectors.kafka.predecessors import WorkerProcess
 from headrace_connectors.kafka.settings import ConsumerSettings
 
 NOT_AVAILABLE = 15
@@ -61,7 +62,8 @@ async def member(request_ms: int) -> AsyncIterator[tuple[GroupMember, Listener]]
             "fetch_max_wait_ms": 500,
         }
         listener = Listener()
-        joining = GroupMember(ConsumerSettings(arguments, "g", "t", "earliest", TopicSettings(("t",))), listener)
+        settings = ConsumerSettings(arguments, "g", "t", "earliest", TopicSettings(("t",)))
+        joining = GroupMember(settings, listener, WorkerProcess())
         await joining.start()
         try:
             yield joining, listener

@@ -148,7 +148,7 @@ class _ReplayFeeds:
     def __init__(self) -> None:
         self.feed, self.refused = ReplayFeed(), Refused()
 
-    async def start(self) -> None:
+    async def start(self, worker: str = "") -> None:
         """Nothing to start."""
 
     def beat(self, callback: Callable[[], object]) -> None:
