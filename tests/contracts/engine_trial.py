@@ -108,6 +108,24 @@ class Trial:
 
         return self._fails(fill)
 
+    def committing(self) -> Mapping[str, Any]:
+        """End the process in a statement that commits: its settings cannot be reset any more."""
+        session, pid = self._session(), self._pid()
+
+        def commit() -> None:
+            with session.with_settings({"spark.sql.iceberg.snapshot-property.name": "value"}):
+                os.kill(pid, signal.SIGKILL)
+                session.run("SELECT 1")
+
+        return self._fails(commit)
+
+    def earlier(self) -> Mapping[str, Any]:
+        """Use a session of an earlier process, as a table does that was idle when that ended."""
+        session, restarts = self._session(), self._lakehouse.engine.restarts
+        os.kill(self._pid(), signal.SIGKILL)
+        wait_until(lambda: self._lakehouse.engine.restarts > restarts, "another process", 60)
+        return self._fails(lambda: session.rows("SELECT 1"))
+
     def stopped(self) -> Mapping[str, Any]:
         """Stop the process, so that it does not answer."""
         session, pid = self._session(), self._pid()

@@ -14,7 +14,7 @@ import pytest
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
-_STEPS = ("refused", "start", "large", "statement", "driver", "memory", "stopped", "close")
+_STEPS = ("refused", "start", "large", "statement", "driver", "memory", "committing", "earlier", "stopped", "close")
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +66,20 @@ def test_a_jvm_without_memory_is_replaced(trial: Mapping[str, Mapping[str, Any]]
     result = trial["memory"]
     assert (result["error"], result["new"], result["works"]) == ("EngineOutOfMemory", True, True)
     assert "out of memory (exit code 3); raise spark.driver.memory" in result["message"]
+
+
+def test_a_jvm_that_ends_in_a_commit_is_replaced(trial: Mapping[str, Mapping[str, Any]]) -> None:
+    """The error can be retried, also that of the settings of the commit."""
+    result = trial["committing"]
+    assert (result["error"], result["new"], result["works"]) == ("EngineFailed", True, True)
+    assert "it was killed (SIGKILL)" in result["message"]
+
+
+def test_a_session_of_an_earlier_jvm_fails_at_once(trial: Mapping[str, Mapping[str, Any]]) -> None:
+    """The error is not taken for one of the running JVM, for whose end nobody has to wait."""
+    result = trial["earlier"]
+    assert (result["error"], result["new"], result["works"]) == ("EngineFailed", False, True)
+    assert "trial.item: Spark's JVM has ended, and is started again" in result["message"]
 
 
 def test_a_jvm_that_does_not_answer_is_replaced(trial: Mapping[str, Mapping[str, Any]]) -> None:

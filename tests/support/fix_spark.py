@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from support.guarded_calls import guarded_calls
 
 from headrace_connectors.lakehouse import SparkLakehouse
 from headrace_dev.jars import resolve
@@ -103,5 +104,6 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warehouse]:
     """Yield one warehouse for all tests of a run; each test has its own table names (``unique``)."""
     warehouse = Warehouse(tmp_path_factory.mktemp("warehouse"))
-    yield warehouse
-    warehouse.lakehouse.close()
+    with guarded_calls():
+        yield warehouse
+        warehouse.lakehouse.close()

@@ -246,7 +246,9 @@ class DeltaFormat:
 
     def commits(self, session: TableSession, path: TablePath) -> int:
         """Return the version in the log. Delta's own class reads it without a job."""
-        return int(self._snapshot(session, path).version())
+        snapshot = self._snapshot(session, path)
+        with session.calling():
+            return int(snapshot.version())
 
     def _snapshot(self, session: TableSession, path: TablePath) -> Any:
         """Return the newest snapshot of the log. Raises NotThere."""

@@ -209,7 +209,11 @@ def translate_errors(table: str) -> Iterator[None]:
     except (HeadraceError, Declined):
         raise
     except Exception as error:
-        raise translate(table, error) from error
+        try:
+            failure = translate(table, error)
+        except Exception as lost:  # the JVM has ended, which has the exception's message and trace
+            failure = translate(table, lost)
+        raise failure from error
 
 
 def translate(table: str, error: BaseException) -> HeadraceError:

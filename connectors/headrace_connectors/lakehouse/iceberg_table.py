@@ -276,8 +276,8 @@ class IcebergTable:
         None. Raises DamagedFile with the file if reading fails.
         """
         deadline = time.monotonic() + _SEARCH_SECONDS
-        as_json = java_member(self._jvm, "org.apache.iceberg.ContentFileParser.toJson")
         with self._calling(), closing(self.loaded.newScan().planFiles()) as tasks:
+            as_json = java_member(self._jvm, "org.apache.iceberg.ContentFileParser.toJson")
             files, seen = tasks.iterator(), set[str]()
             while files.hasNext() and time.monotonic() < deadline:
                 task = files.next()

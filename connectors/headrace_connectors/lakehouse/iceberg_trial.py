@@ -28,8 +28,8 @@ def commit_two_tables(
     ``name`` is a table with a snapshot, and gets another one. The other table is created only in a REST catalog.
     """
     jvm, spark = session.java
-    util = java_member(jvm, "org.apache.iceberg.spark.Spark3Util")
     with session.calling():
+        util = java_member(jvm, "org.apache.iceberg.spark.Spark3Util")
         catalog = util.catalogAndIdentifier(spark, str(name)).catalog().icebergCatalog()
         if str(catalog.getClass().getName()) != _REST:
             return Transactions.UNKNOWN

@@ -132,6 +132,8 @@ class SparkEngine:
         EngineFailed with the cause if the JVM has ended (EngineOutOfMemory for lack of memory).
         """
         statement, running = _Statement(table, session, time.monotonic()), self._running
+        if running is not None and session._jvm is not running.session._jvm:
+            running = None  # the session is one of an earlier JVM, whose end is known
         self._statements.add(statement)
         try:
             yield

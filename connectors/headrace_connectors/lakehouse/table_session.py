@@ -11,7 +11,7 @@ from __future__ import annotations
 import shutil
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache, reduce
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from headrace.core.model.errors import EngineFailed
 from headrace_connectors.lakehouse.failures import STAGED, condition, translate_errors
 from headrace_connectors.lakehouse.schema import column_list, quoted
 from headrace_connectors.lakehouse.spark_engine import SparkEngine
@@ -204,9 +205,11 @@ class TableSession:
     def with_settings(self, settings: Mapping[str, str]) -> Iterator[None]:
         """Run the statements of the block under ``settings``, and reset these for other statements afterwards."""
         try:
-            for name, value in settings.items():
-                self._spark.conf.set(name, value)
+            with self.calling():
+                for name, value in settings.items():
+                    self._spark.conf.set(name, value)
             yield
         finally:
-            for name in settings:
-                self._spark.conf.unset(name)
+            with suppress(EngineFailed), self.calling():  # the session has ended with its JVM
+                for name in settings:
+                    self._spark.conf.unset(name)

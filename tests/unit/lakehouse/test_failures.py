@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.model.errors import EngineOutOfMemory, Fatal, HeadraceError, Retriable
+from headrace.core.model.errors import EngineFailed, EngineOutOfMemory, Fatal, HeadraceError, Retriable
 from headrace_connectors.lakehouse.failures import Conflict, NotThere, translate, translate_errors
 
 TRACE = (
@@ -113,3 +113,14 @@ def test_errors_of_headrace_are_unchanged() -> None:
     """They already contain a remedy."""
     with pytest.raises(Conflict, match="mine"), translate_errors("shop.item"):
         raise Conflict("mine")
+
+
+def test_a_jvm_that_ends_before_its_exception_is_read() -> None:
+    """py4j reads the trace of an exception from the JVM. The cause is lost then, and the batch is repeated."""
+
+    class JavaError(Exception):
+        def __str__(self) -> str:
+            raise ConnectionRefusedError
+
+    with pytest.raises(EngineFailed, match=r"t: Spark's JVM has ended"), translate_errors("t"):
+        raise JavaError

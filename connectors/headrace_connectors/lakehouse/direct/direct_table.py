@@ -258,6 +258,8 @@ def _damage_of(path: str, table: IcebergName) -> Iterator[None]:
     """Raise errors of PyArrow, or of a vector's checksum, as DamagedFile."""
     try:
         yield
+    except ConnectionError:  # of Spark's JVM
+        raise
     except (OSError, ValueError) as error:
         fault = MISSING if isinstance(error, FileNotFoundError) else DAMAGED
         file = without_values(path)
